@@ -1,0 +1,82 @@
+// Every bound of the program, with the relations between them checked by the compiler.
+// A limit that a user meets is named in the error that refuses him.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::limits {
+
+inline constexpr std::size_t kKiB = 1024;
+inline constexpr std::size_t kMiB = 1024 * kKiB;
+inline constexpr std::size_t kGiB = 1024 * kMiB;
+
+// GGUF files (model/gguf.h).
+inline constexpr std::uint64_t kGgufKeyValues = 65'536;
+inline constexpr std::uint64_t kGgufTensors = 65'536;
+inline constexpr std::size_t kGgufKeyBytes = 65'535;
+inline constexpr std::size_t kGgufTensorNameBytes = 64;
+inline constexpr std::size_t kGgufStringBytes = 16 * kMiB;
+inline constexpr std::uint64_t kGgufArrayItems = 4'000'000;
+inline constexpr std::uint32_t kGgufDims = 4;
+inline constexpr std::uint32_t kGgufAlignmentMax = 65'536;
+
+// Model shapes (model/spec.h).
+inline constexpr std::uint32_t kModelLayers = 512;
+inline constexpr std::uint32_t kModelWidth = 32'768;  // hidden size
+inline constexpr std::uint32_t kModelFeedForward = 262'144;
+inline constexpr std::uint32_t kModelHeads = 512;
+inline constexpr std::uint32_t kModelHeadDim = 512;
+inline constexpr std::uint32_t kModelContext = 1'048'576;
+inline constexpr std::uint32_t kVocabulary = 1'048'576;
+inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
+
+// Text (model/tokenizer.h, model/chat_template.h).
+inline constexpr std::size_t kTextBytes = 8 * kMiB;
+inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
+inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
+inline constexpr std::size_t kTemplateOutputBytes = 16 * kMiB;
+inline constexpr std::uint32_t kTemplateDepth = 64;
+
+// One step batch (proto/step.h) and its frame (proto/frame.h).
+inline constexpr std::uint32_t kBatchRows = 512;
+inline constexpr std::uint32_t kBatchOpens = 256;
+inline constexpr std::uint32_t kBatchReleases = 4'096;
+inline constexpr std::size_t kFrameBytes = 64 * kMiB;
+inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
+inline constexpr std::uint32_t kConnections = 256;          // per data listener
+
+// Sampling and stopping (proto/step.h, coordinator/api.h).
+inline constexpr std::uint32_t kLogitBias = 1'024;
+inline constexpr std::uint32_t kTopLogprobs = 20;
+inline constexpr std::uint32_t kStopStrings = 16;
+inline constexpr std::size_t kStopStringBytes = 512;
+inline constexpr std::uint32_t kStopTokens = 64;
+inline constexpr std::uint32_t kChoices = 8;
+
+// Pipelines and scheduling (coordinator/).
+inline constexpr std::uint32_t kStages = 512;
+inline constexpr std::uint32_t kWorkers = 1'024;
+inline constexpr std::uint32_t kRunningSequences = 4'096;
+inline constexpr std::uint32_t kWaitingSequences = 512;
+
+// HTTP (coordinator/http/).
+inline constexpr std::size_t kHttpHeaderBytes = 32 * kKiB;
+inline constexpr std::size_t kHttpBodyBytes = 8 * kMiB;
+inline constexpr std::uint32_t kHttpConnections = 512;
+inline constexpr std::uint32_t kHttpSecondsHeader = 10;  // to send the whole header
+inline constexpr std::uint32_t kHttpSecondsBody = 60;
+inline constexpr std::uint32_t kJsonDepth = 64;
+inline constexpr std::uint32_t kMessages = 4'096;
+inline constexpr std::uint32_t kPrompts = 64;  // of one /v1/completions request
+
+// Control plane (gRPC).
+inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
+
+static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
+              "a full batch of the widest model fits one frame");
+static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
+static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
+static_assert(kStages <= kModelLayers, "no stage without a layer");
+
+}  // namespace hearth::limits

@@ -1,0 +1,24 @@
+// Constants and layouts of the canonical function. CANONICAL.md is the text; this is its header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __FAST_MATH__
+#error "canonical arithmetic cannot be built with fast-math"
+#endif
+
+namespace hearth::kernels {
+
+inline constexpr std::uint32_t kCanonicalVersion = 1;
+
+inline constexpr std::uint32_t kBlock = 32;      // weights and activations share one block length
+inline constexpr std::uint32_t kRowGroup = 16;   // rows interleaved in a PackedMatrix
+inline constexpr std::uint32_t kPageTokens = 32; // positions of one KV page
+inline constexpr int kGridBits = 30;             // |sum of one output| <= 2^30 grid steps
+inline constexpr int kQuantMax = 127;            // int8 values are in [-127, 127]
+inline constexpr std::uint32_t kNormLanes = 256; // strided partial sums of RMSNorm
+
+enum class WeightType : std::uint8_t { kQ8_0, kQ4_0, kQ4_1 };
+
+}  // namespace hearth::kernels

@@ -1,0 +1,141 @@
+// The kernel table: one entry an operation, one table an instruction set. Every table computes the
+// same bits (CANONICAL.md); tests compare each with the scalar one for equality.
+//
+// Kernels allocate nothing, know no sequences and touch only what they are given. Vectors of
+// floats are 64-byte aligned. A kernel runs on one thread; the caller splits the work by rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "kernels/canonical.h"
+
+namespace hearth::kernels {
+
+// A weight matrix (rows, cols) repacked in groups of kRowGroup rows; layout only, exact meaning of
+// the GGUF file. Rows are padded with zero rows to a whole group. Move-only, owns its memory.
+class PackedMatrix {
+ public:
+  // `blocks`: the tensor's bytes in the file, row-major. kUnsupported for a type, kInvalidInput
+  // for a shape (cols % kBlock != 0) or payload (non-finite scale) that is refused.
+  static Result<PackedMatrix> pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
+                                   ByteSpan blocks);
+  WeightType type() const { return type_; }
+  std::uint32_t rows() const { return rows_; }
+  std::uint32_t cols() const { return cols_; }
+  std::uint32_t groups() const { return (rows_ + kRowGroup - 1) / kRowGroup; }
+  std::size_t bytes() const { return data_.size(); }
+  // Packed blocks of one group: cols / kBlock of them, group_block_bytes(type) each.
+  const std::byte* group(std::uint32_t index) const;
+  // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
+  const std::int32_t* row_exponents() const { return row_exponents_.data(); }
+  static std::size_t group_block_bytes(WeightType type);
+
+ private:
+  WeightType type_ = WeightType::kQ8_0;
+  std::uint32_t rows_ = 0;
+  std::uint32_t cols_ = 0;
+  std::vector<std::byte> data_;  // replaced by an aligned buffer in the implementation
+  std::vector<std::int32_t> row_exponents_;
+};
+
+// Activation rows quantised to int8 with one fp32 scale per kBlock.
+struct QuantizedRows {
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  std::int8_t* values = nullptr;      // (rows, cols)
+  float* scales = nullptr;            // (rows, cols / kBlock), scaled to the row's grid
+  float* sums = nullptr;              // (rows, cols / kBlock): scale * sum of the block's values
+  std::int32_t* block_sums = nullptr; // (rows, cols / kBlock): sum of the block's values
+  std::int32_t* exponents = nullptr;  // (rows): e with |x| <= 2^e
+};
+
+// One layer's share of a KV page, for all kv heads. K after RoPE, one scale per kBlock inside the
+// head; V with one scale per (token, head).
+struct KvLayout {
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;  // multiple of kBlock
+  std::size_t head_bytes() const;
+  std::size_t page_bytes() const { return head_bytes() * kv_heads; }
+};
+
+enum class RopeStyle : std::uint8_t {
+  kAdjacent,  // pairs (2i, 2i+1): llama files
+  kHalves,    // pairs (i, i + d/2): qwen, gemma files
+};
+
+struct AttentionArgs {
+  KvLayout layout;
+  std::uint32_t kv_head = 0;
+  std::uint32_t group = 0;                  // query heads that share this kv head
+  const float* query = nullptr;             // (group, head_dim), after RoPE
+  const std::byte* const* pages = nullptr;  // this layer's pages of the sequence, in order
+  std::uint32_t begin = 0;                  // first visible position
+  std::uint32_t end = 0;                    // one past the query's own position
+  float score_scale = 0.0F;                 // 1/sqrt(head_dim), before log2(e) is folded in
+  float* scratch = nullptr;                 // attention_scratch(group, end - begin) floats
+  float* out = nullptr;                     // (group, head_dim)
+};
+std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
+
+struct Kernels {
+  std::string_view name;  // scalar, avx2, avx512
+
+  // out[t * out_stride + r] for rows r of row groups [group_begin, group_end) and every row t of x.
+  void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                 std::uint32_t group_end, float* out, std::size_t out_stride);
+
+  // Row `t` of `out` from x (cols). False when a value is not finite (the row is then all zero).
+  bool (*quantize)(const float* x, const QuantizedRows& out, std::uint32_t t);
+
+  // RMSNorm of x (cols) by weight (cols), then quantize. `normed`, when not null, also gets the
+  // unquantised values.
+  bool (*rms_norm_quantize)(const float* x, const float* weight, float epsilon,
+                            const QuantizedRows& out, std::uint32_t t, float* normed);
+
+  // silu(gate) * up, then quantize.
+  bool (*swiglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                          std::uint32_t t);
+
+  // Rotates `heads` heads of head_dim in place. cos_sin: (head_dim / 2, 2) of the position.
+  void (*rope)(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
+               const float* cos_sin);
+
+  // Quantises one token's K and V (kv_heads, head_dim) into slot `slot` of a page. False when a
+  // value is not finite.
+  bool (*kv_write)(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
+                   const float* v);
+
+  void (*attention)(const AttentionArgs& args);
+
+  // x += y
+  void (*add)(float* x, const float* y, std::uint32_t n);
+
+  // x (n) to the 16-bit residual: fp16(x * 2^-shift), and x back from it. False when a value
+  // leaves fp16's range.
+  bool (*residual_round)(float* x, std::uint16_t* bits, std::uint32_t n, int shift);
+  void (*residual_expand)(const std::uint16_t* bits, float* x, std::uint32_t n, int shift);
+
+  // Row `row` of w, dequantised.
+  void (*dequantize_row)(const PackedMatrix& w, std::uint32_t row, float* out);
+};
+
+// The best table that this processor runs, or the one HEARTH_ISA names. kUnsupported, with the
+// choices named, when the name is unknown or the processor lacks it.
+Result<const Kernels*> select_kernels();
+Result<const Kernels*> kernels_named(std::string_view name);
+// All tables that this processor runs, scalar first.
+std::vector<const Kernels*> available_kernels();
+
+// Denormals kept and rounding to nearest: every compute thread calls this first.
+Status check_float_environment();
+
+// cos and sin of position * frequency for every pair of a head, from double arithmetic that is
+// pinned by CANONICAL.md (no libm). frequencies: (head_dim / 2).
+void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin);
+
+}  // namespace hearth::kernels

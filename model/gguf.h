@@ -1,0 +1,91 @@
+// GGUF v3 files (the format of llama.cpp: ggml/docs/gguf.md), read over mmap.
+//
+// Knows nothing of any model. Every count, length, product and offset is checked before use, with
+// the limits of base/limits.h; errors name key, tensor and byte offset.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/result.h"
+
+namespace hearth::model {
+
+// Values are the file's own (ggml_type). Only the listed ones are known; others are refused.
+enum class TensorType : std::uint32_t {
+  kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8,
+  kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kIQ4_NL = 20, kIQ4_XS = 23,
+  kBF16 = 30,
+};
+struct TensorTypeInfo {
+  std::string_view name;
+  std::uint32_t block_elements;  // elements of one block; the row length is a multiple
+  std::uint32_t block_bytes;
+};
+// Null when the type is not known.
+const TensorTypeInfo* tensor_type_info(std::uint32_t type);
+
+// A tensor's place in the file. Dims as the file has them: dims[0] is the contiguous one.
+struct TensorInfo {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  std::vector<std::uint64_t> dims;
+  std::uint64_t offset = 0;  // from the start of the file
+  std::uint64_t bytes = 0;
+  std::uint64_t elements() const;
+};
+
+struct GgufArray;
+using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string, GgufArray>;
+// One flat array. Integers of every width are widened; nested arrays are refused.
+struct GgufArray {
+  std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
+               std::vector<bool>, std::vector<std::string_view>> items;  // views into the file
+  std::size_t size() const;
+};
+
+class GgufFile {
+ public:
+  static Result<std::shared_ptr<const GgufFile>> open(const std::string& path);
+  // Over bytes that outlive the result (tests, fuzzing).
+  static Result<std::shared_ptr<const GgufFile>> parse(ByteSpan bytes, std::string name);
+  ~GgufFile();
+
+  const std::string& path() const { return path_; }
+  std::uint64_t file_bytes() const { return bytes_.size(); }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const TensorInfo* find_tensor(std::string_view name) const;
+  ByteSpan tensor_bytes(const TensorInfo& tensor) const;
+
+  // Null when the key is absent.
+  const GgufValue* find(std::string_view key) const;
+  // kNotFound when absent, kInvalidInput when of another kind or out of range; named in the error.
+  Result<std::uint64_t> get_uint(std::string_view key) const;
+  Result<double> get_float(std::string_view key) const;
+  Result<std::string> get_string(std::string_view key) const;
+  Result<bool> get_bool(std::string_view key) const;
+
+  // BLAKE2b of everything before the tensor data, and the file's length: two files that differ in
+  // shape, types, vocabulary or template differ here. Not a digest of the weights.
+  Hash256 fingerprint() const { return fingerprint_; }
+
+ private:
+  GgufFile() = default;
+  std::string path_;
+  ByteSpan bytes_;
+  bool mapped_ = false;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string_view, std::size_t> tensor_index_;
+  std::vector<std::pair<std::string, GgufValue>> values_;
+  Hash256 fingerprint_;
+  friend class GgufParser;
+};
+
+}  // namespace hearth::model

@@ -1,0 +1,65 @@
+// A frame is what travels on a data link: a fixed 32-byte header, then a payload.
+//
+//   offset  size  field
+//        0     4  magic "HRT1"
+//        4     2  type (FrameType)
+//        6     2  reserved, zero
+//        8     8  payload bytes, at most limits::kFrameBytes
+//       16    16  first half of BLAKE2b-256 of header bytes 0..15 and the payload
+//
+// Little-endian. A receiver checks magic, type and length before it allocates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace hearth {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;   // frames and control messages
+inline constexpr std::size_t kFrameHeaderBytes = 32;
+
+enum class FrameType : std::uint16_t {
+  kHello = 1,    // first frame each way on every link
+  kRefused = 2,  // instead of kHello; payload is a sentence; the link is then closed
+  kSubmit = 3,   // SubmitMessage: coordinator -> first stage
+  kCancel = 4,   // CancelMessage: coordinator -> first stage
+  kBatch = 5,    // StepBatch: stage -> next stage
+  kTokens = 6,   // StepTokens: last stage -> first stage and coordinator
+  kControl = 7,  // a control-plane protobuf; never on a data link
+};
+
+struct Frame {
+  FrameType type = FrameType::kHello;
+  Bytes payload;
+};
+
+// Who speaks, on which pipeline, with which versions.
+struct Hello {
+  std::uint32_t protocol = kProtocolVersion;
+  std::uint32_t canonical = 0;  // kernels::kCanonicalVersion
+  Epoch epoch;                  // 0 from a coordinator that only listens
+  std::uint32_t stage = 0;      // sender's stage; kCoordinatorStage for the coordinator
+  std::string node;             // at most 128 bytes
+  static constexpr std::uint32_t kCoordinatorStage = 0xFFFFFFFF;
+};
+
+Bytes encode(const Hello& hello);
+Result<Hello> decode_hello(ByteSpan payload);
+// kVersion, with both sides' versions named, when they differ.
+Status check_versions(const Hello& ours, const Hello& theirs);
+
+Bytes encode_header(FrameType type, ByteSpan payload);
+
+struct FrameHeader {
+  FrameType type = FrameType::kHello;
+  std::size_t payload_bytes = 0;
+  std::byte digest[16] = {};
+};
+Result<FrameHeader> decode_header(ByteSpan header);  // exactly kFrameHeaderBytes
+Status check_payload(ByteSpan header, ByteSpan payload);
+
+}  // namespace hearth

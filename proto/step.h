@@ -1,0 +1,155 @@
+// StepBatch: the one batch type. The first stage fills it, every stage rewrites its activations,
+// the last one turns it into StepTokens. Its encoding is the wire format; nothing is translated
+// between scheduler, wire, engine and hash.
+//
+// Life of a sequence inside one epoch, all in order on one ring of links:
+//   SubmitMessage (coordinator -> first stage)  opens it and hands over its prompt
+//   StepBatch.opens                             tells every stage that it exists
+//   StepBatch.rows                              prompt chunks, then one row a generated token
+//   StepTokens.tokens (last -> first, coordinator)  one sampled token; `finish` ends it
+//   StepBatch.releases                          frees its KV on every stage, after its last row
+//   StepTokens.released                         tells the coordinator that the KV is free
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace hearth {
+
+// Part of the proved function: the sampler sees these, the history and the logits, nothing else.
+// Defaults are OpenAI's. Semantics and order of application: kernels/CANONICAL.md.
+struct SamplingParams {
+  float temperature = 1.0F;        // 0 = greedy; [0, 100]
+  std::uint32_t top_k = 0;         // 0 = off
+  float top_p = 1.0F;              // (0, 1]; 1 = off
+  float min_p = 0.0F;              // [0, 1]; 0 = off
+  float repetition_penalty = 1.0F; // (0, 100]; over prompt and generated tokens
+  float presence_penalty = 0.0F;   // [-100, 100]; over generated tokens
+  float frequency_penalty = 0.0F;  // [-100, 100]; over generated tokens
+  std::uint64_t seed = 0;
+  std::vector<std::pair<TokenId, float>> logit_bias;  // [-100, 100]; -infinity = never
+  std::uint32_t max_tokens = 16;   // generated tokens, at least 1
+  std::vector<TokenId> stop_tokens;  // end of generation; empty = run to max_tokens
+  bool logprobs = false;
+  std::uint32_t top_logprobs = 0;  // alternatives reported a token, at most limits::kTopLogprobs
+  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
+};
+
+struct SequenceOpen {
+  SequenceId sequence;
+  std::uint32_t prompt_tokens = 0;
+  bool report_hashes = false;  // every stage reports a RowHash for every row
+  SamplingParams sampling;
+  friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
+};
+
+// One position of one sequence. Rows of a sequence are contiguous, positions ascending by one.
+struct BatchRow {
+  static constexpr std::uint8_t kSample = 1;  // the last stage samples the next token here
+  static constexpr std::uint8_t kFailed = 2;  // a stage left the numeric range or has no KV page;
+                                              // the row is carried on as zeros and ends in kError
+  SequenceId sequence;
+  Position position = 0;
+  TokenId token = 0;
+  std::uint8_t flags = 0;
+  friend bool operator==(const BatchRow&, const BatchRow&) = default;
+};
+
+struct StepBatch {
+  Epoch epoch;
+  StepId step;  // counts up by one within the epoch
+  std::vector<SequenceOpen> opens;
+  std::vector<SequenceId> releases;
+  std::vector<BatchRow> rows;
+  // The residual of every row, row-major: rows x hidden_size x 2 bytes (canonical fp16,
+  // prescaled). Empty between the coordinator and the first stage's engine.
+  Bytes activations;
+  friend bool operator==(const StepBatch&, const StepBatch&) = default;
+};
+
+enum class FinishReason : std::uint8_t {
+  kNone = 0,    // the sequence goes on
+  kStop = 1,    // a stop token was sampled
+  kLength = 2,  // max_tokens reached
+  kError = 3,   // see SampledToken::error
+};
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0F;  // natural log of the unmodified softmax
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+struct SampledToken {
+  SequenceId sequence;
+  Position position = 0;  // of the new token
+  TokenId token = 0;
+  FinishReason finish = FinishReason::kNone;
+  ErrorCode error = ErrorCode::kNumeric;  // read only with kError
+  float logprob = 0.0F;                   // read only when asked for
+  std::vector<TokenLogprob> top;          // descending
+  friend bool operator==(const SampledToken&, const SampledToken&) = default;
+};
+
+// What one step brought. The last stage sends one for every StepBatch, even with no tokens.
+struct StepTokens {
+  Epoch epoch;
+  StepId step;
+  std::vector<SampledToken> tokens;
+  std::vector<SequenceId> released;
+  friend bool operator==(const StepTokens&, const StepTokens&) = default;
+};
+
+struct SubmitMessage {
+  Epoch epoch;
+  SequenceOpen open;
+  std::vector<TokenId> prompt;
+  friend bool operator==(const SubmitMessage&, const SubmitMessage&) = default;
+};
+
+struct CancelMessage {
+  Epoch epoch;
+  std::vector<SequenceId> sequences;
+  friend bool operator==(const CancelMessage&, const CancelMessage&) = default;
+};
+
+// What a stage saw at one position: hashes of the canonical bytes at its two boundaries.
+struct RowHash {
+  SequenceId sequence;
+  Position position = 0;
+  std::uint32_t stage = 0;
+  LayerRange layers;
+  Hash256 in;
+  Hash256 out;
+  friend bool operator==(const RowHash&, const RowHash&) = default;
+};
+
+// What a decoder must know to refuse a message that does not fit the model.
+struct StepShape {
+  std::uint32_t hidden_size = 0;
+  std::uint32_t vocabulary = 0;
+  std::uint32_t context = 0;
+  bool with_activations = false;  // false: activations must be empty
+};
+
+Bytes encode(const StepBatch& batch);
+Bytes encode(const StepTokens& tokens);
+Bytes encode(const SubmitMessage& submit);
+Bytes encode(const CancelMessage& cancel);
+
+// Every count is checked against base/limits.h and the shape before anything is allocated.
+Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape);
+Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape);
+Result<SubmitMessage> decode_submit(ByteSpan bytes, const StepShape& shape);
+Result<CancelMessage> decode_cancel(ByteSpan bytes);
+
+// Ranges of every field; the error names field and limit. Used by decoders and by the HTTP API.
+Status validate(const SamplingParams& params, std::uint32_t vocabulary);
+
+}  // namespace hearth

@@ -1,0 +1,51 @@
+// Transport: one of the four seams. Ordered, reliable frames over links, delivered on one thread.
+// Real: proto/tcp_transport (data links) and the two gRPC control adapters. Simulated: tests/sim.
+//
+// Threads: every method and every callback belongs to the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "proto/frame.h"
+
+namespace hearth {
+
+using LinkId = Id<struct LinkTag, std::uint64_t>;  // never reused within a process
+
+class TransportEvents {
+ public:
+  virtual ~TransportEvents() = default;
+  virtual void on_link_open(LinkId link, bool incoming) = 0;
+  virtual void on_frame(LinkId link, Frame frame) = 0;
+  // The last event of a link. Frames not yet delivered are lost.
+  virtual void on_link_closed(LinkId link, const Error& why) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Set once, before the first link.
+  virtual void set_events(TransportEvents* events) = 0;
+  // Begins to connect; on_link_open or on_link_closed follows, never inside this call.
+  virtual LinkId connect(std::string_view address) = 0;
+  // Queues a frame. kNoCapacity when limits::kSendQueueBytes would be passed: the caller holds
+  // back (data) or closes the link (control). A closed link swallows frames.
+  virtual Status send(LinkId link, Frame frame) = 0;
+  // on_link_closed follows with kCancelled, never inside this call.
+  virtual void close(LinkId link) = 0;
+  // Where peers reach us, "host:port"; empty when not listening.
+  virtual std::string address() const = 0;
+};
+
+// Timers of a state machine: it says when it wants to be called next.
+class TimerEvents {
+ public:
+  virtual ~TimerEvents() = default;
+  virtual void on_timer() = 0;
+};
+
+}  // namespace hearth
