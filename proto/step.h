@@ -25,16 +25,16 @@ namespace hearth {
 // Part of the proved function: the sampler sees these, the history and the logits, nothing else.
 // Defaults are OpenAI's. Semantics and order of application: kernels/CANONICAL.md.
 struct SamplingParams {
-  float temperature = 1.0F;        // 0 = greedy; [0, 100]
-  std::uint32_t top_k = 0;         // 0 = off
-  float top_p = 1.0F;              // (0, 1]; 1 = off
-  float min_p = 0.0F;              // [0, 1]; 0 = off
-  float repetition_penalty = 1.0F; // (0, 100]; over prompt and generated tokens
-  float presence_penalty = 0.0F;   // [-100, 100]; over generated tokens
-  float frequency_penalty = 0.0F;  // [-100, 100]; over generated tokens
+  float temperature = 1.0F;         // 0 = greedy; [0, 100]
+  std::uint32_t top_k = 0;          // 0 = off
+  float top_p = 1.0F;               // (0, 1]; 1 = off
+  float min_p = 0.0F;               // [0, 1]; 0 = off
+  float repetition_penalty = 1.0F;  // (0, 100]; over prompt and generated tokens
+  float presence_penalty = 0.0F;    // [-100, 100]; over generated tokens
+  float frequency_penalty = 0.0F;   // [-100, 100]; over generated tokens
   std::uint64_t seed = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;  // [-100, 100]; -infinity = never
-  std::uint32_t max_tokens = 16;   // generated tokens, at least 1
+  std::uint32_t max_tokens = 16;                      // generated tokens, at least 1
   std::vector<TokenId> stop_tokens;  // end of generation; empty = run to max_tokens
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;  // alternatives reported a token, at most limits::kTopLogprobs

@@ -41,11 +41,4 @@ class Transport {
   virtual std::string address() const = 0;
 };
 
-// Timers of a state machine: it says when it wants to be called next.
-class TimerEvents {
- public:
-  virtual ~TimerEvents() = default;
-  virtual void on_timer() = 0;
-};
-
 }  // namespace hearth

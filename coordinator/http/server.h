@@ -1,0 +1,50 @@
+// HttpServer: the OpenAI-compatible API, on Boost.Beast. Parses, tokenises and formats; decides
+// nothing about the swarm. Shapes, codes and limits: README "API" and tests/e2e.
+//
+// Threads: one thread of its own for sockets, a small pool for templates, tokenising and JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/result.h"
+#include "coordinator/coordinator.h"
+#include "model/chat_template.h"
+#include "model/spec.h"
+#include "model/tokenizer.h"
+
+namespace hearth::coordinator::http {
+
+// What the API serves. Immutable.
+struct ServedModel {
+  std::string id;  // as clients name it, e.g. "smollm2-135m-instruct"
+  std::uint64_t file_bytes = 0;
+  std::int64_t created = 0;  // unix seconds
+  std::string fingerprint;   // system_fingerprint: same fingerprint + seed, same bytes
+  model::ModelSpec spec;
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  std::shared_ptr<const model::ChatTemplate> chat_template;
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";  // only loopback addresses are accepted
+  std::uint16_t port = 0;          // 0: any free one
+  std::string version;
+  std::uint32_t pool_threads = 2;
+};
+
+class HttpServer {
+ public:
+  // kInvalidInput for an address that is not loopback (the sentence says why), kIo when the port
+  // is taken.
+  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, ServedModel model,
+                                                   CoordinatorPort& port, const Clock& clock,
+                                                   Random& random);
+  virtual ~HttpServer() = default;  // stops accepting, closes every connection, joins
+  virtual std::uint16_t port() const = 0;
+};
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,61 @@
+// Engine: one stage's share of the canonical function. It holds the weights of a layer range and
+// the KV pages of every open sequence, and runs one StepBatch at a time.
+//
+// Threads: one caller at a time; the engine splits each kernel over its own thread pool. Memory:
+// weights, KV pages and scratch are taken at load; a step allocates nothing that grows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kernels/kernels.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "proto/step.h"
+
+namespace hearth::node {
+
+struct EngineOptions {
+  LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
+  std::size_t kv_budget_bytes = 512 << 20;  // a budget under one full context is refused
+  std::uint32_t threads = 1;
+  std::uint32_t batch_rows = 512;             // rows of a step at most
+  std::uint32_t stage = 0;                    // reported in RowHash
+  const kernels::Kernels* kernels = nullptr;  // null: kernels::select_kernels()
+};
+
+struct StepResult {
+  std::vector<SampledToken> tokens;  // last stage only
+  std::vector<SequenceId> released;  // sequences whose KV this step gave back
+  std::vector<RowHash> hashes;       // rows of sequences that asked for them
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> load(std::shared_ptr<const model::GgufFile> file,
+                                              const model::ModelSpec& spec,
+                                              const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // Runs the layer range over batch.rows. Reads batch.activations (or the token ids, on the first
+  // stage) and leaves there what the next stage reads; on the last stage they are empty afterwards
+  // and `result.tokens` is filled. A row that cannot be computed is marked kFailed, it never fails
+  // the batch. An Error means that the batch itself breaks the contract (a position gap, rows of a
+  // sequence never opened, a wrong activation size) and that the sender must be disconnected.
+  virtual Status step(StepBatch& batch, StepResult& result) = 0;
+
+  // Drops every sequence (a new epoch begins). Weights stay.
+  virtual void reset() = 0;
+
+  virtual bool is_first() const = 0;
+  virtual bool is_last() const = 0;
+  virtual StepShape input_shape() const = 0;
+  virtual std::uint32_t kv_pages() const = 0;  // of this stage, in whole pages
+  virtual std::uint32_t kv_pages_used() const = 0;
+  virtual std::size_t weight_bytes() const = 0;
+};
+
+}  // namespace hearth::node

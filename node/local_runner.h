@@ -1,0 +1,48 @@
+// LocalRunner: the whole pipeline in one process, stages one after the other, no network. It is
+// the fault-free reference that every swarm run is compared with, and what `run --local`, the
+// bench verbs and the tests use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/batcher.h"
+#include "node/engine/engine.h"
+
+namespace hearth::node {
+
+struct LocalOptions {
+  std::uint32_t stages = 1;  // layers are split by hearth::split_layers (proto/split.h)
+  std::uint32_t threads = 1;
+  std::size_t kv_budget_bytes = 512 << 20;  // over all stages
+  std::uint32_t batch_rows = 512;
+  std::uint32_t prefill_rows = 128;
+  const kernels::Kernels* kernels = nullptr;
+};
+
+class LocalRunner {
+ public:
+  static Result<std::unique_ptr<LocalRunner>> load(std::shared_ptr<const model::GgufFile> file,
+                                                   const LocalOptions& options);
+  virtual ~LocalRunner() = default;
+
+  struct Events {
+    std::function<void(const SampledToken&)> on_token;
+    std::function<void(const RowHash&)> on_hash;  // may be null
+  };
+  // kNoCapacity when prompt + max_tokens does not fit the context or the KV pool now.
+  virtual Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) = 0;
+  virtual void cancel(SequenceId sequence) = 0;
+  // One step of the pipeline, start to end. False when there is nothing to do.
+  virtual Result<bool> step() = 0;
+
+  virtual const model::ModelSpec& spec() const = 0;
+  virtual std::size_t weight_bytes() const = 0;
+};
+
+}  // namespace hearth::node

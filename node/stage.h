@@ -1,0 +1,75 @@
+// Stage: a worker's part in one pipeline after another, as a state machine over the seams.
+//
+//   control link  Register, Heartbeat, StageReady, StageFailed, StepHashes  ->  coordinator
+//                 Registered, Assign, Unassign, Refused                     <-
+//   data links    previous stage -> us -> next stage; the last stage also answers the first and
+//                 the coordinator (proto/step.h)
+//
+// Threads: everything on the owner's thread. Loading and computing are handed to a StageCompute,
+// which may run elsewhere and reports back on the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/random.h"
+#include "base/result.h"
+#include "node/engine/engine.h"
+#include "proto/step.h"
+#include "proto/transport.h"
+
+namespace hearth::node {
+
+// Answers of a StageCompute, on the owner's thread, in the order of the questions.
+class StageComputeEvents {
+ public:
+  virtual ~StageComputeEvents() = default;
+  struct Loaded {
+    StepShape shape;
+    std::uint32_t kv_pages = 0;
+    std::size_t weight_bytes = 0;
+  };
+  virtual void on_loaded(Epoch epoch, Result<Loaded> loaded) = 0;
+  virtual void on_computed(StepBatch batch, StepResult result, Status status) = 0;
+};
+
+class StageCompute {
+ public:
+  virtual ~StageCompute() = default;
+  virtual void set_events(StageComputeEvents* events) = 0;
+  // Loads the range (or keeps it, when it is the one loaded) and drops every sequence.
+  virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
+                    std::uint32_t batch_rows) = 0;
+  virtual void compute(StepBatch batch) = 0;
+};
+
+struct StageOptions {
+  std::string node;               // unique name
+  std::string control_address;    // the coordinator's control address
+  std::string model_fingerprint;  // hex
+  std::uint32_t layers = 0;       // of the model
+  std::uint32_t canonical_version = 0;
+  std::uint64_t kv_budget_bytes = 0;
+  std::string isa;
+  std::uint32_t threads = 0;
+  double weight_bytes_per_second = 0.0;
+  std::uint64_t process_id = 0;
+};
+
+// Dials the coordinator at once and for ever, with jittered back-off of 0.1 to 2 s; keeps weights
+// over reconnections. Ends only when destroyed, or when the coordinator refuses it for good.
+class Stage {
+ public:
+  static std::unique_ptr<Stage> start(StageOptions options, const Clock& clock, Random& random,
+                                      Transport& control, Transport& data, StageCompute& compute);
+  virtual ~Stage() = default;
+  // Heartbeats, dialling again, deadlines. The owner calls it at least every 50 ms.
+  virtual void on_timer() = 0;
+  // Set when the coordinator refused this worker; the owner ends the process with this sentence.
+  virtual const std::string& refused() const = 0;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,20 @@
+// Arithmetic that both ends of the control plane must agree on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace hearth {
+
+// Layer ranges of `stages` equal shares of `layers`, the first ones one larger. 1 <= stages <=
+// layers.
+std::vector<LayerRange> split_layers(std::uint32_t layers, std::uint32_t stages);
+
+// KV pages that `tokens` positions need at `page_tokens` positions a page.
+constexpr std::uint32_t pages_for(std::uint32_t tokens, std::uint32_t page_tokens) {
+  return tokens / page_tokens + (tokens % page_tokens != 0 ? 1 : 0);
+}
+
+}  // namespace hearth
