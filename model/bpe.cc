@@ -163,7 +163,11 @@ BpeTokenizer::BpeTokenizer(Vocabulary entries, const TokenizerSource& source, Pr
   }
   if (missing_.size() == kReplacementUtf8.size()) return;
   missing_.clear();
-  if (source.unknown) missing_.push_back(static_cast<TokenId>(*source.unknown));
+  // Some files name a control token here; no text becomes one, so that it stands for nothing.
+  const TokenId unknown = source.unknown ? static_cast<TokenId>(*source.unknown) : -1;
+  if (unknown >= 0 && this->entries().kind(unknown) != TokenKind::kControl) {
+    missing_.push_back(unknown);
+  }
 }
 
 void BpeTokenizer::encode_text(std::string_view text, bool, std::vector<TokenId>& out) const {

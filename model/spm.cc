@@ -71,7 +71,10 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)
     : VocabularyTokenizer(std::move(vocabulary), source, "spm", true),
       space_prefix_(source.add_space_prefix.value_or(true)),
       ranks_(ranks_of(source.scores)) {
-  if (source.unknown) unknown_ = static_cast<TokenId>(*source.unknown);
+  // Some files name a control token here; no text becomes one, so that it stands for nothing.
+  if (source.unknown && entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {
+    unknown_ = static_cast<TokenId>(*source.unknown);
+  }
   replacement_ = find_piece(kReplacementUtf8);
   byte_tokens_.fill(-1);
   for (TokenId token = 0; known(token); ++token) {

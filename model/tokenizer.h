@@ -53,7 +53,8 @@ class Tokenizer {
   TokenId eos() const { return eos_; }
   bool adds_bos() const { return adds_bos_; }
   std::string_view kind() const { return kind_; }  // "bpe" or "spm"
-  // Control and unknown tokens: never the result of user text.
+  // Control and unknown tokens. No user text becomes a control token; the unknown token stands for
+  // what the vocabulary cannot encode.
   virtual bool is_special(TokenId token) const = 0;
 
  protected:

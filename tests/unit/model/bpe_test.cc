@@ -127,6 +127,8 @@ TEST(Bpe, ABytethatTheVocabularyLacksBecomesTheReplacement) {
   EXPECT_EQ(encode(*build(v), "a\xFF"), (Ids{'a'}));
   v.source.unknown = 'u';
   EXPECT_EQ(encode(*build(v), "a\xFF"), (Ids{'a', 'u'}));
+  v.source.unknown = v.source.bos;  // a control token: not from text
+  EXPECT_EQ(encode(*build(v), "a\xFF"), (Ids{'a'}));
 }
 
 TEST(Bpe, MergesOfPartsOutsideOfTheVocabularyLeadOnAndFallApart) {
