@@ -69,7 +69,8 @@ const Builtin* list_filters();
 Result<Value> strip(Meter& meter, const Text& text, const Value* characters, bool left, bool right);
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
                       std::int64_t count);
-Result<Value> change_case(Meter& meter, const Text& text, std::uint32_t (*change)(std::uint32_t));
+Result<Value> change_case(Meter& meter, const Text& text,
+                          void (*change)(std::string&, std::uint32_t));
 Result<Value> capitalize(Meter& meter, const Text& text);
 Result<Value> join(Meter& meter, const Value& items, const Text& separator);
 

@@ -139,4 +139,18 @@ std::uint32_t to_lower(std::uint32_t code) {
   return mapped(kLower, code);
 }
 
+bool is_cased(std::uint32_t code) {
+  return to_upper(code) != code || to_lower(code) != code || code == 0xDF;
+}
+
+void append_upper(std::string& out, std::uint32_t code) {
+  if (code == 0xDF) {
+    out += "SS";
+  } else {
+    append_utf8(out, to_upper(code));
+  }
+}
+
+void append_lower(std::string& out, std::uint32_t code) { append_utf8(out, to_lower(code)); }
+
 }  // namespace hearth::model::jinja

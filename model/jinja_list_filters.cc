@@ -41,7 +41,7 @@ Result<Value> key_of(Meter& meter, const Value& item, const KeyRule& rule) {
   }
   const Text* text = as_text(key);
   if (text == nullptr || rule.case_sensitive) return key;
-  return change_case(meter, *text, to_lower);
+  return change_case(meter, *text, append_lower);
 }
 
 using Keyed = std::pair<Value, Value>;  // key, item
@@ -243,6 +243,7 @@ Result<Value> filter_sum(Meter& meter, const Value& input, const Arguments& argu
 }
 
 Result<Value> filter_map(Meter& meter, const Value& input, const Arguments& arguments) {
+  if (!truthy(input)) return make_list(meter, {});  // none too, as in Jinja
   TRY(std::vector<Value> items, iterate(meter, input));
   if (arguments.positional.empty()) {
     TRY(const Bound bound, Bound::bind(arguments, {"attribute", "default"}));
@@ -268,6 +269,7 @@ Result<Value> filter_map(Meter& meter, const Value& input, const Arguments& argu
 
 Result<Value> selected(Meter& meter, const Value& input, const Arguments& arguments, bool by_attr,
                        bool wanted) {
+  if (!truthy(input)) return make_list(meter, {});  // none too, as in Jinja
   TRY(const std::vector<Value> items, iterate(meter, input));
   const std::size_t offset = by_attr ? 1 : 0;
   REQUIRE(arguments.positional.size() >= offset, "needs the name of an attribute");

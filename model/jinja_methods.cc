@@ -15,7 +15,7 @@ Result<Value> method_strip(Meter& meter, const Value& object, const Arguments& a
   return strip(meter, *as_text(object), bound.get(0), kLeft, kRight);
 }
 
-template <std::uint32_t (*kChange)(std::uint32_t)>
+template <void (*kChange)(std::string&, std::uint32_t)>
 Result<Value> method_case(Meter& meter, const Value& object, const Arguments& arguments) {
   TRY_VOID(Bound::bind(arguments, {}));
   return change_case(meter, *as_text(object), kChange);
@@ -35,10 +35,10 @@ Result<Value> method_title(Meter& meter, const Value& object, const Arguments& a
   for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
     const Character one = character_at(text.bytes, at);
     std::string changed(text.bytes, at, one.length);
-    const bool letter = to_upper(one.code) != one.code || to_lower(one.code) != one.code;
+    const bool letter = is_cased(one.code);
     if (letter) {
       changed.clear();
-      append_utf8(changed, start ? to_upper(one.code) : to_lower(one.code));
+      (start ? append_upper : append_lower)(changed, one.code);
     }
     start = !letter;
     out.append(changed, is_user(text, at));
@@ -309,8 +309,8 @@ constexpr Builtin kTextMethods[] = {{"strip", method_strip<true, true>},
                                     {"removeprefix", method_removeprefix},
                                     {"removesuffix", method_removesuffix},
                                     {"replace", method_replace},
-                                    {"upper", method_case<to_upper>},
-                                    {"lower", method_case<to_lower>},
+                                    {"upper", method_case<append_upper>},
+                                    {"lower", method_case<append_lower>},
                                     {"title", method_title},
                                     {"capitalize", method_capitalize},
                                     {"find", method_find},

@@ -24,9 +24,14 @@ void append_utf8(std::string& out, std::uint32_t code);
 
 bool is_space(std::uint32_t code);          // str.isspace
 bool is_line_boundary(std::uint32_t code);  // str.splitlines
-// One character to one character; letters that map to several ("\u00df" to "SS") stay as they are.
+// One character to one character.
 std::uint32_t to_upper(std::uint32_t code);
 std::uint32_t to_lower(std::uint32_t code);
+bool is_cased(std::uint32_t code);
+// The same as text: \u00df becomes SS. The other letters of several large ones (ligatures, Greek
+// with iota) stay as they are.
+void append_upper(std::string& out, std::uint32_t code);
+void append_lower(std::string& out, std::uint32_t code);
 
 struct Range {
   std::size_t begin = 0;

@@ -28,13 +28,13 @@ Result<Value> filter_trim(Meter& meter, const Value& input, const Arguments& arg
 Result<Value> filter_upper(Meter& meter, const Value& input, const Arguments& arguments) {
   TRY_VOID(Bound::bind(arguments, {}));
   TRY(const TextPtr text, text_of(meter, input));
-  return change_case(meter, *text, to_upper);
+  return change_case(meter, *text, append_upper);
 }
 
 Result<Value> filter_lower(Meter& meter, const Value& input, const Arguments& arguments) {
   TRY_VOID(Bound::bind(arguments, {}));
   TRY(const TextPtr text, text_of(meter, input));
-  return change_case(meter, *text, to_lower);
+  return change_case(meter, *text, append_lower);
 }
 
 Result<Value> filter_capitalize(Meter& meter, const Value& input, const Arguments& arguments) {
@@ -54,7 +54,7 @@ Result<Value> filter_title(Meter& meter, const Value& input, const Arguments& ar
     std::string changed(text->bytes, at, one.length);
     if (one.code != kBrokenCharacter) {
       changed.clear();
-      append_utf8(changed, start ? to_upper(one.code) : to_lower(one.code));
+      (start ? append_upper : append_lower)(changed, one.code);
     }
     out.append(changed, is_user(*text, at));
     start = is_space(one.code) || one.code == '-' || one.code == '(' || one.code == '{' ||
@@ -257,7 +257,8 @@ Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Tex
   return out.finish();
 }
 
-Result<Value> change_case(Meter& meter, const Text& text, std::uint32_t (*change)(std::uint32_t)) {
+Result<Value> change_case(Meter& meter, const Text& text,
+                          void (*change)(std::string&, std::uint32_t)) {
   TextBuilder out(meter);
   std::string run;  // bytes of one provenance, to append few times
   bool user = false;
@@ -272,7 +273,7 @@ Result<Value> change_case(Meter& meter, const Text& text, std::uint32_t (*change
     if (one.code == kBrokenCharacter) {
       run += text.bytes[at];
     } else {
-      append_utf8(run, change(one.code));
+      change(run, one.code);
     }
     at += one.length;
   }
@@ -285,8 +286,8 @@ Result<Value> capitalize(Meter& meter, const Text& text) {
   const std::size_t first = character_at(text.bytes, 0).length;
   TRY(const Value head, make_part(meter, text, 0, first));
   TRY(const Value tail, make_part(meter, text, first, text.bytes.size()));
-  TRY(const Value large, change_case(meter, *as_text(head), to_upper));
-  TRY(const Value small, change_case(meter, *as_text(tail), to_lower));
+  TRY(const Value large, change_case(meter, *as_text(head), append_upper));
+  TRY(const Value small, change_case(meter, *as_text(tail), append_lower));
   TextBuilder out(meter);
   out.append(*as_text(large));
   out.append(*as_text(small));
