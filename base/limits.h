@@ -41,6 +41,7 @@ inline constexpr std::size_t kTextBytes = 8 * kMiB;
 inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
 inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
 inline constexpr std::size_t kTemplateOutputBytes = 16 * kMiB;
+inline constexpr std::size_t kTemplateWorkBytes = 256 * kMiB;  // all that a rendering creates
 inline constexpr std::uint32_t kTemplateDepth = 64;
 
 // One step batch (proto/step.h) and its frame (proto/frame.h).
@@ -85,6 +86,8 @@ static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised"
 static_assert(kGgufStringBytes < kGgufHeaderBytes, "the longest string fits a header");
 static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
               "tokens, scores, types and merges of the largest vocabulary fit the array limit");
+static_assert(kTextBytes <= kTemplateOutputBytes && kTemplateOutputBytes <= kTemplateWorkBytes,
+              "any accepted body can be rendered");
 static_assert(kStages <= kModelLayers, "no stage without a layer");
 
 }  // namespace hearth::limits
