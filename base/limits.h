@@ -46,6 +46,9 @@ inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
 inline constexpr std::uint32_t kConnections = 256;          // per data listener
 
+// One engine (node/engine/engine.h).
+inline constexpr std::uint32_t kComputeThreads = 256;
+
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
 inline constexpr std::uint32_t kTopLogprobs = 20;
