@@ -51,6 +51,12 @@ inline constexpr std::uint32_t kBatchReleases = 4'096;
 inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
 inline constexpr std::uint32_t kConnections = 256;          // per data listener
+inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
+inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
+inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
+
+// One engine (node/engine/engine.h).
+inline constexpr std::uint32_t kComputeThreads = 256;
 
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
