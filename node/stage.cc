@@ -188,9 +188,9 @@ Status StageMachine::take_batch(const Frame& frame) {
           "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
               std::to_string(serving_->assignment.batch_rows));
   TRY_VOID(check_step(batch.step));
-  const std::size_t held = serving_->computing + links_.queued();
+  const std::size_t held = serving_->computing + links_.queued(Peer::kRing);
   REQUIRE(
-      held < 2 * std::size_t{serving_->assignment.batches_in_flight},
+      held < serving_->assignment.batches_in_flight,
       "more steps are in flight than " + std::to_string(serving_->assignment.batches_in_flight));
   compute(std::move(batch));
   return ok_status();
