@@ -122,7 +122,7 @@ void SpmTokenizer::encode_unknown(std::string_view character, std::vector<TokenI
   const auto token_of = [&](char c) { return byte_tokens_[static_cast<std::uint8_t>(c)]; };
   if (std::all_of(character.begin(), character.end(), [&](char c) { return token_of(c) >= 0; })) {
     for (const char c : character) out.push_back(token_of(c));
-  } else if (!is_utf8(character) && replacement_ >= 0) {
+  } else if (!decode_utf8(character, 0).valid && replacement_ >= 0) {
     out.push_back(replacement_);
   } else if (unknown_ >= 0) {
     out.push_back(unknown_);

@@ -91,13 +91,4 @@ void append_utf8(char32_t point, std::string& out) {
   }
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t offset = 0; offset < text.size();) {
-    const Utf8Char c = decode_utf8(text, offset);
-    if (!c.valid) return false;
-    offset += c.bytes;
-  }
-  return true;
-}
-
 }  // namespace hearth::model

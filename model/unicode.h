@@ -38,6 +38,5 @@ Utf8Char decode_utf8(std::string_view text, std::size_t offset);
 
 // Surrogates and points past U+10FFFF become U+FFFD.
 void append_utf8(char32_t point, std::string& out);
-bool is_utf8(std::string_view text);
 
 }  // namespace hearth::model
