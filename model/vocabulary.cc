@@ -56,8 +56,8 @@ constexpr MarkGroup kMarks[] = {
      {"<|file_sep|>", "", "", "", ""}},
 };
 
-// Template marks that some files call normal or user-defined: control tokens all the same, since
-// no user's text may become one.
+// Template marks that some files call user-defined: control tokens all the same, since no user's
+// text may become one.
 constexpr std::string_view kControlTexts[] = {
     "<|im_start|>",
     "<|start_header_id|>",
@@ -212,7 +212,8 @@ Status Vocabulary::mark_special(const TokenizerSource& source) {
     if (const TokenId token = find(text); token >= 0) end(token);
   }
   for (const std::string_view text : kControlTexts) {
-    if (const TokenId token = find(text); token >= 0) control(token);
+    const TokenId token = find(text);
+    if (token >= 0 && kind(token) == TokenKind::kUserDefined) control(token);
   }
   std::sort(end_tokens_.begin(), end_tokens_.end());
   end_tokens_.erase(std::unique(end_tokens_.begin(), end_tokens_.end()), end_tokens_.end());

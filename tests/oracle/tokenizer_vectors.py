@@ -10,7 +10,8 @@ import struct
 import subprocess
 import sys
 
-VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3"]
+VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3", "refact", "starcoder",
+                "command-r"]
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 
 
