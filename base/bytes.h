@@ -68,10 +68,14 @@ class ByteWriter {
   template <typename T>
   void write(T value) {
     static_assert(std::is_arithmetic_v<T>);
-    const auto* raw = reinterpret_cast<const std::byte*>(&value);
-    out_.insert(out_.end(), raw, raw + sizeof(T));
+    append({reinterpret_cast<const std::byte*>(&value), sizeof(T)});
   }
-  void append(ByteSpan bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void append(ByteSpan bytes) {
+    if (bytes.empty()) return;
+    const std::size_t at = out_.size();
+    out_.resize(at + bytes.size());
+    std::memcpy(out_.data() + at, bytes.data(), bytes.size());
+  }
 
  private:
   Bytes& out_;

@@ -48,6 +48,9 @@ inline constexpr std::uint32_t kConnections = 256;          // per data listener
 inline constexpr std::uint32_t kFirstFrameSeconds = 5;      // for an incoming link to say hello
 inline constexpr std::uint32_t kLinkStallSeconds = 30;      // a frame that stops half-way
 inline constexpr std::size_t kReadStepBytes = 256 * kKiB;   // payload taken on a peer's word
+inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
+inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
+inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
 
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;

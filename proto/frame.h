@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/ids.h"
@@ -43,15 +44,24 @@ struct Hello {
   std::uint32_t canonical = 0;  // kernels::kCanonicalVersion
   Epoch epoch;                  // 0 from a coordinator that only listens
   std::uint32_t stage = 0;      // sender's stage; kCoordinatorStage for the coordinator
-  std::string node;             // at most 128 bytes
+  std::string node;             // at most limits::kNodeNameBytes of printable ASCII
   static constexpr std::uint32_t kCoordinatorStage = 0xFFFFFFFF;
 };
 
 Bytes encode(const Hello& hello);
+// Protocol and canonical version stand first in every protocol. Of a Hello in another protocol than
+// ours only these two are read, so that check_versions can name them.
 Result<Hello> decode_hello(ByteSpan payload);
 // kVersion, with both sides' versions named, when they differ.
 Status check_versions(const Hello& ours, const Hello& theirs);
 
+// The sentence of a kRefused frame, cut to limits::kReasonBytes, as printable ASCII: it is logged.
+Bytes encode_refused(std::string_view sentence);
+std::string decode_refused(ByteSpan payload);
+// 1 to limits::kNodeNameBytes of printable ASCII: names go to logs, JSON and metrics unescaped.
+Status check_node_name(std::string_view name);
+
+// The header of a payload of at most limits::kFrameBytes.
 Bytes encode_header(FrameType type, ByteSpan payload);
 
 struct FrameHeader {
@@ -59,7 +69,9 @@ struct FrameHeader {
   std::size_t payload_bytes = 0;
   std::byte digest[16] = {};
 };
-Result<FrameHeader> decode_header(ByteSpan header);  // exactly kFrameHeaderBytes
+// Exactly kFrameHeaderBytes. kControl is refused: it never travels on a data link.
+Result<FrameHeader> decode_header(ByteSpan header);
+// The digest, over the header's first 16 bytes and the payload; their lengths must agree.
 Status check_payload(ByteSpan header, ByteSpan payload);
 
 }  // namespace hearth

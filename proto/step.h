@@ -138,12 +138,16 @@ struct StepShape {
   bool with_activations = false;  // false: activations must be empty
 };
 
+// Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
+// count, then its items. Two sizes are not sent because the receiver computes them: the activations
+// (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (open.prompt_tokens).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);
 Bytes encode(const CancelMessage& cancel);
 
-// Every count is checked against base/limits.h and the shape before anything is allocated.
+// Every count is checked against base/limits.h and the shape before anything is allocated, every
+// id and number against its range; bytes left over are refused. Errors are kInvalidInput.
 Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape);
 Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape);
 Result<SubmitMessage> decode_submit(ByteSpan bytes, const StepShape& shape);
@@ -151,5 +155,7 @@ Result<CancelMessage> decode_cancel(ByteSpan bytes);
 
 // Ranges of every field; the error names field and limit. Used by decoders and by the HTTP API.
 Status validate(const SamplingParams& params, std::uint32_t vocabulary);
+// The same of a whole open: 1 <= prompt_tokens, and prompt_tokens + max_tokens <= context.
+Status validate(const SequenceOpen& open, const StepShape& shape);
 
 }  // namespace hearth

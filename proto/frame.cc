@@ -1,0 +1,149 @@
+#include "proto/frame.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/crypto.h"
+#include "base/limits.h"
+
+namespace hearth {
+namespace {
+
+constexpr char kMagic[4] = {'H', 'R', 'T', '1'};
+constexpr std::size_t kDigestOffset = 16;
+constexpr std::size_t kDigestBytes = 16;
+
+static_assert(kDigestOffset + kDigestBytes == kFrameHeaderBytes);
+
+Hash256 frame_digest(ByteSpan header, ByteSpan payload) {
+  Blake2b hash;
+  hash.update(header.first(kDigestOffset));
+  hash.update(payload);
+  return hash.finish();
+}
+
+bool printable(char c) { return c >= 0x20 && c < 0x7F; }
+
+std::string printable_text(std::string_view text) {
+  std::string out(text.substr(0, limits::kReasonBytes));
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return !printable(c); }, '?');
+  return out;
+}
+
+}  // namespace
+
+Status check_node_name(std::string_view name) {
+  REQUIRE(!name.empty() && name.size() <= limits::kNodeNameBytes,
+          "a node name has " + std::to_string(name.size()) + " bytes; it must have 1 to " +
+              std::to_string(limits::kNodeNameBytes));
+  REQUIRE(std::all_of(name.begin(), name.end(), printable),
+          "a node name has a byte that is not printable ASCII");
+  return ok_status();
+}
+
+Bytes encode(const Hello& hello) {
+  Bytes out;
+  ByteWriter writer(out);
+  writer.write(hello.protocol);
+  writer.write(hello.canonical);
+  writer.write(hello.epoch.value);
+  writer.write(hello.stage);
+  writer.write(static_cast<std::uint32_t>(hello.node.size()));
+  writer.append(as_bytes(hello.node));
+  return out;
+}
+
+Result<Hello> decode_hello(ByteSpan payload) {
+  ByteReader reader(payload);
+  Hello hello;
+  hello.protocol = reader.read<std::uint32_t>();
+  hello.canonical = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed(),
+          "a hello of " + std::to_string(payload.size()) + " bytes is too short for its versions");
+  if (hello.protocol != kProtocolVersion) return hello;
+  hello.epoch = Epoch(reader.read<std::uint64_t>());
+  hello.stage = reader.read<std::uint32_t>();
+  const auto name_bytes = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed(),
+          "a hello of " + std::to_string(payload.size()) + " bytes ends before its node name");
+  REQUIRE(hello.stage < limits::kStages || hello.stage == Hello::kCoordinatorStage,
+          "a hello names stage " + std::to_string(hello.stage) + "; the limit is " +
+              std::to_string(limits::kStages));
+  REQUIRE(name_bytes == reader.remaining(), "a hello's node name has " +
+                                                std::to_string(name_bytes) + " bytes but " +
+                                                std::to_string(reader.remaining()) + " follow");
+  hello.node = as_text(reader.take(name_bytes));
+  TRY_VOID(check_node_name(hello.node));
+  return hello;
+}
+
+Status check_versions(const Hello& ours, const Hello& theirs) {
+  if (ours.protocol == theirs.protocol && ours.canonical == theirs.canonical) return ok_status();
+  return Error{ErrorCode::kVersion,
+               "versions differ: we speak protocol " + std::to_string(ours.protocol) +
+                   " and canonical arithmetic " + std::to_string(ours.canonical) +
+                   ", the peer protocol " + std::to_string(theirs.protocol) +
+                   " and canonical arithmetic " + std::to_string(theirs.canonical)};
+}
+
+Bytes encode_refused(std::string_view sentence) {
+  const std::string text = printable_text(sentence);
+  const ByteSpan bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string decode_refused(ByteSpan payload) { return printable_text(as_text(payload)); }
+
+Bytes encode_header(FrameType type, ByteSpan payload) {
+  INVARIANT(payload.size() <= limits::kFrameBytes, "a frame of ours is bounded by its batch");
+  Bytes out;
+  out.reserve(kFrameHeaderBytes);
+  ByteWriter writer(out);
+  writer.append({reinterpret_cast<const std::byte*>(kMagic), sizeof(kMagic)});
+  writer.write(static_cast<std::uint16_t>(type));
+  writer.write(std::uint16_t{0});
+  writer.write(std::uint64_t{payload.size()});
+  const Hash256 digest = frame_digest(out, payload);
+  writer.append(ByteSpan(digest.bytes).first(kDigestBytes));
+  return out;
+}
+
+Result<FrameHeader> decode_header(ByteSpan header) {
+  REQUIRE(header.size() == kFrameHeaderBytes,
+          "a frame header has " + std::to_string(header.size()) + " bytes; it must have " +
+              std::to_string(kFrameHeaderBytes));
+  REQUIRE(std::memcmp(header.data(), kMagic, sizeof(kMagic)) == 0,
+          "a frame does not begin with the magic HRT1");
+  ByteReader reader(header.subspan(sizeof(kMagic)));
+  const auto type = reader.read<std::uint16_t>();
+  REQUIRE(type >= static_cast<std::uint16_t>(FrameType::kHello) &&
+              type <= static_cast<std::uint16_t>(FrameType::kTokens),
+          "frame type " + std::to_string(type) + " is unknown on a data link");
+  const auto reserved = reader.read<std::uint16_t>();
+  REQUIRE(reserved == 0,
+          "a frame's reserved field is " + std::to_string(reserved) + "; it must be 0");
+  const auto payload_bytes = reader.read<std::uint64_t>();
+  REQUIRE(payload_bytes <= limits::kFrameBytes,
+          "a frame's payload has " + std::to_string(payload_bytes) + " bytes; the limit is " +
+              std::to_string(limits::kFrameBytes));
+  FrameHeader decoded;
+  decoded.type = static_cast<FrameType>(type);
+  decoded.payload_bytes = static_cast<std::size_t>(payload_bytes);
+  std::memcpy(decoded.digest, header.data() + kDigestOffset, kDigestBytes);
+  return decoded;
+}
+
+Status check_payload(ByteSpan header, ByteSpan payload) {
+  TRY(const FrameHeader decoded, decode_header(header));
+  REQUIRE(decoded.payload_bytes == payload.size(),
+          "a frame announces " + std::to_string(decoded.payload_bytes) + " payload bytes and has " +
+              std::to_string(payload.size()));
+  const Hash256 digest = frame_digest(header, payload);
+  REQUIRE(std::memcmp(digest.bytes.data(), decoded.digest, kDigestBytes) == 0,
+          "a frame's digest does not match its bytes");
+  return ok_status();
+}
+
+}  // namespace hearth

@@ -1,0 +1,102 @@
+#include <string>
+
+#include "base/limits.h"
+#include "proto/step.h"
+#include "proto/step_fields.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t kRowBytes = 8 + 4 + 4 + 1;
+constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
+
+Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
+  BatchRow row;
+  row.sequence = SequenceId(reader.read<std::uint64_t>());
+  TRY(row.position, fields::read_position(reader, "rows.position", shape.context));
+  TRY(row.token, fields::read_token(reader, "rows.token", shape.vocabulary));
+  row.flags = reader.read<std::uint8_t>();
+  REQUIRE((row.flags & ~kKnownFlags) == 0,
+          "rows.flags is " + std::to_string(row.flags) + "; only bits 1 and 2 have a meaning");
+  return row;
+}
+
+// Rows of a sequence are contiguous, positions ascending by one.
+Status check_runs(const std::vector<BatchRow>& rows) {
+  std::vector<SequenceId> runs;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].sequence != rows[i - 1].sequence) {
+      runs.push_back(rows[i].sequence);
+      continue;
+    }
+    REQUIRE(rows[i].position == rows[i - 1].position + 1,
+            "rows of sequence " + std::to_string(rows[i].sequence.value) + " go from position " +
+                std::to_string(rows[i - 1].position) + " to " + std::to_string(rows[i].position));
+  }
+  return fields::check_distinct(std::move(runs), "rows");
+}
+
+Result<std::vector<SequenceOpen>> read_opens(ByteReader& reader, const StepShape& shape) {
+  TRY(const std::uint32_t count,
+      fields::read_count(reader, "opens", limits::kBatchOpens, fields::open_bytes_min()));
+  std::vector<SequenceOpen> opens;
+  std::vector<SequenceId> ids;
+  opens.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TRY(SequenceOpen open, fields::read_open(reader, shape));
+    ids.push_back(open.sequence);
+    opens.push_back(std::move(open));
+  }
+  TRY_VOID(fields::check_distinct(std::move(ids), "opens"));
+  return opens;
+}
+
+}  // namespace
+
+Bytes encode(const StepBatch& batch) {
+  Bytes out;
+  out.reserve(64 + batch.opens.size() * 128 + batch.releases.size() * 8 +
+              batch.rows.size() * kRowBytes + batch.activations.size());
+  ByteWriter writer(out);
+  writer.write(batch.epoch.value);
+  writer.write(batch.step.value);
+  writer.write(static_cast<std::uint32_t>(batch.opens.size()));
+  for (const SequenceOpen& open : batch.opens) fields::write_open(writer, open);
+  fields::write_sequences(writer, batch.releases);
+  writer.write(static_cast<std::uint32_t>(batch.rows.size()));
+  for (const BatchRow& row : batch.rows) {
+    writer.write(row.sequence.value);
+    writer.write(row.position);
+    writer.write(row.token);
+    writer.write(row.flags);
+  }
+  writer.append(batch.activations);
+  return out;
+}
+
+Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
+  ByteReader reader(bytes);
+  StepBatch batch;
+  batch.epoch = Epoch(reader.read<std::uint64_t>());
+  batch.step = StepId(reader.read<std::uint64_t>());
+  TRY(batch.opens, read_opens(reader, shape));
+  TRY(batch.releases, fields::read_sequences(reader, "releases", limits::kBatchReleases));
+  TRY(const std::uint32_t rows, fields::read_count(reader, "rows", limits::kBatchRows, kRowBytes));
+  batch.rows.reserve(rows);
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    TRY(const BatchRow row, read_row(reader, shape));
+    batch.rows.push_back(row);
+  }
+  TRY_VOID(check_runs(batch.rows));
+  const std::size_t expected =
+      shape.with_activations ? std::size_t{rows} * shape.hidden_size * 2 : 0;
+  REQUIRE(reader.remaining() == expected,
+          "activations have " + std::to_string(reader.remaining()) + " bytes; " +
+              std::to_string(rows) + " rows of this model need " + std::to_string(expected));
+  const ByteSpan activations = reader.take(expected);
+  batch.activations.assign(activations.begin(), activations.end());
+  TRY_VOID(fields::check_consumed(reader, "batch"));
+  return batch;
+}
+
+}  // namespace hearth

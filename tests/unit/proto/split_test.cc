@@ -1,0 +1,34 @@
+#include "proto/split.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+TEST(Split, CoversEveryLayerOnceAndEvenly) {
+  for (std::uint32_t layers = 1; layers <= 40; ++layers) {
+    for (std::uint32_t stages = 1; stages <= layers; ++stages) {
+      const auto ranges = split_layers(layers, stages);
+      ASSERT_EQ(ranges.size(), stages);
+      std::uint32_t next = 0;
+      for (const LayerRange& range : ranges) {
+        EXPECT_EQ(range.begin, next);
+        EXPECT_GE(range.size(), layers / stages);
+        EXPECT_LE(range.size(), layers / stages + 1);
+        next = range.end;
+      }
+      EXPECT_EQ(next, layers);
+    }
+  }
+}
+
+TEST(Split, PagesAreRoundedUp) {
+  EXPECT_EQ(pages_for(0, 32), 0u);
+  EXPECT_EQ(pages_for(1, 32), 1u);
+  EXPECT_EQ(pages_for(32, 32), 1u);
+  EXPECT_EQ(pages_for(33, 32), 2u);
+  EXPECT_EQ(pages_for(0xFFFFFFFF, 32), 0x8000000u);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/limits.h"
+#include "proto/step.h"
+#include "tests/unit/proto/messages.h"
+
+namespace hearth {
+namespace {
+
+using testing::sample_tokens;
+using testing::small_shape;
+
+std::string refusal(const StepTokens& tokens) {
+  const auto decoded = decode_step_tokens(encode(tokens), small_shape(false));
+  return decoded.ok() ? "" : decoded.error().message;
+}
+
+TEST(StepTokensCodec, RoundTripsAndConsumesExactly) {
+  Bytes bytes = encode(sample_tokens());
+  const auto decoded = decode_step_tokens(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, sample_tokens());
+  EXPECT_EQ(encode(*decoded), bytes);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_step_tokens(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(decode_step_tokens(bytes, small_shape(false)).ok());
+}
+
+TEST(StepTokensCodec, RefusesNumbersThatAreNone) {
+  StepTokens tokens = sample_tokens();
+  tokens.tokens[0].logprob = std::nanf("");
+  EXPECT_NE(refusal(tokens).find("tokens.logprob"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens[0].top[1].logprob = -INFINITY;
+  EXPECT_NE(refusal(tokens).find("tokens.top.logprob"), std::string::npos);
+}
+
+TEST(StepTokensCodec, RefusesUnknownEnumsAndIds) {
+  StepTokens tokens = sample_tokens();
+  tokens.tokens[0].finish = static_cast<FinishReason>(4);
+  EXPECT_NE(refusal(tokens).find("tokens.finish"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens[0].error = static_cast<ErrorCode>(10);
+  EXPECT_NE(refusal(tokens).find("tokens.error"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens[0].token = 100;
+  EXPECT_NE(refusal(tokens).find("tokens.token"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens[0].top[0].token = -3;
+  EXPECT_NE(refusal(tokens).find("tokens.top.token"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens[0].position = 64;
+  EXPECT_NE(refusal(tokens).find("tokens.position"), std::string::npos);
+}
+
+TEST(StepTokensCodec, RefusesDisorderAndDuplicates) {
+  StepTokens tokens = sample_tokens();
+  std::swap(tokens.tokens[0].top[0], tokens.tokens[0].top[1]);
+  EXPECT_NE(refusal(tokens).find("descending"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.tokens.push_back(tokens.tokens[0]);
+  EXPECT_NE(refusal(tokens).find("tokens names sequence 9 twice"), std::string::npos);
+  tokens = sample_tokens();
+  tokens.released.push_back(SequenceId(2));
+  EXPECT_NE(refusal(tokens).find("released"), std::string::npos);
+}
+
+TEST(StepTokensCodec, BoundsTheAlternatives) {
+  StepTokens tokens = sample_tokens();
+  tokens.tokens[0].top.assign(limits::kTopLogprobs, {1, -1.0F});
+  EXPECT_EQ(refusal(tokens), "");
+  tokens.tokens[0].top.push_back({1, -1.0F});
+  EXPECT_NE(refusal(tokens).find("the limit is 20"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+#include "proto/step.h"
+#include "tests/unit/proto/messages.h"
+
+namespace hearth {
+namespace {
+
+using testing::sample_cancel;
+using testing::sample_submit;
+using testing::small_shape;
+
+std::string refusal(const SubmitMessage& submit) {
+  const auto decoded = decode_submit(encode(submit), small_shape(false));
+  return decoded.ok() ? "" : decoded.error().message;
+}
+
+TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
+  Bytes bytes = encode(sample_submit());
+  const auto decoded = decode_submit(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, sample_submit());
+  EXPECT_EQ(encode(*decoded), bytes);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_submit(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
+}
+
+TEST(SubmitCodec, ThePromptHasExactlyTheAnnouncedLength) {
+  SubmitMessage submit = sample_submit();
+  submit.prompt.push_back(1);
+  EXPECT_NE(refusal(submit).find("prompt_tokens 3 need 12"), std::string::npos);
+  submit.open.prompt_tokens = 0xFFFFFFFF;
+  EXPECT_NE(refusal(submit).find("context"), std::string::npos);
+  submit.open.prompt_tokens = 0;
+  EXPECT_NE(refusal(submit).find("prompt_tokens is 0"), std::string::npos);
+}
+
+TEST(SubmitCodec, RefusesWhatDoesNotFitTheContext) {
+  SubmitMessage submit = sample_submit();
+  submit.open.sampling.max_tokens = 61;
+  EXPECT_EQ(refusal(submit), "");
+  submit.open.sampling.max_tokens = 62;
+  EXPECT_NE(refusal(submit).find("context of 64"), std::string::npos);
+}
+
+TEST(SubmitCodec, RefusesTokensOutsideTheVocabulary) {
+  SubmitMessage submit = sample_submit();
+  submit.prompt[1] = 100;
+  EXPECT_NE(refusal(submit).find("prompt is token 100"), std::string::npos);
+}
+
+TEST(CancelCodec, RoundTripsAndBoundsItsList) {
+  const Bytes bytes = encode(sample_cancel());
+  const auto decoded = decode_cancel(bytes);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(*decoded, sample_cancel());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_cancel(ByteSpan(bytes).first(size)).ok());
+  }
+  CancelMessage many;
+  for (std::uint64_t i = 0; i <= limits::kRunningSequences; ++i) {
+    many.sequences.emplace_back(i);
+  }
+  const auto refused = decode_cancel(encode(many));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("the limit is 4096"), std::string::npos);
+  EXPECT_FALSE(decode_cancel(encode(CancelMessage{Epoch(1), {SequenceId(1), SequenceId(1)}})).ok());
+}
+
+}  // namespace
+}  // namespace hearth
