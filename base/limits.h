@@ -15,10 +15,12 @@ inline constexpr std::size_t kGiB = 1024 * kMiB;
 inline constexpr std::uint64_t kGgufKeyValues = 65'536;
 inline constexpr std::uint64_t kGgufTensors = 65'536;
 inline constexpr std::size_t kGgufKeyBytes = 65'535;
-inline constexpr std::size_t kGgufTensorNameBytes = 64;
+inline constexpr std::size_t kGgufTensorNameBytes = 63;  // ggml keeps 64 with the closing NUL
 inline constexpr std::size_t kGgufStringBytes = 16 * kMiB;
-inline constexpr std::uint64_t kGgufArrayItems = 4'000'000;
+inline constexpr std::uint64_t kGgufArrayItems = 8'000'000;  // all arrays of a file together
+inline constexpr std::size_t kGgufHeaderBytes = 256 * kMiB;  // everything before the tensor data
 inline constexpr std::uint32_t kGgufDims = 4;
+inline constexpr std::uint32_t kGgufAlignmentMin = 8;
 inline constexpr std::uint32_t kGgufAlignmentMax = 65'536;
 
 // Model shapes (model/spec.h).
@@ -29,6 +31,9 @@ inline constexpr std::uint32_t kModelHeads = 512;
 inline constexpr std::uint32_t kModelHeadDim = 512;
 inline constexpr std::uint32_t kModelContext = 1'048'576;
 inline constexpr std::uint32_t kVocabulary = 1'048'576;
+inline constexpr std::size_t kModelNameBytes = 256;
+inline constexpr double kRopeBase = 1e12;       // and above 1
+inline constexpr double kRopeScale = 65'536.0;  // divisors of a frequency: 1/65536 to 65536
 inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
 
 // Text (model/tokenizer.h, model/chat_template.h).
@@ -85,6 +90,9 @@ static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
+static_assert(kGgufStringBytes < kGgufHeaderBytes, "the longest string fits a header");
+static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
+              "tokens, scores, types and merges of the largest vocabulary fit the array limit");
 static_assert(kStages <= kModelLayers, "no stage without a layer");
 
 }  // namespace hearth::limits

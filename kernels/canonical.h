@@ -12,12 +12,16 @@ namespace hearth::kernels {
 
 inline constexpr std::uint32_t kCanonicalVersion = 1;
 
-inline constexpr std::uint32_t kBlock = 32;      // weights and activations share one block length
-inline constexpr std::uint32_t kRowGroup = 16;   // rows interleaved in a PackedMatrix
-inline constexpr std::uint32_t kPageTokens = 32; // positions of one KV page
-inline constexpr int kGridBits = 30;             // |sum of one output| <= 2^30 grid steps
-inline constexpr int kQuantMax = 127;            // int8 values are in [-127, 127]
-inline constexpr std::uint32_t kNormLanes = 256; // strided partial sums of RMSNorm
+inline constexpr std::uint32_t kBlock = 32;       // weights and activations share one block length
+inline constexpr std::uint32_t kRowGroup = 16;    // rows interleaved in a PackedMatrix
+inline constexpr std::uint32_t kPageTokens = 32;  // positions of one KV page
+inline constexpr int kGridBits = 30;              // |sum of one output| <= 2^30 grid steps
+inline constexpr int kQuantMax = 127;             // int8 values are in [-127, 127]
+inline constexpr int kExponentMin = -90;          // of an activation row
+inline constexpr int kWeightExponentMin = -24;    // of a weight row, an all-zero one included
+inline constexpr float kTiny = 0x1p-100F;         // a block or a weight below it counts as zero
+inline constexpr float kAttentionMax = 0x1p40F;   // magnitude of what attention reads
+inline constexpr std::uint32_t kNormLanes = 256;  // strided partial sums of RMSNorm
 
 enum class WeightType : std::uint8_t { kQ8_0, kQ4_0, kQ4_1 };
 

@@ -1,11 +1,14 @@
 // The kernel table: one entry an operation, one table an instruction set. Every table computes the
 // same bits (CANONICAL.md); tests compare each with the scalar one for equality.
 //
-// Kernels allocate nothing, know no sequences and touch only what they are given. Vectors of
-// floats are 64-byte aligned. A kernel runs on one thread; the caller splits the work by rows.
+// Kernels allocate nothing, know no sequences and touch only what they are given. No pointer needs
+// more than its type's alignment, except KV pages: 64 bytes. A kernel runs on one thread; the
+// caller splits the work by rows. Widths (cols, n of a norm) are multiples of kBlock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,26 +23,33 @@ namespace hearth::kernels {
 // the GGUF file. Rows are padded with zero rows to a whole group. Move-only, owns its memory.
 class PackedMatrix {
  public:
-  // `blocks`: the tensor's bytes in the file, row-major. kUnsupported for a type, kInvalidInput
-  // for a shape (cols % kBlock != 0) or payload (non-finite scale) that is refused.
+  // `blocks`: the tensor's bytes in the file, row-major. kInvalidInput for a shape (cols % kBlock
+  // != 0, a size that does not match) or a payload (non-finite scale, with its row and block) that
+  // is refused; kNoCapacity when memory is short.
   static Result<PackedMatrix> pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
                                    ByteSpan blocks);
   WeightType type() const { return type_; }
   std::uint32_t rows() const { return rows_; }
   std::uint32_t cols() const { return cols_; }
   std::uint32_t groups() const { return (rows_ + kRowGroup - 1) / kRowGroup; }
-  std::size_t bytes() const { return data_.size(); }
+  std::size_t bytes() const { return bytes_; }
   // Packed blocks of one group: cols / kBlock of them, group_block_bytes(type) each.
   const std::byte* group(std::uint32_t index) const;
   // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
   const std::int32_t* row_exponents() const { return row_exponents_.data(); }
   static std::size_t group_block_bytes(WeightType type);
+  // Bytes of one row block in the file.
+  static std::size_t file_block_bytes(WeightType type);
 
  private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
   WeightType type_ = WeightType::kQ8_0;
   std::uint32_t rows_ = 0;
   std::uint32_t cols_ = 0;
-  std::vector<std::byte> data_;  // replaced by an aligned buffer in the implementation
+  std::size_t bytes_ = 0;
+  std::unique_ptr<std::byte, Free> data_;  // 64-byte aligned
   std::vector<std::int32_t> row_exponents_;
 };
 
@@ -47,18 +57,18 @@ class PackedMatrix {
 struct QuantizedRows {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
-  std::int8_t* values = nullptr;      // (rows, cols)
-  float* scales = nullptr;            // (rows, cols / kBlock), scaled to the row's grid
-  float* sums = nullptr;              // (rows, cols / kBlock): scale * sum of the block's values
-  std::int32_t* block_sums = nullptr; // (rows, cols / kBlock): sum of the block's values
-  std::int32_t* exponents = nullptr;  // (rows): e with |x| <= 2^e
+  std::int8_t* values = nullptr;       // (rows, cols)
+  float* scales = nullptr;             // (rows, cols / kBlock), scaled to the row's grid
+  float* sums = nullptr;               // (rows, cols / kBlock): scale * sum of the block's values
+  std::int32_t* block_sums = nullptr;  // (rows, cols / kBlock): sum of the block's values
+  std::int32_t* exponents = nullptr;   // (rows): e with |x| <= 2^e
 };
 
 // One layer's share of a KV page, for all kv heads. K after RoPE, one scale per kBlock inside the
 // head; V with one scale per (token, head).
 struct KvLayout {
   std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;  // multiple of kBlock
+  std::uint32_t head_dim = 0;  // multiple of kBlock, at most limits::kModelHeadDim
   std::size_t head_bytes() const;
   std::size_t page_bytes() const { return head_bytes() * kv_heads; }
 };
@@ -73,11 +83,14 @@ struct AttentionArgs {
   std::uint32_t kv_head = 0;
   std::uint32_t group = 0;                  // query heads that share this kv head
   const float* query = nullptr;             // (group, head_dim), after RoPE
-  const std::byte* const* pages = nullptr;  // this layer's pages of the sequence, in order
+  const std::byte* const* pages = nullptr;  // this layer's pages, in order from position 0;
+                                            // those wholly before `begin` are never read
   std::uint32_t begin = 0;                  // first visible position
   std::uint32_t end = 0;                    // one past the query's own position
-  float score_scale = 0.0F;                 // 1/sqrt(head_dim), before log2(e) is folded in
-  float* scratch = nullptr;                 // attention_scratch(group, end - begin) floats
+  float score_scale = 0.0F;                 // 1/sqrt(head_dim), before log2(e) is folded in;
+                                            // in [0, 2^20]
+  float* scratch = nullptr;                 // attention_scratch(group, end - begin) floats,
+                                            // 64-byte aligned
   float* out = nullptr;                     // (group, head_dim)
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
@@ -89,11 +102,17 @@ struct Kernels {
   void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                  std::uint32_t group_end, float* out, std::size_t out_stride);
 
+  // The same before rounding, for a share [block_begin, block_end) of the columns: grid sums. The
+  // sums of all shares of a row add up, as integers, to what matmul turns into its output.
+  void (*matmul_partial)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                         std::uint32_t group_end, std::uint32_t block_begin,
+                         std::uint32_t block_end, std::int32_t* out, std::size_t out_stride);
+
   // Row `t` of `out` from x (cols). False when a value is not finite (the row is then all zero).
   bool (*quantize)(const float* x, const QuantizedRows& out, std::uint32_t t);
 
   // RMSNorm of x (cols) by weight (cols), then quantize. `normed`, when not null, also gets the
-  // unquantised values.
+  // unquantised values. False also when the sum of squares leaves the range.
   bool (*rms_norm_quantize)(const float* x, const float* weight, float epsilon,
                             const QuantizedRows& out, std::uint32_t t, float* normed);
 
@@ -106,17 +125,19 @@ struct Kernels {
                const float* cos_sin);
 
   // Quantises one token's K and V (kv_heads, head_dim) into slot `slot` of a page. False when a
-  // value is not finite.
+  // value is not finite or its magnitude is above kAttentionMax; the slot then holds no meaning.
   bool (*kv_write)(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
                    const float* v);
 
-  void (*attention)(const AttentionArgs& args);
+  // False when a value of the query is not finite or its magnitude is above kAttentionMax; out is
+  // then all zero.
+  bool (*attention)(const AttentionArgs& args);
 
   // x += y
   void (*add)(float* x, const float* y, std::uint32_t n);
 
-  // x (n) to the 16-bit residual: fp16(x * 2^-shift), and x back from it. False when a value
-  // leaves fp16's range.
+  // x (n) to the 16-bit residual: fp16(x * 2^-shift), and x back from it. |shift| <= 64. False when
+  // a value leaves fp16's range; bits and x then hold no meaning.
   bool (*residual_round)(float* x, std::uint16_t* bits, std::uint32_t n, int shift);
   void (*residual_expand)(const std::uint16_t* bits, float* x, std::uint32_t n, int shift);
 
@@ -135,7 +156,14 @@ std::vector<const Kernels*> available_kernels();
 Status check_float_environment();
 
 // cos and sin of position * frequency for every pair of a head, from double arithmetic that is
-// pinned by CANONICAL.md (no libm). frequencies: (head_dim / 2).
+// pinned by CANONICAL.md (no libm). frequencies: (head_dim / 2). cos_sin: (head_dim / 2, 2).
 void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin);
+
+// base^exponent, for base > 0 and both finite; 0 where the result is below 2^-1022, infinity from
+// 2^1023 on, NaN for any other input. No libm: for the frequencies of RoPE.
+double pow_canonical(double base, double exponent);
+
+// 2^x of the canonical function, for all x but NaN: 0 below -126, 2^127 from 127 on.
+float exp2_canonical(float x);
 
 }  // namespace hearth::kernels

@@ -1,14 +1,18 @@
-// GGUF v3 files (the format of llama.cpp: ggml/docs/gguf.md), read over mmap.
+// GGUF files (the format of llama.cpp: ggml/docs/gguf.md), read over mmap. Version 3, and 2, whose
+// little-endian layout is the same.
 //
 // Knows nothing of any model. Every count, length, product and offset is checked before use, with
-// the limits of base/limits.h; errors name key, tensor and byte offset.
+// the limits of base/limits.h; errors name key, tensor and byte offset. Memory taken is bounded by
+// those limits, whatever the file says. Immutable after open, safe to share between threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -31,6 +35,8 @@ struct TensorTypeInfo {
 };
 // Null when the type is not known.
 const TensorTypeInfo* tensor_type_info(std::uint32_t type);
+// "Q4_1", or "MXFP4 (type 39)" for one that ggml has and we do not read, or "type 77".
+std::string tensor_type_name(std::uint32_t type);
 
 // A tensor's place in the file. Dims as the file has them: dims[0] is the contiguous one.
 struct TensorInfo {
@@ -53,10 +59,14 @@ struct GgufArray {
 
 class GgufFile {
  public:
+  // The file must keep its length while it is mapped: a file that is cut short later raises SIGBUS
+  // at the next touch of a lost page, so models are replaced by rename and never rewritten.
   static Result<std::shared_ptr<const GgufFile>> open(const std::string& path);
   // Over bytes that outlive the result (tests, fuzzing).
   static Result<std::shared_ptr<const GgufFile>> parse(ByteSpan bytes, std::string name);
   ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
 
   const std::string& path() const { return path_; }
   std::uint64_t file_bytes() const { return bytes_.size(); }
@@ -66,6 +76,7 @@ class GgufFile {
 
   // Null when the key is absent.
   const GgufValue* find(std::string_view key) const;
+  std::vector<std::string_view> keys() const;
   // kNotFound when absent, kInvalidInput when of another kind or out of range; named in the error.
   Result<std::uint64_t> get_uint(std::string_view key) const;
   Result<double> get_float(std::string_view key) const;
@@ -82,8 +93,10 @@ class GgufFile {
   ByteSpan bytes_;
   bool mapped_ = false;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string_view, std::size_t> tensor_index_;
-  std::vector<std::pair<std::string, GgufValue>> values_;
+  // Ordered maps: a file chooses its names, and must not choose how long a look-up takes. Their
+  // keys are views into the file.
+  std::map<std::string_view, std::size_t> tensor_index_;
+  std::map<std::string_view, GgufValue> values_;
   Hash256 fingerprint_;
   friend class GgufParser;
 };

@@ -1,0 +1,166 @@
+// The scalar table: CANONICAL.md in code, written to be read. The other tables are tested against
+// it for equality of bits.
+#include "kernels/scalar.h"
+
+#include <cstring>
+
+#include "kernels/elementary.h"
+#include "kernels/quantize_block.h"
+#include "kernels/tables.h"
+
+namespace hearth::kernels {
+namespace {
+
+struct QuantizedRow {
+  std::uint32_t blocks;
+  std::int8_t* values;
+  float* scales;
+  float* sums;
+  std::int32_t* block_sums;
+  std::int32_t* exponent;
+};
+
+QuantizedRow row_of(const QuantizedRows& rows, std::uint32_t t) {
+  const std::uint32_t blocks = rows.cols / kBlock;
+  const std::size_t at = std::size_t{t} * blocks;
+  return {blocks,         rows.values + at * kBlock, rows.scales + at,
+          rows.sums + at, rows.block_sums + at,      rows.exponents + t};
+}
+
+bool clear_row(const QuantizedRow& row) {
+  std::memset(row.values, 0, std::size_t{row.blocks} * kBlock);
+  std::memset(row.scales, 0, row.blocks * sizeof(float));
+  std::memset(row.sums, 0, row.blocks * sizeof(float));
+  std::memset(row.block_sums, 0, row.blocks * sizeof(std::int32_t));
+  *row.exponent = kExponentMin;
+  return false;
+}
+
+// Quantises a row whose blocks `block_of(b)` gives one at a time, as 32 floats.
+template <typename BlockOf>
+bool quantize_row(const QuantizedRow& row, BlockOf block_of) {
+  std::uint32_t largest = 0;
+  for (std::uint32_t b = 0; b < row.blocks; ++b) {
+    const float* x = block_of(b);
+    const std::uint32_t bits = largest_magnitude(x, kBlock);
+    if (bits >= 0x7F800000U) return clear_row(row);
+    if (bits > largest) largest = bits;
+    const QuantizedBlock block = quantize_block(x, kBlock, row.values + b * kBlock);
+    row.scales[b] = block.scale;
+    row.block_sums[b] = block.sum;
+  }
+  *row.exponent = row_exponent(std::bit_cast<float>(largest));
+  const float grid = power_of_two(kGridBits - *row.exponent);
+  for (std::uint32_t b = 0; b < row.blocks; ++b) {
+    row.scales[b] *= grid;
+    row.sums[b] = row.scales[b] * static_cast<float>(row.block_sums[b]);
+  }
+  return true;
+}
+
+bool quantize(const float* x, const QuantizedRows& out, std::uint32_t t) {
+  return quantize_row(row_of(out, t), [x](std::uint32_t b) { return x + b * kBlock; });
+}
+
+float sum_of_squares(const float* x, std::uint32_t n) {
+  float lanes[kNormLanes] = {};
+  for (std::uint32_t i = 0; i < n; ++i) {
+    float& lane = lanes[i % kNormLanes];
+    lane = std::fma(x[i], x[i], lane);
+  }
+  for (std::uint32_t half = kNormLanes / 2; half > 0; half /= 2) {
+    for (std::uint32_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  }
+  return lanes[0];
+}
+
+bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
+                       std::uint32_t t, float* normed) {
+  const QuantizedRow row = row_of(out, t);
+  const float squares = sum_of_squares(x, out.cols);
+  if (!is_finite(squares)) return clear_row(row);
+  const float mean = squares / static_cast<float>(out.cols);
+  const float r = 1.0F / std::sqrt(mean + epsilon);
+  float block[kBlock];
+  return quantize_row(row, [&](std::uint32_t b) {
+    for (std::uint32_t k = 0; k < kBlock; ++k) {
+      const std::uint32_t i = b * kBlock + k;
+      block[k] = (x[i] * r) * weight[i];
+      if (normed != nullptr) normed[i] = block[k];
+    }
+    return block;
+  });
+}
+
+bool swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
+                     std::uint32_t t) {
+  float block[kBlock];
+  return quantize_row(row_of(out, t), [&](std::uint32_t b) {
+    for (std::uint32_t k = 0; k < kBlock; ++k) {
+      const std::uint32_t i = b * kBlock + k;
+      block[k] = silu(gate[i]) * up[i];
+    }
+    return block;
+  });
+}
+
+void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
+          const float* cos_sin) {
+  const std::uint32_t pairs = head_dim / 2;
+  const bool adjacent = style == RopeStyle::kAdjacent;
+  for (std::uint32_t h = 0; h < heads; ++h) {
+    float* head = x + std::size_t{h} * head_dim;
+    for (std::uint32_t i = 0; i < pairs; ++i) {
+      float& first = head[adjacent ? 2 * i : i];
+      float& second = head[adjacent ? 2 * i + 1 : i + pairs];
+      const float c = cos_sin[2 * i];
+      const float s = cos_sin[2 * i + 1];
+      const float x0 = first;
+      const float x1 = second;
+      first = x0 * c - x1 * s;
+      second = x0 * s + x1 * c;
+    }
+  }
+}
+
+void add(float* x, const float* y, std::uint32_t n) {
+  for (std::uint32_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
+bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
+  const float down = power_of_two(-shift);
+  const float up = power_of_two(shift);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    bits[i] = float_to_half(x[i] * down);
+    if (!half_is_finite(bits[i])) return false;
+    x[i] = half_to_float(bits[i]) * up;
+  }
+  return true;
+}
+
+void residual_expand(const std::uint16_t* bits, float* x, std::uint32_t n, int shift) {
+  const float up = power_of_two(shift);
+  for (std::uint32_t i = 0; i < n; ++i) x[i] = half_to_float(bits[i]) * up;
+}
+
+}  // namespace
+
+constinit const Kernels kScalarKernels = {
+    .name = "scalar",
+    .matmul = scalar::matmul,
+    .matmul_partial = scalar::matmul_partial,
+    .quantize = quantize,
+    .rms_norm_quantize = rms_norm_quantize,
+    .swiglu_quantize = swiglu_quantize,
+    .rope = rope,
+    .kv_write = scalar::kv_write,
+    .attention = scalar::attention,
+    .add = add,
+    .residual_round = residual_round,
+    .residual_expand = residual_expand,
+    .dequantize_row = scalar::dequantize_row,
+};
+
+float exp2_canonical(float x) { return exp2_of(x); }
+
+}  // namespace hearth::kernels

@@ -1,0 +1,139 @@
+#include "kernels/thread_pool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "kernels/kernels.h"
+
+namespace hearth::kernels {
+namespace {
+
+constexpr int kSpins = 2'000;  // pauses of about 20 ns
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::uint32_t number_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket >> 32); }
+std::uint32_t unit_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket); }
+
+}  // namespace
+
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
+  REQUIRE(threads >= 1, "a thread pool needs at least one thread");
+  TRY_VOID(check_float_environment());
+  std::unique_ptr<ThreadPool> pool(new ThreadPool);
+  std::mutex mutex;
+  std::optional<Error> failure;
+  for (unsigned i = 1; i < threads; ++i) {
+    try {
+      pool->workers_.emplace_back([&, self = pool.get(), i] {
+        if (const Status status = check_float_environment(); !status.ok()) {
+          const std::lock_guard lock(mutex);
+          failure = status.error();
+        }
+        self->started_.fetch_add(1);
+        self->started_.notify_one();
+        self->work(i);
+      });
+    } catch (const std::system_error& error) {
+      const std::lock_guard lock(mutex);
+      failure = Error{ErrorCode::kNoCapacity,
+                      std::string("a compute thread cannot start: ") + error.what()};
+      break;
+    }
+  }
+  for (unsigned seen = pool->started_.load(); seen != pool->threads();
+       seen = pool->started_.load()) {
+    pool->started_.wait(seen);
+  }
+  const std::lock_guard lock(mutex);
+  if (failure) return std::move(*failure);
+  return pool;
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true);
+  number_.fetch_add(1);
+  number_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(std::uint32_t units, std::uint32_t grain, Call call, void* context) {
+  grain = std::max(grain, 1U);
+  if (workers_.empty() || units <= grain) {
+    for (std::uint32_t at = 0; at < units; at += std::min(grain, units - at)) {
+      call(context, at, at + std::min(grain, units - at), 0);
+    }
+    return;
+  }
+  const std::uint32_t number = number_.load(std::memory_order_relaxed) + 1;
+  units_.store(units, std::memory_order_relaxed);
+  grain_.store(grain, std::memory_order_relaxed);
+  call_.store(call, std::memory_order_relaxed);
+  context_.store(context, std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  ticket_.store(std::uint64_t{number} << 32, std::memory_order_release);
+  number_.store(number);
+  number_.notify_all();
+
+  take_part(number, 0);
+  int spins = 0;
+  for (std::uint32_t seen = done_.load(std::memory_order_acquire); seen != units;
+       seen = done_.load(std::memory_order_acquire)) {
+    if (++spins < kSpins) {
+      pause();
+    } else {
+      done_.wait(seen, std::memory_order_acquire);
+    }
+  }
+}
+
+void ThreadPool::take_part(std::uint32_t number, unsigned thread) {
+  std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  while (number_of(ticket) == number) {
+    const std::uint32_t units = units_.load(std::memory_order_relaxed);
+    const std::uint32_t grain = grain_.load(std::memory_order_relaxed);
+    const Call call = call_.load(std::memory_order_relaxed);
+    void* context = context_.load(std::memory_order_relaxed);
+    const std::uint32_t begin = unit_of(ticket);
+    if (begin >= units) return;
+    const std::uint32_t size = std::min(grain, units - begin);
+    // Success proves that the fields above are this job's: its last units were still unclaimed, so
+    // the caller has not gone on to the next.
+    if (!ticket_.compare_exchange_weak(ticket, ticket + size, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+      continue;
+    }
+    call(context, begin, begin + size, thread);
+    if (done_.fetch_add(size, std::memory_order_acq_rel) + size == units) done_.notify_one();
+    ticket = ticket_.load(std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::work(unsigned thread) {
+  std::uint32_t last = 0;
+  for (;;) {
+    int spins = 0;
+    std::uint32_t number = number_.load(std::memory_order_acquire);
+    while (number == last) {
+      if (++spins < kSpins) {
+        pause();
+      } else {
+        number_.wait(last, std::memory_order_acquire);
+      }
+      number = number_.load(std::memory_order_acquire);
+    }
+    if (stopping_.load()) return;
+    last = number;
+    take_part(number, thread);
+  }
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,147 @@
+#include "model/gguf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "model/gguf_parser.h"
+#include "model/untrusted_text.h"
+
+namespace hearth::model {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Error system_error(const std::string& path, std::string_view action) {
+  const int code = errno;
+  return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+          quoted(path) + ": cannot " + std::string(action) + ": " + std::strerror(code)};
+}
+
+// The length of a regular file; a pipe or a device could block us or grow for ever.
+Result<std::uint64_t> regular_file_bytes(int fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return system_error(path, "read its size");
+  if (!S_ISREG(info.st_mode)) return Error::invalid(quoted(path) + " is not a regular file");
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+Error wrong_kind(const std::string& path, std::string_view key, std::string_view wanted) {
+  return Error::invalid(quoted(path) + ": key " + quoted(key) + " must be " + std::string(wanted));
+}
+
+Error missing(const std::string& path, std::string_view key) {
+  return {ErrorCode::kNotFound, quoted(path) + ": key " + quoted(key) + " is missing"};
+}
+
+}  // namespace
+
+std::size_t GgufArray::size() const {
+  return std::visit([](const auto& list) { return list.size(); }, items);
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
+  // O_NONBLOCK: opening a pipe that nobody writes must not hang.
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return system_error(path, "open the file");
+  TRY(const std::uint64_t size, regular_file_bytes(fd.get(), path));
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->path_ = path;
+  if (size > 0) {
+    void* mapping = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (mapping == MAP_FAILED) return system_error(path, "map the file");
+    file->bytes_ = {static_cast<const std::byte*>(mapping), size};
+    file->mapped_ = true;
+  }
+  TRY_VOID(GgufParser(*file).run());
+  TRY(const std::uint64_t size_now, regular_file_bytes(fd.get(), path));
+  if (size_now != size) {
+    return Error{ErrorCode::kIo, quoted(path) + " changed from " + std::to_string(size) + " to " +
+                                     std::to_string(size_now) + " bytes while it was opened"};
+  }
+  return std::shared_ptr<const GgufFile>(std::move(file));
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::parse(ByteSpan bytes, std::string name) {
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->path_ = std::move(name);
+  file->bytes_ = bytes;
+  TRY_VOID(GgufParser(*file).run());
+  return std::shared_ptr<const GgufFile>(std::move(file));
+}
+
+GgufFile::~GgufFile() {
+  if (mapped_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
+  const auto found = tensor_index_.find(name);
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
+}
+
+ByteSpan GgufFile::tensor_bytes(const TensorInfo& tensor) const {
+  return bytes_.subspan(tensor.offset, tensor.bytes);
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string_view> GgufFile::keys() const {
+  std::vector<std::string_view> names;
+  names.reserve(values_.size());
+  for (const auto& entry : values_) names.push_back(entry.first);
+  return names;
+}
+
+Result<std::uint64_t> GgufFile::get_uint(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* number = std::get_if<std::uint64_t>(value)) return *number;
+  const auto* number = std::get_if<std::int64_t>(value);
+  if (number == nullptr) return wrong_kind(path_, key, "an integer");
+  if (*number < 0) {
+    return wrong_kind(path_, key, "0 or more, it is " + std::to_string(*number));
+  }
+  return static_cast<std::uint64_t>(*number);
+}
+
+Result<double> GgufFile::get_float(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* number = std::get_if<double>(value)) return *number;
+  return wrong_kind(path_, key, "a floating-point number");
+}
+
+Result<std::string> GgufFile::get_string(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* text = std::get_if<std::string>(value)) return *text;
+  return wrong_kind(path_, key, "a string");
+}
+
+Result<bool> GgufFile::get_bool(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* flag = std::get_if<bool>(value)) return *flag;
+  return wrong_kind(path_, key, "a bool");
+}
+
+}  // namespace hearth::model

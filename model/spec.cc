@@ -1,0 +1,362 @@
+#include "model/spec.h"
+
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "base/limits.h"
+#include "model/untrusted_text.h"
+
+namespace hearth::model {
+namespace {
+
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+Error unsupported(std::string message) { return {ErrorCode::kUnsupported, std::move(message)}; }
+
+std::string shape_text(const std::vector<std::uint64_t>& dims) {
+  std::string text = "[";
+  for (const std::uint64_t dim : dims) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
+// The keys of one architecture: "llama." + suffix, with the range that a value must lie in.
+class Keys {
+ public:
+  Keys(const GgufFile& file, std::string_view architecture)
+      : file_(file), prefix_(std::string(architecture) + ".") {}
+
+  bool has(std::string_view suffix) const { return file_.find(name(suffix)) != nullptr; }
+  std::string name(std::string_view suffix) const { return prefix_ + std::string(suffix); }
+
+  Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low,
+                                std::uint32_t high) const {
+    if (!has(suffix)) return bad(suffix, "is missing");
+    TRY(const std::uint64_t value, file_.get_uint(name(suffix)));
+    if (value < low || value > high) {
+      return bad(suffix, "is " + std::to_string(value) + "; it must be from " +
+                             std::to_string(low) + " to " + std::to_string(high));
+    }
+    return static_cast<std::uint32_t>(value);
+  }
+
+  // Above `low`, up to `high`; never NaN.
+  Result<double> real(std::string_view suffix, double low, double high) const {
+    if (!has(suffix)) return bad(suffix, "is missing");
+    TRY(const double value, file_.get_float(name(suffix)));
+    if (!(value > low && value <= high)) {
+      return bad(suffix, "is " + std::to_string(value) + "; it must be above " +
+                             std::to_string(low) + " and at most " + std::to_string(high));
+    }
+    return value;
+  }
+
+  Error bad(std::string_view suffix, const std::string& what) const {
+    return Error::invalid("key " + quoted(name(suffix)) + " " + what);
+  }
+  Error not_served(std::string_view suffix, const std::string& what) const {
+    return unsupported("key " + quoted(name(suffix)) + " " + what);
+  }
+  const GgufFile& file() const { return file_; }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+};
+
+Result<const FamilyTraits*> read_family(const GgufFile& file) {
+  TRY(const std::string architecture, file.get_string("general.architecture"));
+  const FamilyTraits* family = find_family(architecture);
+  if (family != nullptr) return family;
+  std::string known;
+  for (const std::string_view name : known_families()) {
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return unsupported("architecture " + quoted(architecture) +
+                     " is not served; known are: " + known);
+}
+
+Status refuse_split_files(const GgufFile& file) {
+  if (file.find("split.count") == nullptr) return ok_status();
+  TRY(const std::uint64_t count, file.get_uint("split.count"));
+  if (count <= 1) return ok_status();
+  return unsupported("the model is split over " + std::to_string(count) +
+                     " files; merge them into one");
+}
+
+// What a title of the file can be used for: general.name, else the file's name without .gguf.
+std::string display_name(const GgufFile& file) {
+  const Result<std::string> name = file.get_string("general.name");
+  if (name.ok() && !name->empty() && name->size() <= limits::kModelNameBytes && is_utf8(*name) &&
+      !has_control_bytes(*name)) {
+    return *name;
+  }
+  std::string stem = file.path().substr(file.path().find_last_of('/') + 1);
+  if (stem.size() > 5 && stem.ends_with(".gguf")) stem.resize(stem.size() - 5);
+  return stem;
+}
+
+Status read_sizes(const Keys& keys, ModelSpec& spec) {
+  TRY(spec.layers, keys.integer("block_count", 1, limits::kModelLayers));
+  TRY(spec.context, keys.integer("context_length", 1, limits::kModelContext));
+  TRY(spec.hidden, keys.integer("embedding_length", 1, limits::kModelWidth));
+  TRY(spec.feed_forward, keys.integer("feed_forward_length", 1, limits::kModelFeedForward));
+  for (const auto& [suffix, value] : {std::pair("embedding_length", spec.hidden),
+                                      std::pair("feed_forward_length", spec.feed_forward)}) {
+    if (value % kernels::kBlock != 0) {
+      return keys.bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
+                                  std::to_string(kernels::kBlock));
+    }
+  }
+  return ok_status();
+}
+
+Status read_heads(const Keys& keys, ModelSpec& spec) {
+  TRY(spec.heads, keys.integer("attention.head_count", 1, limits::kModelHeads));
+  spec.kv_heads = spec.heads;
+  if (keys.has("attention.head_count_kv")) {
+    TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads));
+  }
+  if (spec.heads % spec.kv_heads != 0) {
+    return keys.bad("attention.head_count",
+                    "is " + std::to_string(spec.heads) + "; it must be a multiple of the " +
+                        std::to_string(spec.kv_heads) + " key and value heads");
+  }
+  if (keys.has("attention.key_length")) {
+    TRY(spec.head_dim, keys.integer("attention.key_length", 1, limits::kModelHeadDim));
+  } else if (spec.hidden % spec.heads == 0) {
+    spec.head_dim = spec.hidden / spec.heads;
+  } else {
+    return keys.bad("embedding_length", "is " + std::to_string(spec.hidden) +
+                                            "; it must be a multiple of the " +
+                                            std::to_string(spec.heads) + " heads");
+  }
+  if (spec.head_dim % kernels::kBlock != 0 || spec.head_dim > limits::kModelHeadDim) {
+    return unsupported("heads of " + std::to_string(spec.head_dim) +
+                       " values; served are multiples of " + std::to_string(kernels::kBlock) +
+                       " up to " + std::to_string(limits::kModelHeadDim));
+  }
+  if (std::uint64_t{spec.heads} * spec.head_dim > limits::kModelWidth) {
+    return keys.bad("attention.head_count", "times the head's " + std::to_string(spec.head_dim) +
+                                                " values is above the limit of " +
+                                                std::to_string(limits::kModelWidth));
+  }
+  for (const std::string_view suffix : {"attention.value_length", "rope.dimension_count"}) {
+    if (!keys.has(suffix)) continue;
+    TRY(const std::uint32_t value, keys.integer(suffix, 1, limits::kModelHeadDim));
+    if (value != spec.head_dim) {
+      return keys.not_served(suffix, "is " + std::to_string(value) +
+                                         "; only the head's full length of " +
+                                         std::to_string(spec.head_dim) + " is served");
+    }
+  }
+  return ok_status();
+}
+
+// Variants of the architecture that would need other code.
+Status refuse_variants(const Keys& keys) {
+  if (keys.has("expert_count")) {
+    TRY(const std::uint64_t experts, keys.file().get_uint(keys.name("expert_count")));
+    if (experts > 0) {
+      return keys.not_served(
+          "expert_count",
+          "is " + std::to_string(experts) + "; models with a mixture of experts are not served");
+    }
+  }
+  if (keys.has("attention.causal")) {
+    TRY(const bool causal, keys.file().get_bool(keys.name("attention.causal")));
+    if (!causal) return keys.not_served("attention.causal", "is false; only causal models are");
+  }
+  if (keys.has("rope.scaling.attn_factor")) {
+    TRY(const double factor, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale));
+    if (factor != 1.0) {
+      return keys.not_served("rope.scaling.attn_factor",
+                             "is " + std::to_string(factor) + "; only 1 is served");
+    }
+  }
+  return ok_status();
+}
+
+// Positions are divided by the factor when the scaling is linear, which it also is when only a
+// factor is given.
+Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
+  std::string type = "linear";
+  if (keys.has("rope.scaling.type")) {
+    TRY(type, keys.file().get_string(keys.name("rope.scaling.type")));
+  }
+  if (type == "none") return ok_status();
+  if (type != "linear") {
+    return keys.not_served("rope.scaling.type",
+                           "is " + quoted(type) + "; served are: linear, none");
+  }
+  for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
+    if (!keys.has(suffix)) continue;
+    TRY(const double factor, keys.file().get_float(keys.name(suffix)));
+    if (factor == 0.0) return ok_status();  // writers use 0 for "no scaling"
+    TRY(spec.rope_scale, keys.real(suffix, 1.0 / limits::kRopeScale, limits::kRopeScale));
+    return ok_status();
+  }
+  return ok_status();
+}
+
+Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string& name,
+                                         std::vector<std::uint64_t> dims) {
+  TRY(const TensorInfo* tensor, require_tensor(file, name, std::move(dims)));
+  if (tensor->type == TensorType::kF32) return tensor;
+  return unsupported("tensor " + quoted(name) + " is of type " +
+                     tensor_type_name(static_cast<std::uint32_t>(tensor->type)) +
+                     "; only F32 is served for it");
+}
+
+Status read_rope_factors(const GgufFile& file, ModelSpec& spec) {
+  if (file.find_tensor(kRopeFactors) == nullptr) return ok_status();
+  TRY(const TensorInfo* tensor,
+      require_vector(file, std::string(kRopeFactors), {spec.head_dim / 2}));
+  spec.rope_factors.resize(spec.head_dim / 2);
+  const ByteSpan bytes = file.tensor_bytes(*tensor);
+  std::memcpy(spec.rope_factors.data(), bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < spec.rope_factors.size(); ++i) {
+    const double factor = spec.rope_factors[i];
+    if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeScale)) {
+      return Error::invalid("tensor " + quoted(kRopeFactors) + ": factor " + std::to_string(i) +
+                            " is " + std::to_string(factor) + "; it must be from 1/65536 to 65536");
+    }
+  }
+  return ok_status();
+}
+
+Status read_numbers(const Keys& keys, ModelSpec& spec) {
+  TRY(const double epsilon, keys.real("attention.layer_norm_rms_epsilon", 0.0, 1.0));
+  spec.rms_epsilon = static_cast<float>(epsilon);
+  if (!(spec.rms_epsilon > 0.0F)) {
+    return keys.bad("attention.layer_norm_rms_epsilon", "is too small for a 32-bit number");
+  }
+  if (keys.has("rope.freq_base")) {
+    TRY(spec.rope_base, keys.real("rope.freq_base", 1.0, limits::kRopeBase));
+  }
+  return read_rope_scale(keys, spec);
+}
+
+// The embedding has a row a token; the key and the tokenizer's list, where present, must agree.
+Status read_vocabulary(const Keys& keys, ModelSpec& spec) {
+  const GgufFile& file = keys.file();
+  const TensorInfo* embedding = file.find_tensor("token_embd.weight");
+  if (embedding == nullptr) return Error::invalid("tensor 'token_embd.weight' is missing");
+  if (embedding->dims.size() != 2 || embedding->dims[1] > limits::kVocabulary) {
+    return Error::invalid("tensor 'token_embd.weight' has shape " + shape_text(embedding->dims) +
+                          "; it must have 2 dimensions and at most " +
+                          std::to_string(limits::kVocabulary) + " rows");
+  }
+  spec.vocabulary = static_cast<std::uint32_t>(embedding->dims[1]);
+  const std::string rows = std::to_string(spec.vocabulary) + " rows of 'token_embd.weight'";
+  if (keys.has("vocab_size")) {
+    TRY(const std::uint64_t size, file.get_uint(keys.name("vocab_size")));
+    if (size != spec.vocabulary) {
+      return keys.bad("vocab_size", "is " + std::to_string(size) + "; it must equal the " + rows);
+    }
+  }
+  const GgufValue* value = file.find("tokenizer.ggml.tokens");
+  if (value == nullptr) return ok_status();
+  const auto* tokens = std::get_if<GgufArray>(value);
+  if (tokens == nullptr) return Error::invalid("key 'tokenizer.ggml.tokens' must be an array");
+  if (tokens->size() != spec.vocabulary) {
+    return Error::invalid("key 'tokenizer.ggml.tokens' has " + std::to_string(tokens->size()) +
+                          " items; it must have as many as the " + rows);
+  }
+  return ok_status();
+}
+
+Status check_tensor(const GgufFile& file, const ExpectedTensor& expected) {
+  if (!expected.is_matrix) {
+    TRY_VOID(require_vector(file, expected.name, expected.dims));
+    return ok_status();
+  }
+  TRY(const TensorInfo* tensor, require_tensor(file, expected.name, expected.dims));
+  TRY_VOID(weight_type(tensor->type, expected.name));
+  return ok_status();
+}
+
+Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
+  std::set<std::string> names;
+  const auto check_all = [&](std::vector<ExpectedTensor> list) -> Status {
+    for (ExpectedTensor& expected : list) {
+      TRY_VOID(check_tensor(file, expected));
+      names.insert(std::move(expected.name));
+    }
+    return ok_status();
+  };
+  TRY_VOID(check_all(outer_tensors(spec)));
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    TRY_VOID(check_all(layer_tensors(spec, layer)));
+  }
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (names.count(tensor.name) != 0) continue;
+    return unsupported("tensor " + quoted(tensor.name) + " has no place in a " +
+                       std::string(spec.family->architecture) + " model of " +
+                       std::to_string(spec.layers) + " layers");
+  }
+  return ok_status();
+}
+
+Result<ModelSpec> read_spec(const GgufFile& file) {
+  ModelSpec spec;
+  TRY_VOID(refuse_split_files(file));
+  TRY(spec.family, read_family(file));
+  const Keys keys(file, spec.family->architecture);
+  spec.name = display_name(file);
+  TRY_VOID(read_sizes(keys, spec));
+  TRY_VOID(read_heads(keys, spec));
+  TRY_VOID(refuse_variants(keys));
+  TRY_VOID(read_numbers(keys, spec));
+  TRY_VOID(read_vocabulary(keys, spec));
+  TRY_VOID(read_rope_factors(file, spec));
+  spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
+  TRY_VOID(check_tensors(file, spec));
+  for (const TensorInfo& tensor : file.tensors()) spec.parameters += tensor.elements();
+  return spec;
+}
+
+}  // namespace
+
+Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
+  Result<ModelSpec> spec = read_spec(file);
+  if (spec.ok()) return spec;
+  Error error = std::move(spec).error();
+  // A model without a key is a broken model, not one that does not exist.
+  if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInvalidInput;
+  const std::string path = quoted(file.path());
+  if (!error.message.starts_with(path)) error.message = path + ": " + error.message;
+  return error;
+}
+
+Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string& name,
+                                         std::vector<std::uint64_t> dims) {
+  const TensorInfo* tensor = file.find_tensor(name);
+  if (tensor == nullptr) {
+    return Error::invalid("tensor " + quoted(name) + " of shape " + shape_text(dims) +
+                          " is missing");
+  }
+  if (tensor->dims != dims) {
+    return Error::invalid("tensor " + quoted(name) + " has shape " + shape_text(tensor->dims) +
+                          "; it must be " + shape_text(dims));
+  }
+  return tensor;
+}
+
+Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor) {
+  switch (type) {
+    case TensorType::kQ8_0: return kernels::WeightType::kQ8_0;
+    case TensorType::kQ4_0: return kernels::WeightType::kQ4_0;
+    case TensorType::kQ4_1: return kernels::WeightType::kQ4_1;
+    default: break;
+  }
+  return unsupported("tensor " + quoted(tensor) + " is of type " +
+                     tensor_type_name(static_cast<std::uint32_t>(type)) +
+                     "; served are: Q8_0, Q4_0, Q4_1");
+}
+
+}  // namespace hearth::model

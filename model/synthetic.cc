@@ -1,0 +1,275 @@
+#include "model/synthetic.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "model/gguf_writer.h"
+#include "model/quantize.h"
+#include "model/spec.h"
+#include "model/synthetic_vocabulary.h"
+
+namespace hearth::model {
+namespace {
+
+constexpr std::string_view kChatTemplate =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
+    "+ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+// SplitMix64: the stream of a row depends on seed, tensor and row alone.
+class RowRandom {
+ public:
+  RowRandom(std::uint64_t seed, std::uint64_t tensor, std::uint64_t row)
+      : state_(seed ^ (tensor * 0xD1B54A32D192ED03ULL) ^ (row * 0x8CB92BA72F3D8DD7ULL)) {
+    next();
+  }
+  // About normal with variance 1: the sum of four uniform 16-bit numbers, exact in a float.
+  float normal() {
+    const std::uint64_t bits = next();
+    const auto sum = static_cast<std::int32_t>((bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) +
+                                               ((bits >> 32) & 0xFFFF) + (bits >> 48));
+    constexpr float kUnit = 2.6429e-5F;  // 1 / sqrt(4 * 65536^2 / 12)
+    return static_cast<float>(sum - 131070) * kUnit;
+  }
+
+ private:
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15ULL;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t state_;
+};
+
+// How the values of a tensor are drawn: mean + deviation * normal.
+struct Draw {
+  float mean = 0.0F;
+  float deviation = 0.0F;
+};
+
+float root_of_inverse(std::uint64_t n) { return std::sqrt(1.0F / static_cast<float>(n)); }
+
+// Scales that keep a forward pass in the range of a trained model: rows of unit gain, branches
+// that together add about as much as the embedding, attention that is neither flat nor a spike,
+// logits that spread over a few units.
+Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  const std::string& name = tensor.name;
+  if (!tensor.is_matrix) {
+    return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
+  }
+  const float gain = root_of_inverse(tensor.dims[0]);
+  if (name == "token_embd.weight" || name == "output.weight") return {0.0F, 3.0F * gain};
+  if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")) {
+    return {0.0F, 1.5F * gain};
+  }
+  if (name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight")) {
+    return {0.0F, gain * root_of_inverse(2ULL * options.layers)};
+  }
+  return {0.0F, gain};
+}
+
+TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (!tensor.is_matrix) return TensorType::kF32;
+  if (tensor.name == "token_embd.weight") return options.embedding_type;
+  if (tensor.name == "output.weight") return options.output_type;
+  return tensor.name.find(".attn_") == std::string::npos ? options.feed_forward_type
+                                                         : options.attention_type;
+}
+
+// 1 for the fast half of the pairs, then rising to 8.
+Status fill_rope_factors(std::uint32_t pairs, MutableByteSpan out) {
+  std::vector<float> factors(pairs, 1.0F);
+  const std::uint32_t half = pairs / 2;
+  for (std::uint32_t i = half; i < pairs; ++i) {
+    factors[i] = 1.0F + 7.0F * static_cast<float>(i - half + 1) / static_cast<float>(pairs - half);
+  }
+  return quantize_row(TensorType::kF32, factors, out);
+}
+
+void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t index,
+                const SyntheticOptions& options) {
+  const TensorType type = type_of(tensor, options);
+  const auto width = static_cast<std::uint32_t>(tensor.dims[0]);
+  if (tensor.name == "rope_freqs.weight") {
+    writer.add_tensor(tensor.name, type, tensor.dims, [width](std::uint64_t, MutableByteSpan out) {
+      return fill_rope_factors(width, out);
+    });
+    return;
+  }
+  const Draw draw = draw_of(tensor, options);
+  const std::uint64_t seed = options.seed;
+  auto values = std::make_shared<std::vector<float>>(width);
+  writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
+    RowRandom random(seed, index, row);
+    for (float& value : *values) {
+      value = draw.mean + draw.deviation * random.normal();
+    }
+    return quantize_row(type, *values, out);
+  });
+}
+
+void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOptions& options) {
+  const std::string prefix = options.family + ".";
+  writer.add("general.architecture", options.family);
+  writer.add("general.type", "model");
+  writer.add("general.name", options.name);
+  writer.add("general.quantization_version", std::uint32_t{2});
+  writer.add(prefix + "block_count", spec.layers);
+  writer.add(prefix + "context_length", spec.context);
+  writer.add(prefix + "embedding_length", spec.hidden);
+  writer.add(prefix + "feed_forward_length", spec.feed_forward);
+  writer.add(prefix + "attention.head_count", spec.heads);
+  writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
+  if (options.head_dim != 0) {
+    writer.add(prefix + "attention.key_length", spec.head_dim);
+    writer.add(prefix + "attention.value_length", spec.head_dim);
+  }
+  writer.add(prefix + "attention.layer_norm_rms_epsilon", 1e-5F);
+  writer.add(prefix + "rope.freq_base", options.rope_base);
+  writer.add(prefix + "rope.dimension_count", spec.head_dim);
+  writer.add(prefix + "vocab_size", spec.vocabulary);
+}
+
+void add_tokenizer_keys(GgufWriter& writer, std::uint32_t size) {
+  const SyntheticVocabulary vocabulary = synthetic_vocabulary(size);
+  writer.add("tokenizer.ggml.model", "gpt2");
+  writer.add("tokenizer.ggml.pre", "smollm");
+  writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens);
+  writer.add_array("tokenizer.ggml.token_type", vocabulary.types);
+  writer.add_array("tokenizer.ggml.merges", vocabulary.merges);
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+  writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{0});
+  writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{2});
+  writer.add("tokenizer.ggml.add_bos_token", false);
+  writer.add("tokenizer.ggml.add_space_prefix", false);
+  writer.add("tokenizer.chat_template", std::string(kChatTemplate));
+}
+
+Status require_multiple(std::string_view option, std::uint32_t value, std::uint32_t high) {
+  REQUIRE(value > 0 && value <= high && value % kernels::kBlock == 0,
+          "option " + std::string(option) + " is " + std::to_string(value) +
+              "; it must be a multiple of " + std::to_string(kernels::kBlock) + " up to " +
+              std::to_string(high));
+  return ok_status();
+}
+
+Result<ModelSpec> spec_of(const SyntheticOptions& options) {
+  ModelSpec spec;
+  spec.family = find_family(options.family);
+  if (spec.family == nullptr) {
+    return Error{ErrorCode::kUnsupported, "family '" + options.family + "' is not served"};
+  }
+  REQUIRE(options.layers > 0 && options.layers <= limits::kModelLayers,
+          "option layers must be from 1 to " + std::to_string(limits::kModelLayers));
+  REQUIRE(options.heads > 0 && options.kv_heads > 0 && options.heads % options.kv_heads == 0,
+          "option heads must be a multiple of kv_heads, and neither 0");
+  REQUIRE(
+      options.vocabulary >= kSyntheticVocabularyMin && options.vocabulary <= limits::kVocabulary,
+      "option vocabulary must be from " + std::to_string(kSyntheticVocabularyMin) + " to " +
+          std::to_string(limits::kVocabulary));
+  spec.layers = options.layers;
+  spec.hidden = options.hidden;
+  spec.feed_forward = options.feed_forward;
+  spec.heads = options.heads;
+  spec.kv_heads = options.kv_heads;
+  spec.head_dim = options.head_dim != 0 ? options.head_dim : options.hidden / options.heads;
+  spec.vocabulary = options.vocabulary;
+  spec.context = options.context;
+  spec.tied_embeddings = options.tied_output;
+  TRY_VOID(require_multiple("hidden", spec.hidden, limits::kModelWidth));
+  TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
+  TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
+  if (options.rope_factors) spec.rope_factors.resize(spec.head_dim / 2);
+  return spec;
+}
+
+Result<GgufWriter> writer_of(const SyntheticOptions& options) {
+  TRY(const ModelSpec spec, spec_of(options));
+  for (const TensorType type : {options.attention_type, options.feed_forward_type,
+                                options.embedding_type, options.output_type}) {
+    TRY_VOID(weight_type(type, "of the options"));
+  }
+  GgufWriter writer;
+  add_model_keys(writer, spec, options);
+  add_tokenizer_keys(writer, spec.vocabulary);
+  std::uint64_t index = 0;
+  for (const ExpectedTensor& tensor : outer_tensors(spec)) {
+    add_tensor(writer, tensor, index++, options);
+  }
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    for (const ExpectedTensor& tensor : layer_tensors(spec, layer)) {
+      add_tensor(writer, tensor, index++, options);
+    }
+  }
+  return writer;
+}
+
+SyntheticOptions demo_shape() {
+  SyntheticOptions options;
+  options.name = "synthetic demo";
+  options.layers = 30;
+  options.hidden = 576;
+  options.feed_forward = 1536;
+  options.heads = 9;
+  options.kv_heads = 3;
+  options.vocabulary = 49'152;
+  options.context = 8192;
+  options.rope_base = 100'000.0F;
+  options.feed_forward_type = TensorType::kQ4_1;
+  return options;
+}
+
+SyntheticOptions llama3_shape() {
+  SyntheticOptions options;
+  options.vocabulary = 128'256;
+  options.context = 131'072;
+  options.rope_base = 500'000.0F;
+  options.rope_factors = true;
+  options.tied_output = false;
+  options.kv_heads = 8;
+  options.attention_type = TensorType::kQ4_0;
+  options.embedding_type = TensorType::kQ4_0;
+  return options;
+}
+
+}  // namespace
+
+Result<SyntheticOptions> synthetic_preset(std::string_view name) {
+  if (name == "tiny") return SyntheticOptions{};
+  if (name == "demo") return demo_shape();
+  SyntheticOptions options = llama3_shape();
+  options.name = "synthetic " + std::string(name);
+  if (name == "8b") {
+    options.layers = 32;
+    options.hidden = 4096;
+    options.feed_forward = 14'336;
+    options.heads = 32;
+    return options;
+  }
+  if (name == "70b") {
+    options.layers = 80;
+    options.hidden = 8192;
+    options.feed_forward = 28'672;
+    options.heads = 64;
+    return options;
+  }
+  return Error::invalid("no shape is called '" + std::string(name) +
+                        "'; there are: tiny, demo, 8b, 70b");
+}
+
+Status write_synthetic_model(const std::string& path, const SyntheticOptions& options) {
+  TRY(const GgufWriter writer, writer_of(options));
+  return writer.write(path);
+}
+
+Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options) {
+  TRY(const GgufWriter writer, writer_of(options));
+  return writer.bytes();
+}
+
+}  // namespace hearth::model

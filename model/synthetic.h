@@ -1,0 +1,45 @@
+// Complete models with random weights, for tests and benchmarks: right in every shape, key and
+// tokenizer entry, and with nothing to say. The same options give the same bytes everywhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "model/gguf.h"
+
+namespace hearth::model {
+
+// The defaults are the preset "tiny".
+struct SyntheticOptions {
+  std::string family = "llama";
+  std::string name = "synthetic tiny";
+  std::uint64_t seed = 1;
+  std::uint32_t layers = 4;
+  std::uint32_t hidden = 128;
+  std::uint32_t feed_forward = 224;
+  std::uint32_t heads = 4;
+  std::uint32_t kv_heads = 2;
+  std::uint32_t head_dim = 0;      // 0: hidden / heads
+  std::uint32_t vocabulary = 400;  // 259 at least: specials and bytes, the rest are merges
+  std::uint32_t context = 512;
+  float rope_base = 10000.0F;
+  bool rope_factors = false;  // a rope_freqs.weight tensor, 1 to 8
+  bool tied_output = true;    // no output.weight
+  TensorType attention_type = TensorType::kQ4_1;
+  TensorType feed_forward_type = TensorType::kQ4_0;
+  TensorType embedding_type = TensorType::kQ8_0;
+  TensorType output_type = TensorType::kQ8_0;
+};
+
+// "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0).
+Result<SyntheticOptions> synthetic_preset(std::string_view name);
+
+// kInvalidInput or kUnsupported names the option. The tokenizer is byte-level BPE ("gpt2", pre
+// "smollm") with <|endoftext|>, <|im_start|>, <|im_end|> as tokens 0, 1 and 2; the template ChatML.
+Status write_synthetic_model(const std::string& path, const SyntheticOptions& options);
+Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options);
+
+}  // namespace hearth::model

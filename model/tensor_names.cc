@@ -1,0 +1,70 @@
+// Which tensors a model has, by the names and shapes of the GGUF convention.
+#include "model/spec.h"
+
+namespace hearth::model {
+namespace {
+
+class LayerList {
+ public:
+  explicit LayerList(std::uint32_t layer) : layer_(layer) {}
+  void matrix(std::string_view part, std::uint64_t in, std::uint64_t out) {
+    tensors_.push_back({layer_tensor(layer_, part), {in, out}, true});
+  }
+  void vector(std::string_view part, std::uint64_t size) {
+    tensors_.push_back({layer_tensor(layer_, part), {size}, false});
+  }
+  std::vector<ExpectedTensor> take() { return std::move(tensors_); }
+
+ private:
+  std::uint32_t layer_;
+  std::vector<ExpectedTensor> tensors_;
+};
+
+}  // namespace
+
+std::string layer_tensor(std::uint32_t layer, std::string_view part) {
+  return "blk." + std::to_string(layer) + "." + std::string(part);
+}
+
+std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t layer) {
+  const FamilyTraits& family = *spec.family;
+  const std::uint64_t query = std::uint64_t{spec.heads} * spec.head_dim;
+  const std::uint64_t kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
+  LayerList list(layer);
+  list.vector("attn_norm.weight", spec.hidden);
+  list.matrix("attn_q.weight", spec.hidden, query);
+  list.matrix("attn_k.weight", spec.hidden, kv);
+  list.matrix("attn_v.weight", spec.hidden, kv);
+  list.matrix("attn_output.weight", query, spec.hidden);
+  if (family.qkv_bias) {
+    list.vector("attn_q.bias", query);
+    list.vector("attn_k.bias", kv);
+    list.vector("attn_v.bias", kv);
+  }
+  if (family.qk_norm) {
+    list.vector("attn_q_norm.weight", spec.head_dim);
+    list.vector("attn_k_norm.weight", spec.head_dim);
+  }
+  if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
+  list.vector("ffn_norm.weight", spec.hidden);
+  list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
+  list.matrix("ffn_up.weight", spec.hidden, spec.feed_forward);
+  list.matrix("ffn_down.weight", spec.feed_forward, spec.hidden);
+  if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
+  return list.take();
+}
+
+std::vector<ExpectedTensor> outer_tensors(const ModelSpec& spec) {
+  std::vector<ExpectedTensor> list;
+  list.push_back({"token_embd.weight", {spec.hidden, spec.vocabulary}, true});
+  list.push_back({"output_norm.weight", {spec.hidden}, false});
+  if (!spec.tied_embeddings) {
+    list.push_back({"output.weight", {spec.hidden, spec.vocabulary}, true});
+  }
+  if (!spec.rope_factors.empty()) {
+    list.push_back({"rope_freqs.weight", {spec.head_dim / 2}, false});
+  }
+  return list;
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,63 @@
+#include "kernels/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+
+namespace hearth::kernels {
+namespace {
+
+class ThreadPools : public testing::TestWithParam<unsigned> {};
+
+TEST_P(ThreadPools, EveryUnitRunsOnce) {
+  auto pool = ThreadPool::create(GetParam());
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ((*pool)->threads(), GetParam());
+  for (const std::uint32_t units : {0U, 1U, 2U, 7U, 64U, 1000U}) {
+    for (const std::uint32_t grain : {0U, 1U, 3U, 64U, 5000U}) {
+      std::vector<std::atomic<int>> runs(units);
+      (*pool)->parallel_for(units, grain, [&](std::uint32_t begin, std::uint32_t end, unsigned t) {
+        EXPECT_LT(begin, end);
+        EXPECT_LE(end - begin, std::max(grain, 1U));
+        EXPECT_LT(t, GetParam());
+        for (std::uint32_t i = begin; i < end; ++i) runs[i].fetch_add(1);
+      });
+      for (std::uint32_t i = 0; i < units; ++i) ASSERT_EQ(runs[i].load(), 1) << i;
+    }
+  }
+}
+
+// Results of a finished loop are visible to the next without any further synchronisation.
+TEST_P(ThreadPools, LoopsFollowEachOther) {
+  auto pool = ThreadPool::create(GetParam());
+  ASSERT_TRUE(pool.ok());
+  std::vector<std::uint32_t> values(97, 0);
+  for (std::uint32_t round = 0; round < 20'000; ++round) {
+    (*pool)->parallel_for(97, 5, [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+      for (std::uint32_t i = begin; i < end; ++i) ++values[i];
+    });
+    ASSERT_EQ(values[round % 97], round + 1);
+  }
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), 0U), 97U * 20'000U);
+}
+
+TEST_P(ThreadPools, SleepersWakeUp) {
+  auto pool = ThreadPool::create(GetParam());
+  ASSERT_TRUE(pool.ok());
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<std::uint32_t> total{0};
+    (*pool)->parallel_for(8, 1, [&](std::uint32_t begin, std::uint32_t, unsigned) {
+      total.fetch_add(begin);
+    });
+    ASSERT_EQ(total.load(), 28U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPools, testing::Values(1U, 2U, 3U, 8U));
+
+TEST(ThreadPool, NoThreadsIsRefused) { EXPECT_FALSE(ThreadPool::create(0).ok()); }
+
+}  // namespace
+}  // namespace hearth::kernels
