@@ -80,9 +80,8 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
       room = ++core_->sessions_held <= limits::kWorkers;
     }
     if (!room) return finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many sessions"});
-    const bool posted = core_->to_owner([session = self_](Core& core) {
-      session->open(core, session);
-    });
+    const bool posted =
+        core_->to_owner([session = self_](Core& core) { session->open(core, session); });
     if (!posted) finish({grpc::StatusCode::UNAVAILABLE, "the coordinator is ending"});
   }
 
@@ -146,8 +145,8 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
     }
     core_->to_owner([self](Core& core) {
       if (core.sessions.erase(self->link_) == 0 || core.events == nullptr) return;
-      core.events->on_link_closed(
-          self->link_, {ErrorCode::kUnavailable, "the worker's control session ended"});
+      core.events->on_link_closed(self->link_,
+                                  {ErrorCode::kUnavailable, "the worker's control session ended"});
     });
     const std::lock_guard lock(core_->mutex);
     --core_->sessions_held;

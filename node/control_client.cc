@@ -177,8 +177,8 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
       release();
       self = std::move(self_);
     }
-    const Error why{ErrorCode::kUnavailable, status.ok() ? "the coordinator ended the session"
-                                                         : status.error_message()};
+    const Error why{ErrorCode::kUnavailable,
+                    status.ok() ? "the coordinator ended the session" : status.error_message()};
     core_->to_owner([link = link_, why](Core& core) { core.closed(link, why); });
     const std::lock_guard lock(core_->mutex);
     --core_->running;

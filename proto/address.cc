@@ -5,10 +5,12 @@
 
 #include <charconv>
 
+#include "base/limits.h"
+
 namespace hearth {
 namespace {
 
-constexpr std::size_t kAddressBytes = 64;  // the longest literal with brackets and port is 47
+constexpr std::size_t kShownBytes = 64;  // the longest literal with brackets and port is 47
 
 bool is_ipv4(const std::string& host) {
   in_addr parsed{};
@@ -30,7 +32,7 @@ bool is_loopback(const std::string& host) {
 // Addresses come from flags and from peers; a message shows them without control characters.
 std::string shown(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, kAddressBytes)) {
+  for (const char c : text.substr(0, kShownBytes)) {
     out += (c >= ' ' && c <= '~' && c != '"') ? c : '?';
   }
   return out;
@@ -45,7 +47,8 @@ std::string Address::text() const {
 
 Result<Address> parse_address(std::string_view text) {
   const std::string name = "address \"" + shown(text) + "\"";
-  REQUIRE(text.size() <= kAddressBytes, name + " is longer than 64 bytes");
+  REQUIRE(text.size() <= limits::kAddressBytes,
+          name + " is longer than " + std::to_string(limits::kAddressBytes) + " bytes");
   const std::size_t colon = text.rfind(':');
   REQUIRE(colon != std::string_view::npos, name + " has no port; expected host:port");
   Address address;

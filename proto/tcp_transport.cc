@@ -186,7 +186,10 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
 
 struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   Core(asio::io_context& context, const TcpOptions& tcp_options)
-      : io(context), options(tcp_options), acceptor(context), accept_timer(context),
+      : io(context),
+        options(tcp_options),
+        acceptor(context),
+        accept_timer(context),
         sweep_timer(context) {}
 
   Status listen();
@@ -221,10 +224,10 @@ void TcpTransport::Link::open(bool incoming) {
 }
 
 void TcpTransport::Link::read() {
-  socket.async_read_some(reader.space(), [self = shared_from_this()](
-                                             const ErrorCondition& error, std::size_t bytes) {
-    self->on_read(error, bytes);
-  });
+  socket.async_read_some(
+      reader.space(), [self = shared_from_this()](const ErrorCondition& error, std::size_t bytes) {
+        self->on_read(error, bytes);
+      });
 }
 
 void TcpTransport::Link::on_read(const ErrorCondition& error, std::size_t bytes) {
@@ -363,19 +366,19 @@ Status TcpTransport::Core::listen() {
 }
 
 void TcpTransport::Core::accept() {
-  acceptor.async_accept([self = shared_from_this()](const ErrorCondition& error,
-                                                    tcp::socket socket) {
-    if (self->stopped) return;
-    if (!error) {
-      self->adopt(std::move(socket));
-      return self->accept();
-    }
-    // Out of descriptors, most likely: the pending connection stays pending.
-    self->accept_timer.expires_after(kAcceptBackoff);
-    self->accept_timer.async_wait([self](const ErrorCondition&) {
-      if (!self->stopped) self->accept();
-    });
-  });
+  acceptor.async_accept(
+      [self = shared_from_this()](const ErrorCondition& error, tcp::socket socket) {
+        if (self->stopped) return;
+        if (!error) {
+          self->adopt(std::move(socket));
+          return self->accept();
+        }
+        // Out of descriptors, most likely: the pending connection stays pending.
+        self->accept_timer.expires_after(kAcceptBackoff);
+        self->accept_timer.async_wait([self](const ErrorCondition&) {
+          if (!self->stopped) self->accept();
+        });
+      });
 }
 
 void TcpTransport::Core::adopt(tcp::socket socket) {
@@ -444,9 +447,9 @@ LinkId TcpTransport::connect(std::string_view address) {
     return id;
   }
   if (core_->links.size() >= core_->options.connections) {
-    core_->post_closed(id, {ErrorCode::kNoCapacity,
-                            "this process holds " + std::to_string(core_->options.connections) +
-                                " data links, which is the limit"});
+    core_->post_closed(id, {ErrorCode::kNoCapacity, "this process holds " +
+                                                        std::to_string(core_->options.connections) +
+                                                        " data links, which is the limit"});
     return id;
   }
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));

@@ -19,8 +19,8 @@ class io_context;
 namespace hearth {
 
 struct TcpOptions {
-  std::string listen_address;  // loopback host:port, port 0: any free one; empty: do not listen
-  std::uint32_t connections = limits::kConnections;      // links in all; more are closed at once
+  std::string listen_address{};  // loopback host:port, port 0: any free one; empty: do not listen
+  std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
   std::size_t send_queue_bytes = limits::kSendQueueBytes;  // per link
   // An incoming link that has not sent a whole frame by then is closed; connecting likewise.
   Duration first_frame_deadline = std::chrono::seconds(limits::kFirstFrameSeconds);
