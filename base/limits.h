@@ -50,6 +50,9 @@ inline constexpr std::uint32_t kBatchReleases = 4'096;
 inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
 inline constexpr std::uint32_t kConnections = 256;          // per data listener
+inline constexpr std::uint32_t kFirstFrameSeconds = 5;      // for an incoming link to say hello
+inline constexpr std::uint32_t kLinkStallSeconds = 30;      // a frame that stops half-way
+inline constexpr std::size_t kReadStepBytes = 256 * kKiB;   // payload taken on a peer's word
 inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
 inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
 inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
@@ -92,10 +95,12 @@ inline constexpr std::uint32_t kHttpSecondsPing = 10;      // silence of a strea
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
+inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;  // per session, then it is closed
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
+static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
 static_assert(kHttpHeaderBytes < kHttpReadBytes, "a whole header fits the read buffer");
 static_assert(kPrompts <= kHttpSequences && kChoices <= kHttpSequences, "each alone is allowed");
