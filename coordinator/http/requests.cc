@@ -62,7 +62,7 @@ model::ChatMessage parse_message(const Json& value, std::size_t index, FieldRead
 void refuse_unless_empty(FieldReader& fields, const char* name) {
   const Json* value = fields.find(name);
   if (value == nullptr || (value->is_array() && value->empty())) return;
-  fields.fail(ApiError::not_supported("'" + std::string(name) + "' is not supported yet", name));
+  fields.fail(ApiError::not_supported(std::string("'") + name + "' is not supported yet", name));
 }
 
 void refuse_formats(FieldReader& fields) {

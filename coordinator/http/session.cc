@@ -55,16 +55,16 @@ RequestHead read_head(const Parser& parser) {
   return head;
 }
 
-ApiError parse_failure(const error_code& error) {
+ApiError parse_failure(const error_code& failure) {
   using beast::http::error;
-  ApiError out = ApiError::invalid("the request is not valid HTTP: " + error.message(),
+  ApiError out = ApiError::invalid("the request is not valid HTTP: " + failure.message(),
                                    std::nullopt, "bad_request");
-  if (error == error::header_limit || error == error::buffer_overflow) {
+  if (failure == error::header_limit || failure == error::buffer_overflow) {
     out.status = 431;
     out.message =
         "the request's head is larger than " + std::to_string(limits::kHttpHeaderBytes) + " bytes";
     out.code = "header_too_large";
-  } else if (error == error::body_limit) {
+  } else if (failure == error::body_limit) {
     out.status = 413;
     out.message = "the body is larger than " + std::to_string(limits::kHttpBodyBytes) + " bytes";
     out.code = "body_too_large";
