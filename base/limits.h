@@ -57,6 +57,9 @@ inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
 inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
 inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
 
+// One engine (node/engine/engine.h).
+inline constexpr std::uint32_t kComputeThreads = 256;
+
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
 inline constexpr std::uint32_t kTopLogprobs = 20;

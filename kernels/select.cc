@@ -3,9 +3,41 @@
 
 #include "kernels/tables.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace hearth::kernels {
+namespace {
+
+#if defined(__x86_64__)
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+// __builtin_cpu_supports also asks whether the operating system keeps the registers.
+bool runs_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+}  // namespace
+
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&kScalarKernels};
+#if defined(__x86_64__)
+  if (runs_avx512()) tables.push_back(&kAvx512Kernels);
+#endif
   return tables;
 }
 

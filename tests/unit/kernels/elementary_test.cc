@@ -40,8 +40,8 @@ TEST(Elementary, EveryHalfSurvivesAConversionToFloatAndBack) {
       ASSERT_FALSE(is_finite(value));
       continue;
     }
-    const double magnitude = exponent == 0 ? std::ldexp(h & 1023U, -24)
-                                           : std::ldexp(1024 + (h & 1023U), exponent - 25);
+    const double magnitude =
+        exponent == 0 ? std::ldexp(h & 1023U, -24) : std::ldexp(1024 + (h & 1023U), exponent - 25);
     ASSERT_EQ(value, (h & 0x8000U) != 0 ? -magnitude : magnitude);
     ASSERT_EQ(float_to_half(value), half);
   }

@@ -48,9 +48,8 @@ TEST_P(ThreadPools, SleepersWakeUp) {
   for (int round = 0; round < 20; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::atomic<std::uint32_t> total{0};
-    (*pool)->parallel_for(8, 1, [&](std::uint32_t begin, std::uint32_t, unsigned) {
-      total.fetch_add(begin);
-    });
+    (*pool)->parallel_for(
+        8, 1, [&](std::uint32_t begin, std::uint32_t, unsigned) { total.fetch_add(begin); });
     ASSERT_EQ(total.load(), 28U);
   }
 }

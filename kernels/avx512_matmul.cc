@@ -1,0 +1,168 @@
+// Matrix product with vpdpbusd: 16 rows, one a lane, against up to 8 tokens at a time. The weights
+// are the unsigned operand: nibbles as they are, Q8_0 with a bias of 128 and Q4_0 with one of 8
+// that is taken off through the token's block sum.
+#include <cstring>
+
+#include "kernels/avx512.h"
+#include "kernels/matrix_view.h"
+
+namespace hearth::kernels::avx512 {
+namespace {
+
+constexpr std::uint32_t kTokens = 8;  // of one register tile
+
+template <WeightType type>
+struct Weights {
+  __m512 scale;
+  __m512 minimum;
+  __m512i quants[8];  // quants[g]: columns 4g..4g+3 of 16 rows
+};
+
+inline __m512 load_halves(const std::byte* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+template <WeightType type>
+inline Weights<type> load_weights(const std::byte* block, __m512 factor) {
+  Weights<type> w;
+  w.scale = _mm512_mul_ps(load_halves(block), factor);
+  const std::byte* quants = block + 32;
+  if constexpr (type == WeightType::kQ4_1) {
+    w.minimum = _mm512_mul_ps(load_halves(quants), factor);
+    quants += 32;
+  }
+  if constexpr (type == WeightType::kQ8_0) {
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g) w.quants[g] = _mm512_loadu_si512(quants + g * 64);
+  } else {
+    const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g) {
+      const __m512i both = _mm512_loadu_si512(quants + g * 64);
+      w.quants[g] = _mm512_and_si512(both, low);
+      w.quants[g + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    }
+  }
+  return w;
+}
+
+// Grid steps of one block with one token; `at` = token * blocks + block.
+template <WeightType type>
+inline __m512i block_product(const Weights<type>& w, const QuantizedRows& x, std::size_t at) {
+  __m512i dot = _mm512_setzero_si512();
+  if constexpr (type != WeightType::kQ4_1) {
+    constexpr int kBiasBits = type == WeightType::kQ8_0 ? 7 : 3;
+    const __m512i sum = _mm512_set1_epi32(x.block_sums[at]);
+    dot = _mm512_sub_epi32(dot, _mm512_slli_epi32(sum, kBiasBits));
+  }
+  const std::int8_t* values = x.values + at * kBlock;
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; ++g) {
+    std::int32_t four = 0;
+    std::memcpy(&four, values + g * 4, 4);
+    dot = _mm512_dpbusd_epi32(dot, w.quants[g], _mm512_set1_epi32(four));
+  }
+  const __m512 unit = _mm512_mul_ps(w.scale, _mm512_set1_ps(x.scales[at]));
+  if constexpr (type == WeightType::kQ4_1) {
+    const __m512 offset = _mm512_mul_ps(w.minimum, _mm512_set1_ps(x.sums[at]));
+    return _mm512_cvtps_epi32(_mm512_fmadd_ps(unit, _mm512_cvtepi32_ps(dot), offset));
+  } else {
+    return _mm512_cvtps_epi32(_mm512_mul_ps(unit, _mm512_cvtepi32_ps(dot)));
+  }
+}
+
+// Where the sums of one tile go: rounded to outputs, or as they are.
+struct Output {
+  float* values;
+  std::int32_t* partial;  // when values is null
+  std::size_t stride;
+};
+
+inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
+                  const Output& out, __m512i sum) {
+  const std::uint32_t row = group * kRowGroup;
+  const std::uint32_t left = w.rows - row;
+  const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFFU : (1U << left) - 1U);
+  const std::size_t at = t * out.stride + row;
+  if (out.values == nullptr) {
+    _mm512_mask_storeu_epi32(out.partial + at, mask, sum);
+    return;
+  }
+  const __m512i exponents = _mm512_loadu_si512(w.exponents + row);
+  const __m512 row_factor = _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_add_epi32(exponents, _mm512_set1_epi32(127)), 23));
+  const __m512 token_factor = _mm512_set1_ps(power_of_two(x.exponents[t] - kGridBits));
+  const __m512 y = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), row_factor), token_factor);
+  _mm512_mask_storeu_ps(out.values + at, mask, y);
+}
+
+struct BlockRange {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+template <WeightType type, std::uint32_t tokens>
+void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
+          BlockRange range, const Output& out) {
+  const __m512i exponents = _mm512_loadu_si512(w.exponents + group * kRowGroup);
+  const __m512 factor = _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(127), exponents), 23));
+  const std::size_t block_bytes = w.block_bytes;
+  const std::byte* block = w.data + (std::size_t{group} * w.blocks + range.begin) * block_bytes;
+  __m512i sums[tokens];
+#pragma GCC unroll 8
+  for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = _mm512_setzero_si512();
+  for (std::uint32_t b = range.begin; b < range.end; ++b, block += block_bytes) {
+    const Weights<type> weights = load_weights<type>(block, factor);
+#pragma GCC unroll 8
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      const std::size_t at = std::size_t{t + i} * w.blocks + b;
+      sums[i] = _mm512_add_epi32(sums[i], block_product<type>(weights, x, at));
+    }
+  }
+#pragma GCC unroll 8
+  for (std::uint32_t i = 0; i < tokens; ++i) store(w, x, group, t + i, out, sums[i]);
+}
+
+using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
+                      BlockRange, const Output&);
+
+template <WeightType type>
+void run(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
+         std::uint32_t group_end, BlockRange range, const Output& out) {
+  static constexpr Tile kTiles[kTokens + 1] = {nullptr,       tile<type, 1>, tile<type, 2>,
+                                               tile<type, 3>, tile<type, 4>, tile<type, 5>,
+                                               tile<type, 6>, tile<type, 7>, tile<type, 8>};
+  for (std::uint32_t group = group_begin; group < group_end; ++group) {
+    for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
+      const std::uint32_t left = x.rows - t;
+      kTiles[left < kTokens ? left : kTokens](w, x, group, t, range, out);
+    }
+  }
+}
+
+void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
+              std::uint32_t group_end, BlockRange range, const Output& out) {
+  switch (w.type) {
+    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out);
+    case WeightType::kQ4_0: return run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out);
+    case WeightType::kQ4_1: return run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out);
+  }
+}
+
+}  // namespace
+
+void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+            std::uint32_t group_end, float* out, std::size_t out_stride) {
+  const MatrixView view = view_of(w);
+  dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride});
+}
+
+void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
+                    std::int32_t* out, std::size_t out_stride) {
+  dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
+           {nullptr, out, out_stride});
+}
+
+}  // namespace hearth::kernels::avx512

@@ -1,0 +1,92 @@
+#include "node/engine/batch_check.h"
+
+#include <string>
+#include <unordered_set>
+
+namespace hearth::node {
+namespace {
+
+std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
+
+struct Known {
+  std::uint32_t prompt_tokens = 0;
+  Position next = 0;
+  bool has_rows = false;
+};
+
+// Sequences as they will be once the batch's opens are in.
+using KnownSequences = std::unordered_map<SequenceId, Known>;
+
+Status check_opens(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
+                   KnownSequences& opened) {
+  for (const SequenceOpen& open : batch.opens) {
+    REQUIRE(!sequences.contains(open.sequence), name_of(open.sequence) + " is open already");
+    REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context,
+            name_of(open.sequence) + " has " + std::to_string(open.prompt_tokens) +
+                " prompt tokens, the context takes 1 to " + std::to_string(shape.context));
+    REQUIRE(opened.emplace(open.sequence, Known{open.prompt_tokens, 0, false}).second,
+            name_of(open.sequence) + " is opened twice in one step");
+  }
+  return ok_status();
+}
+
+Status check_row(const BatchRow& row, const Known& known, const StepShape& shape) {
+  const std::string where = name_of(row.sequence) + ", position " + std::to_string(row.position);
+  REQUIRE(row.position == known.next, where + ": the next one is " + std::to_string(known.next));
+  REQUIRE(row.position < shape.context,
+          where + ": the context ends at " + std::to_string(shape.context));
+  REQUIRE(row.token >= 0 && static_cast<std::uint32_t>(row.token) < shape.vocabulary,
+          where + ": token " + std::to_string(row.token) + " is not in the vocabulary of " +
+              std::to_string(shape.vocabulary));
+  REQUIRE(
+      (row.flags & BatchRow::kSample) == 0 || row.position + 1 >= known.prompt_tokens,
+      where + ": sampled inside a prompt of " + std::to_string(known.prompt_tokens) + " tokens");
+  return ok_status();
+}
+
+Status check_rows(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
+                  KnownSequences& known) {
+  Known* current = nullptr;
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    if (i == 0 || row.sequence != batch.rows[i - 1].sequence) {
+      if (const auto open = sequences.find(row.sequence); open != sequences.end()) {
+        known.emplace(row.sequence,
+                      Known{open->second.open.prompt_tokens, open->second.next, false});
+      }
+      const auto found = known.find(row.sequence);
+      REQUIRE(found != known.end(), name_of(row.sequence) + " has a row and was never opened");
+      current = &found->second;
+      REQUIRE(!current->has_rows, "the rows of " + name_of(row.sequence) + " are not together");
+      current->has_rows = true;
+    }
+    TRY_VOID(check_row(row, *current, shape));
+    ++current->next;
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status check_batch(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
+                   std::uint32_t batch_rows) {
+  REQUIRE(batch.rows.size() <= batch_rows, "a step of " + std::to_string(batch.rows.size()) +
+                                               " rows, the limit is " + std::to_string(batch_rows));
+  const std::size_t bytes =
+      shape.with_activations ? batch.rows.size() * shape.hidden_size * sizeof(std::uint16_t) : 0;
+  REQUIRE(batch.activations.size() == bytes,
+          "a step of " + std::to_string(batch.rows.size()) + " rows brings " +
+              std::to_string(batch.activations.size()) + " bytes of activations, not " +
+              std::to_string(bytes));
+  KnownSequences known;
+  TRY_VOID(check_opens(batch, sequences, shape, known));
+  std::unordered_set<SequenceId> released;
+  for (const SequenceId sequence : batch.releases) {
+    REQUIRE(sequences.contains(sequence) || known.contains(sequence),
+            name_of(sequence) + " is released and was never opened");
+    REQUIRE(released.insert(sequence).second, name_of(sequence) + " is released twice in one step");
+  }
+  return check_rows(batch, sequences, shape, known);
+}
+
+}  // namespace hearth::node

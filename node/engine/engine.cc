@@ -1,0 +1,332 @@
+#include "node/engine/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "node/engine/batch_check.h"
+#include "node/engine/forward.h"
+#include "node/engine/kv_cache.h"
+#include "node/engine/sampler.h"
+#include "node/engine/step_hash.h"
+#include "node/engine/team.h"
+#include "node/engine/weights.h"
+#include "proto/split.h"
+
+namespace hearth::node {
+namespace {
+
+// A row of the batch that is computed.
+struct ComputedRow {
+  std::uint32_t index = 0;  // in the batch
+  StageSequence* sequence = nullptr;
+};
+
+class StageEngine final : public Engine {
+ public:
+  StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
+              const EngineOptions& options, StageWeights weights, KvCache cache);
+
+  Status step(StepBatch& batch, StepResult& result) override;
+  void reset() override;
+
+  bool is_first() const override { return options_.layers.begin == 0; }
+  bool is_last() const override { return options_.layers.end == spec_.layers; }
+  StepShape input_shape() const override {
+    return {spec_.hidden, spec_.vocabulary, spec_.context, !is_first()};
+  }
+  std::uint32_t kv_pages() const override { return cache_.pages(); }
+  std::uint32_t kv_pages_used() const override { return cache_.pages_used(); }
+  std::size_t weight_bytes() const override { return weights_.bytes(); }
+
+  Status check_threads();
+
+ private:
+  void open(const StepBatch& batch);
+  void admit(StepBatch& batch);
+  void compute(StepBatch& batch);
+  void settle(StepBatch& batch);
+  void sample(std::uint32_t computed, std::uint32_t member, std::span<const float> logits);
+  void collect_tokens(const StepBatch& batch, StepResult& result);
+  void hash_inputs(const StepBatch& batch, StepResult& result);
+  void hash_outputs(const StepBatch& batch, StepResult& result);
+  void release(const StepBatch& batch, StepResult& result);
+  ByteSpan activation(const StepBatch& batch, std::size_t row) const;
+  std::size_t row_bytes() const { return spec_.hidden * sizeof(std::uint16_t); }
+
+  const std::shared_ptr<const model::GgufFile> file_;  // keeps the spec's family and names alive
+  const model::ModelSpec spec_;
+  const EngineOptions options_;
+  const StageWeights weights_;
+  KvCache cache_;
+  Team team_;
+  Forward forward_;
+  std::vector<Sampler> samplers_;  // one a thread; last stage only
+  StageSequences sequences_;
+
+  // Of the step under way.
+  std::vector<ComputedRow> computed_;
+  std::vector<ForwardRow> rows_;
+  std::vector<std::uint16_t> bits_;  // the residual of the computed rows
+  std::vector<SampledToken> drawn_;  // one a row of the batch; last stage only
+};
+
+StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
+                         const EngineOptions& options, StageWeights weights, KvCache cache)
+    : file_(std::move(file)),
+      spec_(spec),
+      options_(options),
+      weights_(std::move(weights)),
+      cache_(std::move(cache)),
+      team_(options.threads),
+      forward_({&spec_, &weights_, options.kernels, &cache_, &team_, options.layers,
+                options.batch_rows}) {
+  if (is_last()) samplers_.assign(team_.size(), Sampler(spec_.vocabulary));
+  computed_.reserve(options_.batch_rows);
+  rows_.reserve(options_.batch_rows);
+  bits_.resize(std::size_t{options_.batch_rows} * spec_.hidden);
+}
+
+Status StageEngine::check_threads() {
+  std::vector<Status> found(team_.size(), ok_status());
+  team_.run([&](std::uint32_t member) { found[member] = kernels::check_float_environment(); });
+  for (Status& status : found) TRY_VOID(std::move(status));
+  return ok_status();
+}
+
+ByteSpan StageEngine::activation(const StepBatch& batch, std::size_t row) const {
+  return ByteSpan(batch.activations).subspan(row * row_bytes(), row_bytes());
+}
+
+Status StageEngine::step(StepBatch& batch, StepResult& result) {
+  TRY_VOID(kernels::check_float_environment());  // the caller may be another thread each time
+  TRY_VOID(check_batch(batch, sequences_, input_shape(), options_.batch_rows));
+  result = {};
+  open(batch);
+  hash_inputs(batch, result);
+  admit(batch);
+  compute(batch);
+  settle(batch);
+  if (is_last()) collect_tokens(batch, result);
+  hash_outputs(batch, result);
+  if (is_last()) batch.activations.clear();
+  release(batch, result);
+  return ok_status();
+}
+
+void StageEngine::open(const StepBatch& batch) {
+  for (const SequenceOpen& open : batch.opens) {
+    StageSequence sequence;
+    sequence.open = open;
+    if (is_last()) sequence.sampler = SamplerParams(open.sampling);
+    sequence.pages.reserve(pages_for(spec_.context, kernels::kPageTokens));
+    sequences_.emplace(open.sequence, std::move(sequence));
+  }
+}
+
+// Decides which rows are computed: those of sequences that have not failed and get their pages.
+void StageEngine::admit(StepBatch& batch) {
+  computed_.clear();
+  rows_.clear();
+  for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    StageSequence& sequence = sequences_.at(row.sequence);
+    sequence.next = row.position + 1;
+    if ((row.flags & BatchRow::kFailed) != 0) sequence.failed = true;
+    if (!sequence.failed && !cache_.grow(sequence.pages, row.position + 1)) {
+      sequence.failed = true;
+      sequence.why = ErrorCode::kNoCapacity;
+    }
+    if (sequence.sampler.penalties) {
+      sequence.history.add(row.token, row.position >= sequence.open.prompt_tokens);
+    }
+    if (sequence.failed) continue;
+    computed_.push_back({i, &sequence});
+    rows_.push_back({row.token, row.position, &sequence.pages,
+                     is_last() && (row.flags & BatchRow::kSample) != 0});
+  }
+}
+
+void StageEngine::compute(StepBatch& batch) {
+  if (is_last()) drawn_.assign(batch.rows.size(), SampledToken{});
+  if (rows_.empty()) return;
+  auto* bits = reinterpret_cast<std::byte*>(bits_.data());
+  if (!is_first()) {
+    for (std::size_t i = 0; i < computed_.size(); ++i) {
+      std::memcpy(bits + i * row_bytes(), activation(batch, computed_[i].index).data(),
+                  row_bytes());
+    }
+  }
+  forward_.run(rows_, bits_.data(),
+               [this](std::uint32_t row, std::uint32_t member, std::span<const float> logits) {
+                 sample(row, member, logits);
+               });
+}
+
+// Writes back what was computed; failed rows, and all later ones of their sequences, are zeros.
+void StageEngine::settle(StepBatch& batch) {
+  batch.activations.resize(batch.rows.size() * row_bytes());
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
+    BatchRow& row = batch.rows[i];
+    StageSequence& sequence = sequences_.at(row.sequence);
+    const bool computed = next < computed_.size() && computed_[next].index == i;
+    if (computed && forward_.failed(static_cast<std::uint32_t>(next))) sequence.failed = true;
+    std::byte* out = batch.activations.data() + i * row_bytes();
+    if (computed && !sequence.failed) {
+      std::memcpy(out, bits_.data() + next * spec_.hidden, row_bytes());
+    } else {
+      row.flags |= BatchRow::kFailed;
+      std::memset(out, 0, row_bytes());
+    }
+    if (computed) ++next;
+  }
+}
+
+// On a thread of the team. The history holds every row up to this one, and at most one row of a
+// sequence is sampled in a step, its last.
+void StageEngine::sample(std::uint32_t computed, std::uint32_t member,
+                         std::span<const float> logits) {
+  const ComputedRow& row = computed_[computed];
+  SampledToken& out = drawn_[row.index];
+  const StageSequence& sequence = *row.sequence;
+  const Position position = rows_[computed].position + 1;
+  auto draw = samplers_[member].sample(logits, sequence.sampler, sequence.history, position);
+  if (!draw.ok()) {
+    out.finish = FinishReason::kError;
+    out.error = draw.error().code;
+    return;
+  }
+  out.token = draw->token;
+  out.logprob = draw->logprob;
+  out.top = std::move(draw->top);
+  const SamplingParams& params = sequence.open.sampling;
+  const std::uint32_t generated = position - sequence.open.prompt_tokens + 1;
+  if (std::find(params.stop_tokens.begin(), params.stop_tokens.end(), out.token) !=
+      params.stop_tokens.end()) {
+    out.finish = FinishReason::kStop;
+  } else if (generated >= params.max_tokens || position + 1 >= spec_.context) {
+    out.finish = FinishReason::kLength;
+  }
+}
+
+void StageEngine::collect_tokens(const StepBatch& batch, StepResult& result) {
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    if ((row.flags & BatchRow::kSample) == 0) continue;
+    SampledToken& token = drawn_[i];
+    if ((row.flags & BatchRow::kFailed) != 0) {
+      token = {};
+      token.finish = FinishReason::kError;
+      token.error = sequences_.at(row.sequence).why;
+    }
+    token.sequence = row.sequence;
+    token.position = row.position + 1;
+    result.tokens.push_back(token);
+  }
+}
+
+void StageEngine::hash_inputs(const StepBatch& batch, StepResult& result) {
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    if (!sequences_.at(row.sequence).open.report_hashes) continue;
+    RowHash hash;
+    hash.sequence = row.sequence;
+    hash.position = row.position;
+    hash.stage = options_.stage;
+    hash.layers = options_.layers;
+    hash.in = is_first()
+                  ? hash_token(row.position, row.token)
+                  : hash_activation(options_.layers.begin, row.position, activation(batch, i));
+    result.hashes.push_back(hash);
+  }
+}
+
+void StageEngine::hash_outputs(const StepBatch& batch, StepResult& result) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    if (!sequences_.at(row.sequence).open.report_hashes) continue;
+    RowHash& hash = result.hashes[next++];
+    if (!is_last()) {
+      hash.out = hash_activation(options_.layers.end, row.position, activation(batch, i));
+      continue;
+    }
+    const bool sampled = (row.flags & BatchRow::kSample) != 0 &&
+                         (row.flags & BatchRow::kFailed) == 0 &&
+                         drawn_[i].finish != FinishReason::kError;
+    hash.out =
+        hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn_[i].token) : kNoToken);
+  }
+}
+
+void StageEngine::release(const StepBatch& batch, StepResult& result) {
+  for (const SequenceId id : batch.releases) {
+    const auto found = sequences_.find(id);
+    cache_.release(found->second.pages);
+    sequences_.erase(found);
+    result.released.push_back(id);
+  }
+}
+
+void StageEngine::reset() {
+  for (auto& [id, sequence] : sequences_) cache_.release(sequence.pages);
+  sequences_.clear();
+}
+
+Status check_options(const model::ModelSpec& spec, const EngineOptions& options) {
+  REQUIRE(options.layers.begin < options.layers.end && options.layers.end <= spec.layers,
+          "layers " + std::to_string(options.layers.begin) + " to " +
+              std::to_string(options.layers.end) + " of a model of " + std::to_string(spec.layers));
+  REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
+          "batch rows are " + std::to_string(options.batch_rows) + ", allowed are 1 to " +
+              std::to_string(limits::kBatchRows));
+  REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads,
+          "threads are " + std::to_string(options.threads) + ", allowed are 1 to " +
+              std::to_string(limits::kComputeThreads));
+  const model::FamilyTraits& family = *spec.family;
+  if (family.qk_norm || family.post_norms || family.activation != model::Activation::kSilu) {
+    return Error{ErrorCode::kUnsupported, "the engine does not compute models of the family " +
+                                              std::string(family.architecture)};
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFile> file,
+                                             const model::ModelSpec& spec,
+                                             const EngineOptions& given) {
+  EngineOptions options = given;
+  if (options.kernels == nullptr) {
+    TRY(options.kernels, kernels::select_kernels());
+  }
+  TRY_VOID(check_options(spec, options));
+  const std::uint64_t most_pages =
+      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
+  const auto page_limit =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(most_pages, 0xFFFFFFFF));
+  TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
+                                     options.kv_budget_bytes, page_limit));
+  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers));
+  try {
+    auto engine = std::make_unique<StageEngine>(std::move(file), spec, options, std::move(weights),
+                                                std::move(cache));
+    TRY_VOID(engine->check_threads());
+    return std::unique_ptr<Engine>(std::move(engine));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kNoCapacity, "no memory for the working buffers of " +
+                                             std::to_string(options.batch_rows) + " rows"};
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kIo, "cannot start " + std::to_string(options.threads) +
+                                     " compute threads: " + error.code().message()};
+  }
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,44 @@
+// KvCache: the paged pool of one stage. A page holds kernels::kPageTokens positions of one sequence
+// for every layer of the stage. All memory is taken at the start; a sequence is a list of pages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/kernels.h"
+#include "node/engine/aligned_buffer.h"
+
+namespace hearth::node {
+
+// Pages of one sequence, in the order of their positions.
+using BlockTable = std::vector<std::uint32_t>;
+
+class KvCache {
+ public:
+  // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
+  // figures, when not one fits or the memory is not there.
+  static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
+                                std::size_t budget_bytes, std::uint32_t most_pages);
+
+  // Makes `table` hold `positions` positions. False, and nothing taken, when too few are free.
+  bool grow(BlockTable& table, std::uint32_t positions);
+  void release(BlockTable& table);
+
+  // One layer's share of a page; `layer` counts from the stage's first one.
+  std::byte* page(std::uint32_t index, std::uint32_t layer) const {
+    return memory_.data() + (std::size_t{index} * layers_ + layer) * layer_bytes_;
+  }
+  std::uint32_t pages() const { return pages_; }
+  std::uint32_t pages_used() const { return pages_ - static_cast<std::uint32_t>(free_.size()); }
+
+ private:
+  KvCache() = default;
+  std::uint32_t layers_ = 0;
+  std::uint32_t pages_ = 0;
+  std::size_t layer_bytes_ = 0;
+  AlignedBuffer<std::byte> memory_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,98 @@
+// Sampler: the next token from logits, parameters and history, in integers. Normative text:
+// kernels/CANONICAL.md, "Sampler".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "proto/step.h"
+
+namespace hearth::node {
+
+// SamplingParams in fixed point, converted once when the sequence opens.
+struct SamplerParams {
+  SamplerParams() = default;
+  explicit SamplerParams(const SamplingParams& params);
+
+  bool greedy = false;
+  bool penalties = false;  // any of the three: the sampler needs the history
+  std::uint32_t top_k = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t exponent_factor = 0;  // log2(e) / temperature, 2^-32 units
+  std::uint64_t top_p = 0;            // 2^-32 units, 2^32 = off
+  std::uint64_t min_p = 0;            // of the largest weight, 2^-40 units
+  std::int64_t repetition = 0;        // these four in 2^-16 units
+  std::int64_t presence = 0;
+  std::int64_t frequency = 0;
+  std::vector<std::pair<TokenId, std::int64_t>> bias;
+  std::vector<TokenId> excluded;
+  bool logprobs = false;
+  std::uint32_t top_logprobs = 0;
+};
+
+// The tokens that a sequence has seen, for its penalties: token -> times generated (0 when only
+// the prompt has it).
+class TokenHistory {
+ public:
+  void add(TokenId token, bool generated) { counts_[token] += generated ? 1 : 0; }
+  const std::unordered_map<TokenId, std::uint32_t>& counts() const { return counts_; }
+
+ private:
+  std::unordered_map<TokenId, std::uint32_t> counts_;
+};
+
+struct Draw {
+  TokenId token = 0;
+  float logprob = 0.0F;           // 0 unless asked for
+  std::vector<TokenLogprob> top;  // descending
+};
+
+// Holds scratch of one vocabulary: one sampler a thread.
+class Sampler {
+ public:
+  explicit Sampler(std::uint32_t vocabulary);
+
+  // `logits`: one a vocabulary entry. `position`: of the new token. kNumeric when a logit is not
+  // finite or every token is excluded.
+  Result<Draw> sample(std::span<const float> logits, const SamplerParams& params,
+                      const TokenHistory& history, Position position);
+
+ private:
+  struct Cut;
+  bool load(std::span<const float> logits);
+  void find_best();
+  void report(const SamplerParams& params, double log_sum, Draw& draw);
+  double log_total() const;
+  void adjust(const SamplerParams& params, const TokenHistory& history);
+  TokenId draw_all(const SamplerParams& params, std::uint64_t random);
+  TokenId draw_filtered(const SamplerParams& params, std::uint64_t random);
+  Cut cut_of(const SamplerParams& params);
+  void gather(std::uint64_t bucket, int shift, const SamplerParams& params);
+
+  std::vector<std::int32_t> logits_;  // 2^-16 units
+  std::vector<std::uint64_t> keys_;   // (distance from the best << 32) + id, of one bucket
+  std::vector<std::uint32_t> counts_;
+  std::vector<std::uint64_t> sums_;
+  std::int32_t best_ = 0;  // the largest of logits_, and the lowest id that has it
+  TokenId best_token_ = 0;
+};
+
+// Philox4x32-10 (Salmon et al. 2011).
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key);
+// The 64 random bits of one position.
+std::uint64_t sampler_random(std::uint64_t seed, Position position);
+
+// 2^-(x * 2^-20) in 2^-40 units; 0 from 41 on.
+std::uint64_t sampler_weight(std::uint64_t x);
+
+// ln(total * 2^-40) for total > 0, in pinned double arithmetic.
+double sampler_log(std::uint64_t total);
+
+}  // namespace hearth::node

@@ -1,0 +1,23 @@
+// Hashes of what enters and leaves a stage at one position. Normative text: kernels/CANONICAL.md,
+// "Hashes". They depend on the tokens up to the position and on the model, and on nothing else.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+
+namespace hearth::node {
+
+// What the first stage reads: the token at the position.
+Hash256 hash_token(Position position, TokenId token);
+
+// The residual between layers `boundary - 1` and `boundary`: hidden_size fp16 values.
+Hash256 hash_activation(std::uint32_t boundary, Position position, ByteSpan row);
+
+// What the last stage says: the token sampled from this position, or kNoToken.
+inline constexpr std::uint32_t kNoToken = 0xFFFFFFFF;
+Hash256 hash_output(Position position, std::uint32_t token);
+
+}  // namespace hearth::node

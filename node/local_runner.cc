@@ -1,0 +1,157 @@
+#include "node/local_runner.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/limits.h"
+#include "proto/split.h"
+
+namespace hearth::node {
+namespace {
+
+class Pipeline final : public LocalRunner {
+ public:
+  Pipeline(const model::ModelSpec& spec, const LocalOptions& options,
+           std::vector<std::unique_ptr<Engine>> engines);
+
+  Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) override;
+  void cancel(SequenceId sequence) override;
+  Result<bool> step() override;
+  const model::ModelSpec& spec() const override { return spec_; }
+  std::size_t weight_bytes() const override;
+
+ private:
+  struct Running {
+    Events events;
+    std::uint32_t pages = 0;  // reserved on every stage
+  };
+  void deliver(const std::vector<RowHash>& hashes);
+  void deliver(const StepTokens& tokens);
+
+  const model::ModelSpec spec_;
+  Batcher batcher_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unordered_map<SequenceId, Running> running_;
+  std::uint32_t pages_ = 0;  // of the stage that has the fewest
+  std::uint32_t reserved_ = 0;
+};
+
+// One step at a time goes through all stages, so one batch holds every sequence.
+BatcherOptions batcher_options(const LocalOptions& options) {
+  return {Epoch(1), options.batch_rows, options.prefill_rows, 1};
+}
+
+Pipeline::Pipeline(const model::ModelSpec& spec, const LocalOptions& options,
+                   std::vector<std::unique_ptr<Engine>> engines)
+    : spec_(spec), batcher_(batcher_options(options)), engines_(std::move(engines)) {
+  pages_ = engines_.front()->kv_pages();
+  for (const auto& engine : engines_) pages_ = std::min(pages_, engine->kv_pages());
+}
+
+Status Pipeline::submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) {
+  TRY_VOID(validate(open.sampling, spec_.vocabulary));
+  for (const TokenId token : prompt) {
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < spec_.vocabulary,
+            "token " + std::to_string(token) + " is not in the vocabulary of " +
+                std::to_string(spec_.vocabulary));
+  }
+  const std::uint64_t positions = std::uint64_t{prompt.size()} + open.sampling.max_tokens;
+  if (positions > spec_.context) {
+    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(positions) +
+                                             " positions, the context has " +
+                                             std::to_string(spec_.context)};
+  }
+  const std::uint32_t pages =
+      pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
+  if (pages > pages_ - reserved_) {
+    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(pages) +
+                                             " KV pages, " + std::to_string(pages_ - reserved_) +
+                                             " of " + std::to_string(pages_) + " are free"};
+  }
+  TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
+  reserved_ += pages;
+  running_.emplace(open.sequence, Running{std::move(events), pages});
+  return ok_status();
+}
+
+void Pipeline::cancel(SequenceId sequence) {
+  batcher_.cancel(sequence);
+  const auto found = running_.find(sequence);
+  if (found != running_.end()) found->second.events = {};
+}
+
+void Pipeline::deliver(const std::vector<RowHash>& hashes) {
+  for (const RowHash& hash : hashes) {
+    const auto found = running_.find(hash.sequence);
+    if (found != running_.end() && found->second.events.on_hash) found->second.events.on_hash(hash);
+  }
+}
+
+// Listeners may submit and cancel.
+void Pipeline::deliver(const StepTokens& tokens) {
+  for (const SequenceId id : tokens.released) {
+    const auto found = running_.find(id);
+    if (found == running_.end()) continue;
+    reserved_ -= found->second.pages;
+    running_.erase(found);
+  }
+  for (const SampledToken& token : tokens.tokens) {
+    const auto found = running_.find(token.sequence);
+    if (found == running_.end() || !found->second.events.on_token) continue;
+    const auto on_token = found->second.events.on_token;
+    on_token(token);
+  }
+}
+
+Result<bool> Pipeline::step() {
+  std::optional<StepBatch> batch = batcher_.next();
+  if (!batch) return false;
+  StepTokens tokens{batch->epoch, batch->step, {}, {}};
+  std::vector<RowHash> hashes;
+  for (const auto& engine : engines_) {
+    StepResult result;
+    TRY_VOID(engine->step(*batch, result));
+    hashes.insert(hashes.end(), result.hashes.begin(), result.hashes.end());
+    tokens.tokens = std::move(result.tokens);
+    tokens.released = std::move(result.released);
+  }
+  TRY_VOID(batcher_.on_tokens(tokens));
+  deliver(hashes);
+  deliver(tokens);
+  return true;
+}
+
+std::size_t Pipeline::weight_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& engine : engines_) sum += engine->weight_bytes();
+  return sum;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
+                                                       const LocalOptions& options) {
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  REQUIRE(
+      options.stages >= 1 && options.stages <= spec.layers,
+      std::to_string(options.stages) + " stages for " + std::to_string(spec.layers) + " layers");
+  REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
+  const std::vector<LayerRange> ranges = split_layers(spec.layers, options.stages);
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (std::uint32_t i = 0; i < options.stages; ++i) {
+    EngineOptions engine;
+    engine.layers = ranges[i];
+    engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
+    engine.threads = options.threads;
+    engine.batch_rows = options.batch_rows;
+    engine.stage = i;
+    engine.kernels = options.kernels;
+    TRY(engines.emplace_back(), Engine::load(file, spec, engine));
+  }
+  return std::unique_ptr<LocalRunner>(
+      std::make_unique<Pipeline>(spec, options, std::move(engines)));
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,405 @@
+// Quantiser, norm, activation, RoPE and residual: their meaning, and equality of bits of all
+// tables.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/unit/kernels/fixtures.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace hearth::kernels {
+namespace {
+
+using namespace fixtures;  // NOLINT
+
+constexpr std::uint32_t kWidths[] = {32, 64, 96, 256, 288, 544, 576, 1536, 2048};
+constexpr float kNotFinite[] = {INFINITY, -INFINITY, NAN};
+
+const Kernels& scalar() { return *kernels_named("scalar").value(); }
+
+// The rows that every element-wise test runs over.
+std::vector<std::vector<float>> rows_of(Generator& random, std::uint32_t n) {
+  std::vector<std::vector<float>> rows = {
+      normals(random, n),
+      normals(random, n, 1e-30F),
+      normals(random, n, 1e20F),
+      wild(random, n, -149, -100),
+      wild(random, n, -149, 40),
+      wild(random, n, 90, 120),
+      std::vector<float>(n, 0.0F),
+      std::vector<float>(n, -0.0F),
+      std::vector<float>(n, std::numeric_limits<float>::max()),
+      std::vector<float>(n, std::numeric_limits<float>::denorm_min())};
+  std::vector<float> spike(n, 0.0F);
+  spike[n / 2] = -3.5F;
+  rows.push_back(spike);
+  return rows;
+}
+
+bool is_clear(const Activations& x) {
+  const auto zero = [](const auto& v) {
+    return std::all_of(v.begin(), v.end(), [](auto e) { return e == 0; });
+  };
+  return zero(x.values) && zero(x.scales) && zero(x.sums) && zero(x.block_sums) &&
+         x.exponents[0] == kExponentMin;
+}
+
+TEST(Quantize, FollowsItsDefinitionInDouble) {
+  for (const Kernels* table : available_kernels()) {
+    Generator random(1);
+    for (int round = 0; round < 50; ++round) {
+      const std::uint32_t n = 320;
+      const std::vector<float> x = normals(random, n, std::ldexp(1.0F, round - 25));
+      Activations out(1, n);
+      ASSERT_TRUE(table->quantize(x.data(), out.view, 0));
+      double row_maximum = 0;
+      for (const float v : x) row_maximum = std::max(row_maximum, std::abs(double{v}));
+      EXPECT_LE(row_maximum, std::ldexp(1.0, out.exponents[0]));
+      EXPECT_GT(row_maximum, std::ldexp(1.0, out.exponents[0] - 1));
+      for (std::uint32_t b = 0; b < n / kBlock; ++b) {
+        double maximum = 0;
+        for (std::uint32_t k = 0; k < kBlock; ++k) {
+          maximum = std::max(maximum, std::abs(double{x[b * kBlock + k]}));
+        }
+        const double d = std::ldexp(out.scales[b], out.exponents[0] - kGridBits);
+        ASSERT_NEAR(d / (maximum / 127), 1.0, 0x1p-23);
+        int sum = 0;
+        int largest = 0;
+        for (std::uint32_t k = 0; k < kBlock; ++k) {
+          const int q = out.values[b * kBlock + k];
+          ASSERT_NEAR(x[b * kBlock + k] / d, q, 0.5001);
+          sum += q;
+          largest = std::max(largest, std::abs(q));
+        }
+        EXPECT_EQ(largest, 127);
+        EXPECT_EQ(out.block_sums[b], sum);
+        EXPECT_EQ(out.sums[b], out.scales[b] * static_cast<float>(sum));
+      }
+    }
+  }
+}
+
+TEST(Quantize, HalvesGoToTheEvenNeighbour) {
+  for (const Kernels* table : available_kernels()) {
+    std::vector<float> x(32, 0.0F);
+    x[0] = 127.0F;
+    x[1] = 0.5F;
+    x[2] = 1.5F;
+    x[3] = -2.5F;
+    x[4] = 126.5F;
+    Activations out(1, 32);
+    ASSERT_TRUE(table->quantize(x.data(), out.view, 0));
+    EXPECT_EQ(out.values[1], 0);
+    EXPECT_EQ(out.values[2], 2);
+    EXPECT_EQ(out.values[3], -2);
+    EXPECT_EQ(out.values[4], 126);
+  }
+}
+
+TEST(Quantize, EveryTableComputesTheSameBits) {
+  Generator random(2);
+  for (const std::uint32_t n : kWidths) {
+    for (const std::vector<float>& x : rows_of(random, n)) {
+      Activations expected(2, n);
+      ASSERT_TRUE(scalar().quantize(x.data(), expected.view, 1));
+      for (const Kernels* table : available_kernels()) {
+        Activations out(2, n);
+        ASSERT_TRUE(table->quantize(x.data(), out.view, 1));
+        ASSERT_TRUE(out == expected) << table->name << " width " << n;
+      }
+    }
+  }
+}
+
+TEST(Quantize, ABlockBelowTheSmallestScaleIsZero) {
+  for (const Kernels* table : available_kernels()) {
+    std::vector<float> x(64, 1.0F);
+    std::fill(x.begin() + 32, x.end(), std::nextafterf(kTiny, 0.0F));
+    Activations out(1, 64);
+    ASSERT_TRUE(table->quantize(x.data(), out.view, 0));
+    EXPECT_NE(out.scales[0], 0.0F);
+    EXPECT_EQ(out.scales[1], 0.0F);
+    EXPECT_EQ(out.values[63], 0);
+    x[40] = kTiny;
+    ASSERT_TRUE(table->quantize(x.data(), out.view, 0));
+    EXPECT_EQ(out.values[40], 127);
+  }
+}
+
+TEST(Quantize, ANonFiniteValueClearsTheRowAndSaysSo) {
+  Generator random(3);
+  for (const Kernels* table : available_kernels()) {
+    for (const std::uint32_t n : kWidths) {
+      for (const float bad : kNotFinite) {
+        std::vector<float> x = normals(random, n);
+        x[random() % n] = bad;
+        Activations out(1, n);
+        EXPECT_FALSE(table->quantize(x.data(), out.view, 0));
+        EXPECT_TRUE(is_clear(out)) << table->name << " width " << n;
+      }
+    }
+  }
+}
+
+TEST(RmsNorm, EveryTableComputesTheSameBits) {
+  Generator random(4);
+  for (const std::uint32_t n : kWidths) {
+    for (const std::vector<float>& x : rows_of(random, n)) {
+      for (const float epsilon : {1e-5F, 0.0F}) {
+        const std::vector<float> weight = normals(random, n);
+        Activations expected(1, n);
+        std::vector<float> expected_normed(n);
+        const bool ok = scalar().rms_norm_quantize(x.data(), weight.data(), epsilon, expected.view,
+                                                   0, expected_normed.data());
+        EXPECT_TRUE(ok || is_clear(expected));
+        for (const Kernels* table : available_kernels()) {
+          Activations out(1, n);
+          std::vector<float> normed(n);
+          ASSERT_EQ(table->rms_norm_quantize(x.data(), weight.data(), epsilon, out.view, 0,
+                                             normed.data()),
+                    ok);
+          ASSERT_TRUE(out == expected) << table->name << " width " << n;
+          ASSERT_TRUE(!ok || same_bits(normed, expected_normed)) << table->name << " " << n;
+          Activations without(1, n);
+          table->rms_norm_quantize(x.data(), weight.data(), epsilon, without.view, 0, nullptr);
+          ASSERT_TRUE(without == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(RmsNorm, NormalisesToTheRootMeanSquare) {
+  Generator random(5);
+  for (const Kernels* table : available_kernels()) {
+    const std::uint32_t n = 576;
+    const std::vector<float> x = normals(random, n, 40.0F);
+    const std::vector<float> weight = normals(random, n);
+    Activations out(1, n);
+    std::vector<float> normed(n);
+    ASSERT_TRUE(
+        table->rms_norm_quantize(x.data(), weight.data(), 1e-5F, out.view, 0, normed.data()));
+    double squares = 0;
+    for (const float v : x) squares += double{v} * v;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const double exact = x[i] / std::sqrt(squares / n + 1e-5) * weight[i];
+      ASSERT_NEAR(normed[i], exact, std::abs(exact) * 1e-6);
+    }
+  }
+}
+
+TEST(RmsNorm, ASumOutOfRangeOrANonFiniteValueIsRefused) {
+  Generator random(6);
+  for (const Kernels* table : available_kernels()) {
+    std::vector<float> x = normals(random, 64);
+    const std::vector<float> weight(64, 1.0F);
+    Activations out(1, 64);
+    for (const float bad : {1e20F, INFINITY, -INFINITY, NAN}) {
+      x[17] = bad;
+      EXPECT_FALSE(table->rms_norm_quantize(x.data(), weight.data(), 1e-5F, out.view, 0, nullptr));
+      EXPECT_TRUE(is_clear(out));
+    }
+    x.assign(64, 0.0F);  // 0 * infinity
+    EXPECT_FALSE(table->rms_norm_quantize(x.data(), weight.data(), 0.0F, out.view, 0, nullptr));
+    EXPECT_TRUE(table->rms_norm_quantize(x.data(), weight.data(), 1e-5F, out.view, 0, nullptr));
+  }
+}
+
+TEST(Swiglu, EveryTableComputesTheSameBits) {
+  Generator random(7);
+  for (const std::uint32_t n : kWidths) {
+    for (const std::vector<float>& gate : rows_of(random, n)) {
+      for (const std::vector<float>& up : {normals(random, n), wild(random, n, -60, 0)}) {
+        Activations expected(1, n);
+        const bool ok = scalar().swiglu_quantize(gate.data(), up.data(), expected.view, 0);
+        for (const Kernels* table : available_kernels()) {
+          Activations out(1, n);
+          ASSERT_EQ(table->swiglu_quantize(gate.data(), up.data(), out.view, 0), ok);
+          ASSERT_TRUE(out == expected) << table->name << " width " << n;
+        }
+      }
+    }
+  }
+}
+
+// One value of interest at a time, so that its scale shows every bit of silu.
+TEST(Swiglu, EveryTableComputesTheSameSiluForAllMagnitudes) {
+  Generator random(8);
+  std::vector<float> gate(32, 0.0F);
+  const std::vector<float> up(32, 1.0F);
+  for (int i = 0; i < 20'000; ++i) {
+    gate[i % 32] = i % 2 == 0 ? normal(random, 40.0F) : wild(random, 1, -40, 20)[0];
+    Activations expected(1, 32);
+    ASSERT_TRUE(scalar().swiglu_quantize(gate.data(), up.data(), expected.view, 0));
+    for (const Kernels* table : available_kernels()) {
+      Activations out(1, 32);
+      ASSERT_TRUE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0));
+      ASSERT_TRUE(out == expected) << table->name << " " << gate[i % 32];
+    }
+    gate[i % 32] = 0.0F;
+  }
+}
+
+TEST(Swiglu, ANonFiniteValueIsRefused) {
+  Generator random(9);
+  for (const Kernels* table : available_kernels()) {
+    for (const float bad : kNotFinite) {
+      std::vector<float> gate = normals(random, 96);
+      std::vector<float> up = normals(random, 96);
+      gate[70] = bad;
+      Activations out(1, 96);
+      EXPECT_FALSE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0)) << bad;
+      EXPECT_TRUE(is_clear(out));
+      gate[70] = 1.0F;
+      up[3] = bad;
+      EXPECT_FALSE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0));
+    }
+  }
+}
+
+TEST(Rope, EveryTableComputesTheSameBits) {
+  Generator random(10);
+  for (const RopeStyle style : {RopeStyle::kAdjacent, RopeStyle::kHalves}) {
+    for (const std::uint32_t head_dim : {32U, 64U, 96U, 128U, 256U}) {
+      for (const std::uint32_t position : {0U, 1U, 31U, 4095U, 1'048'575U}) {
+        std::vector<double> frequencies(head_dim / 2);
+        for (std::size_t i = 0; i < frequencies.size(); ++i) {
+          frequencies[i] = pow_canonical(1e5, -2.0 * static_cast<double>(i) / head_dim);
+        }
+        std::vector<float> table_row(head_dim);
+        rope_table_row(position, frequencies, table_row.data());
+        const std::vector<float> x = wild(random, std::size_t{3} * head_dim, -30, 30);
+        std::vector<float> expected = x;
+        scalar().rope(expected.data(), 3, head_dim, style, table_row.data());
+        for (const Kernels* table : available_kernels()) {
+          std::vector<float> out = x;
+          table->rope(out.data(), 3, head_dim, style, table_row.data());
+          ASSERT_TRUE(same_bits(out, expected)) << table->name << " " << head_dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(Rope, TurnsEachPairByItsAngle) {
+  Generator random(11);
+  for (const Kernels* table : available_kernels()) {
+    for (const RopeStyle style : {RopeStyle::kAdjacent, RopeStyle::kHalves}) {
+      const std::uint32_t d = 64;
+      std::vector<double> frequencies(d / 2);
+      for (std::uint32_t i = 0; i < d / 2; ++i) frequencies[i] = std::pow(1e4, -2.0 * i / d);
+      std::vector<float> table_row(d);
+      rope_table_row(77, frequencies, table_row.data());
+      const std::vector<float> x = normals(random, d);
+      std::vector<float> out = x;
+      table->rope(out.data(), 1, d, style, table_row.data());
+      for (std::uint32_t i = 0; i < d / 2; ++i) {
+        const std::uint32_t a = style == RopeStyle::kAdjacent ? 2 * i : i;
+        const std::uint32_t b = style == RopeStyle::kAdjacent ? 2 * i + 1 : i + d / 2;
+        const double angle = 77 * frequencies[i];
+        EXPECT_NEAR(out[a], x[a] * std::cos(angle) - x[b] * std::sin(angle), 1e-6);
+        EXPECT_NEAR(out[b], x[a] * std::sin(angle) + x[b] * std::cos(angle), 1e-6);
+      }
+    }
+  }
+}
+
+TEST(Residual, EveryTableComputesTheSameBits) {
+  Generator random(12);
+  for (const std::uint32_t n : {1U, 7U, 15U, 16U, 33U, 576U}) {
+    for (const int shift : {0, 6, -6, 20, 64, -64}) {
+      const std::vector<float> x = wild(random, n, -40 + shift, 10 + shift);
+      std::vector<float> expected = x;
+      std::vector<std::uint16_t> expected_bits(n);
+      ASSERT_TRUE(scalar().residual_round(expected.data(), expected_bits.data(), n, shift));
+      for (const Kernels* table : available_kernels()) {
+        std::vector<float> out = x;
+        std::vector<std::uint16_t> bits(n + 1, 0xABCD);
+        ASSERT_TRUE(table->residual_round(out.data(), bits.data(), n, shift));
+        EXPECT_EQ(bits[n], 0xABCD);
+        bits.pop_back();
+        ASSERT_EQ(bits, expected_bits) << table->name << " n " << n << " shift " << shift;
+        ASSERT_TRUE(same_bits(out, expected));
+        std::vector<float> back(n);
+        table->residual_expand(bits.data(), back.data(), n, shift);
+        ASSERT_TRUE(same_bits(back, expected));
+      }
+    }
+  }
+}
+
+TEST(Residual, LeavingTheRangeIsReported) {
+  for (const Kernels* table : available_kernels()) {
+    for (const float bad : {65520.0F * 64, -65520.0F * 64, INFINITY, NAN}) {
+      for (const std::size_t at : {0U, 19U, 39U}) {
+        std::vector<float> x(40, 1.0F);
+        std::vector<std::uint16_t> bits(40);
+        EXPECT_TRUE(table->residual_round(x.data(), bits.data(), 40, 6));
+        x[at] = bad;
+        EXPECT_FALSE(table->residual_round(x.data(), bits.data(), 40, 6)) << bad << " " << at;
+      }
+    }
+    std::vector<float> x(1, 65504.0F * 64);
+    std::vector<std::uint16_t> bits(1);
+    EXPECT_TRUE(table->residual_round(x.data(), bits.data(), 1, 6));
+    EXPECT_EQ(x[0], 65504.0F * 64);
+  }
+}
+
+TEST(Add, EveryTableComputesTheSameBits) {
+  Generator random(13);
+  for (const std::uint32_t n : {1U, 15U, 16U, 17U, 576U}) {
+    const std::vector<float> x = wild(random, n);
+    const std::vector<float> y = wild(random, n);
+    for (const Kernels* table : available_kernels()) {
+      std::vector<float> out = x;
+      table->add(out.data(), y.data(), n);
+      for (std::uint32_t i = 0; i < n; ++i) ASSERT_EQ(out[i], x[i] + y[i]);
+    }
+  }
+}
+
+TEST(Select, NamesAndChoices) {
+  const auto tables = available_kernels();
+  ASSERT_FALSE(tables.empty());
+  EXPECT_EQ(tables[0]->name, "scalar");
+  for (const Kernels* table : tables) EXPECT_EQ(kernels_named(table->name).value(), table);
+  const auto unknown = kernels_named("sse9");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(unknown.error().message.find("scalar"), std::string::npos);
+}
+
+TEST(Select, TheEnvironmentNamesTheTable) {
+  const char* before = std::getenv("HEARTH_ISA");
+  const std::string saved = before == nullptr ? "" : before;
+  ASSERT_EQ(setenv("HEARTH_ISA", "scalar", 1), 0);
+  EXPECT_EQ(select_kernels().value()->name, "scalar");
+  ASSERT_EQ(setenv("HEARTH_ISA", "sse9", 1), 0);
+  EXPECT_FALSE(select_kernels().ok());
+  ASSERT_EQ(unsetenv("HEARTH_ISA"), 0);
+  EXPECT_EQ(select_kernels().value(), available_kernels().back());
+  if (before != nullptr) setenv("HEARTH_ISA", saved.c_str(), 1);
+}
+
+#if defined(__SSE__)
+TEST(FloatEnvironment, ChangedModesAreFound) {
+  const unsigned saved = _mm_getcsr();
+  EXPECT_TRUE(check_float_environment().ok());
+  for (const unsigned mode : {0x8000U, 0x0040U, 0x2000U, 0x4000U, 0x6000U}) {  // FTZ DAZ down up 0
+    _mm_setcsr(saved | mode);
+    const bool ok = check_float_environment().ok();
+    _mm_setcsr(saved);
+    EXPECT_FALSE(ok) << mode;
+  }
+  EXPECT_TRUE(check_float_environment().ok());
+}
+#endif
+
+}  // namespace
+}  // namespace hearth::kernels
