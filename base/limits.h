@@ -82,7 +82,16 @@ inline constexpr std::uint32_t kHttpSecondsHeader = 10;  // to send the whole he
 inline constexpr std::uint32_t kHttpSecondsBody = 60;
 inline constexpr std::uint32_t kJsonDepth = 64;
 inline constexpr std::uint32_t kMessages = 4'096;
-inline constexpr std::uint32_t kPrompts = 64;  // of one /v1/completions request
+inline constexpr std::uint32_t kPrompts = 64;        // of one /v1/completions request
+inline constexpr std::uint32_t kHttpSequences = 128;  // prompts times n of one request
+inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;  // of a chat that names no limit
+inline constexpr std::uint32_t kJsonValues = 500'000;      // objects, arrays, scalars of one body
+inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;   // unparsed bytes of one connection
+inline constexpr std::size_t kHttpBodiesBytes = 256 * kMiB;  // all bodies being received
+inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;  // unread events, then cut off
+inline constexpr std::uint32_t kHttpSecondsIdle = 75;      // between requests of a connection
+inline constexpr std::uint32_t kHttpSecondsWrite = 30;     // without a byte taken by the client
+inline constexpr std::uint32_t kHttpSecondsPing = 10;      // silence of a stream before `: ping`
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
@@ -93,6 +102,8 @@ static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
+static_assert(kHttpHeaderBytes < kHttpReadBytes, "a whole header fits the read buffer");
+static_assert(kPrompts <= kHttpSequences && kChoices <= kHttpSequences, "each alone is allowed");
 static_assert(kGgufStringBytes < kGgufHeaderBytes, "the longest string fits a header");
 static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
               "tokens, scores, types and merges of the largest vocabulary fit the array limit");
