@@ -86,6 +86,9 @@ struct ControlClient::Core : std::enable_shared_from_this<Core> {
   TransportEvents* events = nullptr;
   std::uint64_t last_link = 0;
   std::unordered_map<LinkId, std::shared_ptr<Call>> calls;
+  // The latest channel outlives its call: the last channel of a process takes gRPC's callback
+  // threads with it, and would wait for itself if it went away on one of them.
+  std::shared_ptr<grpc::Channel> channel;
 };
 
 // One stream. Owner's calls and gRPC's callbacks meet under mutex_; the call keeps itself alive
@@ -101,13 +104,14 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
     }
     const std::lock_guard lock(mutex_);
     self_ = std::move(self);
-    channel_ = make_channel(address);
-    grpc::GenericStub stub(channel_);
+    const auto channel = make_channel(address);
+    grpc::GenericStub stub(channel);
     stub.PrepareBidiStreamingCall(&context_, kSessionMethod, grpc::StubOptions(), this);
     AddHold();
     held_ = true;
     StartRead(&incoming_);
     StartCall();
+    core_->channel = channel;
   }
 
   Status send(const Bytes& payload) {
@@ -127,7 +131,6 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
   void close(bool at_once) {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    if (at_once) queue_.clear();
     if (at_once || (queue_.empty() && !writing_)) end();
   }
 
@@ -179,10 +182,12 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
     }
     const Error why{ErrorCode::kUnavailable,
                     status.ok() ? "the coordinator ended the session" : status.error_message()};
-    core_->to_owner([link = link_, why](Core& core) { core.closed(link, why); });
-    const std::lock_guard lock(core_->mutex);
-    --core_->running;
-    core_->all_done.notify_all();
+    const std::shared_ptr<Core> core = core_;
+    core->to_owner([link = link_, why](Core& owner) { owner.closed(link, why); });
+    self.reset();  // this call is gone
+    const std::lock_guard lock(core->mutex);
+    --core->running;
+    core->all_done.notify_all();
   }
 
  private:
@@ -214,7 +219,6 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
   const LinkId link_;
   std::mutex mutex_;
   std::shared_ptr<Call> self_;
-  std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
   ByteBuffer incoming_;
   std::deque<ByteBuffer> queue_;
@@ -237,9 +241,14 @@ ControlClient::~ControlClient() {
   }
   core_->events = nullptr;
   for (const auto& [link, call] : std::exchange(core_->calls, {})) call->close(true);
+  // Ours to end, on this thread. A call that gRPC does not end keeps its channel for good.
+  auto channel = std::make_unique<std::shared_ptr<grpc::Channel>>(std::move(core_->channel));
   std::unique_lock lock(core_->mutex);
-  core_->all_done.wait_for(lock, kShutdownWait, [&] { return core_->running == 0; });
+  const bool done =
+      core_->all_done.wait_for(lock, kShutdownWait, [&] { return core_->running == 0; });
   core_->post = nullptr;
+  lock.unlock();
+  if (!done) channel.release();
 }
 
 void ControlClient::set_events(TransportEvents* events) { core_->events = events; }
