@@ -247,6 +247,7 @@ void Generation::flush(Running& running) {
     ChoicePart role;
     role.index = part.index;
     role.first = true;
+    role.with_token_ids = part.with_token_ids;
     send(chunk_object(head, role, {}, tokenizer));
     part.first = false;
   }

@@ -90,7 +90,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void begin() {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    arm_deadline(std::chrono::seconds(limits::kHttpSecondsIdle));
+    arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
     read();
   }
 
@@ -161,6 +161,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   std::optional<Parser> parser_;
   bool reading_ = false;
   bool read_closed_ = false;
+  std::size_t head_bytes_ = 0;
   std::size_t lingered_ = 0;
   std::size_t reserved_ = 0;
 
@@ -282,11 +283,12 @@ void SessionImpl::begin_request() {
   answered_ = false;
   streaming_ = false;
   head_only_ = false;
+  head_bytes_ = 0;
   parser_.emplace();
   parser_->header_limit(limits::kHttpHeaderBytes);
   parser_->body_limit(limits::kHttpBodyBytes);
   parser_->eager(false);
-  arm_deadline(std::chrono::seconds(limits::kHttpSecondsHeader));
+  arm_deadline(std::chrono::seconds(api_->options.timeouts.header));
 }
 
 // Gives the parser what there is. True: something happened and there may be more to do.
@@ -295,6 +297,11 @@ bool SessionImpl::feed() {
   error_code error;
   const std::size_t used = parser_->put(buffer_.data(), error);
   buffer_.consume(used);
+  // Beast counts each field alone; the limit is one for the whole head.
+  if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
+    refuse(parse_failure(beast::http::error::header_limit), true);
+    return false;
+  }
   if (error == beast::http::error::need_more) {
     // Nothing could be taken out and nothing more fits in: a head or a chunk extension too long.
     if (used == 0 && buffer_.size() >= limits::kHttpReadBytes) {
@@ -347,7 +354,7 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   handler_ = handler;
   phase_ = Phase::kBody;
   parser_->eager(true);
-  arm_deadline(std::chrono::seconds(limits::kHttpSecondsBody));
+  arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
   if (!head.expect.empty() && !context_.http10) {
     continue_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -446,7 +453,7 @@ void SessionImpl::write() {
     written_ = 0;
   }
   writing_ = true;
-  write_deadline_.expires_after(std::chrono::seconds(limits::kHttpSecondsWrite));
+  write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
   write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
     if (!error && self && self->writing_) self->abort();
@@ -470,7 +477,7 @@ void SessionImpl::on_written() {
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
-  arm_deadline(std::chrono::seconds(limits::kHttpSecondsIdle));
+  arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
   advance();
 }
 
@@ -512,7 +519,7 @@ void SessionImpl::on_deadline() {
 
 void SessionImpl::arm_ping() {
   quiet_ = true;
-  ping_.expires_after(std::chrono::seconds(limits::kHttpSecondsPing));
+  ping_.expires_after(std::chrono::seconds(api_->options.timeouts.ping));
   ping_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
     const auto self = weak.lock();
     if (error || !self || !self->current(serial) || self->answered_) return;

@@ -25,10 +25,17 @@ std::string StopMatcher::push(std::string_view text) {
   if (matched_) return {};
   held_ += text;
   std::size_t first = std::string::npos;
+  std::size_t first_end = std::string::npos;
   std::size_t hold = 0;
   for (const std::string& stop : stops_) {
-    first = std::min(first, held_.find(stop));
     hold = std::max(hold, partial_match(held_, stop));
+    const std::size_t at = held_.find(stop);
+    if (at == std::string::npos) continue;
+    // The one that is complete first, as if the text had come character by character.
+    if (std::pair(at + stop.size(), at) < std::pair(first_end, first)) {
+      first = at;
+      first_end = at + stop.size();
+    }
   }
   if (first != std::string::npos) {
     matched_ = true;

@@ -12,8 +12,8 @@ class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops);
 
-  // Text that may be shown now. After a match it is what stood before the earliest stop string,
-  // and everything later is dropped.
+  // Text that may be shown now. After a match it is what stood before the stop string that was
+  // complete first, and everything later is dropped. How a text is cut into pieces does not matter.
   std::string push(std::string_view text);
   // The end of the text: what was held back and never became a stop string.
   std::string finish();
