@@ -28,7 +28,7 @@ class StageComputeEvents {
  public:
   virtual ~StageComputeEvents() = default;
   struct Loaded {
-    StepShape shape;
+    StepShape shape;  // of the batches that this stage receives
     std::uint32_t kv_pages = 0;
     std::size_t weight_bytes = 0;
   };
@@ -40,7 +40,8 @@ class StageCompute {
  public:
   virtual ~StageCompute() = default;
   virtual void set_events(StageComputeEvents* events) = 0;
-  // Loads the range (or keeps it, when it is the one loaded) and drops every sequence.
+  // Loads the range (or keeps it, when it is the one loaded) and drops every sequence. Also called
+  // with the range of an epoch that ended, to drop its sequences.
   virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                     std::uint32_t batch_rows) = 0;
   virtual void compute(StepBatch batch) = 0;

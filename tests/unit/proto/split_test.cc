@@ -5,8 +5,8 @@
 namespace hearth {
 namespace {
 
-TEST(Split, CoversEveryLayerOnceAndEvenly) {
-  for (std::uint32_t layers = 1; layers <= 40; ++layers) {
+TEST(SplitLayers, CoversEveryLayerOnceAndEvenly) {
+  for (std::uint32_t layers = 1; layers <= 90; ++layers) {
     for (std::uint32_t stages = 1; stages <= layers; ++stages) {
       const auto ranges = split_layers(layers, stages);
       ASSERT_EQ(ranges.size(), stages);
@@ -22,12 +22,12 @@ TEST(Split, CoversEveryLayerOnceAndEvenly) {
   }
 }
 
-TEST(Split, PagesAreRoundedUp) {
-  EXPECT_EQ(pages_for(0, 32), 0u);
-  EXPECT_EQ(pages_for(1, 32), 1u);
-  EXPECT_EQ(pages_for(32, 32), 1u);
-  EXPECT_EQ(pages_for(33, 32), 2u);
-  EXPECT_EQ(pages_for(0xFFFFFFFF, 32), 0x8000000u);
+TEST(PagesFor, RoundsUpWithoutOverflow) {
+  EXPECT_EQ(pages_for(0, 32), 0U);
+  EXPECT_EQ(pages_for(1, 32), 1U);
+  EXPECT_EQ(pages_for(32, 32), 1U);
+  EXPECT_EQ(pages_for(33, 32), 2U);
+  EXPECT_EQ(pages_for(0xFFFFFFFFU, 32), 0x8000000U);
 }
 
 }  // namespace

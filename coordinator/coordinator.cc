@@ -1,0 +1,181 @@
+#include "coordinator/coordinator.h"
+
+#include <spdlog/spdlog.h>
+
+#include "coordinator/coordinator_machine.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// How long sequences wait for a pipeline to come back.
+constexpr Duration kPipelinePatience = std::chrono::seconds(10);
+
+Hello identity_of(const CoordinatorOptions& options) {
+  Hello hello;
+  hello.canonical = options.canonical_version;
+  hello.node = options.node;
+  return hello;
+}
+
+}  // namespace
+
+std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, const Clock& clock,
+                                                Random& random, Transport& control,
+                                                Transport& data) {
+  return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
+}
+
+CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
+                                       Random& /*random*/, Transport& control, Transport& data)
+    : options_(std::move(options)),
+      clock_(clock),
+      control_(control),
+      data_(data),
+      registry_(options_, clock),
+      pipelines_(options_, clock, registry_),
+      links_(identity_of(options_), clock, data, *this),
+      without_pipeline_since_(clock.now()) {
+  control.set_events(this);
+  data.set_events(&links_);
+}
+
+void CoordinatorMachine::on_timer() {
+  const TimePoint now = clock_.now();
+  std::vector<LinkId> nameless;
+  for (const auto& [link, stranger] : strangers_) {
+    if (now >= stranger.deadline) nameless.push_back(link);
+  }
+  for (const LinkId link : nameless) {
+    strangers_.erase(link);
+    control_.close(link);
+  }
+  std::vector<std::string> silent;
+  for (const Node* node : registry_.silent_nodes()) silent.push_back(node->status.name);
+  for (const std::string& name : silent) lose_node(name, "no heartbeat came in time");
+  for (const Epoch epoch : pipelines_.overdue()) {
+    const Pipeline& pipeline = *pipelines_.find(epoch);
+    std::uint32_t late = 0;
+    while (late + 1 < pipeline.members.size() && pipeline.members[late].ready) ++late;
+    lose_pipeline(epoch, late, "the pipeline did not form in time");
+  }
+  registry_.forget();
+  links_.on_timer();
+  finish_held(true);
+  expire_waiting();
+  form_pipelines();
+  admit();
+}
+
+void CoordinatorMachine::form_pipelines() {
+  while (Pipeline* pipeline = pipelines_.form()) {
+    const Epoch epoch = pipeline->epoch;
+    spdlog::info("epoch {}: forming a pipeline of {} stages", epoch.value,
+                 pipeline->members.size());
+    links_.open(epoch, static_cast<std::uint32_t>(pipeline->members.size()),
+                pipeline->members.front().data_address, pipeline->members.back().node);
+    std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+    for (std::uint32_t stage = 0; stage < pipeline->members.size(); ++stage) {
+      control::v1::CoordinatorMessage message;
+      *message.mutable_assign() = pipelines_.assign_message(*pipeline, stage, data_.address());
+      messages.emplace_back(pipeline->members[stage].link, std::move(message));
+    }
+    // Sending may lose a worker, and with it the pipeline.
+    for (const auto& [link, message] : messages) send_control(link, message);
+  }
+}
+
+void CoordinatorMachine::on_pipeline_linked(Epoch epoch) { serve_if_complete(epoch); }
+
+void CoordinatorMachine::serve_if_complete(Epoch epoch) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || pipeline->serving) return;
+  if (!pipeline->all_ready() || !links_.linked(epoch)) return;
+  pipeline->serving = true;
+  for (const Member& member : pipeline->members) {
+    registry_.find(member.node)->state = Node::State::kServing;
+  }
+  spdlog::info("epoch {}: serving with {} KV pages of {} tokens", epoch.value, pipeline->kv_pages,
+               pipeline->kv_page_tokens);
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens);
+  admit();
+}
+
+void CoordinatorMachine::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
+                                               const std::string& why) {
+  lose_pipeline(epoch, stage, "its data link to the coordinator: " + why);
+}
+
+void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why) {
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const std::string sentence = pipeline->describe(stage) + " failed: " + why;
+  spdlog::warn("epoch {} ended: {}", epoch.value, sentence);
+  const std::vector<Member> members = pipeline->members;
+  pipelines_.end(epoch, {members[stage].node});
+  links_.close(epoch);
+  std::vector<std::shared_ptr<Sequence>> lost = scheduler_.remove_pool(epoch);
+  control::v1::CoordinatorMessage message;
+  message.mutable_unassign()->set_epoch(epoch.value);
+  for (const Member& member : members) {
+    const Node* node = registry_.find(member.node);
+    const bool there = node != nullptr && node->state != Node::State::kLost;
+    if (there && node->link == member.link) send_control(member.link, message);
+  }
+  end_sequences(std::move(lost), {ErrorCode::kUnavailable, sentence});
+  form_pipelines();
+  admit();
+}
+
+void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
+                                       const Error& error) {
+  for (const auto& sequence : sequences) {
+    if (sequence->ended) continue;
+    if (sequence->held) {  // complete but for the hashes of its last rows
+      finish(sequence, *sequence->held);
+      continue;
+    }
+    sequence->ended = true;
+    ++totals_.finished_error_total;
+    sequence->events->on_error(error);
+  }
+}
+
+void CoordinatorMachine::expire_waiting() {
+  if (!scheduler_.pools().empty()) {
+    without_pipeline_since_ = clock_.now();
+    return;
+  }
+  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
+  end_sequences(scheduler_.take_waiting(),
+                {ErrorCode::kUnavailable,
+                 "no pipeline came back in time: " + std::to_string(registry_.connected()) +
+                     " of " + std::to_string(options_.stages) + " workers are registered"});
+}
+
+SwarmStatus CoordinatorMachine::status() const {
+  SwarmStatus status = totals_;
+  status.ready = !scheduler_.pools().empty();
+  status.stages_wanted = options_.stages;
+  status.nodes = registry_.snapshot();
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    PipelineStatus one;
+    one.epoch = epoch;
+    one.state = pipeline.serving ? "serving" : "forming";
+    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    const auto pool = scheduler_.pools().find(epoch);
+    if (pool != scheduler_.pools().end()) {
+      one.running = pool->second.running;
+      one.kv_pages_reserved = pool->second.reserved;
+    }
+    one.kv_pages = pipeline.kv_pages;
+    one.kv_page_tokens = pipeline.kv_page_tokens;
+    status.pipelines.push_back(std::move(one));
+  }
+  status.running = scheduler_.running();
+  status.waiting = scheduler_.waiting();
+  status.tokens_per_second = token_rate_.per_second(clock_.now());
+  return status;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,93 @@
+// CoordinatorMachine: the Coordinator over its parts. Registry, Pipelines and Scheduler decide;
+// this class carries messages between them, the workers and the owners of sequences.
+//
+// Owners may call submit() and cancel() from inside their events, so state is brought in order
+// before any event is sent, and nothing is held across one but shared pointers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/pipeline_links.h"
+#include "coordinator/pipelines.h"
+#include "coordinator/rate_window.h"
+#include "coordinator/registry.h"
+#include "coordinator/scheduler.h"
+
+namespace hearth::coordinator {
+
+class CoordinatorMachine final : public Coordinator,
+                                 private TransportEvents,
+                                 private PipelineLinkEvents {
+ public:
+  CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
+                     Transport& control, Transport& data);
+
+  std::uint64_t late_frames() const { return late_frames_; }
+
+  void on_timer() override;
+  Result<SequenceId> submit(GenerateRequest request,
+                            std::shared_ptr<SequenceEvents> events) override;
+  void cancel(SequenceId sequence) override;
+  SwarmStatus status() const override;
+
+ private:
+  struct Stranger {
+    TimePoint deadline{};  // then the link is closed
+    bool refused = false;
+  };
+
+  // Control links.
+  void on_link_open(LinkId link, bool incoming) override;
+  void on_frame(LinkId link, Frame frame) override;
+  void on_link_closed(LinkId link, const Error& why) override;
+  void on_first_message(LinkId link, const control::v1::WorkerMessage& message);
+  void on_message(Node& node, const control::v1::WorkerMessage& message);
+  void on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat);
+  void on_stage_ready(Node& node, const control::v1::StageReady& ready);
+  void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
+  void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
+  void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
+  void refuse(LinkId link, const std::string& why);
+  void lose_node(const std::string& name, const std::string& why);
+
+  // Pipelines.
+  void on_pipeline_linked(Epoch epoch) override;
+  void on_pipeline_frame(Epoch epoch, Frame frame) override;
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
+  void form_pipelines();
+  void serve_if_complete(Epoch epoch);
+  // Ends the pipeline by the fault of one stage, and with an error every sequence on it.
+  void lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why);
+  void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
+
+  // Sequences.
+  void admit();
+  void start_sequence(Sequence& sequence);
+  Status take_tokens(Pipeline& pipeline, const Frame& frame);
+  Status take_token(Epoch epoch, const SampledToken& token);
+  void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish_held(bool only_overdue);
+  void expire_waiting();
+
+  const CoordinatorOptions options_;
+  const Clock& clock_;
+  Transport& control_;
+  Transport& data_;
+  Registry registry_;
+  Pipelines pipelines_;
+  PipelineLinks links_;
+  Scheduler scheduler_;
+  std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
+  TimePoint without_pipeline_since_{};
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
+  RateWindow token_rate_;
+  SwarmStatus totals_;  // only its *_total counters are kept here
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,173 @@
+#include "coordinator/registry.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/limits.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr std::size_t kIsaBytes = 32;
+
+Status check_text(const char* field, const std::string& text, std::size_t limit) {
+  REQUIRE(!text.empty() && text.size() <= limit,
+          std::string(field) + " has " + std::to_string(text.size()) +
+              " bytes; it must have 1 to " + std::to_string(limit));
+  const bool printable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+  REQUIRE(printable, std::string(field) + " has a byte that is not visible ASCII");
+  return ok_status();
+}
+
+const char* state_name(Node::State state) {
+  switch (state) {
+    case Node::State::kFree: return "free";
+    case Node::State::kLoading: return "loading";
+    case Node::State::kServing: return "serving";
+    case Node::State::kLost: return "lost";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Registry::Registry(const CoordinatorOptions& options, const Clock& clock)
+    : options_(options), clock_(clock) {}
+
+Status Registry::check(const control::v1::Register& body) const {
+  TRY_VOID(check_node_name(body.node()));
+  Hello ours;
+  ours.canonical = options_.canonical_version;
+  Hello theirs;
+  theirs.protocol = body.protocol_version();
+  theirs.canonical = body.canonical_version();
+  TRY_VOID(check_versions(ours, theirs));
+  TRY_VOID(check_text("model_fingerprint", body.model_fingerprint(), limits::kReasonBytes));
+  REQUIRE(body.model_fingerprint() == options_.model_fingerprint,
+          "models differ: the coordinator serves " + options_.model_fingerprint +
+              ", the worker holds " + body.model_fingerprint());
+  REQUIRE(body.layers() == options_.layers,
+          "models differ: the coordinator's has " + std::to_string(options_.layers) +
+              " layers, the worker's " + std::to_string(body.layers()));
+  TRY_VOID(check_text("data_address", body.data_address(), limits::kAddressBytes));
+  TRY_VOID(check_text("isa", body.isa(), kIsaBytes));
+  REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
+          "weight_bytes_per_second is no finite number of at least 0");
+  return ok_status();
+}
+
+Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
+  if (connected() >= limits::kWorkers) {
+    return Error{ErrorCode::kNoCapacity, "the coordinator has " + std::to_string(limits::kWorkers) +
+                                             " workers, which is its limit"};
+  }
+  Node& node = nodes_[body.node()];
+  node = Node{};
+  node.status.name = body.node();
+  node.status.data_address = body.data_address();
+  node.status.isa = body.isa();
+  node.status.threads = body.threads();
+  node.status.process_id = body.process_id();
+  node.status.weight_bytes_per_second = body.weight_bytes_per_second();
+  node.link = link;
+  node.last_heard = clock_.now();
+  node.turn = next_turn_++;
+  return &node;
+}
+
+Node* Registry::find(LinkId link) {
+  for (auto& [name, node] : nodes_) {
+    if (node.link == link && node.state != Node::State::kLost) return &node;
+  }
+  return nullptr;
+}
+
+Node* Registry::find(const std::string& name) {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+void Registry::lose(Node& node) {
+  node.state = Node::State::kLost;
+  node.status.epoch = Epoch();
+  node.last_heard = clock_.now();
+}
+
+void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
+  node.state = Node::State::kLoading;
+  node.status.epoch = epoch;
+  node.status.stage = stage;
+  node.status.layers = layers;
+  node.status.kv_pages = 0;
+}
+
+void Registry::free(Node& node, Duration rest) {
+  if (node.state == Node::State::kLost) return;
+  node.state = Node::State::kFree;
+  node.status.epoch = Epoch();
+  if (rest > Duration::zero()) {
+    node.rests_until = clock_.now() + rest;
+    node.turn = next_turn_++;
+  }
+}
+
+std::vector<Node*> Registry::free_nodes() {
+  std::vector<Node*> nodes;
+  for (auto& [name, node] : nodes_) {
+    if (node.state == Node::State::kFree && clock_.now() >= node.rests_until) {
+      nodes.push_back(&node);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(),
+            [](const Node* a, const Node* b) { return a->turn < b->turn; });
+  return nodes;
+}
+
+std::vector<Node*> Registry::silent_nodes() {
+  std::vector<Node*> nodes;
+  for (auto& [name, node] : nodes_) {
+    const bool silent = clock_.now() - node.last_heard >= options_.heartbeat_timeout;
+    if (silent && node.state != Node::State::kLost) nodes.push_back(&node);
+  }
+  return nodes;
+}
+
+// Names are free to choose, so the lost are bounded in number as well as in time.
+void Registry::forget() {
+  std::vector<Node*> lost;
+  for (auto& [name, node] : nodes_) {
+    if (node.state == Node::State::kLost) lost.push_back(&node);
+  }
+  std::sort(lost.begin(), lost.end(),
+            [](const Node* a, const Node* b) { return a->last_heard < b->last_heard; });
+  std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
+  for (Node* node : lost) {
+    const bool old = clock_.now() - node->last_heard >= kRemembered;
+    if (!old && excess == 0) break;
+    if (excess > 0) --excess;
+    nodes_.erase(std::string(node->status.name));
+  }
+}
+
+std::vector<NodeStatus> Registry::snapshot() const {
+  std::vector<NodeStatus> all;
+  for (const auto& [name, node] : nodes_) {
+    NodeStatus status = node.status;
+    status.state = state_name(node.state);
+    status.heartbeat_age_seconds =
+        std::chrono::duration<double>(clock_.now() - node.last_heard).count();
+    all.push_back(std::move(status));
+  }
+  return all;
+}
+
+std::uint32_t Registry::connected() const {
+  std::uint32_t count = 0;
+  for (const auto& [name, node] : nodes_) count += node.state != Node::State::kLost ? 1 : 0;
+  return count;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,43 @@
+#include "coordinator/sequence.h"
+
+namespace hearth::coordinator {
+
+Status Sequence::take(const SampledToken& token) {
+  const std::string name = "sequence " + std::to_string(id.value);
+  REQUIRE(!answered, name + " has a token after its end");
+  const std::uint64_t expected = std::uint64_t{prompt_tokens} + generated;
+  REQUIRE(token.position == expected, name + " has a token at position " +
+                                          std::to_string(token.position) + "; the next is " +
+                                          std::to_string(expected));
+  ++generated;
+  const std::uint32_t wanted = request.sampling.max_tokens;
+  REQUIRE(generated < wanted || token.finish != FinishReason::kNone,
+          name + " goes on after its " + std::to_string(wanted) + " tokens");
+  answered = token.finish != FinishReason::kNone;
+  return ok_status();
+}
+
+Status Sequence::add_hash(const RowHash& hash) {
+  REQUIRE(hash.position < tokens_wanted(), "sequence " + std::to_string(id.value) +
+                                               " has a hash at position " +
+                                               std::to_string(hash.position) + "; it has at most " +
+                                               std::to_string(tokens_wanted()) + " positions");
+  const bool fresh = hashes.emplace(std::pair(hash.position, hash.stage), hash).second;
+  REQUIRE(fresh, "sequence " + std::to_string(id.value) + " has two hashes of stage " +
+                     std::to_string(hash.stage) + " at position " + std::to_string(hash.position));
+  return ok_status();
+}
+
+bool Sequence::hashes_complete(std::uint32_t stages) const {
+  return held && hashes.size() >= std::size_t{held->position} * stages;
+}
+
+std::vector<RowHash> Sequence::sorted_hashes() {
+  std::vector<RowHash> sorted;
+  sorted.reserve(hashes.size());
+  for (const auto& [key, hash] : hashes) sorted.push_back(hash);
+  hashes.clear();
+  return sorted;
+}
+
+}  // namespace hearth::coordinator

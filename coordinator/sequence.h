@@ -1,0 +1,49 @@
+// Sequence: one request on its way, and what must hold of the tokens that come back for it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "coordinator/coordinator.h"
+#include "proto/step.h"
+
+namespace hearth::coordinator {
+
+struct Sequence {
+  SequenceId id;
+  GenerateRequest request;  // the prompt is given away with the submit
+  std::shared_ptr<SequenceEvents> events;
+  std::uint32_t prompt_tokens = 0;
+
+  Epoch epoch;              // of its pipeline; 0 while it waits
+  std::uint32_t pages = 0;  // reserved on that pipeline
+  std::uint32_t generated = 0;
+  bool answered = false;  // a token with a finish came; no other may follow
+  bool ended = false;     // its events have had their last call, or want none
+  bool released = false;  // its KV is free on every stage
+
+  // Hashes of its rows, by position and stage, and the last token while it waits for them.
+  std::map<std::pair<Position, std::uint32_t>, RowHash> hashes;
+  std::optional<SampledToken> held;
+  TimePoint held_until{};
+
+  std::uint64_t tokens_wanted() const {
+    return std::uint64_t{prompt_tokens} + request.sampling.max_tokens;
+  }
+  // kInvalidInput when this cannot be the sequence's next token. Counts it.
+  Status take(const SampledToken& token);
+  // kInvalidInput for a position that the sequence cannot have, or one told twice.
+  Status add_hash(const RowHash& hash);
+  // Hashes of every row up to the held token, from every stage, are there.
+  bool hashes_complete(std::uint32_t stages) const;
+  std::vector<RowHash> sorted_hashes();  // gives them away
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,186 @@
+// The coordinator's part in the life of a sequence: in, out to the first stage, and its tokens.
+#include <spdlog/spdlog.h>
+
+#include "base/limits.h"
+#include "coordinator/coordinator_machine.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kHashPatience = std::chrono::seconds(2);
+
+SequenceOpen open_of(const Sequence& sequence) {
+  return {sequence.id, sequence.prompt_tokens, sequence.request.report_hashes,
+          sequence.request.sampling};
+}
+
+Status check_prompt(const std::vector<TokenId>& prompt, const StepShape& shape) {
+  REQUIRE(prompt.size() <= shape.context, "the prompt has " + std::to_string(prompt.size()) +
+                                              " tokens; the context has " +
+                                              std::to_string(shape.context));
+  for (const TokenId token : prompt) {
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary,
+            "the prompt has token " + std::to_string(token) + "; the vocabulary has " +
+                std::to_string(shape.vocabulary));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
+                                              std::shared_ptr<SequenceEvents> events) {
+  TRY_VOID(check_prompt(request.prompt, options_.shape));
+  auto sequence = std::make_shared<Sequence>();
+  sequence->id = SequenceId(next_sequence_);
+  sequence->prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  sequence->request = std::move(request);
+  sequence->events = std::move(events);
+  TRY_VOID(validate(open_of(*sequence), options_.shape));
+  if (scheduler_.pools().empty()) {
+    return Error{ErrorCode::kUnavailable,
+                 "no pipeline serves: " + std::to_string(registry_.connected()) + " of " +
+                     std::to_string(options_.stages) + " workers are registered"};
+  }
+  TRY_VOID(scheduler_.fits_somewhere(sequence->tokens_wanted()));
+  TRY_VOID(scheduler_.enqueue(sequence));
+  ++next_sequence_;
+  admit();
+  return sequence->id;
+}
+
+void CoordinatorMachine::cancel(SequenceId id) {
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+  if (!sequence || sequence->ended) return;
+  ++totals_.cancelled_total;
+  const bool waits = sequence->epoch == Epoch();
+  if (waits) {
+    sequence->ended = true;
+    scheduler_.remove_waiting(id);
+    admit();
+    return;
+  }
+  if (!sequence->answered) {
+    links_.send(sequence->epoch,
+                {FrameType::kCancel, encode(CancelMessage{sequence->epoch, {id}})});
+  }
+  sequence->held.reset();
+  scheduler_.end(*sequence);
+}
+
+// One at a time, for every event may change what comes next.
+void CoordinatorMachine::admit() {
+  for (;;) {
+    if (const auto unfit = scheduler_.pop_unfit()) {
+      const Status why = scheduler_.fits_somewhere(unfit->tokens_wanted());
+      end_sequences({unfit}, why.error());
+      continue;
+    }
+    const auto sequence = scheduler_.admit();
+    if (!sequence) return;
+    start_sequence(*sequence);
+    ++totals_.admitted_total;
+    totals_.prompt_tokens_total += sequence->prompt_tokens;
+    sequence->events->on_admitted();
+  }
+}
+
+void CoordinatorMachine::start_sequence(Sequence& sequence) {
+  SubmitMessage submit{sequence.epoch, open_of(sequence), std::move(sequence.request.prompt)};
+  sequence.request.prompt.clear();
+  links_.send(sequence.epoch, {FrameType::kSubmit, encode(submit)});
+}
+
+void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
+  const Status taken = take_tokens(*pipeline, frame);
+  if (!taken.ok()) return lose_pipeline(epoch, last, taken.error().message);
+  admit();
+}
+
+Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
+  REQUIRE(frame.type == FrameType::kTokens, "frame type " +
+                                                std::to_string(static_cast<int>(frame.type)) +
+                                                " does not belong on this link");
+  REQUIRE(pipeline.serving, "tokens came before the pipeline served");
+  TRY(const StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
+  const Epoch epoch = pipeline.epoch;
+  if (tokens.epoch < epoch) {  // late, of a pipeline that is over
+    ++late_frames_;
+    return ok_status();
+  }
+  REQUIRE(tokens.epoch == epoch, "tokens of epoch " + std::to_string(tokens.epoch.value) +
+                                     " on a link of epoch " + std::to_string(epoch.value));
+  REQUIRE(!pipeline.last_step || tokens.step.value == pipeline.last_step->value + 1,
+          "the answer to step " + std::to_string(tokens.step.value) + " follows the one to step " +
+              std::to_string(pipeline.last_step->value));
+  pipeline.last_step = tokens.step;
+  for (const SampledToken& token : tokens.tokens) TRY_VOID(take_token(epoch, token));
+  for (const SequenceId id : tokens.released) {
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
+                (sequence->answered || sequence->ended),
+            "sequence " + std::to_string(id.value) + " was released and had not ended");
+    scheduler_.release(*sequence);
+  }
+  return ok_status();
+}
+
+Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(token.sequence);
+  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
+          "a token of sequence " + std::to_string(token.sequence.value) +
+              ", which is not on this pipeline");
+  TRY_VOID(sequence->take(token));
+  if (!sequence->ended) deliver(sequence, token);
+  return ok_status();
+}
+
+void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
+                                 const SampledToken& token) {
+  if (token.finish == FinishReason::kError) {
+    ++totals_.finished_error_total;
+    scheduler_.end(*sequence);
+    sequence->events->on_error({token.error, "the model could not compute position " +
+                                                 std::to_string(token.position) + ": " +
+                                                 std::string(error_code_name(token.error))});
+    return;
+  }
+  ++totals_.generation_tokens_total;
+  token_rate_.count(clock_.now(), 1);
+  if (token.finish == FinishReason::kNone) return sequence->events->on_token(token);
+  if (!sequence->request.report_hashes) return finish(sequence, token);
+  sequence->held = token;
+  sequence->held_until = clock_.now() + kHashPatience;
+  finish_held(false);
+}
+
+void CoordinatorMachine::finish(const std::shared_ptr<Sequence>& sequence,
+                                const SampledToken& token) {
+  const SampledToken last = token;  // may be the held one
+  sequence->held.reset();
+  std::vector<RowHash> hashes = sequence->sorted_hashes();
+  const bool stopped = last.finish == FinishReason::kStop;
+  ++(stopped ? totals_.finished_stop_total : totals_.finished_length_total);
+  scheduler_.end(*sequence);
+  if (sequence->request.report_hashes) sequence->events->on_hashes(std::move(hashes));
+  sequence->events->on_token(last);
+}
+
+// Last tokens go out when all hashes are there, or when the wait for them is over.
+void CoordinatorMachine::finish_held(bool only_overdue) {
+  for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
+    if (!sequence->held) continue;
+    const bool overdue = clock_.now() >= sequence->held_until;
+    if (overdue) {
+      spdlog::warn("sequence {}: {} hashes came in time", sequence->id.value,
+                   sequence->hashes.size());
+    }
+    const bool complete = !only_overdue && sequence->hashes_complete(options_.stages);
+    if (overdue || complete) finish(sequence, *sequence->held);
+  }
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,129 @@
+# Steps that deploy/quickstart and deploy/test share. Sourced, not run.
+# Every step says what it does, does nothing when it is already done, and stops with a sentence.
+
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache="${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth}"
+jobs=$(nproc)
+
+say() { printf '==> %s\n' "$*" >&2; }
+stop() { printf 'hearth: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    stop "packages are missing and this is neither root nor a user with sudo; install: $missing"
+  fi
+}
+
+# Packages that are not installed, of those named.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+      printf '%s ' "$package"
+  done
+}
+
+# Debian 12 names its Boost 1.81 apart from the default; later releases have a newer default.
+boost_package() {
+  local package
+  for package in libboost1.81-dev libboost1.83-dev; do
+    if dpkg-query -W "$package" >/dev/null 2>&1; then echo "$package"; return; fi
+  done
+  if grep -qs 'VERSION_CODENAME=bookworm' /etc/os-release; then
+    echo libboost1.81-dev
+  else
+    echo libboost-dev
+  fi
+}
+
+build_packages() {
+  echo g++ cmake ninja-build pkg-config git ca-certificates python3 python3-pip python3-venv \
+    "$(boost_package)" libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev \
+    libssl-dev libsodium-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libsqlite3-dev \
+    libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev
+}
+
+test_packages() {
+  echo libgtest-dev libbenchmark-dev clang-format-14 clang-14 libclang-rt-14-dev
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null ||
+    stop "only Debian and Ubuntu are supported here; on others install what deploy/steps.sh lists"
+  missing=$(missing_packages "$@")
+  if [ -z "$missing" ]; then return; fi
+  say "installing $missing"
+  as_root apt-get update -qq || stop "apt-get update failed; is there a network?"
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    $missing >/dev/null || stop "apt-get could not install: $missing"
+}
+
+check_memory() {
+  local kib
+  kib=$(awk '/MemAvailable/ {print $2}' /proc/meminfo)
+  # A network source needs up to 1.5 GB to compile.
+  local fit=$((kib / 1500000))
+  if [ "$fit" -lt 1 ]; then fit=1; fi
+  if [ "$fit" -lt "$jobs" ]; then jobs=$fit; fi
+}
+
+# build TARGET...: configures once and builds the targets named, or everything.
+build() {
+  check_memory
+  if [ ! -f "$root/build/build.ninja" ]; then
+    say "configuring (build/)"
+    cmake -S "$root" --preset release >"$root/build-configure.log" 2>&1 ||
+      { tail -n 20 "$root/build-configure.log" >&2; stop "configuring failed"; }
+    rm -f "$root/build-configure.log"
+  fi
+  say "building ${*:-everything} with $jobs jobs"
+  if [ $# -gt 0 ]; then
+    cmake --build "$root/build" -j "$jobs" --target "$@" >&2 || stop "the build failed"
+  else
+    cmake --build "$root/build" -j "$jobs" >&2 || stop "the build failed"
+  fi
+}
+
+# Prints the path of the demo model, fetching it first where it is not cached.
+demo_model() {
+  "$root/build/hearth" pull smollm2-135m || stop "the demo model could not be fetched"
+}
+
+# A Python environment with the pinned packages of the tests.
+python_environment() {
+  local wanted="$root/tests/requirements.txt" venv="$cache/test-venv"
+  if ! cmp -s "$wanted" "$venv/requirements.txt"; then
+    say "installing the tests' Python packages"
+    rm -rf "$venv"
+    python3 -m venv "$venv" || stop "python3 -m venv failed; install python3-venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" ||
+      stop "pip could not install tests/requirements.txt"
+    cp "$wanted" "$venv/requirements.txt"
+  fi
+  echo "$venv/bin/python3"
+}
+
+# The published vocabularies and templates in llama.cpp's source: data for the oracle tests.
+llamacpp_source() {
+  local version=0.3.36 folder="$cache/llama-cpp-python-0.3.36"
+  if [ ! -d "$folder/vendor/llama.cpp/models" ]; then
+    say "fetching llama.cpp's published test vectors (source of llama-cpp-python $version)"
+    local work="$cache/sdist"
+    rm -rf "$work" && mkdir -p "$work"
+    python3 -m pip download -q --disable-pip-version-check --no-deps --no-build-isolation \
+      --no-binary :all: -d "$work" "llama-cpp-python==$version" >&2 2>/dev/null ||
+      python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+        -d "$work" "llama-cpp-python==$version" >&2 ||
+      stop "the source distribution of llama-cpp-python $version could not be fetched"
+    tar -xzf "$work"/llama_cpp_python-*.tar.gz -C "$work"
+    rm -rf "$folder" && mv "$work"/llama_cpp_python-"$version" "$folder"
+    rm -rf "$work"
+  fi
+  echo "$folder/vendor/llama.cpp"
+}

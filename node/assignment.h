@@ -1,0 +1,30 @@
+// Assignment: a worker's part in one pipeline, read from the coordinator's Assign and checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "proto/control.pb.h"
+
+namespace hearth::node {
+
+struct Assignment {
+  Epoch epoch;
+  std::uint32_t stage = 0;
+  std::uint32_t stages = 1;
+  LayerRange layers;
+  std::string next_address;         // unused where a pipeline has one stage
+  std::string coordinator_address;  // dialled by the last stage
+  std::uint32_t batch_rows = 0;
+  std::uint32_t batches_in_flight = 0;
+
+  bool is_first() const { return stage == 0; }
+  bool is_last() const { return stage + 1 == stages; }
+};
+
+// `model_layers`: layers of the model that this worker holds. kInvalidInput names field and limit.
+Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint32_t model_layers);
+
+}  // namespace hearth::node

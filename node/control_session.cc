@@ -1,0 +1,151 @@
+#include "node/control_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+
+// How long dialling and registering may take before the link is given up.
+constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr std::uint32_t kHeartbeatShortest = 10;
+constexpr std::uint32_t kHeartbeatLongest = 60'000;
+
+}  // namespace
+
+ControlSession::ControlSession(const StageOptions& options, std::string data_address,
+                               const Clock& clock, Random& random, Transport& transport,
+                               ControlEvents& events)
+    : options_(options),
+      data_address_(std::move(data_address)),
+      clock_(clock),
+      transport_(transport),
+      events_(events),
+      backoff_(random) {}
+
+void ControlSession::dial() {
+  state_ = State::kDialling;
+  deadline_ = clock_.now() + kPatience;
+  link_ = transport_.connect(options_.control_address);
+}
+
+void ControlSession::on_timer() {
+  const TimePoint now = clock_.now();
+  switch (state_) {
+    case State::kRefused: return;
+    case State::kWaiting:
+      if (now >= deadline_) dial();
+      return;
+    case State::kDialling:
+    case State::kRegistering:
+      if (now >= deadline_) lose("the coordinator does not answer");
+      return;
+    case State::kRegistered: break;
+  }
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + heartbeat_;
+  WorkerMessage message;
+  events_.fill_heartbeat(*message.mutable_heartbeat());
+  send(message);
+}
+
+void ControlSession::send(const WorkerMessage& message) {
+  if (state_ != State::kRegistering && state_ != State::kRegistered) return;
+  Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
+  message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  // A control queue that is full belongs to a coordinator that stopped reading.
+  const Status sent = transport_.send(link_, std::move(frame));
+  if (!sent.ok()) lose(sent.error().message);
+}
+
+void ControlSession::on_link_open(LinkId link, bool incoming) {
+  if (incoming) {
+    transport_.close(link);
+    return;
+  }
+  if (link != link_ || state_ != State::kDialling) return;
+  state_ = State::kRegistering;
+  deadline_ = clock_.now() + kPatience;
+  register_worker();
+}
+
+void ControlSession::register_worker() {
+  WorkerMessage message;
+  auto& body = *message.mutable_register_();
+  body.set_node(options_.node);
+  body.set_protocol_version(kProtocolVersion);
+  body.set_canonical_version(options_.canonical_version);
+  body.set_model_fingerprint(options_.model_fingerprint);
+  body.set_layers(options_.layers);
+  body.set_data_address(data_address_);
+  body.set_kv_budget_bytes(options_.kv_budget_bytes);
+  body.set_isa(options_.isa);
+  body.set_threads(options_.threads);
+  body.set_weight_bytes_per_second(options_.weight_bytes_per_second);
+  body.set_process_id(options_.process_id);
+  send(message);
+}
+
+void ControlSession::on_frame(LinkId link, Frame frame) {
+  if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
+  CoordinatorMessage message;
+  if (frame.type != FrameType::kControl || frame.payload.size() > limits::kControlMessageBytes ||
+      !message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()))) {
+    lose("the coordinator sent bytes that are no control message");
+    return;
+  }
+  switch (message.body_case()) {
+    case CoordinatorMessage::kRegistered: return on_registered(message.registered());
+    case CoordinatorMessage::kRefused: return on_refused(message.refused().reason());
+    case CoordinatorMessage::kAssign:
+      if (state_ == State::kRegistered) events_.on_assign(message.assign());
+      return;
+    case CoordinatorMessage::kUnassign:
+      if (state_ == State::kRegistered) events_.on_unassign(Epoch(message.unassign().epoch()));
+      return;
+    case CoordinatorMessage::BODY_NOT_SET:
+      return lose("the coordinator sent a control message of an unknown kind");
+  }
+}
+
+void ControlSession::on_registered(const control::v1::Registered& registered) {
+  const std::uint32_t milliseconds =
+      std::clamp(registered.heartbeat_milliseconds(), kHeartbeatShortest, kHeartbeatLongest);
+  heartbeat_ = std::chrono::milliseconds(milliseconds);
+  next_heartbeat_ = clock_.now() + heartbeat_;
+  state_ = State::kRegistered;
+  backoff_.reset();
+  spdlog::info("{}: registered with the coordinator at {}", options_.node,
+               options_.control_address);
+}
+
+void ControlSession::on_refused(const std::string& reason) {
+  refused_ = "the coordinator refused this worker: " + decode_refused(as_bytes(reason));
+  spdlog::error("{}: {}", options_.node, refused_);
+  lose(refused_);
+  state_ = State::kRefused;
+}
+
+void ControlSession::on_link_closed(LinkId link, const Error& why) {
+  if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
+  lose(why.message);
+}
+
+void ControlSession::lose(const std::string& why) {
+  const bool had_session = state_ == State::kRegistered;
+  transport_.close(link_);
+  state_ = State::kWaiting;
+  const Duration pause = backoff_.next();
+  deadline_ = clock_.now() + pause;
+  spdlog::warn("{}: no coordinator at {}: {}; dialling again in {} ms", options_.node,
+               options_.control_address, why, pause.count() / 1'000'000);
+  if (had_session) events_.on_control_lost();
+}
+
+}  // namespace hearth::node

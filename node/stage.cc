@@ -1,0 +1,304 @@
+#include "node/stage.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "kernels/canonical.h"
+#include "node/stage_machine.h"
+
+namespace hearth::node {
+namespace {
+
+// Prompt rows of one step: enough for full kernels, few enough that nobody's stream stalls.
+constexpr std::uint32_t kPrefillRows = 128;
+
+Hello identity_of(const StageOptions& options) {
+  Hello hello;
+  hello.canonical = options.canonical_version;
+  hello.node = options.node;
+  return hello;
+}
+
+}  // namespace
+
+std::unique_ptr<Stage> Stage::start(StageOptions options, const Clock& clock, Random& random,
+                                    Transport& control, Transport& data, StageCompute& compute) {
+  return std::make_unique<StageMachine>(std::move(options), clock, random, control, data, compute);
+}
+
+StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& random,
+                           Transport& control, Transport& data, StageCompute& compute)
+    : options_(std::move(options)),
+      clock_(clock),
+      compute_(compute),
+      control_(options_, data.address(), clock, random, control, *this),
+      links_(identity_of(options_), clock, random, data, *this) {
+  control.set_events(&control_);
+  data.set_events(&links_);
+  compute.set_events(this);
+  control_.dial();
+}
+
+void StageMachine::on_timer() {
+  control_.on_timer();
+  links_.on_timer();
+  start_steps();
+}
+
+// --- assignments ---
+
+void StageMachine::on_assign(const control::v1::Assign& assign) {
+  const Epoch epoch(assign.epoch());
+  auto assignment = read_assignment(assign, options_.layers);
+  if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
+  if (epoch <= newest_epoch_) {
+    return report_failure(epoch, "epoch " + std::to_string(epoch.value) + " is not newer than " +
+                                     std::to_string(newest_epoch_.value));
+  }
+  spdlog::info("{}: epoch {}: stage {} of {}, layers {} to {}", options_.node, epoch.value,
+               assignment->stage, assignment->stages, assignment->layers.begin,
+               assignment->layers.end);
+  newest_epoch_ = epoch;
+  serving_.emplace();
+  serving_->assignment = *assignment;
+  if (assignment->is_first()) {
+    serving_->batcher.emplace(BatcherOptions{epoch, assignment->batch_rows,
+                                             std::min(kPrefillRows, assignment->batch_rows),
+                                             assignment->batches_in_flight});
+  }
+  links_.begin(*assignment);
+  compute_.load(epoch, assignment->layers, assignment->stage, assignment->batch_rows);
+}
+
+void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
+  if (!serves(epoch)) return;
+  if (!loaded.ok()) return fail("loading failed: " + loaded.error().message);
+  serving_->loaded = std::move(*loaded);
+  become_ready();
+}
+
+void StageMachine::on_linked() { become_ready(); }
+
+void StageMachine::become_ready() {
+  if (!serving_ || serving_->ready || !serving_->loaded || !links_.linked()) return;
+  serving_->ready = true;
+  control::v1::WorkerMessage message;
+  auto& ready = *message.mutable_stage_ready();
+  ready.set_epoch(serving_->assignment.epoch.value);
+  ready.set_kv_pages(serving_->loaded->kv_pages);
+  ready.set_kv_page_tokens(kernels::kPageTokens);
+  ready.set_weight_bytes(serving_->loaded->weight_bytes);
+  control_.send(message);
+}
+
+void StageMachine::on_unassign(Epoch epoch) {
+  if (serves(epoch)) stop();
+}
+
+void StageMachine::on_control_lost() { stop(); }
+
+void StageMachine::on_links_failed(const std::string& why) { fail(why); }
+
+void StageMachine::stop() {
+  if (!serving_) return;
+  const Assignment assignment = std::move(serving_->assignment);
+  serving_.reset();
+  links_.end();
+  // The same range again: weights stay, sequences go. The answer finds no assignment.
+  compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
+}
+
+void StageMachine::fail(const std::string& why) {
+  if (!serving_) return;
+  const Epoch epoch = serving_->assignment.epoch;
+  stop();
+  report_failure(epoch, why);
+}
+
+void StageMachine::report_failure(Epoch epoch, const std::string& why) {
+  spdlog::error("{}: epoch {} failed: {}", options_.node, epoch.value, why);
+  control::v1::WorkerMessage message;
+  message.mutable_stage_failed()->set_epoch(epoch.value);
+  message.mutable_stage_failed()->set_error(decode_refused(as_bytes(why)));
+  control_.send(message);
+}
+
+void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
+  Duration busy = busy_;
+  if (outstanding_ > 0) busy += clock_.now() - busy_since_;
+  std::uint64_t kv_tokens = 0;
+  if (serving_) {
+    heartbeat.set_epoch(serving_->assignment.epoch.value);
+    for (const auto& [sequence, tokens] : serving_->kv_tokens) kv_tokens += tokens;
+  }
+  heartbeat.set_steps_total(steps_);
+  heartbeat.set_rows_total(rows_);
+  heartbeat.set_busy_seconds_total(std::chrono::duration<double>(busy).count());
+  heartbeat.set_kv_tokens_used(kv_tokens);
+}
+
+// --- frames in ---
+
+void StageMachine::on_peer_frame(Peer from, Frame frame) {
+  if (!serving_) return;
+  const Status taken = take_frame(from, frame);
+  if (!taken.ok()) {
+    const char* peer = from == Peer::kRing ? "the previous stage" : "the coordinator";
+    return fail(std::string("a bad frame from ") + peer + ": " + taken.error().message);
+  }
+  start_steps();
+}
+
+Status StageMachine::take_frame(Peer from, const Frame& frame) {
+  REQUIRE(serving_->ready, "a frame came before this stage was ready");
+  const bool first = serving_->assignment.is_first();
+  if (from == Peer::kCoordinator) {
+    if (frame.type == FrameType::kSubmit) return take_submit(frame);
+    if (frame.type == FrameType::kCancel) return take_cancel(frame);
+  } else if (first && frame.type == FrameType::kTokens) {
+    return take_tokens(frame);
+  } else if (!first && frame.type == FrameType::kBatch) {
+    return take_batch(frame);
+  }
+  return Error::invalid("frame type " + std::to_string(static_cast<int>(frame.type)) +
+                        " does not belong on this link");
+}
+
+bool StageMachine::is_late(Epoch epoch) {
+  if (epoch >= serving_->assignment.epoch) return false;
+  ++late_frames_;
+  return true;
+}
+
+Status StageMachine::check_step(StepId step) {
+  std::optional<StepId>& last = serving_->last_step;
+  REQUIRE(!last || step.value == last->value + 1,
+          "step " + std::to_string(step.value) + " follows step " + std::to_string(last->value));
+  last = step;
+  return ok_status();
+}
+
+Status StageMachine::take_batch(const Frame& frame) {
+  TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
+  if (is_late(batch.epoch)) return ok_status();
+  REQUIRE(serves(batch.epoch), "epoch " + std::to_string(batch.epoch.value) + " is not assigned");
+  REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows,
+          "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
+              std::to_string(serving_->assignment.batch_rows));
+  TRY_VOID(check_step(batch.step));
+  const std::size_t held = serving_->computing + links_.queued(Peer::kRing);
+  REQUIRE(
+      held < serving_->assignment.batches_in_flight,
+      "more steps are in flight than " + std::to_string(serving_->assignment.batches_in_flight));
+  compute(std::move(batch));
+  return ok_status();
+}
+
+Status StageMachine::take_tokens(const Frame& frame) {
+  TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
+  if (is_late(tokens.epoch)) return ok_status();
+  TRY_VOID(check_step(tokens.step));
+  return serving_->batcher->on_tokens(tokens);
+}
+
+Status StageMachine::take_submit(const Frame& frame) {
+  TRY(SubmitMessage submit, decode_submit(frame.payload, serving_->loaded->shape));
+  if (is_late(submit.epoch)) return ok_status();
+  REQUIRE(serving_->batcher->sequences() < limits::kRunningSequences,
+          "more sequences were submitted than " + std::to_string(limits::kRunningSequences));
+  return serving_->batcher->submit(std::move(submit));
+}
+
+Status StageMachine::take_cancel(const Frame& frame) {
+  TRY(const CancelMessage cancel, decode_cancel(frame.payload));
+  if (is_late(cancel.epoch)) return ok_status();
+  REQUIRE(serves(cancel.epoch), "epoch " + std::to_string(cancel.epoch.value) + " is not assigned");
+  for (const SequenceId sequence : cancel.sequences) serving_->batcher->cancel(sequence);
+  return ok_status();
+}
+
+// --- steps ---
+
+void StageMachine::start_steps() {
+  if (starting_steps_) return;
+  starting_steps_ = true;
+  while (serving_ && serving_->ready && serving_->batcher) {
+    // A coordinator that takes no tokens stops a pipeline of one stage, too.
+    if (links_.queued(Peer::kCoordinator) >= serving_->assignment.batches_in_flight) break;
+    std::optional<StepBatch> batch = serving_->batcher->next();
+    if (!batch) break;
+    compute(std::move(*batch));
+  }
+  starting_steps_ = false;
+}
+
+void StageMachine::compute(StepBatch batch) {
+  ++serving_->computing;
+  if (outstanding_++ == 0) busy_since_ = clock_.now();
+  compute_.compute(std::move(batch));
+}
+
+void StageMachine::on_computed(StepBatch batch, StepResult result, Status status) {
+  if (--outstanding_ == 0) busy_ += clock_.now() - busy_since_;
+  if (!serves(batch.epoch)) {
+    ++late_frames_;
+    return;
+  }
+  --serving_->computing;
+  if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
+  count_step(batch, result);
+  if (!result.hashes.empty()) report_hashes(result);
+  if (!serving_) return;  // the coordinator was lost while telling it
+  if (!serving_->assignment.is_last()) {
+    links_.send(Peer::kRing, {FrameType::kBatch, encode(batch)});
+    return;
+  }
+  const Status answered =
+      answer({batch.epoch, batch.step, std::move(result.tokens), std::move(result.released)});
+  if (!answered.ok()) fail(answered.error().message);
+}
+
+// The coordinator hears of a token no later than the first stage, which may end the epoch by it.
+Status StageMachine::answer(StepTokens tokens) {
+  const Bytes payload = encode(tokens);
+  links_.send(Peer::kCoordinator, {FrameType::kTokens, payload});
+  if (!serving_) return ok_status();
+  if (serving_->batcher) {
+    TRY_VOID(serving_->batcher->on_tokens(tokens));
+    start_steps();
+    return ok_status();
+  }
+  links_.send(Peer::kRing, {FrameType::kTokens, payload});
+  return ok_status();
+}
+
+void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
+  ++steps_;
+  rows_ += batch.rows.size();
+  for (const BatchRow& row : batch.rows) {
+    if ((row.flags & BatchRow::kFailed) == 0) ++serving_->kv_tokens[row.sequence];
+  }
+  for (const SequenceId sequence : result.released) serving_->kv_tokens.erase(sequence);
+}
+
+void StageMachine::report_hashes(const StepResult& result) {
+  control::v1::WorkerMessage message;
+  auto& hashes = *message.mutable_step_hashes();
+  const Assignment& assignment = serving_->assignment;
+  hashes.set_epoch(assignment.epoch.value);
+  hashes.set_stage(assignment.stage);
+  hashes.mutable_layers()->set_begin(assignment.layers.begin);
+  hashes.mutable_layers()->set_end(assignment.layers.end);
+  for (const RowHash& hash : result.hashes) {
+    auto& row = *hashes.add_rows();
+    row.set_sequence(hash.sequence.value);
+    row.set_position(hash.position);
+    row.set_in(hash.in.bytes.data(), hash.in.bytes.size());
+    row.set_out(hash.out.bytes.data(), hash.out.bytes.size());
+  }
+  control_.send(message);
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,96 @@
+// StageMachine: the Stage over its parts: a control session, data links, a StageCompute and, on
+// the first stage, a Batcher.
+//
+//   idle -> Assign -> forming (loading and linking at once) -> StageReady -> serving
+//   any of them -> Unassign, a failure, or a lost coordinator -> idle
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "node/assignment.h"
+#include "node/batcher.h"
+#include "node/control_session.h"
+#include "node/data_links.h"
+#include "node/stage.h"
+
+namespace hearth::node {
+
+class StageMachine final : public Stage,
+                           public StageComputeEvents,
+                           private ControlEvents,
+                           private DataLinkEvents {
+ public:
+  StageMachine(StageOptions options, const Clock& clock, Random& random, Transport& control,
+               Transport& data, StageCompute& compute);
+
+  void on_timer() override;
+  const std::string& refused() const override { return control_.refused(); }
+
+  // Frames and answers of epochs that were over when they came; dropped.
+  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
+
+  void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
+  void on_computed(StepBatch batch, StepResult result, Status status) override;
+
+ private:
+  // What lives as long as one assignment.
+  struct Serving {
+    Assignment assignment;
+    std::optional<Loaded> loaded;
+    bool ready = false;
+    std::optional<Batcher> batcher;   // first stage
+    std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
+    std::optional<StepId> last_step;  // that a peer sent
+    std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
+  };
+
+  void on_assign(const control::v1::Assign& assign) override;
+  void on_unassign(Epoch epoch) override;
+  void on_control_lost() override;
+  void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
+  void on_linked() override;
+  void on_peer_frame(Peer from, Frame frame) override;
+  void on_links_failed(const std::string& why) override;
+
+  bool serves(Epoch epoch) const { return serving_ && serving_->assignment.epoch == epoch; }
+  void become_ready();
+  // Ends the assignment without a word.
+  void stop();
+  // Ends it and tells the coordinator why.
+  void fail(const std::string& why);
+  void report_failure(Epoch epoch, const std::string& why);
+
+  // A frame of an older epoch is dropped and counted; true when this one is.
+  bool is_late(Epoch epoch);
+  Status take_frame(Peer from, const Frame& frame);
+  Status take_batch(const Frame& frame);
+  Status take_tokens(const Frame& frame);
+  Status take_submit(const Frame& frame);
+  Status take_cancel(const Frame& frame);
+  Status check_step(StepId step);
+  void start_steps();
+  void compute(StepBatch batch);
+  void count_step(const StepBatch& batch, const StepResult& result);
+  void report_hashes(const StepResult& result);
+  Status answer(StepTokens tokens);
+
+  const StageOptions options_;
+  const Clock& clock_;
+  StageCompute& compute_;
+  ControlSession control_;
+  DataLinks links_;
+  std::optional<Serving> serving_;
+  Epoch newest_epoch_;
+  bool starting_steps_ = false;    // a StageCompute may answer inside compute()
+  std::uint32_t outstanding_ = 0;  // steps at the StageCompute, of any epoch
+  TimePoint busy_since_{};
+  Duration busy_{};
+  std::uint64_t steps_ = 0;
+  std::uint64_t rows_ = 0;
+  std::uint64_t late_frames_ = 0;
+};
+
+}  // namespace hearth::node

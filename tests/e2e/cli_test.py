@@ -1,0 +1,275 @@
+"""The program as a person uses it: verbs, streams, exit codes, downloads."""
+
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import swarm
+
+
+class Verbs(unittest.TestCase):
+    def test_usage_errors_exit_2(self):
+        for words in ([], ["frob"], ["run"], ["run", "m", "--temp", "hot"], ["serve", "--bogus"],
+                      ["completion", "tcsh"], ["bench", "model"]):
+            code, out, err = swarm.hearth(*words)
+            self.assertEqual(code, 2, words)
+            self.assertEqual(out, "")
+            self.assertIn("hearth", err)
+
+    def test_help_and_version(self):
+        code, out, _ = swarm.hearth("--help")
+        self.assertEqual(code, 0)
+        for verb in ("serve", "worker", "run", "status", "ps", "ls", "show", "pull", "bench"):
+            self.assertIn(verb, out)
+        code, out, _ = swarm.hearth("run", "--help")
+        self.assertIn("HEARTH_HOST", out)
+        self.assertEqual(swarm.hearth("--version")[0], 0)
+        version = json.loads(swarm.hearth("version", "--json")[1])
+        self.assertIn(version["isa"], ("scalar", "avx2", "avx512"))
+
+    def test_no_server_exits_3_and_says_what_to_do(self):
+        for words in (["status"], ["ps"], ["run", "m", "hi"]):
+            code, out, err = swarm.hearth(*words, "--host", "127.0.0.1:9")
+            self.assertEqual((code, out), (3, ""), words)
+            self.assertIn("hearth serve", err)
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            code, out, _ = swarm.hearth("completion", shell)
+            self.assertEqual(code, 0)
+            self.assertIn("__complete", out)
+        _, out, _ = swarm.hearth("completion", "bash")
+        found = subprocess.run(["bash", "-c", out + '\nCOMP_WORDS=(hearth st); COMP_CWORD=1; '
+                                'PATH="$(dirname "$0"):$PATH" _hearth; echo "${COMPREPLY[@]}"',
+                                os.path.abspath(swarm.HEARTH)], capture_output=True, text=True)
+        self.assertEqual(found.stdout.strip(), "status", found.stderr)
+        _, out, _ = swarm.hearth("__complete", "--", "run", "--to")
+        self.assertIn("--token-ids", out.split())
+
+    def test_flag_beats_environment_beats_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder, "hearth.toml")
+            config.write_text('[run]\nhost = "127.0.0.1:7"\n')
+            env = {"HEARTH_CONFIG": str(config)}
+            _, _, err = swarm.hearth("run", "m", "hi", env=env)
+            self.assertIn("127.0.0.1:7/", err)
+            env["HEARTH_HOST"] = "127.0.0.1:8"
+            _, _, err = swarm.hearth("run", "m", "hi", env=env)
+            self.assertIn("127.0.0.1:8/", err)
+            _, _, err = swarm.hearth("run", "m", "hi", "--host", "127.0.0.1:9", env=env)
+            self.assertIn("127.0.0.1:9/", err)
+            config.write_text('[run]\nhosst = "127.0.0.1:7"\n')
+            code, _, err = swarm.hearth("run", "m", "hi", env=env)
+            self.assertEqual(code, 2)
+            self.assertIn("hosst", err)
+
+
+class LocalRun(unittest.TestCase):
+    def test_answer_alone_on_stdout(self):
+        code, out, err = swarm.hearth("run", "--local", swarm.MODEL,
+                                      "What is the capital of France?", "--temp", "0",
+                                      "--verbose")
+        self.assertEqual(code, 0, err)
+        self.assertIn("Paris", out)
+        for name in ("total duration", "load duration", "prompt eval count", "prompt eval rate",
+                     "eval count", "eval rate"):
+            self.assertIn(name, err)
+            self.assertNotIn(name, out)
+
+    def test_stdin_json_and_seed(self):
+        words = ("run", "--local", swarm.MODEL, "--seed", "3", "-n", "8", "--json")
+        code, one, err = swarm.hearth(*words, stdin="Tell me a joke.\n")
+        self.assertEqual(code, 0, err)
+        _, two, _ = swarm.hearth(*words, stdin="Tell me a joke.\n")
+        one, two = json.loads(one), json.loads(two)
+        self.assertEqual(one["token_ids"], two["token_ids"])
+        self.assertEqual(one["seed"], 3)
+        self.assertEqual(one["completion_tokens"], 8)
+
+    def test_stop_string_is_not_shown(self):
+        code, out, _ = swarm.hearth("run", "--local", swarm.MODEL, "1 2 3 4 5 6", "--raw", "-n",
+                                    "40", "--temp", "0", "--stop", "9")
+        self.assertEqual(code, 0)
+        self.assertNotIn("9", out)
+
+    def test_isa_can_be_forced_and_is_checked(self):
+        ids = {}
+        for isa in ("scalar", "avx2", "avx512"):
+            code, out, err = swarm.hearth("run", "--local", swarm.MODEL, "Hi", "-n", "3",
+                                          "--temp", "0", "--token-ids", env={"HEARTH_ISA": isa})
+            if code == 0:
+                ids[isa] = out
+            else:
+                self.assertIn(isa, err)  # this processor lacks it
+        self.assertEqual(len(set(ids.values())), 1, ids)
+        code, _, err = swarm.hearth("run", "--local", swarm.MODEL, "Hi", env={"HEARTH_ISA": "mmx"})
+        self.assertEqual(code, 1)
+        self.assertIn("scalar", err)
+
+    def test_bad_files(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF but not really")
+            file.flush()
+            code, out, err = swarm.hearth("run", "--local", file.name, "hi")
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("hearth:", err)
+        code, _, err = swarm.hearth("run", "--local", "/nonexistent.gguf", "hi")
+        self.assertEqual(code, 1)
+        self.assertIn("hearth pull", err)
+
+    def test_bench_json_has_llama_bench_fields(self):
+        code, out, err = swarm.hearth("bench", "model", swarm.MODEL, "-p", "16", "-n", "8", "-b",
+                                      "1,2", "-t", "1", "-r", "2", "--json")
+        self.assertEqual(code, 0, err)
+        rows = json.loads(out)
+        self.assertEqual([(r["n_prompt"], r["n_gen"], r["n_parallel"]) for r in rows],
+                         [(16, 0, 1), (0, 8, 1), (0, 8, 2)])
+        self.assertTrue(all(r["avg_ts"] > 0 and len(r["samples_ts"]) == 2 for r in rows))
+
+
+class Chat(unittest.TestCase):
+    def test_chat_on_a_terminal(self):
+        main, terminal = pty.openpty()
+        process = subprocess.Popen([swarm.HEARTH, "run", "--local", swarm.MODEL, "--temp", "0",
+                                    "-n", "400", "--ignore-eos"], stdin=terminal, stdout=terminal,
+                                   stderr=terminal, start_new_session=True)
+        os.close(terminal)
+        seen = b""
+
+        def read():
+            nonlocal seen
+            try:
+                while piece := os.read(main, 4096):
+                    seen += piece
+            except OSError:
+                pass
+
+        threading.Thread(target=read, daemon=True).start()
+        swarm.wait_until(lambda: seen.count(b">>> ") >= 1, 20, "a prompt")
+        os.write(main, b"/set parameter seed 5\n/show\n")
+        swarm.wait_until(lambda: b"seed 5" in seen, 10, "the setting")
+        os.write(main, b'"""Count\nslowly."""\n')
+        swarm.wait_until(lambda: len(seen) > 700, 20, "some answer")
+        prompts = seen.count(b">>> ")
+        process.send_signal(signal.SIGINT)
+        swarm.wait_until(lambda: seen.count(b">>> ") > prompts, 5, "a prompt after Ctrl-C")
+        self.assertIsNone(process.poll(), "Ctrl-C stops the answer, not the program")
+        os.write(main, b"/bye\n")
+        self.assertEqual(process.wait(5), 0)
+        os.close(main)
+
+
+class RangeServer(http.server.BaseHTTPRequestHandler):
+    """A small hub: Range, HEAD with the hub's headers, and one connection cut half way."""
+
+    data = b""
+    cuts = 0
+    ranges = []
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.data)))
+        self.send_header("X-Linked-Etag", '"%s"' % hashlib.sha256(self.data).hexdigest())
+        self.send_header("X-Linked-Size", str(len(self.data)))
+        self.send_header("X-Repo-Commit", "0123abc")
+        self.end_headers()
+
+    def do_GET(self):
+        begin = 0
+        if header := self.headers.get("Range"):
+            begin = int(header.removeprefix("bytes=").rstrip("-"))
+            RangeServer.ranges.append(begin)
+        self.send_response(206 if begin else 200)
+        body = self.data[begin:]
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if RangeServer.cuts > 0:
+            RangeServer.cuts -= 1
+            self.wfile.write(body[:len(body) // 2])
+            self.wfile.flush()
+            self.connection.close()
+            return
+        self.wfile.write(body)
+
+
+class Pull(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.env = {"HEARTH_MODELS": self.folder.name, "HEARTH_CACHE_DIR": self.folder.name}
+        RangeServer.data = pathlib.Path(swarm.MODEL).read_bytes()
+        RangeServer.cuts, RangeServer.ranges = 0, []
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RangeServer)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+
+    def tearDown(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.folder.cleanup()
+
+    def test_local_path_list_and_show(self):
+        code, out, err = swarm.hearth("pull", swarm.MODEL, "--name", "demo", env=self.env)
+        self.assertEqual(code, 0, err)
+        self.assertTrue(out.strip().endswith("demo.gguf"))
+        models = json.loads(swarm.hearth("ls", "--json", env=self.env)[1])
+        self.assertEqual([m["name"] for m in models], ["demo"])
+        self.assertEqual(models[0]["sha256"], hashlib.sha256(RangeServer.data).hexdigest())
+        _, out, _ = swarm.hearth("ls", env=self.env)
+        self.assertIn(models[0]["sha256"][:12], out)
+        shown = json.loads(swarm.hearth("show", "demo", "--json", env=self.env)[1])
+        self.assertEqual((shown["layers"], shown["hidden_size"]), (30, 576))
+
+    def test_a_cut_connection_is_resumed_by_range(self):
+        RangeServer.cuts = 2
+        code, out, err = swarm.hearth("pull", self.base + "/m.gguf", env=self.env)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(RangeServer.ranges), 2)
+        self.assertTrue(all(begin > 0 for begin in RangeServer.ranges))
+        self.assertEqual(pathlib.Path(out.strip()).read_bytes(), RangeServer.data)
+
+    def test_a_killed_pull_is_resumed(self):
+        partial = pathlib.Path(self.folder.name, ".m.incomplete")
+        partial.write_bytes(RangeServer.data[:1000])
+        url = self.base + "/m.gguf"
+        pathlib.Path(str(partial) + ".json").write_text(json.dumps({"sha256": "", "url": url}))
+        self.assertEqual(swarm.hearth("pull", url, env=self.env)[0], 0)
+        self.assertEqual(RangeServer.ranges, [1000])
+
+    def test_hub_reference_is_verified(self):
+        env = {**self.env, "HF_ENDPOINT": self.base}
+        code, _, err = swarm.hearth("pull", "hf:org/repo/a.gguf", env=env)
+        self.assertEqual(code, 0, err)
+        self.assertIn("verifying sha256", err)
+
+    def test_wrong_digest_and_wrong_sources(self):
+        code, _, err = swarm.hearth("pull", self.base + "/m.gguf", "--sha256", "0" * 64,
+                                    env=self.env)
+        self.assertEqual(code, 1)
+        self.assertIn("expected " + "0" * 64, err)
+        self.assertEqual(json.loads(swarm.hearth("ls", "--json", env=self.env)[1]), [])
+        for source, word in (("ftp://x/y.gguf", "https"), ("http://192.0.2.1/y.gguf", "https"),
+                             ("nothing-here", "smollm2-135m"), ("hf:broken", "hf:org/repo")):
+            code, _, err = swarm.hearth("pull", source, env=self.env)
+            self.assertEqual(code, 1, source)
+            self.assertIn(word, err)
+        RangeServer.data = b"this is no model"
+        code, _, err = swarm.hearth("pull", self.base + "/m.gguf", env=self.env)
+        self.assertEqual(code, 1)
+        self.assertIn("GGUF", err)
+        self.assertEqual(list(pathlib.Path(self.folder.name).glob("*.gguf")), [])
+
+
+if __name__ == "__main__":
+    swarm.main()

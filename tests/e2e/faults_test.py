@@ -1,0 +1,181 @@
+"""Faults injected into real processes: kill -9 of workers and of the coordinator."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import swarm
+
+
+def long_request(model):
+    return {"model": model, "max_tokens": 6000, "ignore_eos": True, "temperature": 0,
+            "messages": [{"role": "user", "content": "Count upwards for ever."}]}
+
+
+class Reader(threading.Thread):
+    """One stream read in the background until it ends."""
+
+    def __init__(self, api, body):
+        super().__init__(daemon=True)
+        self.api, self.body = api, body
+        self.events, self.ended_at, self.failure = [], None, None
+        self.start()
+
+    def run(self):
+        try:
+            for _, event in swarm.stream(self.api + "/v1/chat/completions", self.body):
+                self.events.append(event)
+        except Exception as failure:  # a broken connection is what some tests look for
+            self.failure = failure
+        self.ended_at = time.monotonic()
+
+    def started(self):
+        return len(self.events) >= 3
+
+
+class WorkerLoss(unittest.TestCase):
+    def test_each_stage(self):
+        with swarm.Swarm(3) as s:
+            model = s.model
+            for stage in range(3):
+                with self.subTest(stage=stage):
+                    readers = [Reader(s.api, long_request(model)) for _ in range(3)]
+                    for reader in readers:
+                        swarm.wait_until(reader.started, 20, "the stream's first tokens")
+                    victim = next(n for n in s.state()["nodes"]
+                                  if n["state"] == "serving" and n["stage"] == stage)
+                    killed_at = time.monotonic()
+                    os.kill(victim["process_id"], signal.SIGKILL)
+                    for reader in readers:
+                        reader.join(5)
+                        self.assertIsNotNone(reader.ended_at, "the stream goes on")
+                        self.assertLess(reader.ended_at - killed_at, 2.0)
+                        self.assertIn("error", reader.events[-1])
+                        self.assertTrue(reader.events[-1]["error"]["type"])
+                        self.assertNotIn("[DONE]", reader.events)
+                        self.assertFalse(any(c.get("finish_reason") for e in reader.events
+                                             for c in e.get("choices", [])))
+                    self.assertEqual(s.get("/livez")[0], 200)
+                    s.wait_ready(30)
+                    state = s.state()
+                    self.assertEqual(state["running"], 0)
+                    self.assertTrue(all(p["kv_pages_reserved"] == 0 for p in state["pipelines"]))
+                    code, out, err = swarm.hearth("run", model, "Say hi", "-n", "4", "--temp",
+                                                  "0", "--host", s.api)
+                    self.assertEqual(code, 0, err)
+
+    def test_a_second_pipeline_goes_on(self):
+        with swarm.Swarm(4, "--stages", "2") as s:
+            swarm.wait_until(lambda: sum(p["state"] == "serving"
+                                         for p in s.state()["pipelines"]) == 2, 30,
+                             "two pipelines")
+            readers = [Reader(s.api, long_request(s.model)) for _ in range(2)]
+            for reader in readers:
+                swarm.wait_until(reader.started, 20, "first tokens")
+            busy = [p for p in s.state()["pipelines"] if p["running"] == 1]
+            self.assertEqual(len(busy), 2, "one stream on each pipeline")
+            victim = busy[0]["nodes"][1]
+            os.kill(s.worker_pids()[victim], signal.SIGKILL)
+            swarm.wait_until(lambda: any(r.ended_at for r in readers), 2.0, "one stream's end")
+            survivor = next(r for r in readers if not r.ended_at)
+            count = len(survivor.events)
+            swarm.wait_until(lambda: len(survivor.events) > count + 20, 10, "the other's tokens")
+            self.assertIsNone(survivor.ended_at)
+
+
+class CoordinatorLoss(unittest.TestCase):
+    def test_standalone_workers_serve_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = swarm.Swarm(0, "--stages", "2", data_dir=folder, ready=False)
+            control = first.info["control"]
+            port = int(control.rsplit(":", 1)[1])
+            api_port = int(first.api.rsplit(":", 1)[1])
+            workers = [subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
+                                         "--coordinator", control, "--name", f"w{i}"],
+                                        stdout=first.log, stderr=first.log) for i in range(2)]
+            try:
+                first.wait_ready()
+                reader = Reader(first.api, long_request(first.model))
+                swarm.wait_until(reader.started, 20, "first tokens")
+                first.kill()
+                reader.join(5)
+                self.assertNotIn("[DONE]", reader.events)
+                self.assertTrue(all(w.poll() is None for w in workers))
+                with swarm.Swarm(0, "--stages", "2", data_dir=folder, control_port=port,
+                                 port=api_port) as second:
+                    self.assertEqual(sorted(second.worker_pids().values()),
+                                     sorted(w.pid for w in workers))
+                    code, _, err = swarm.hearth("run", second.model, "Say hi", "-n", "4",
+                                                "--temp", "0", "--host", second.api)
+                    self.assertEqual(code, 0, err)
+            finally:
+                for worker in workers:
+                    worker.kill()
+                    worker.wait()
+
+    def test_local_workers_end_with_their_coordinator(self):
+        s = swarm.Swarm(2)
+        pids = list(s.worker_pids().values())
+        self.assertEqual(len(pids), 2)
+        s.kill()
+        swarm.wait_until(lambda: not any(swarm.alive(pid) for pid in pids), 5, "the workers' end")
+        s.stop()
+
+
+class Termination(unittest.TestCase):
+    def test_sigterm_ends_streams_with_an_error_and_exits_zero(self):
+        s = swarm.Swarm(3)
+        reader = Reader(s.api, long_request(s.model))
+        swarm.wait_until(reader.started, 20, "first tokens")
+        pids = list(s.worker_pids().values())
+        begun = time.monotonic()
+        s.process.terminate()
+        self.assertEqual(s.process.wait(5), 0)
+        self.assertLess(time.monotonic() - begun, 4.0)
+        reader.join(5)
+        self.assertNotIn("[DONE]", reader.events)
+        swarm.wait_until(lambda: not any(swarm.alive(pid) for pid in pids), 5, "the workers' end")
+        s.stop()
+
+
+class Refusals(unittest.TestCase):
+    def test_not_loopback(self):
+        code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers", "1",
+                                    "--host", "0.0.0.0", timeout=20)
+        self.assertIn(code, (1, 2))
+        self.assertIn("loopback", err)
+        code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
+                                    "192.0.2.1:9", timeout=20)
+        self.assertIn(code, (1, 2))
+        self.assertIn("loopback", err)
+
+    def test_port_taken(self):
+        with swarm.Swarm(1) as s:
+            port = s.api.rsplit(":", 1)[1]
+            code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers", "1",
+                                        "--port", port, "--data-dir", s.data_dir / "second",
+                                        timeout=20)
+            self.assertEqual(code, 1)
+            self.assertIn(port, err)
+
+    def test_oversized_prompts_are_refused_and_nothing_dies(self):
+        with swarm.Swarm(2) as s:
+            pids = s.worker_pids()
+            for length, status in ((9000, {400}), (3_000_000, {400, 413})):
+                found, body = s.post("/v1/completions",
+                                     {"model": s.model, "prompt": "word " * length,
+                                      "max_tokens": 5})
+                self.assertIn(found, status)
+                self.assertTrue(body["error"]["message"])
+            found, body = s.post("/v1/completions", {"model": s.model, "prompt": "Hi",
+                                                     "max_tokens": 100_000})
+            self.assertEqual(found, 400)
+            self.assertEqual(s.worker_pids(), pids)
+
+
+if __name__ == "__main__":
+    swarm.main()

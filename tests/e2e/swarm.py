@@ -1,0 +1,165 @@
+"""A real swarm of real processes on loopback, for the end-to-end tests.
+
+Needs HEARTH_BINARY and HEARTH_DEMO_MODEL; without a model the tests exit 77, CTest's mark for a
+test that was not run.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+HEARTH = os.environ.get("HEARTH_BINARY", "build/hearth")
+MODEL = os.environ.get("HEARTH_DEMO_MODEL", "")
+
+
+def main():
+    """unittest.main with CTest's exit code for 'not run'."""
+    if not os.path.exists(MODEL):
+        print("HEARTH_DEMO_MODEL names no file: the end-to-end tests are not run")
+        sys.exit(77)
+    unittest.main(verbosity=2)
+
+
+def wait_until(condition, seconds=30.0, what="the condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not hold within {seconds} s")
+
+
+def hearth(*words, timeout=120, env=None, stdin=None):
+    """Runs the program to its end: (exit code, stdout, stderr)."""
+    done = subprocess.run([HEARTH, *map(str, words)], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, **(env or {})}, input=stdin)
+    return done.returncode, done.stdout, done.stderr
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+class Swarm:
+    """`hearth serve` with its workers; use as a context."""
+
+    def __init__(self, workers=3, *flags, data_dir=None, control_port=None, port=None,
+                 ready=True):
+        self._folder = None if data_dir else tempfile.TemporaryDirectory()
+        self.data_dir = pathlib.Path(data_dir or self._folder.name)
+        self.log = open(self.data_dir / "serve.log", "ab")
+        words = [HEARTH, "serve", "--model", MODEL, "--local-workers", str(workers),
+                 "--data-dir", str(self.data_dir), "--port", str(port or 0)]
+        if control_port is not None:
+            words += ["--control-port", str(control_port)]
+        (self.data_dir / "serve.json").unlink(missing_ok=True)
+        self.process = subprocess.Popen([*words, *map(str, flags)], stdout=self.log,
+                                        stderr=self.log)
+        self.info = wait_until(self._read_info, 30, "serve.json")
+        self.api = self.info["api"]
+        if ready:
+            self.wait_ready()
+
+    def _read_info(self):
+        if self.process.poll() is not None:
+            raise AssertionError("serve ended: " + self.read_log())
+        try:
+            return json.loads((self.data_dir / "serve.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def read_log(self):
+        return (self.data_dir / "serve.log").read_text(errors="replace")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.close()
+        if self._folder:
+            self._folder.cleanup()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def get(self, path, timeout=10):
+        """(status, JSON or text)."""
+        return http("GET", self.api + path, None, timeout)
+
+    def post(self, path, body, timeout=120):
+        return http("POST", self.api + path, body, timeout)
+
+    def state(self):
+        return self.get("/api/v1/state")[1]
+
+    def wait_ready(self, seconds=60):
+        wait_until(lambda: self._ready(), seconds, "readiness")
+
+    def _ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError("serve ended: " + self.read_log())
+        try:
+            return self.get("/readyz")[0] == 200
+        except OSError:
+            return False
+
+    @property
+    def model(self):
+        return self.get("/v1/models")[1]["data"][0]["id"]
+
+    def worker_pids(self):
+        return {node["name"]: node["process_id"] for node in self.state()["nodes"]
+                if node["state"] != "lost"}
+
+
+def http(method, url, body=None, timeout=30, headers=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, method=method, headers={
+        **({"Content-Type": "application/json"} if data else {}), **(headers or {})})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            return reply.status, _decode(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, _decode(error)
+
+
+def _decode(reply):
+    text = reply.read().decode()
+    return json.loads(text) if "json" in reply.headers.get("Content-Type", "") else text
+
+
+def stream(url, body, timeout=120):
+    """Yields each event of a streamed completion as (seconds, JSON or "[DONE]")."""
+    request = urllib.request.Request(url, data=json.dumps({**body, "stream": True}).encode(),
+                                     headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=timeout) as reply:
+        for raw in reply:
+            line = raw.decode().rstrip("\n")
+            if line.startswith("data: "):
+                text = line[len("data: "):]
+                yield time.monotonic(), text if text == "[DONE]" else json.loads(text)
