@@ -32,8 +32,8 @@ inline constexpr std::uint32_t kModelHeadDim = 512;
 inline constexpr std::uint32_t kModelContext = 1'048'576;
 inline constexpr std::uint32_t kVocabulary = 1'048'576;
 inline constexpr std::size_t kModelNameBytes = 256;
-inline constexpr double kRopeBase = 1e12;       // and above 1
-inline constexpr double kRopeScale = 65'536.0;  // divisors of a frequency: 1/65536 to 65536
+inline constexpr double kRopeBase = 1e12;             // and above 1
+inline constexpr double kRopeScale = 65'536.0;        // divisors of a frequency: 1/65536 to 65536
 inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
 
 // Text (model/tokenizer.h, model/chat_template.h).
@@ -41,6 +41,7 @@ inline constexpr std::size_t kTextBytes = 8 * kMiB;
 inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
 inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
 inline constexpr std::size_t kTemplateOutputBytes = 16 * kMiB;
+inline constexpr std::size_t kTemplateWorkBytes = 256 * kMiB;  // all that a rendering creates
 inline constexpr std::uint32_t kTemplateDepth = 64;
 
 // One step batch (proto/step.h) and its frame (proto/frame.h).
@@ -50,6 +51,9 @@ inline constexpr std::uint32_t kBatchReleases = 4'096;
 inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
 inline constexpr std::uint32_t kConnections = 256;          // per data listener
+inline constexpr std::uint32_t kFirstFrameSeconds = 5;      // for an incoming link to say hello
+inline constexpr std::uint32_t kLinkStallSeconds = 30;      // a frame that stops half-way
+inline constexpr std::size_t kReadStepBytes = 256 * kKiB;   // payload taken on a peer's word
 inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
 inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
 inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
@@ -79,18 +83,33 @@ inline constexpr std::uint32_t kHttpSecondsHeader = 10;  // to send the whole he
 inline constexpr std::uint32_t kHttpSecondsBody = 60;
 inline constexpr std::uint32_t kJsonDepth = 64;
 inline constexpr std::uint32_t kMessages = 4'096;
-inline constexpr std::uint32_t kPrompts = 64;  // of one /v1/completions request
+inline constexpr std::uint32_t kPrompts = 64;        // of one /v1/completions request
+inline constexpr std::uint32_t kHttpSequences = 128;  // prompts times n of one request
+inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;  // of a chat that names no limit
+inline constexpr std::uint32_t kJsonValues = 500'000;      // objects, arrays, scalars of one body
+inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;   // unparsed bytes of one connection
+inline constexpr std::size_t kHttpBodiesBytes = 256 * kMiB;  // all bodies being received
+inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;  // unread events, then cut off
+inline constexpr std::uint32_t kHttpSecondsIdle = 75;      // between requests of a connection
+inline constexpr std::uint32_t kHttpSecondsWrite = 30;     // without a byte taken by the client
+inline constexpr std::uint32_t kHttpSecondsPing = 10;      // silence of a stream before `: ping`
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
+inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;  // per session, then it is closed
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
+static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
+static_assert(kHttpHeaderBytes < kHttpReadBytes, "a whole header fits the read buffer");
+static_assert(kPrompts <= kHttpSequences && kChoices <= kHttpSequences, "each alone is allowed");
 static_assert(kGgufStringBytes < kGgufHeaderBytes, "the longest string fits a header");
 static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
               "tokens, scores, types and merges of the largest vocabulary fit the array limit");
+static_assert(kTextBytes <= kTemplateOutputBytes && kTemplateOutputBytes <= kTemplateWorkBytes,
+              "any accepted body can be rendered");
 static_assert(kStages <= kModelLayers, "no stage without a layer");
 
 }  // namespace hearth::limits

@@ -36,6 +36,7 @@ bool runs_avx512() {
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&kScalarKernels};
 #if defined(__x86_64__)
+  if (runs_avx2()) tables.push_back(&kAvx2Kernels);
   if (runs_avx512()) tables.push_back(&kAvx512Kernels);
 #endif
   return tables;

@@ -3,7 +3,9 @@
 // bound; every error names the line and the construct.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +24,13 @@ struct ChatTemplateInput {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
+  // What strftime_now gives to templates that write the date (in UTC, English names). Without it
+  // the function is undefined, so that a prompt depends on nothing but its input.
+  std::optional<std::int64_t> unix_seconds;
 };
 
-// A piece of a rendered prompt. User text (message contents) can never become a special token:
+// A piece of a rendered prompt. User text (message contents and roles, and all that the template
+// makes of them) can never become a special token:
 // it is encoded with SpecialTokens::kText, the template's own text with kParse.
 struct PromptPiece {
   std::string text;
@@ -36,8 +42,10 @@ class ChatTemplate {
   // Parses once; kInvalidInput names line and construct, kUnsupported what lies outside the subset.
   static Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source);
   virtual ~ChatTemplate() = default;
-  // The prompt as pieces whose texts, joined, are the rendered string. Limits: steps, depth and
-  // output of base/limits.h. raise_exception(...) becomes kInvalidInput with its message.
+  // The prompt as pieces whose texts, joined, are the rendered string; no two neighbours are of
+  // one kind and none is empty. Limits: steps, depth, output and work of base/limits.h.
+  // raise_exception(...) becomes kInvalidInput with its message. tools and documents are none, as
+  // Hugging Face passes them. Safe to call from several threads.
   virtual Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const = 0;
 };
 

@@ -31,23 +31,23 @@ class Descriptor {
 Error system_error(const std::string& path, std::string_view action) {
   const int code = errno;
   return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-          quoted(path) + ": cannot " + std::string(action) + ": " + std::strerror(code)};
+          quote(path) + ": cannot " + std::string(action) + ": " + std::strerror(code)};
 }
 
 // The length of a regular file; a pipe or a device could block us or grow for ever.
 Result<std::uint64_t> regular_file_bytes(int fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(path, "read its size");
-  if (!S_ISREG(info.st_mode)) return Error::invalid(quoted(path) + " is not a regular file");
+  if (!S_ISREG(info.st_mode)) return Error::invalid(quote(path) + " is not a regular file");
   return static_cast<std::uint64_t>(info.st_size);
 }
 
 Error wrong_kind(const std::string& path, std::string_view key, std::string_view wanted) {
-  return Error::invalid(quoted(path) + ": key " + quoted(key) + " must be " + std::string(wanted));
+  return Error::invalid(quote(path) + ": key " + quote(key) + " must be " + std::string(wanted));
 }
 
 Error missing(const std::string& path, std::string_view key) {
-  return {ErrorCode::kNotFound, quoted(path) + ": key " + quoted(key) + " is missing"};
+  return {ErrorCode::kNotFound, quote(path) + ": key " + quote(key) + " is missing"};
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) 
   TRY_VOID(GgufParser(*file).run());
   TRY(const std::uint64_t size_now, regular_file_bytes(fd.get(), path));
   if (size_now != size) {
-    return Error{ErrorCode::kIo, quoted(path) + " changed from " + std::to_string(size) + " to " +
+    return Error{ErrorCode::kIo, quote(path) + " changed from " + std::to_string(size) + " to " +
                                      std::to_string(size_now) + " bytes while it was opened"};
   }
   return std::shared_ptr<const GgufFile>(std::move(file));

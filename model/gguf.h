@@ -24,8 +24,20 @@ namespace hearth::model {
 
 // Values are the file's own (ggml_type). Only the listed ones are known; others are refused.
 enum class TensorType : std::uint32_t {
-  kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8,
-  kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kIQ4_NL = 20, kIQ4_XS = 23,
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
   kBF16 = 30,
 };
 struct TensorTypeInfo {
@@ -53,7 +65,8 @@ using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::s
 // One flat array. Integers of every width are widened; nested arrays are refused.
 struct GgufArray {
   std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
-               std::vector<bool>, std::vector<std::string_view>> items;  // views into the file
+               std::vector<bool>, std::vector<std::string_view>>
+      items;  // views into the file
   std::size_t size() const;
 };
 

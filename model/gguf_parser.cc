@@ -59,7 +59,7 @@ GgufParser::GgufParser(GgufFile& file)
       reader_(file.bytes_.first(std::min(file.bytes_.size(), limits::kGgufHeaderBytes))) {}
 
 Error GgufParser::error(ErrorCode code, std::string message) const {
-  return {code, quoted(file_.path_) + ": " + subject_ + " at byte " + number(subject_at_) + ": " +
+  return {code, quote(file_.path_) + ": " + subject_ + " at byte " + number(subject_at_) + ": " +
                     std::move(message)};
 }
 
@@ -141,9 +141,9 @@ Result<std::string_view> GgufParser::read_name(std::string_view what, std::size_
   TRY(const std::string_view name, read_string(what, limit));
   if (name.empty()) return bad(std::string(what) + " is empty");
   if (has_control_bytes(name)) {
-    return bad(std::string(what) + " " + quoted(name) + " has a NUL or another control character");
+    return bad(std::string(what) + " " + quote(name) + " has a NUL or another control character");
   }
-  if (!is_utf8(name)) return bad(std::string(what) + " " + quoted(name) + " is not valid UTF-8");
+  if (!is_utf8(name)) return bad(std::string(what) + " " + quote(name) + " is not valid UTF-8");
   return name;
 }
 
@@ -151,7 +151,7 @@ Status GgufParser::read_key_value(std::uint64_t index) {
   subject_ = "key " + number(index);
   subject_at_ = reader_.offset();
   TRY(const std::string_view key, read_name("the key's name", limits::kGgufKeyBytes));
-  subject_ = "key " + quoted(key);
+  subject_ = "key " + quote(key);
   if (file_.values_.count(key) != 0) return bad("the key occurs twice");
   TRY(const std::uint32_t type, read_number<std::uint32_t>("the value's type"));
   TRY(GgufValue value, read_value(type));
@@ -270,7 +270,7 @@ Status GgufParser::read_tensor(std::uint64_t index) {
   subject_ = "tensor " + number(index);
   subject_at_ = reader_.offset();
   TRY(const std::string_view name, read_name("the tensor's name", limits::kGgufTensorNameBytes));
-  subject_ = "tensor " + quoted(name);
+  subject_ = "tensor " + quote(name);
   if (name.find_first_of("/\\") != std::string_view::npos) {
     return bad("the name has a path separator");
   }
@@ -333,7 +333,7 @@ Status GgufParser::place_tensors() {
   bool fits = checked_align(data, alignment_);
   for (std::size_t i = 0; i < file_.tensors_.size(); ++i) {
     TensorInfo& tensor = file_.tensors_[i];
-    subject_ = "tensor " + quoted(tensor.name);
+    subject_ = "tensor " + quote(tensor.name);
     subject_at_ = records_at_[i];
     if (tensor.offset % alignment_ != 0) {
       return bad("offset " + number(tensor.offset) + " is no multiple of the alignment " +

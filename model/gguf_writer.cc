@@ -24,7 +24,7 @@ std::uint64_t padding(std::uint64_t bytes, std::uint64_t alignment) {
 }
 
 Error write_error(const std::string& path) {
-  return {ErrorCode::kIo, quoted(path) + ": cannot write the file: " + std::strerror(errno)};
+  return {ErrorCode::kIo, quote(path) + ": cannot write the file: " + std::strerror(errno)};
 }
 
 struct CloseFile {

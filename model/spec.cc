@@ -56,10 +56,10 @@ class Keys {
   }
 
   Error bad(std::string_view suffix, const std::string& what) const {
-    return Error::invalid("key " + quoted(name(suffix)) + " " + what);
+    return Error::invalid("key " + quote(name(suffix)) + " " + what);
   }
   Error not_served(std::string_view suffix, const std::string& what) const {
-    return unsupported("key " + quoted(name(suffix)) + " " + what);
+    return unsupported("key " + quote(name(suffix)) + " " + what);
   }
   const GgufFile& file() const { return file_; }
 
@@ -76,8 +76,7 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
   for (const std::string_view name : known_families()) {
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  return unsupported("architecture " + quoted(architecture) +
-                     " is not served; known are: " + known);
+  return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known);
 }
 
 Status refuse_split_files(const GgufFile& file) {
@@ -190,8 +189,7 @@ Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
   }
   if (type == "none") return ok_status();
   if (type != "linear") {
-    return keys.not_served("rope.scaling.type",
-                           "is " + quoted(type) + "; served are: linear, none");
+    return keys.not_served("rope.scaling.type", "is " + quote(type) + "; served are: linear, none");
   }
   for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
     if (!keys.has(suffix)) continue;
@@ -207,7 +205,7 @@ Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string
                                          std::vector<std::uint64_t> dims) {
   TRY(const TensorInfo* tensor, require_tensor(file, name, std::move(dims)));
   if (tensor->type == TensorType::kF32) return tensor;
-  return unsupported("tensor " + quoted(name) + " is of type " +
+  return unsupported("tensor " + quote(name) + " is of type " +
                      tensor_type_name(static_cast<std::uint32_t>(tensor->type)) +
                      "; only F32 is served for it");
 }
@@ -222,7 +220,7 @@ Status read_rope_factors(const GgufFile& file, ModelSpec& spec) {
   for (std::size_t i = 0; i < spec.rope_factors.size(); ++i) {
     const double factor = spec.rope_factors[i];
     if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeScale)) {
-      return Error::invalid("tensor " + quoted(kRopeFactors) + ": factor " + std::to_string(i) +
+      return Error::invalid("tensor " + quote(kRopeFactors) + ": factor " + std::to_string(i) +
                             " is " + std::to_string(factor) + "; it must be from 1/65536 to 65536");
     }
   }
@@ -295,7 +293,7 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   }
   for (const TensorInfo& tensor : file.tensors()) {
     if (names.count(tensor.name) != 0) continue;
-    return unsupported("tensor " + quoted(tensor.name) + " has no place in a " +
+    return unsupported("tensor " + quote(tensor.name) + " has no place in a " +
                        std::string(spec.family->architecture) + " model of " +
                        std::to_string(spec.layers) + " layers");
   }
@@ -328,7 +326,7 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   Error error = std::move(spec).error();
   // A model without a key is a broken model, not one that does not exist.
   if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInvalidInput;
-  const std::string path = quoted(file.path());
+  const std::string path = quote(file.path());
   if (!error.message.starts_with(path)) error.message = path + ": " + error.message;
   return error;
 }
@@ -337,11 +335,11 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
                                          std::vector<std::uint64_t> dims) {
   const TensorInfo* tensor = file.find_tensor(name);
   if (tensor == nullptr) {
-    return Error::invalid("tensor " + quoted(name) + " of shape " + shape_text(dims) +
+    return Error::invalid("tensor " + quote(name) + " of shape " + shape_text(dims) +
                           " is missing");
   }
   if (tensor->dims != dims) {
-    return Error::invalid("tensor " + quoted(name) + " has shape " + shape_text(tensor->dims) +
+    return Error::invalid("tensor " + quote(name) + " has shape " + shape_text(tensor->dims) +
                           "; it must be " + shape_text(dims));
   }
   return tensor;
@@ -354,7 +352,7 @@ Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor
     case TensorType::kQ4_1: return kernels::WeightType::kQ4_1;
     default: break;
   }
-  return unsupported("tensor " + quoted(tensor) + " is of type " +
+  return unsupported("tensor " + quote(tensor) + " is of type " +
                      tensor_type_name(static_cast<std::uint32_t>(type)) +
                      "; served are: Q8_0, Q4_0, Q4_1");
 }

@@ -55,7 +55,7 @@ bool has_control_bytes(std::string_view text) {
   });
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out = "'";
   for (const char c : text.substr(0, kQuotedBytes)) {

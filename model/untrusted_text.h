@@ -11,6 +11,6 @@ bool is_utf8(std::string_view text);
 // Any byte below space, or DEL: what could forge a line of a log or move a terminal's cursor.
 bool has_control_bytes(std::string_view text);
 // 'text' in quotes for an error message: bytes that are not printable ASCII as \xNN, cut at 80.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 }  // namespace hearth::model

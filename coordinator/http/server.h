@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/random.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
@@ -29,11 +30,21 @@ struct ServedModel {
   std::shared_ptr<const model::ChatTemplate> chat_template;
 };
 
+// Seconds; see base/limits.h. Tests that wait for one make it short.
+struct HttpTimeouts {
+  std::uint32_t idle = limits::kHttpSecondsIdle;      // between requests
+  std::uint32_t header = limits::kHttpSecondsHeader;  // to send the whole head
+  std::uint32_t body = limits::kHttpSecondsBody;      // to send the whole body
+  std::uint32_t write = limits::kHttpSecondsWrite;    // without a byte taken by the client
+  std::uint32_t ping = limits::kHttpSecondsPing;      // silence of a stream
+};
+
 struct HttpOptions {
   std::string host = "127.0.0.1";  // only loopback addresses are accepted
   std::uint16_t port = 0;          // 0: any free one
   std::string version;
   std::uint32_t pool_threads = 2;
+  HttpTimeouts timeouts;
 };
 
 class HttpServer {

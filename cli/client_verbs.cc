@@ -1,0 +1,146 @@
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/paths.h"
+#include "cli/pull.h"
+#include "cli/run.h"
+#include "cli/status.h"
+#include "cli/verbs.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr const char* kDefaultApiBase = "http://127.0.0.1:11500";
+
+// Where the server is: the flag, HEARTH_HOST, the server that runs on this machine, the default.
+std::string api_base(std::string given) {
+  if (given.empty()) {
+    std::ifstream file(data_dir() / "serve.json");
+    const auto json = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
+    if (json.is_object() && json.contains("api") && json["api"].is_string()) {
+      given = json["api"].get<std::string>();
+    }
+  }
+  if (given.empty()) return kDefaultApiBase;
+  if (given.find("://") == std::string::npos) given = "http://" + given;
+  while (given.ends_with('/')) given.pop_back();
+  if (given.ends_with("/v1")) given.resize(given.size() - 3);
+  return given;
+}
+
+void add_host(CLI::App* verb, std::string& host) {
+  verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
+      ->envname("HEARTH_HOST");
+}
+
+void add_sampling(CLI::App* verb, RunOptions& o) {
+  verb->add_option("-n,--predict,--max-tokens", o.max_tokens,
+                   "tokens to generate at most (0: to the end of the answer)")
+      ->envname("HEARTH_PREDICT");
+  verb->add_option("--temp,--temperature", o.temperature, "0 is greedy")
+      ->envname("HEARTH_TEMPERATURE")
+      ->capture_default_str();
+  verb->add_option("--top-k", o.top_k, "0 is off")->capture_default_str();
+  verb->add_option("--top-p", o.top_p, "1 is off")->capture_default_str();
+  verb->add_option("--min-p", o.min_p, "0 is off")->capture_default_str();
+  verb->add_option("--repeat-penalty", o.repetition_penalty, "1 is off")->capture_default_str();
+  verb->add_option("--presence-penalty", o.presence_penalty)->capture_default_str();
+  verb->add_option("--frequency-penalty", o.frequency_penalty)->capture_default_str();
+  verb->add_option("-s,--seed", o.seed, "the same seed gives the same answer, bit for bit")
+      ->envname("HEARTH_SEED");
+  verb->add_option("--stop", o.stop, "end the answer before this text (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_run(CLI::App& app, Action& action) {
+  auto o = std::make_shared<RunOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("run", "Answer a prompt, or chat");
+  verb->add_option("model", o->model,
+                   "name of the served model; with --local a file or pulled name")
+      ->required();
+  verb->add_option("prompt", o->prompt, "the prompt; without it stdin, or a chat on a terminal");
+  add_host(verb, *host);
+  add_sampling(verb, *o);
+  verb->add_option("--system", o->system, "what the model is told first");
+  verb->add_flag("--raw", o->raw, "no chat template: the prompt as it is");
+  verb->add_flag("--ignore-eos", o->ignore_eos, "go on past the end of the answer");
+  verb->add_flag("--token-ids", o->token_ids, "print token ids instead of text, one line");
+  verb->add_option("--hashes", o->hashes_file,
+                   "write JSON lines: step, stage, layers, hash in, hash out");
+  verb->add_flag("--verbose", o->verbose, "print figures on stderr");
+  verb->add_flag("--json", o->json, "print one JSON object when done");
+  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)");
+  verb->add_flag("--local", o->local, "in this process alone, no swarm");
+  verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
+      ->check(CLI::Range(1, 512));
+  verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")
+      ->envname("HEARTH_THREADS")
+      ->check(CLI::Range(0, 1024));
+  verb->callback([o, host, &action] {
+    o->api_base = api_base(*host);
+    action = [o] { return run_run(*o); };
+  });
+}
+
+void add_status(CLI::App& app, Action& action) {
+  const auto add = [&](const char* name, const char* text, int (*go)(const StatusOptions&)) {
+    auto o = std::make_shared<StatusOptions>();
+    auto host = std::make_shared<std::string>();
+    CLI::App* verb = app.add_subcommand(name, text);
+    add_host(verb, *host);
+    verb->add_flag("--json", o->json, "print JSON");
+    verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm");
+    verb->callback([o, host, go, &action] {
+      o->api_base = api_base(*host);
+      action = [o, go] { return go(*o); };
+    });
+  };
+  add("status", "Show the nodes and the layers they hold", run_status);
+  add("ps", "Show the models being served", run_ps);
+}
+
+void add_models(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* ls = app.add_subcommand("ls", "List the models on this disk");
+  ls->alias("list");
+  ls->add_flag("--json", *json, "print JSON");
+  ls->callback([json, &action] { action = [json] { return run_ls(*json); }; });
+
+  auto shown = std::make_shared<std::string>();
+  auto show_json = std::make_shared<bool>(false);
+  CLI::App* show = app.add_subcommand("show", "Show what a model file holds");
+  show->add_option("model", *shown, "file or pulled name")->required();
+  show->add_flag("--json", *show_json, "print JSON");
+  show->callback([shown, show_json, &action] {
+    action = [shown, show_json] { return run_show(*shown, *show_json); };
+  });
+
+  auto o = std::make_shared<PullOptions>();
+  auto pull_json = std::make_shared<bool>(false);
+  CLI::App* pull = app.add_subcommand("pull", "Bring a model to this disk");
+  pull->add_option("source", o->source,
+                   "a path, https://..., hf:org/repo/file[@revision], or smollm2-135m")
+      ->required();
+  pull->add_option("--name", o->name, "the name to give it");
+  pull->add_option("--sha256", o->sha256, "the digest it must have");
+  pull->add_flag("--force", o->force, "replace a model of the same name");
+  pull->add_flag("--offline", o->offline, "never dial out")->envname("HEARTH_OFFLINE");
+  pull->add_flag("--quiet", o->quiet, "no progress");
+  pull->add_flag("--json", *pull_json, "print JSON");
+  pull->callback(
+      [o, pull_json, &action] { action = [o, pull_json] { return run_pull(*o, *pull_json); }; });
+}
+
+}  // namespace
+
+void add_client_verbs(CLI::App& app, Action& action) {
+  add_run(app, action);
+  add_status(app, action);
+  add_models(app, action);
+}
+
+}  // namespace hearth::cli

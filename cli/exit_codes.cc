@@ -1,0 +1,28 @@
+#include "cli/exit_codes.h"
+
+#include <cstdio>
+
+namespace hearth::cli {
+
+int exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUnavailable: return kExitUnreachable;
+    case ErrorCode::kNoCapacity: return kExitNoCapacity;
+    case ErrorCode::kCancelled: return kExitInterrupted;
+    case ErrorCode::kTimeout: return kExitTimeout;
+    case ErrorCode::kInvalidInput:
+    case ErrorCode::kNotFound:
+    case ErrorCode::kVersion:
+    case ErrorCode::kIo:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kNumeric: return kExitFailed;
+  }
+  return kExitFailed;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "hearth: %s\n", error.message.c_str());
+  return exit_code(error.code);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,25 @@
+// Exit codes of every verb. Results go to stdout, progress and errors to stderr; the last line of
+// an error says what to do.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+
+namespace hearth::cli {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitUnreachable = 3;  // no server there
+inline constexpr int kExitNoCapacity = 4;   // no pipeline, or the queue is full
+inline constexpr int kExitRefused = 5;
+inline constexpr int kExitVerification = 6;
+inline constexpr int kExitTimeout = 124;
+inline constexpr int kExitInterrupted = 130;  // Ctrl-C
+
+int exit_code(ErrorCode code);
+// Prints "hearth: message" on stderr and returns the exit code.
+int fail(const Error& error);
+
+}  // namespace hearth::cli

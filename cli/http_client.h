@@ -1,0 +1,72 @@
+// HTTP for the verbs, on libcurl: requests to a Hearth server, streams of server-sent events, and
+// downloads. One object a thread; every call blocks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace hearth::cli {
+
+struct HttpReply {
+  long status = 0;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+  std::string location;  // the final address after redirects
+};
+
+class HttpClient {
+ public:
+  HttpClient();
+  ~HttpClient();
+
+  using Headers = std::map<std::string, std::string>;
+  struct Options {
+    std::chrono::milliseconds timeout{0};  // of the whole request; 0 = none
+    Headers headers;
+    bool follow_redirects = false;
+  };
+
+  // kUnavailable when nobody answers, kCancelled on Ctrl-C, kTimeout. A status of 400 and more is
+  // a reply, not an error. Bodies over 64 MiB are refused.
+  Result<HttpReply> get(const std::string& url, const Options& options);
+  Result<HttpReply> head(const std::string& url, const Options& options);
+  Result<HttpReply> post_json(const std::string& url, std::string_view body,
+                              const Options& options);
+
+  // POSTs and feeds each "data:" payload of the event stream to on_event, which returns false to
+  // stop (kCancelled). An answer that is no event stream comes back as the reply.
+  Result<HttpReply> post_stream(const std::string& url, std::string_view body,
+                                const Options& options,
+                                const std::function<bool(std::string_view)>& on_event);
+
+  // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
+  // the range, `restart` is called first. Gives up with kTimeout after 30 s without a byte.
+  Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
+                             const std::function<Status()>& restart,
+                             const std::function<Status(std::string_view)>& sink);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Splits an event stream into its "data" payloads; comments and other fields are skipped.
+class EventStreamParser {
+ public:
+  // False when on_event returned false.
+  bool push(std::string_view bytes, const std::function<bool(std::string_view)>& on_event);
+
+ private:
+  std::string line_;
+  std::string data_;
+  bool has_data_ = false;
+};
+
+}  // namespace hearth::cli

@@ -1,0 +1,30 @@
+#include "cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "cli/exit_codes.h"
+
+namespace hearth::cli {
+namespace {
+
+std::atomic<int> pending{0};
+static_assert(std::atomic<int>::is_always_lock_free, "used inside a signal handler");
+
+void on_interrupt(int) {
+  if (pending.fetch_add(1) >= 1) _exit(kExitInterrupted);
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;  // without SA_RESTART: a waiting read returns
+  sigaction(SIGINT, &action, nullptr);
+}
+bool interrupted() { return pending.load() > 0; }
+void clear_interrupt() { pending.store(0); }
+
+}  // namespace hearth::cli

@@ -1,0 +1,11 @@
+// Ctrl-C for verbs that run in the foreground: the first one stops what is being done, a second
+// one ends the program.
+#pragma once
+
+namespace hearth::cli {
+
+void catch_interrupts();  // once, before threads start
+bool interrupted();       // since the last clear_interrupt()
+void clear_interrupt();
+
+}  // namespace hearth::cli

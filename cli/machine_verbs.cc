@@ -1,0 +1,99 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench.h"
+#include "cli/completion.h"
+#include "cli/exit_codes.h"
+#include "cli/verbs.h"
+#include "kernels/canonical.h"
+#include "kernels/kernels.h"
+#include "proto/frame.h"
+
+namespace hearth::cli {
+namespace {
+
+int print_version(bool json) {
+  auto kernels = kernels::select_kernels();
+  const std::string isa = kernels.ok() ? std::string((*kernels)->name) : "none";
+  if (json) {
+    std::printf("%s\n", nlohmann::json{{"version", HEARTH_VERSION},
+                                       {"protocol", kProtocolVersion},
+                                       {"canonical", kernels::kCanonicalVersion},
+                                       {"isa", isa}}
+                            .dump()
+                            .c_str());
+  } else {
+    std::printf("hearth %s (protocol %u, canonical %u, %s)\n", HEARTH_VERSION, kProtocolVersion,
+                kernels::kCanonicalVersion, isa.c_str());
+  }
+  return kExitDone;
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the real engine");
+  bench->require_subcommand(1);
+  auto o = std::make_shared<BenchModelOptions>();
+  CLI::App* model = bench->add_subcommand("model", "Tokens a second of one process");
+  model->add_option("model", o->model, "file or pulled name")->required();
+  model->add_option("-p,--n-prompt", o->prompt, "prompt lengths (0: no prefill test)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  model->add_option("-n,--n-gen", o->generate, "generated lengths (0: no decode test)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  model->add_option("-b,--batch", o->batch, "sequences decoded at once")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  model->add_option("-t,--threads", o->threads, "compute threads")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->envname("HEARTH_THREADS");
+  model->add_option("-r,--repetitions", o->repetitions, "measurements of each test")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  model->add_option("--stages", o->stages, "split the layers over as many engines")
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
+  model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });
+}
+
+}  // namespace
+
+void add_machine_verbs(CLI::App& app, Action& action) {
+  add_bench(app, action);
+
+  auto json = std::make_shared<bool>(false);
+  CLI::App* version = app.add_subcommand("version", "Print the versions");
+  version->add_flag("--json", *json, "print JSON");
+  version->callback([json, &action] { action = [json] { return print_version(*json); }; });
+
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion script");
+  completion->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([shell, &action] {
+    action = [shell] {
+      std::fputs(completion_script(*shell).c_str(), stdout);
+      return kExitDone;
+    };
+  });
+
+  auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* ask = app.add_subcommand("__complete", "")->group("");
+  ask->add_option("words", *words);
+  ask->callback([words, &app, &action] {
+    action = [words, &app] {
+      for (const std::string& word : complete(app, *words)) std::printf("%s\n", word.c_str());
+      return kExitDone;
+    };
+  });
+}
+
+}  // namespace hearth::cli

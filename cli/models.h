@@ -1,0 +1,40 @@
+// Models on this machine: GGUF files in models_dir(), each with a small JSON file beside it that
+// says where it came from and what its SHA-256 is.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hearth::cli {
+
+struct LocalModel {
+  std::string name;
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;
+  std::int64_t modified = 0;  // unix seconds
+  std::string sha256;         // hex; empty when unknown
+  std::string source;
+};
+
+// Sorted by name. A file without its JSON is listed with what can be seen.
+std::vector<LocalModel> list_models();
+
+// A path to a GGUF file, or the name of a pulled model. kNotFound says how to get it.
+Result<std::filesystem::path> resolve_model(const std::string& name_or_path);
+
+// "SmolLM2-135M-Instruct.Q4_1.gguf" -> "smollm2-135m-instruct.q4_1"
+std::string model_name(const std::filesystem::path& file);
+
+// [a-z0-9._-], 1 to 128 characters, not beginning with a dot: also a safe file name.
+Status check_model_name(std::string_view name);
+
+Status write_model_record(const LocalModel& model);
+Result<std::string> sha256_of_file(const std::filesystem::path& path, const std::string& message,
+                                   bool quiet);
+
+}  // namespace hearth::cli

@@ -1,0 +1,189 @@
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/answer.h"
+#include "cli/http_client.h"
+#include "cli/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+Error api_error(const HttpReply& reply, const std::string& url) {
+  std::string message = url + " answers " + std::to_string(reply.status);
+  const Json body = Json::parse(reply.body, nullptr, false);
+  if (body.is_object() && body.contains("error") && body["error"].is_object()) {
+    message = body["error"].value("message", message);
+  }
+  ErrorCode code = ErrorCode::kInvalidInput;
+  if (reply.status == 404) code = ErrorCode::kNotFound;
+  if (reply.status == 429 || reply.status == 503) code = ErrorCode::kNoCapacity;
+  return {code, message};
+}
+
+class SwarmAnswerer final : public Answerer {
+ public:
+  Result<Answer> ask(const RunOptions& options, const Question& question,
+                     const std::function<void(std::string_view)>& on_text) override {
+    options_ = options;
+    const bool chat = question.raw_prompt.empty() && !question.messages.empty();
+    const std::string url = options_.api_base + (chat ? "/v1/chat/completions" : "/v1/completions");
+    answer_ = {};
+    answer_.figures.seed = question.seed;
+    error_ = ok_status();
+    done_ = false;
+    begun_ = clock_.now();
+    first_ = last_ = TimePoint{};
+    HttpClient::Options http;
+    http.timeout = std::chrono::milliseconds(static_cast<long>(options_.timeout_seconds * 1000));
+    auto reply =
+        http_.post_stream(url, request(question, chat).dump(), http,
+                          [&](std::string_view event) { return on_event(event, on_text); });
+    if (interrupted()) {
+      answer_.finish_reason = "cancelled";
+      return finish();
+    }
+    if (!error_.ok()) return std::move(error_).error();
+    if (!reply.ok()) {
+      Error error = std::move(reply).error();
+      if (error.code == ErrorCode::kUnavailable && first_ == TimePoint{}) {
+        error.message += "; no server there, start one: hearth serve --model MODEL";
+      }
+      return error;
+    }
+    if (reply->status >= 400) return api_error(*reply, url);
+    if (!done_) return Error{ErrorCode::kUnavailable, "the stream from " + url + " broke off"};
+    return finish();
+  }
+
+ private:
+  Json request(const Question& question, bool chat) const {
+    Json body = {{"model", options_.model},
+                 {"stream", true},
+                 {"stream_options", {{"include_usage", true}}},
+                 {"temperature", options_.temperature},
+                 {"top_k", options_.top_k},
+                 {"top_p", options_.top_p},
+                 {"min_p", options_.min_p},
+                 {"repeat_penalty", options_.repetition_penalty},
+                 {"presence_penalty", options_.presence_penalty},
+                 {"frequency_penalty", options_.frequency_penalty},
+                 {"seed", static_cast<std::int64_t>(question.seed)},
+                 {"ignore_eos", options_.ignore_eos},
+                 {"return_token_ids", true},
+                 {"return_hashes", !options_.hashes_file.empty()}};
+    if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
+    if (!options_.stop.empty()) body["stop"] = options_.stop;
+    if (!chat) {
+      body["prompt"] = question.raw_prompt;
+      return body;
+    }
+    body["messages"] = Json::array();
+    for (const auto& message : question.messages) {
+      body["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    }
+    return body;
+  }
+
+  bool on_event(std::string_view event, const std::function<void(std::string_view)>& on_text) {
+    if (event == "[DONE]") {
+      done_ = true;
+      return true;
+    }
+    const Json chunk = Json::parse(event, nullptr, false);
+    if (!chunk.is_object()) {
+      error_ = Error::invalid("the server sent an event that is no JSON object");
+      return false;
+    }
+    if (chunk.contains("error")) {
+      const std::string message =
+          chunk["error"].is_object() ? chunk["error"].value("message", "") : chunk["error"].dump();
+      error_ = Error{ErrorCode::kNoCapacity, "the answer was cut off: " + message};
+      return false;
+    }
+    try {
+      take(chunk, on_text);
+    } catch (const Json::exception& bad) {
+      error_ = Error::invalid(std::string("the server sent an unexpected chunk: ") + bad.what());
+      return false;
+    }
+    return true;
+  }
+
+  void take(const Json& chunk, const std::function<void(std::string_view)>& on_text) {
+    for (const Json& choice : chunk.value("choices", Json::array())) {
+      std::string text;
+      if (choice.contains("delta")) {
+        const Json content = choice["delta"].value("content", Json());
+        if (content.is_string()) text = content;
+      } else {
+        text = choice.value("text", "");
+      }
+      const Json ids = choice.value("token_ids", Json::array());
+      for (const Json& id : ids) answer_.token_ids.push_back(id.get<TokenId>());
+      if (!text.empty() || !ids.empty()) {
+        last_ = clock_.now();
+        if (first_ == TimePoint{}) first_ = last_;
+      }
+      answer_.text += text;
+      if (!text.empty()) on_text(text);
+      const Json reason = choice.value("finish_reason", Json());
+      if (reason.is_string()) answer_.finish_reason = reason;
+    }
+    if (chunk.contains("usage") && chunk["usage"].is_object()) {
+      answer_.figures.prompt_tokens = chunk["usage"].value("prompt_tokens", 0U);
+      answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
+    }
+    if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
+      take_hashes(chunk["hearth"].value("hashes", Json::array()));
+    }
+  }
+
+  void take_hashes(const Json& hashes) {
+    for (const Json& hash : hashes) {
+      HashLine line;
+      line.step = hash.at("step");
+      line.stage = hash.at("stage");
+      line.layer_begin = hash.at("layers").at(0);
+      line.layer_end = hash.at("layers").at(1);
+      line.in = hash.at("in");
+      line.out = hash.at("out");
+      answer_.hashes.push_back(std::move(line));
+    }
+  }
+
+  Answer finish() {
+    const TimePoint end = clock_.now();
+    answer_.figures.total_seconds = seconds_between(begun_, end);
+    if (first_ != TimePoint{}) {
+      answer_.figures.prompt_seconds = seconds_between(begun_, first_);
+      answer_.figures.generated_seconds = seconds_between(first_, last_);
+    }
+    if (answer_.figures.generated_tokens == 0) {
+      answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
+    }
+    return std::move(answer_);
+  }
+
+  RunOptions options_;
+  HttpClient http_;
+  SystemClock clock_;
+  Answer answer_;
+  Status error_ = ok_status();
+  bool done_ = false;
+  TimePoint begun_{};
+  TimePoint first_{};
+  TimePoint last_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Answerer> swarm_answerer() { return std::make_unique<SwarmAnswerer>(); }
+
+}  // namespace hearth::cli

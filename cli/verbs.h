@@ -1,0 +1,20 @@
+// The command tree: every verb with its flags. A flag beats its HEARTH_* variable, which beats the
+// configuration file, which beats the default.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace hearth::cli {
+
+// What the chosen verb does; returns the exit code.
+using Action = std::function<int()>;
+
+void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull
+void add_server_verbs(CLI::App& app, Action& action);   // serve worker
+void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion
+
+}  // namespace hearth::cli

@@ -1,0 +1,312 @@
+#include "coordinator/control_service.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "proto/address.h"
+#include "proto/control.grpc.pb.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using grpc::ByteBuffer;
+
+ByteBuffer to_buffer(const Bytes& bytes) {
+  const grpc::Slice slice(bytes.data(), bytes.size());
+  return ByteBuffer(&slice, 1);
+}
+
+Bytes to_bytes(const ByteBuffer& buffer) {
+  Bytes bytes;
+  bytes.reserve(buffer.Length());
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) return bytes;
+  for (const grpc::Slice& slice : slices) {
+    const auto* begin = reinterpret_cast<const std::byte*>(slice.begin());
+    bytes.insert(bytes.end(), begin, begin + slice.size());
+  }
+  return bytes;
+}
+
+// The library writes its own log to stderr; ours says what matters. GRPC_VERBOSITY brings it back.
+void quiet_library_log() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+}
+
+}  // namespace
+
+struct ControlService::Core : std::enable_shared_from_this<Core> {
+  // From any thread. False, and nothing posted, once the service ends.
+  bool to_owner(std::function<void(Core&)> work) {
+    const std::lock_guard lock(mutex);
+    if (!alive) return false;
+    post([self = shared_from_this(), work = std::move(work)] { work(*self); });
+    return true;
+  }
+
+  std::mutex mutex;
+  bool alive = true;
+  std::uint32_t sessions_held = 0;  // those not yet done, refused ones included
+  Post post;
+  std::string address;
+
+  // The owner's thread only.
+  TransportEvents* events = nullptr;
+  std::uint64_t last_link = 0;
+  std::unordered_map<LinkId, std::shared_ptr<Session>> sessions;
+};
+
+// One session. Owner's calls and gRPC's callbacks meet under mutex_; the session keeps itself
+// alive until OnDone. At most one frame is on its way to the owner, then the next one is read.
+class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
+ public:
+  explicit Session(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  void begin(std::shared_ptr<Session> self) {
+    const std::lock_guard lock(mutex_);
+    self_ = std::move(self);
+    bool room = false;
+    {
+      const std::lock_guard core_lock(core_->mutex);
+      room = ++core_->sessions_held <= limits::kWorkers;
+    }
+    if (!room) return finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many sessions"});
+    const bool posted =
+        core_->to_owner([session = self_](Core& core) { session->open(core, session); });
+    if (!posted) finish({grpc::StatusCode::UNAVAILABLE, "the coordinator is ending"});
+  }
+
+  Status send(const Bytes& payload) {
+    const std::lock_guard lock(mutex_);
+    if (finished_ || ended_ || closing_) return ok_status();
+    if (queued_bytes_ + payload.size() > limits::kControlQueueBytes) {
+      return Error{ErrorCode::kNoCapacity,
+                   "the control queue holds " + std::to_string(queued_bytes_) +
+                       " bytes; the limit is " + std::to_string(limits::kControlQueueBytes)};
+    }
+    queued_bytes_ += payload.size();
+    queue_.push_back(to_buffer(payload));
+    advance();
+    return ok_status();
+  }
+
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    advance();
+  }
+
+  void OnReadDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    if (!ok) {
+      ended_ = true;
+      return advance();
+    }
+    core_->to_owner([self = self_, payload = to_bytes(incoming_)](Core& core) mutable {
+      if (!core.sessions.contains(self->link_)) return;
+      if (core.events != nullptr) {
+        core.events->on_frame(self->link_, {FrameType::kControl, std::move(payload)});
+      }
+      self->read_next();
+    });
+    incoming_.Clear();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    queued_bytes_ -= queue_.front().Length();
+    queue_.pop_front();
+    if (!ok) ended_ = true;
+    advance();
+  }
+
+  void OnCancel() override {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    advance();
+  }
+
+  void OnDone() override {
+    std::shared_ptr<Session> self;
+    {
+      const std::lock_guard lock(mutex_);
+      finished_ = true;
+      self = std::move(self_);
+    }
+    core_->to_owner([self](Core& core) {
+      if (core.sessions.erase(self->link_) == 0 || core.events == nullptr) return;
+      core.events->on_link_closed(self->link_,
+                                  {ErrorCode::kUnavailable, "the worker's control session ended"});
+    });
+    const std::lock_guard lock(core_->mutex);
+    --core_->sessions_held;
+  }
+
+ private:
+  // On the owner's thread: from here on the peer knows that somebody listens.
+  void open(Core& core, const std::shared_ptr<Session>& self) {
+    link_ = LinkId(++core.last_link);
+    {
+      const std::lock_guard lock(mutex_);
+      if (finished_) return;
+      StartSendInitialMetadata();
+    }
+    core.sessions.emplace(link_, self);
+    if (core.events != nullptr) core.events->on_link_open(link_, true);
+    read_next();
+  }
+
+  void read_next() {
+    const std::lock_guard lock(mutex_);
+    if (!finished_ && !ended_) StartRead(&incoming_);
+  }
+
+  // Writes what is queued, or ends the call when nothing is left to wait for.
+  void advance() {
+    if (finished_ || writing_) return;
+    if (!ended_ && !queue_.empty()) {
+      writing_ = true;
+      return StartWrite(&queue_.front());
+    }
+    if (ended_ || closing_) finish(grpc::Status::OK);
+  }
+
+  void finish(const grpc::Status& status) {
+    finished_ = true;
+    queue_.clear();
+    Finish(status);
+  }
+
+  const std::shared_ptr<Core> core_;
+  LinkId link_;  // the owner's thread only
+  std::mutex mutex_;
+  std::shared_ptr<Session> self_;
+  ByteBuffer incoming_;
+  std::deque<ByteBuffer> queue_;
+  std::size_t queued_bytes_ = 0;
+  bool writing_ = false;
+  bool closing_ = false;   // the owner closed it; the queue is sent first
+  bool ended_ = false;     // the peer is gone
+  bool finished_ = false;  // no operation may be started any more
+};
+
+// Messages stay bytes: whoever owns the state machine parses them once.
+class ControlService::Service final
+    : public control::v1::Control::WithRawCallbackMethod_Session<control::v1::Control::Service> {
+ public:
+  explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  Status start(const std::string& address) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kControlMessageBytes));
+    builder.SetMaxSendMessageSize(static_cast<int>(limits::kControlMessageBytes));
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 * 1024);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.AddChannelArgument(GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return Error{ErrorCode::kIo, "the control plane cannot listen on " + address +
+                                       "; another process may hold the port"};
+    }
+    TRY(Address bound, parse_loopback_address(address));
+    bound.port = static_cast<std::uint16_t>(port);
+    core_->address = bound.text();
+    return ok_status();
+  }
+
+  void stop() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());  // cancels what still runs
+    server_->Wait();
+  }
+
+  grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* Session(
+      grpc::CallbackServerContext* /*context*/) override {
+    const auto session = std::make_shared<ControlService::Session>(core_);
+    session->begin(session);
+    return session.get();
+  }
+
+ private:
+  const std::shared_ptr<Core> core_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+ControlService::ControlService() : core_(std::make_shared<Core>()) {}
+
+Result<std::unique_ptr<ControlService>> ControlService::open(std::string_view address, Post post) {
+  quiet_library_log();
+  TRY(const Address checked, parse_loopback_address(address));
+  std::unique_ptr<ControlService> service(new ControlService());
+  service->core_->post = std::move(post);
+  service->service_ = std::make_unique<Service>(service->core_);
+  TRY_VOID(service->service_->start(checked.text()));
+  return service;
+}
+
+ControlService::~ControlService() {
+  {
+    const std::lock_guard lock(core_->mutex);
+    core_->alive = false;
+  }
+  core_->events = nullptr;
+  if (service_ != nullptr) service_->stop();
+  core_->sessions.clear();
+  const std::lock_guard lock(core_->mutex);
+  core_->post = nullptr;
+}
+
+void ControlService::set_events(TransportEvents* events) { core_->events = events; }
+
+LinkId ControlService::connect(std::string_view /*address*/) {
+  const LinkId link(++core_->last_link);
+  core_->to_owner([link](Core& core) {
+    if (core.events == nullptr) return;
+    core.events->on_link_closed(
+        link, {ErrorCode::kUnsupported, "the coordinator does not dial on the control plane"});
+  });
+  return link;
+}
+
+Status ControlService::send(LinkId link, Frame frame) {
+  REQUIRE(frame.type == FrameType::kControl, "only control frames travel on a control link");
+  REQUIRE(frame.payload.size() <= limits::kControlMessageBytes,
+          "control message of " + std::to_string(frame.payload.size()) +
+              " bytes passes the limit of " + std::to_string(limits::kControlMessageBytes));
+  const auto session = core_->sessions.find(link);
+  return session == core_->sessions.end() ? ok_status() : session->second->send(frame.payload);
+}
+
+void ControlService::close(LinkId link) {
+  const auto found = core_->sessions.find(link);
+  if (found == core_->sessions.end()) return;
+  const std::shared_ptr<Session> session = found->second;
+  core_->sessions.erase(found);
+  session->close();
+  core_->to_owner([link](Core& core) {
+    if (core.events == nullptr) return;
+    core.events->on_link_closed(link, {ErrorCode::kCancelled, "closed on this side"});
+  });
+}
+
+std::string ControlService::address() const { return core_->address; }
+
+}  // namespace hearth::coordinator

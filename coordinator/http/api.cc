@@ -1,0 +1,38 @@
+#include "coordinator/http/api.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hearth::coordinator::http {
+
+std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status) {
+  // The queue moves at the rate at which running sequences end.
+  const double running = std::max<double>(1.0, status.running);
+  const double seconds = api.metrics.mean_request_seconds() * (status.waiting + 1) / running;
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, 60.0));
+}
+
+std::optional<ApiError> check_model(const Api& api, const std::string& name) {
+  if (name == api.model.id) return std::nullopt;
+  return ApiError::not_found("the model '" + valid_utf8(name.substr(0, 128)) +
+                                 "' is not served here; this swarm serves '" + api.model.id + "'",
+                             "model_not_found");
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse out;
+  out.status = error.status;
+  out.body = error_body(error);
+  if (error.retry_after)
+    out.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
+  if (error.final) out.headers.emplace_back("x-should-retry", "false");
+  return out;
+}
+
+HttpResponse json_response(const std::string& body) {
+  HttpResponse out;
+  out.body = body;
+  return out;
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,78 @@
+// Api: what every handler shares. Handlers run on the socket thread and hand heavy work to the
+// pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "base/limits.h"
+#include "coordinator/http/errors.h"
+#include "coordinator/http/exchange.h"
+#include "coordinator/http/metrics.h"
+#include "coordinator/http/requests.h"
+#include "coordinator/http/server.h"
+
+namespace hearth::coordinator::http {
+
+class Generation;
+
+// The way to another thread, which may be gone: after close() nothing is delivered any more.
+class Gate {
+ public:
+  using Task = std::function<void()>;
+  explicit Gate(std::function<void(Task)> post) : post_(std::move(post)) {}
+  // False when closed; the task is then dropped.
+  bool post(Task task) {
+    const std::lock_guard lock(mutex_);
+    if (!post_) return false;
+    post_(std::move(task));
+    return true;
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    post_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void(Task)> post_;
+};
+
+struct Api {
+  Api(HttpOptions options_in, ServedModel model_in, CoordinatorPort& port_in, const Clock& clock_in,
+      Random& random_in, std::function<void(Gate::Task)> to_sockets,
+      std::function<void(Gate::Task)> to_pool)
+      : options(std::move(options_in)),
+        model(std::move(model_in)),
+        port(port_in),
+        clock(clock_in),
+        random(random_in),
+        metrics(options.version, model.id),
+        sockets(std::move(to_sockets)),
+        pool(std::move(to_pool)) {}
+
+  HttpOptions options;
+  ServedModel model;
+  CoordinatorPort& port;
+  const Clock& clock;
+  Random& random;  // socket thread only
+  Metrics metrics;
+  Gate sockets;
+  Gate pool;
+  std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
+
+  ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
+};
+
+// Seconds after which a refused request may find room: 1 to 60.
+std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
+
+// 404 model_not_found unless `name` is the served model's.
+std::optional<ApiError> check_model(const Api& api, const std::string& name);
+
+HttpResponse error_response(const ApiError& error);
+HttpResponse json_response(const std::string& body);
+
+}  // namespace hearth::coordinator::http

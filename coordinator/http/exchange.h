@@ -1,0 +1,43 @@
+// One request and the way to answer it, free of sockets. Everything on the socket thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hearth::coordinator::http {
+
+struct HttpRequest {
+  std::string method;
+  std::string path;  // percent-decoded, without query
+  std::string body;
+  std::string id;  // x-request-id of the answer
+  TimePoint arrived{};
+};
+
+struct HttpResponse {
+  unsigned status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // The whole answer; once, and only without a stream.
+  virtual void respond(HttpResponse response) = 0;
+  // 200 text/event-stream and a first ping; `: ping` again after every silence.
+  virtual void start_stream() = 0;
+  virtual void send(std::string_view event) = 0;
+  // Ends the body. `broken`: after an error event; the connection is closed as well.
+  virtual void finish_stream(bool broken) = 0;
+  // Called once when the client goes away, or does not read, before the answer has ended.
+  virtual void on_gone(std::function<void()> callback) = 0;
+  virtual bool gone() const = 0;
+};
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,88 @@
+// POST /v1/chat/completions and /v1/completions: parse, render and tokenise on the pool, then hand
+// over to a Generation.
+#include "coordinator/http/generation.h"
+#include "coordinator/http/handlers.h"
+#include "coordinator/http/prompt.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+ApiError prompt_error(const Error& error, bool chat) {
+  ApiError out = from_coordinator(error, 1);
+  out.param = chat ? "messages" : "prompt";
+  return out;
+}
+
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const Prompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
+  auto ids = encode_text(*served.tokenizer, std::get<std::string>(prompt));
+  if (!ids.ok()) return prompt_error(ids.error(), false);
+  return std::move(*ids);
+}
+
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationRequest& request) {
+  auto pieces = render_chat(served, std::move(request.messages));
+  if (!pieces.ok()) return prompt_error(pieces.error(), true);
+  auto ids = encode_pieces(*served.tokenizer, *pieces);
+  if (!ids.ok()) return prompt_error(ids.error(), true);
+  return std::move(*ids);
+}
+
+// Everything that does not need the swarm. Runs on the pool; touches nothing that changes.
+ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat) {
+  auto json = parse_json(body);
+  if (!json.ok()) return json.error();
+  auto parsed = chat ? parse_chat_request(*json, api.bounds())
+                     : parse_completion_request(*json, api.bounds());
+  if (!parsed.ok()) return parsed.error();
+  GenerationInput input;
+  input.request = std::move(*parsed);
+  if (auto unknown = check_model(api, input.request.model)) return *unknown;
+  if (chat) {
+    auto ids = encode_chat(api.model, input.request);
+    if (!ids.ok()) return ids.error();
+    input.prompts.push_back(std::move(*ids));
+  }
+  for (const Prompt& prompt : input.request.prompts) {
+    auto ids = encode_prompt(api.model, prompt);
+    if (!ids.ok()) return ids.error();
+    if (input.request.echo) {
+      const auto* text = std::get_if<std::string>(&prompt);
+      input.echoes.push_back(text != nullptr ? *text : decode_tokens(api.model, *ids, false));
+    }
+    input.prompts.push_back(std::move(*ids));
+  }
+  for (const auto& ids : input.prompts) {
+    if (!ids.empty()) continue;
+    return ApiError::invalid("the prompt has no tokens", chat ? "messages" : "prompt");
+  }
+  return input;
+}
+
+void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
+                       std::shared_ptr<Exchange> exchange, bool chat) {
+  api->pool.post([api, request = std::move(request), exchange, chat]() mutable {
+    auto input = prepare(*api, request.body, chat);
+    request.body = {};
+    auto next = [api, request = std::move(request), exchange = std::move(exchange),
+                 input = std::move(input)]() mutable {
+      if (!input.ok()) return exchange->respond(error_response(input.error()));
+      Generation::start(api, exchange, request, std::move(*input));
+    };
+    api->sockets.post(std::move(next));
+  });
+}
+
+}  // namespace
+
+void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
+                 std::shared_ptr<Exchange> exchange) {
+  handle_generation(api, std::move(request), std::move(exchange), true);
+}
+
+void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
+                       std::shared_ptr<Exchange> exchange) {
+  handle_generation(api, std::move(request), std::move(exchange), false);
+}
+
+}  // namespace hearth::coordinator::http

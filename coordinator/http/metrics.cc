@@ -1,0 +1,207 @@
+#include "coordinator/http/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+const Histogram::BucketBoundaries kFirstTokenBuckets = {
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+    1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Histogram::BucketBoundaries kTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,
+                                                   0.3,  0.4,   0.5,  0.75,  1.0, 2.5,  5.0,
+                                                   7.5,  10.0,  20.0, 40.0,  80.0};
+const Histogram::BucketBoundaries kRequestBuckets = {
+    0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
+    30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+
+// Families that are read from a SwarmStatus, not counted here.
+class Families {
+ public:
+  void add(MetricType type, const char* name, const char* help, double value, Labels labels = {}) {
+    if (out_.empty() || out_.back().name != name) {
+      MetricFamily family;
+      family.name = name;
+      family.help = help;
+      family.type = type;
+      out_.push_back(std::move(family));
+    }
+    ClientMetric metric;
+    for (auto& [key, text] : labels) metric.label.push_back({key, text});
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    out_.back().metric.push_back(std::move(metric));
+  }
+  void gauge(const char* name, const char* help, double value, Labels labels = {}) {
+    add(MetricType::Gauge, name, help, value, std::move(labels));
+  }
+  void counter(const char* name, const char* help, double value, Labels labels = {}) {
+    add(MetricType::Counter, name, help, value, std::move(labels));
+  }
+  std::vector<MetricFamily> take() { return std::move(out_); }
+
+ private:
+  std::vector<MetricFamily> out_;
+};
+
+double kv_usage(const SwarmStatus& status) {
+  double pages = 0;
+  double reserved = 0;
+  for (const PipelineStatus& pipeline : status.pipelines) {
+    pages += pipeline.kv_pages;
+    reserved += pipeline.kv_pages_reserved;
+  }
+  return pages > 0 ? reserved / pages : 0.0;
+}
+
+// The fewest serving holders that any layer has.
+double min_replicas(const SwarmStatus& status) {
+  std::uint32_t layers = 0;
+  for (const NodeStatus& node : status.nodes) {
+    if (node.state == "serving") layers = std::max(layers, node.layers.end);
+  }
+  std::vector<std::uint32_t> holders(std::min(layers, limits::kModelLayers), 0);
+  for (const NodeStatus& node : status.nodes) {
+    if (node.state != "serving") continue;
+    for (std::uint32_t i = node.layers.begin; i < node.layers.end && i < holders.size(); ++i) {
+      ++holders[i];
+    }
+  }
+  return holders.empty() ? 0.0 : *std::min_element(holders.begin(), holders.end());
+}
+
+void add_nodes(const SwarmStatus& status, Families& families) {
+  std::map<std::string, std::uint32_t> states = {
+      {"free", 0}, {"loading", 0}, {"serving", 0}, {"lost", 0}};
+  for (const NodeStatus& node : status.nodes) ++states[node.state];
+  for (const auto& [state, count] : states) {
+    families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});
+  }
+  for (const NodeStatus& node : status.nodes) {
+    families.counter("hearth_node_steps_total", "Steps that a worker has computed",
+                     static_cast<double>(node.steps_total), {{"node", node.name}});
+  }
+  for (const NodeStatus& node : status.nodes) {
+    families.counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
+                     node.busy_seconds_total, {{"node", node.name}});
+  }
+}
+
+void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
+  families.gauge("hearth_ready", "1 when a prompt would be answered", status.ready ? 1 : 0);
+  families.gauge("hearth_num_requests_running", "Sequences being generated", status.running);
+  families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting);
+  families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status));
+  families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
+                   static_cast<double>(status.prompt_tokens_total));
+  families.counter("hearth_generation_tokens_total", "Tokens generated",
+                   static_cast<double>(status.generation_tokens_total));
+  families.counter("hearth_cancelled_total", "Sequences that their client gave up",
+                   static_cast<double>(status.cancelled_total));
+  families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
+                 min_replicas(status), {{"model", model}});
+  add_nodes(status, families);
+}
+
+}  // namespace
+
+struct Metrics::State {
+  prometheus::Registry registry;
+  std::string model;
+  Histogram* first_token = nullptr;
+  Histogram* next_token = nullptr;
+  Histogram* queued = nullptr;
+  Histogram* prefilled = nullptr;
+  Histogram* decoded = nullptr;
+  Histogram* whole = nullptr;
+  prometheus::Family<prometheus::Counter>* success = nullptr;
+  prometheus::Family<prometheus::Counter>* answers = nullptr;
+  mutable std::mutex mutex;
+  double mean_seconds = 1.0;
+
+  Histogram* histogram(const char* name, const char* help,
+                       const Histogram::BucketBoundaries& buckets) {
+    return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+  }
+};
+
+Metrics::Metrics(const std::string& version, const std::string& model)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.model = model;
+  s.first_token = s.histogram("hearth_time_to_first_token_seconds",
+                              "From the request to its first token", kFirstTokenBuckets);
+  s.next_token = s.histogram("hearth_inter_token_latency_seconds",
+                             "From one token of a sequence to the next", kTokenBuckets);
+  s.queued = s.histogram("hearth_request_queue_time_seconds", "Waiting for room", kRequestBuckets);
+  s.prefilled = s.histogram("hearth_request_prefill_time_seconds",
+                            "From admission to the first token", kRequestBuckets);
+  s.decoded = s.histogram("hearth_request_decode_time_seconds", "From the first token to the last",
+                          kRequestBuckets);
+  s.whole = s.histogram("hearth_e2e_request_latency_seconds", "The whole request", kRequestBuckets);
+  s.success = &prometheus::BuildCounter()
+                   .Name("hearth_request_success_total")
+                   .Help("Finished sequences by reason")
+                   .Register(s.registry);
+  for (const char* reason : {"stop", "length"}) s.success->Add({{"finished_reason", reason}});
+  s.answers = &prometheus::BuildCounter()
+                   .Name("hearth_http_answers_total")
+                   .Help("HTTP answers by status")
+                   .Register(s.registry);
+  prometheus::BuildGauge()
+      .Name("hearth_build_info")
+      .Help("Version and model, always 1")
+      .Register(s.registry)
+      .Add({{"version", version}, {"model", model}})
+      .Set(1);
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::first_token(double seconds) { state_->first_token->Observe(seconds); }
+void Metrics::next_token(double seconds) { state_->next_token->Observe(seconds); }
+void Metrics::queued(double seconds) { state_->queued->Observe(seconds); }
+void Metrics::prefilled(double seconds) { state_->prefilled->Observe(seconds); }
+void Metrics::decoded(double seconds) { state_->decoded->Observe(seconds); }
+
+void Metrics::finished(double seconds, const std::string& reason) {
+  constexpr double kWeight = 0.2;
+  state_->whole->Observe(seconds);
+  state_->success->Add({{"finished_reason", reason}}).Increment();
+  const std::lock_guard lock(state_->mutex);
+  state_->mean_seconds += kWeight * (seconds - state_->mean_seconds);
+}
+
+void Metrics::answered(unsigned status) {
+  state_->answers->Add({{"status", std::to_string(status)}}).Increment();
+}
+
+double Metrics::mean_request_seconds() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->mean_seconds;
+}
+
+std::string Metrics::expose(const SwarmStatus& status) const {
+  Families families;
+  add_swarm(status, state_->model, families);
+  std::vector<MetricFamily> all = state_->registry.Collect();
+  for (MetricFamily& family : families.take()) all.push_back(std::move(family));
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,162 @@
+#include "coordinator/http/server.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/write.hpp>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "base/limits.h"
+#include "coordinator/http/generation.h"
+#include "coordinator/http/head.h"
+#include "coordinator/http/session.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// Loopback only: nothing may be reachable from outside before nodes have identities.
+Result<asio::ip::address> loopback_address(const std::string& host) {
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error || !address.is_loopback()) {
+    return Error::invalid(
+        "the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" + host +
+        "': this version has no identities and no encryption yet");
+  }
+  return address;
+}
+
+std::string full_answer() {
+  ApiError error =
+      from_coordinator({ErrorCode::kUnavailable, "all " + std::to_string(limits::kHttpConnections) +
+                                                     " connections are in use"},
+                       1);
+  error.code = "too_many_connections";
+  const HttpResponse response = error_response(error);
+  AnswerContext context;
+  context.request_id = "none";
+  context.keep_alive = false;
+  return response_head(response, context, BodyFraming::kLength) + response.body;
+}
+
+}  // namespace
+
+class HttpServerImpl final : public HttpServer {
+ public:
+  HttpServerImpl(HttpOptions options, ServedModel model, CoordinatorPort& port, const Clock& clock,
+                 Random& random)
+      : acceptor_(io_),
+        retry_(io_),
+        table_(std::make_shared<SessionTable>()),
+        pool_(std::max(1U, options.pool_threads)),
+        full_answer_(full_answer()) {
+    api_ = std::make_shared<Api>(
+        std::move(options), std::move(model), port, clock, random,
+        [this](Gate::Task task) { asio::post(io_, std::move(task)); },
+        [this](Gate::Task task) { asio::post(pool_, std::move(task)); });
+  }
+
+  Status listen() {
+    TRY(const asio::ip::address address, loopback_address(api_->options.host));
+    const tcp::endpoint endpoint(address, api_->options.port);
+    error_code error;
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error) {
+      return Error{ErrorCode::kIo, "cannot listen on " + api_->options.host + " port " +
+                                       std::to_string(api_->options.port) + ": " + error.message()};
+    }
+    port_ = acceptor_.local_endpoint().port();
+    accept();
+    thread_ = std::thread([this] { io_.run(); });
+    return ok_status();
+  }
+
+  ~HttpServerImpl() override {
+    if (thread_.joinable()) {
+      std::promise<void> closed;
+      asio::post(io_, [this, &closed] {
+        close();
+        closed.set_value();
+      });
+      closed.get_future().wait();
+    }
+    api_->pool.close();
+    pool_.stop();
+    pool_.join();
+    api_->sockets.close();
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::uint16_t port() const override { return port_; }
+
+ private:
+  void accept() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted) return;
+      if (!error) admit(std::move(socket));
+      if (!error) return accept();
+      // Out of descriptors, most likely: trying again at once would burn a core.
+      retry_.expires_after(std::chrono::milliseconds(100));
+      retry_.async_wait([this](const error_code& stopped) {
+        if (!stopped) accept();
+      });
+    });
+  }
+
+  void admit(tcp::socket socket) {
+    if (table_->open.size() < limits::kHttpConnections) {
+      Session::start(std::move(socket), api_, table_);
+      return;
+    }
+    error_code ignored;  // a fresh socket has room for these bytes; nobody waits for more
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(full_answer_), ignored);
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+
+  void close() {
+    error_code ignored;
+    acceptor_.close(ignored);
+    retry_.cancel();
+    std::vector<std::shared_ptr<Session>> sessions;
+    for (const auto& [key, session] : table_->open) {
+      sessions.push_back(session);
+    }
+    for (const auto& session : sessions) session->abort();
+  }
+
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
+  tcp::acceptor acceptor_;
+  asio::steady_timer retry_;
+  std::shared_ptr<SessionTable> table_;
+  asio::thread_pool pool_;
+  std::string full_answer_;
+  std::shared_ptr<Api> api_;
+  std::thread thread_;
+  std::uint16_t port_ = 0;
+};
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, ServedModel model,
+                                                      CoordinatorPort& port, const Clock& clock,
+                                                      Random& random) {
+  auto server =
+      std::make_unique<HttpServerImpl>(std::move(options), std::move(model), port, clock, random);
+  TRY_VOID(server->listen());
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace hearth::coordinator::http

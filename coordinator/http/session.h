@@ -1,0 +1,34 @@
+// Session: one client connection, from the first byte to the last. Requests are answered one after
+// the other; while one is answered, reading goes on, bounded, so that pipelined bytes wait and a
+// client that leaves is noticed at once. Socket thread only. Included by server.cc alone: it brings
+// Asio along.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "coordinator/http/api.h"
+
+namespace hearth::coordinator::http {
+
+class Session;
+
+// Every open connection, and the memory that their bodies take together.
+struct SessionTable {
+  std::unordered_map<Session*, std::shared_ptr<Session>> open;
+  std::size_t body_bytes = 0;
+};
+
+class Session {
+ public:
+  static std::shared_ptr<Session> start(boost::asio::ip::tcp::socket socket,
+                                        std::shared_ptr<Api> api,
+                                        std::shared_ptr<SessionTable> table);
+  virtual ~Session() = default;
+  // Closes without a word; a running request is told that its client is gone.
+  virtual void abort() = 0;
+};
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,101 @@
+// GET /api/v1/state: what `hearth status` and `hearth ps` show.
+#include "coordinator/http/handlers.h"
+#include "coordinator/http/swarm_query.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+OrderedJson layers_value(const LayerRange& layers) {
+  OrderedJson out = OrderedJson::array();
+  out.push_back(layers.begin);
+  out.push_back(layers.end);
+  return out;
+}
+
+OrderedJson node_object(const NodeStatus& node) {
+  OrderedJson out;
+  out["name"] = node.name;
+  out["state"] = node.state;
+  out["data_address"] = node.data_address;
+  out["isa"] = node.isa;
+  out["threads"] = node.threads;
+  out["process_id"] = node.process_id;
+  out["epoch"] = node.epoch.value;
+  out["stage"] = node.stage;
+  out["layers"] = layers_value(node.layers);
+  out["kv_pages"] = node.kv_pages;
+  out["weight_bytes"] = node.weight_bytes;
+  out["weight_bytes_per_second"] = node.weight_bytes_per_second;
+  out["steps_total"] = node.steps_total;
+  out["rows_total"] = node.rows_total;
+  out["busy_seconds_total"] = node.busy_seconds_total;
+  out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
+  return out;
+}
+
+OrderedJson pipeline_object(const PipelineStatus& pipeline) {
+  OrderedJson out;
+  out["epoch"] = pipeline.epoch.value;
+  out["state"] = pipeline.state;
+  out["nodes"] = pipeline.nodes;
+  out["running"] = pipeline.running;
+  out["kv_pages"] = pipeline.kv_pages;
+  out["kv_pages_reserved"] = pipeline.kv_pages_reserved;
+  out["kv_page_tokens"] = pipeline.kv_page_tokens;
+  return out;
+}
+
+OrderedJson totals_object(const SwarmStatus& status) {
+  OrderedJson out;
+  out["admitted"] = status.admitted_total;
+  out["finished_stop"] = status.finished_stop_total;
+  out["finished_length"] = status.finished_length_total;
+  out["finished_error"] = status.finished_error_total;
+  out["cancelled"] = status.cancelled_total;
+  out["prompt_tokens"] = status.prompt_tokens_total;
+  out["generation_tokens"] = status.generation_tokens_total;
+  return out;
+}
+
+OrderedJson model_object(const ServedModel& served) {
+  OrderedJson out;
+  out["id"] = served.id;
+  out["fingerprint"] = served.fingerprint;
+  out["file_bytes"] = served.file_bytes;
+  out["architecture"] = served.spec.family != nullptr
+                            ? OrderedJson(std::string(served.spec.family->architecture))
+                            : OrderedJson(nullptr);
+  out["name"] = served.spec.name;
+  out["layers"] = served.spec.layers;
+  out["context"] = served.spec.context;
+  out["parameters"] = served.spec.parameters;
+  return out;
+}
+
+OrderedJson state_object(const Api& api, const SwarmStatus& status) {
+  OrderedJson out;
+  out["version"] = api.options.version;
+  out["ready"] = status.ready;
+  out["stages_wanted"] = status.stages_wanted;
+  out["running"] = status.running;
+  out["waiting"] = status.waiting;
+  out["tokens_per_second"] = status.tokens_per_second;
+  out["model"] = model_object(api.model);
+  out["nodes"] = OrderedJson::array();
+  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
+  out["pipelines"] = OrderedJson::array();
+  for (const PipelineStatus& p : status.pipelines) out["pipelines"].push_back(pipeline_object(p));
+  out["totals"] = totals_object(status);
+  return out;
+}
+
+}  // namespace
+
+void handle_state(const std::shared_ptr<Api>& api, HttpRequest,
+                  std::shared_ptr<Exchange> exchange) {
+  respond_with_status(api, std::move(exchange), [api](const SwarmStatus& status) {
+    return json_response(dump(state_object(*api, status)));
+  });
+}
+
+}  // namespace hearth::coordinator::http

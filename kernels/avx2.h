@@ -1,0 +1,129 @@
+// Entries of the AVX2 table (with FMA and F16C) and what its files share. The vector part is for
+// files compiled for that instruction set; everything inline has internal linkage, so that no copy
+// of it can serve code that must run without AVX2.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace hearth::kernels::avx2 {
+
+void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+            std::uint32_t group_end, float* out, std::size_t out_stride);
+void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
+                    std::int32_t* out, std::size_t out_stride);
+bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
+              const float* v);
+bool attention(const AttentionArgs& args);
+
+}  // namespace hearth::kernels::avx2
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/elementary.h"
+
+namespace hearth::kernels::avx2 {
+
+static inline __m256i load_256(const void* at) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(at));
+}
+
+static inline __m256i broadcast_four(const void* at) {
+  std::int32_t four = 0;
+  std::memcpy(&four, at, 4);
+  return _mm256_set1_epi32(four);
+}
+
+static inline __m256i magnitude_bits(__m256 x) {
+  return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
+}
+
+static inline std::uint32_t largest_of(__m256i v) {
+  __m128i m = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4E));
+  m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(m));
+}
+
+static inline std::int32_t sum_of(__m256i v) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+  return _mm_cvtsi128_si32(s);
+}
+
+// Lanes j and j + h are joined for h = 4, 2, 1, the end of CANONICAL.md's tree.
+static inline float sum_tree(__m256 v) {
+  const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+
+static inline __m256 exp2_of(__m256 x) {
+  const __m256 zero = _mm256_cmp_ps(x, _mm256_set1_ps(-126.0F), _CMP_LT_OQ);
+  x = _mm256_min_ps(x, _mm256_set1_ps(127.0F));
+  const __m256i n = _mm256_cvtps_epi32(x);
+  const __m256 f = _mm256_sub_ps(x, _mm256_cvtepi32_ps(n));
+  __m256 p = _mm256_set1_ps(kExp2Coefficients[0]);
+#pragma GCC unroll 6
+  for (int i = 1; i < 7; ++i) p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExp2Coefficients[i]));
+  const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(n, 23));
+  return _mm256_andnot_ps(zero, _mm256_castsi256_ps(bits));
+}
+
+struct BlockScales {
+  float scale;
+  float inverse;
+};
+
+static inline BlockScales scales_of(std::uint32_t largest) {
+  const float maximum = std::bit_cast<float>(largest);
+  if (maximum < kTiny) return {0.0F, 0.0F};
+  return {maximum / static_cast<float>(kQuantMax), static_cast<float>(kQuantMax) / maximum};
+}
+
+// 32 values.
+struct Block {
+  __m256 parts[4];
+};
+
+static inline Block load_block(const float* x) {
+  return {{_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8), _mm256_loadu_ps(x + 16),
+           _mm256_loadu_ps(x + 24)}};
+}
+
+static inline std::uint32_t largest_of(const Block& x) {
+  const __m256i low = _mm256_max_epu32(magnitude_bits(x.parts[0]), magnitude_bits(x.parts[1]));
+  const __m256i high = _mm256_max_epu32(magnitude_bits(x.parts[2]), magnitude_bits(x.parts[3]));
+  return largest_of(_mm256_max_epu32(low, high));
+}
+
+// Quantises 32 values; gives the sum of the quantised ones.
+static inline std::int32_t store_quantized(const Block& x, float inverse, std::int8_t* out) {
+  const __m256 factor = _mm256_set1_ps(inverse);
+  __m256i q[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x.parts[i], factor));
+  // Both packs work in 128-bit halves; the permutation puts the groups of four back in order.
+  const __m256i bytes =
+      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(bytes, order));
+  return sum_of(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
+}
+
+// Exact dot products of 4 signed bytes a lane with 4 bytes of `values`, as pairs of 16-bit sums.
+// |a| <= 128 is unsigned and |values| <= 127, so a pair is at most 2 * 128 * 127 < 2^15.
+static inline __m256i signed_pairs(__m256i a, __m256i values) {
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(values, a));
+}
+
+static inline __m256i add_pairs(__m256i pairs) {
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+}  // namespace hearth::kernels::avx2
+#endif

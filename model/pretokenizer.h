@@ -1,0 +1,32 @@
+// Splits a text into words before byte-level BPE: merges never cross the end of a word.
+//
+// Each family's split is given by its authors as a regular expression; here it is a scanner over
+// code points that takes the same alternatives in the same order, in time linear in the text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::model {
+
+enum class PreTokenizer : std::uint8_t {
+  kGpt2,     // gpt-2
+  kSmolLm,   // smollm, starcoder and others: each digit alone, then as kGpt2
+  kLlama3,   // llama-bpe: numbers of up to three digits, contractions of either case
+  kQwen2,    // qwen2: as kLlama3 with each digit alone
+  kDefault,  // "default", or a file that names none: llama.cpp's generic split
+};
+
+// By the value of tokenizer.ggml.pre; nothing when it is not known.
+std::optional<PreTokenizer> find_pretokenizer(std::string_view name);
+std::string known_pretokenizers();  // for errors: "default, gpt-2, ..."
+
+// Byte offsets at which the words of `text` end, ascending; the last is text.size(). Broken UTF-8
+// counts as characters that are neither letter, number nor space. Text shorter than 4 GiB.
+std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text);
+
+}  // namespace hearth::model

@@ -1,0 +1,27 @@
+// Addresses of links: "host:port" with a numeric host, "[::1]:port" for IPv6.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace hearth {
+
+struct Address {
+  std::string host;  // an IPv4 or IPv6 literal, without brackets
+  std::uint16_t port = 0;
+  std::string text() const;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+// "localhost" becomes 127.0.0.1; other names are refused, because a name can change its meaning
+// between a check and a connection.
+Result<Address> parse_address(std::string_view text);
+
+// parse_address, and the host must be loopback: links carry neither identity nor encryption yet,
+// so nothing may be reachable from another machine.
+Result<Address> parse_loopback_address(std::string_view text);
+
+}  // namespace hearth

@@ -1,0 +1,509 @@
+#include "proto/tcp_transport.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "proto/address.h"
+
+namespace hearth {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ErrorCondition = boost::system::error_code;
+
+constexpr std::size_t kInputBytes = 32 * limits::kKiB;
+constexpr std::size_t kGatheredFrames = 16;  // of one write
+constexpr Duration kSweep = std::chrono::milliseconds(100);
+constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
+constexpr Duration kLinger = std::chrono::seconds(1);
+
+TimePoint now() {
+  return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+Error io_error(std::string what, const ErrorCondition& error) {
+  return {ErrorCode::kIo, std::move(what) + ": " + error.message()};
+}
+
+Error unavailable(std::string message) { return {ErrorCode::kUnavailable, std::move(message)}; }
+
+Result<tcp::endpoint> endpoint_of(std::string_view text) {
+  TRY(const Address address, parse_loopback_address(text));
+  ErrorCondition error;
+  const asio::ip::address host = asio::ip::make_address(address.host, error);
+  if (error) return io_error("address \"" + address.text() + "\"", error);
+  return tcp::endpoint(host, address.port);
+}
+
+// A peer that vanished without a word is found by keep-alive when the link is idle and by the
+// user timeout when something is under way.
+void tune(tcp::socket& socket) {
+  ErrorCondition ignored;
+  socket.non_blocking(true, ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&](int name, int value) {
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof(value));
+  };
+  set(TCP_KEEPIDLE, 5);
+  set(TCP_KEEPINTVL, 2);
+  set(TCP_KEEPCNT, 3);
+  set(TCP_USER_TIMEOUT, 10'000);
+}
+
+// Takes frames apart as their bytes arrive. The payload grows with what was received, so that an
+// announced length costs nothing.
+class FrameReader {
+ public:
+  FrameReader() : input_(kInputBytes) {}
+
+  // Where the next bytes go: the rest of the payload first, then the input buffer.
+  std::array<asio::mutable_buffer, 2> space() {
+    if (payload_filled_ == payload_.size() && payload_filled_ < expected_) grow();
+    return {asio::buffer(payload_.data() + payload_filled_, payload_.size() - payload_filled_),
+            asio::buffer(input_.data() + filled_, input_.size() - filled_)};
+  }
+
+  void received(std::size_t bytes) {
+    const std::size_t direct = std::min(bytes, payload_.size() - payload_filled_);
+    payload_filled_ += direct;
+    filled_ += bytes - direct;
+  }
+
+  // True when `frame` was filled; false when more bytes are needed.
+  Result<bool> next(Frame& frame) {
+    if (!in_payload_) {
+      if (filled_ - taken_ < kFrameHeaderBytes) {
+        compact();
+        return false;
+      }
+      std::memcpy(header_.data(), input_.data() + taken_, kFrameHeaderBytes);
+      taken_ += kFrameHeaderBytes;
+      TRY(const FrameHeader header, decode_header(header_));
+      type_ = header.type;
+      expected_ = header.payload_bytes;
+      in_payload_ = true;
+    }
+    fill_from_input();
+    if (payload_filled_ < expected_) return false;
+    TRY_VOID(check_payload(header_, payload_));
+    frame = {type_, std::exchange(payload_, {})};
+    in_payload_ = false;
+    payload_filled_ = expected_ = 0;
+    return true;
+  }
+
+  bool inside_frame() const { return in_payload_ || filled_ > taken_; }
+
+ private:
+  void grow() {
+    const std::size_t step = std::max(limits::kReadStepBytes, payload_filled_);
+    payload_.resize(std::min(expected_, payload_filled_ + step));
+  }
+
+  void fill_from_input() {
+    const std::size_t count = std::min(filled_ - taken_, expected_ - payload_filled_);
+    if (payload_.size() < payload_filled_ + count) grow();
+    if (count > 0) std::memcpy(payload_.data() + payload_filled_, input_.data() + taken_, count);
+    payload_filled_ += count;
+    taken_ += count;
+    compact();
+  }
+
+  void compact() {
+    if (taken_ == 0) return;
+    std::memmove(input_.data(), input_.data() + taken_, filled_ - taken_);
+    filled_ -= std::exchange(taken_, 0);
+  }
+
+  Bytes input_;
+  std::size_t taken_ = 0;   // consumed bytes of input_
+  std::size_t filled_ = 0;  // received bytes of input_
+  std::array<std::byte, kFrameHeaderBytes> header_{};
+  FrameType type_ = FrameType::kHello;
+  bool in_payload_ = false;
+  std::size_t expected_ = 0;
+  Bytes payload_;
+  std::size_t payload_filled_ = 0;
+};
+
+struct Outgoing {
+  Bytes header;
+  Bytes payload;
+  std::size_t bytes() const { return header.size() + payload.size(); }
+};
+
+}  // namespace
+
+struct TcpTransport::Link : std::enable_shared_from_this<Link> {
+  enum class State { kConnecting, kOpen, kLingering, kDead };
+
+  Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection)
+      : core(std::move(owner)), id(link), socket(std::move(connection)) {}
+
+  void open(bool incoming);
+  void read();
+  void on_read(const ErrorCondition& error, std::size_t bytes);
+  void deliver();
+  void write();
+  void wait_to_write();
+  void consume(std::size_t bytes);
+  void linger();
+  void check_deadlines(TimePoint time);
+  // Ends the link with an event. Only from the io_context, never inside a call of the owner.
+  void fail(const Error& why);
+  void drop();
+
+  std::shared_ptr<Core> core;
+  LinkId id;
+  tcp::socket socket;
+  State state = State::kConnecting;
+  TimePoint deadline{0};  // for connecting, the first frame, or lingering; 0: none
+  FrameReader reader;
+  TimePoint read_at{0};
+  std::deque<Outgoing> queue;
+  std::size_t sent_of_front = 0;
+  std::size_t queued_bytes = 0;
+  bool waiting_to_write = false;
+  bool write_failed = false;
+  TimePoint written_at{0};
+};
+
+struct TcpTransport::Core : std::enable_shared_from_this<Core> {
+  Core(asio::io_context& context, const TcpOptions& tcp_options)
+      : io(context),
+        options(tcp_options),
+        acceptor(context),
+        accept_timer(context),
+        sweep_timer(context) {}
+
+  Status listen();
+  void accept();
+  void adopt(tcp::socket socket);
+  void sweep();
+  void post_closed(LinkId link, Error why);
+  void stop();
+
+  asio::io_context& io;
+  TcpOptions options;
+  tcp::acceptor acceptor;
+  asio::steady_timer accept_timer;
+  asio::steady_timer sweep_timer;
+  TransportEvents* events = nullptr;
+  std::string address;
+  std::uint64_t last_link = 0;
+  std::unordered_map<LinkId, std::shared_ptr<Link>> links;
+  bool stopped = false;
+};
+
+// --- one link -------------------------------------------------------------------------------
+
+void TcpTransport::Link::open(bool incoming) {
+  const auto self = shared_from_this();
+  state = State::kOpen;
+  read_at = written_at = now();
+  deadline = incoming ? now() + core->options.first_frame_deadline : TimePoint{0};
+  if (core->events != nullptr) core->events->on_link_open(id, incoming);
+  if (state == State::kOpen) write();
+  if (state != State::kDead) read();
+}
+
+void TcpTransport::Link::read() {
+  socket.async_read_some(
+      reader.space(), [self = shared_from_this()](const ErrorCondition& error, std::size_t bytes) {
+        self->on_read(error, bytes);
+      });
+}
+
+void TcpTransport::Link::on_read(const ErrorCondition& error, std::size_t bytes) {
+  if (state == State::kDead) return;
+  if (error == asio::error::eof) return fail(unavailable("the peer closed the link"));
+  if (error) return fail(unavailable("the link broke: " + error.message()));
+  read_at = now();
+  if (state == State::kLingering) {
+    reader = FrameReader();  // what still arrives after close() is dropped
+  } else {
+    reader.received(bytes);
+    deliver();
+  }
+  if (state != State::kDead) read();
+}
+
+void TcpTransport::Link::deliver() {
+  while (state == State::kOpen) {
+    Frame frame;
+    const Result<bool> complete = reader.next(frame);
+    if (!complete) return fail(complete.error());
+    if (!*complete) return;
+    if (!write_failed) deadline = TimePoint{0};
+    if (core->events != nullptr) core->events->on_frame(id, std::move(frame));
+  }
+}
+
+void TcpTransport::Link::write() {
+  if (waiting_to_write || write_failed) return;
+  while (!queue.empty()) {
+    std::vector<asio::const_buffer> buffers;
+    std::size_t skip = sent_of_front;
+    for (std::size_t i = 0; i < std::min(queue.size(), kGatheredFrames); ++i) {
+      for (const Bytes* part : {&queue[i].header, &queue[i].payload}) {
+        const std::size_t done = std::min(skip, part->size());
+        skip -= done;
+        if (done < part->size()) buffers.emplace_back(part->data() + done, part->size() - done);
+      }
+    }
+    ErrorCondition error;
+    const std::size_t bytes = socket.write_some(buffers, error);
+    if (error == asio::error::would_block || error == asio::error::try_again) {
+      return wait_to_write();
+    }
+    if (error) {
+      // The peer's last frames may still be unread, a refusal among them: the reader ends the
+      // link when it has seen them.
+      write_failed = true;
+      deadline = now() + kLinger;
+      return;
+    }
+    consume(bytes);
+  }
+  if (state == State::kLingering) {
+    ErrorCondition ignored;
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+}
+
+void TcpTransport::Link::wait_to_write() {
+  waiting_to_write = true;
+  socket.async_wait(tcp::socket::wait_write,
+                    [self = shared_from_this()](const ErrorCondition& error) {
+                      self->waiting_to_write = false;
+                      if (self->state == State::kDead) return;
+                      if (error) return self->fail(io_error("waiting to send", error));
+                      self->write();
+                    });
+}
+
+void TcpTransport::Link::consume(std::size_t bytes) {
+  written_at = now();
+  sent_of_front += bytes;
+  while (!queue.empty() && sent_of_front >= queue.front().bytes()) {
+    sent_of_front -= queue.front().bytes();
+    queued_bytes -= queue.front().bytes();
+    queue.pop_front();
+  }
+}
+
+void TcpTransport::Link::linger() {
+  state = State::kLingering;
+  deadline = now() + kLinger;
+  if (write_failed) return drop();
+  write();
+}
+
+void TcpTransport::Link::check_deadlines(TimePoint time) {
+  if (deadline != TimePoint{0} && time > deadline) {
+    if (state == State::kConnecting) return fail({ErrorCode::kTimeout, "connecting took too long"});
+    if (write_failed || state == State::kLingering) return fail(unavailable("the link broke"));
+    return fail({ErrorCode::kTimeout, "the peer sent no whole frame in time after connecting"});
+  }
+  const Duration stall = core->options.stall_deadline;
+  if (state == State::kOpen && reader.inside_frame() && time - read_at > stall) {
+    return fail({ErrorCode::kTimeout, "the peer stopped in the middle of a frame"});
+  }
+  if (state == State::kOpen && !queue.empty() && time - written_at > stall) {
+    return fail({ErrorCode::kTimeout, "the peer stopped reading"});
+  }
+}
+
+void TcpTransport::Link::fail(const Error& why) {
+  const auto self = shared_from_this();
+  const bool silent = state == State::kLingering || state == State::kDead;
+  drop();
+  if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
+}
+
+void TcpTransport::Link::drop() {
+  const auto self = shared_from_this();
+  state = State::kDead;
+  ErrorCondition ignored;
+  socket.close(ignored);
+  queue.clear();
+  core->links.erase(id);
+}
+
+// --- all links ------------------------------------------------------------------------------
+
+Status TcpTransport::Core::listen() {
+  TRY(const tcp::endpoint endpoint, endpoint_of(options.listen_address));
+  const std::string what = "listening on " + options.listen_address;
+  ErrorCondition error;
+  acceptor.open(endpoint.protocol(), error);
+  if (error) return io_error(what, error);
+  acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  acceptor.bind(endpoint, error);
+  if (error) return io_error(what, error);
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return io_error(what, error);
+  const tcp::endpoint local = acceptor.local_endpoint(error);
+  if (error) return io_error(what, error);
+  address = Address{local.address().to_string(), local.port()}.text();
+  return ok_status();
+}
+
+void TcpTransport::Core::accept() {
+  acceptor.async_accept(
+      [self = shared_from_this()](const ErrorCondition& error, tcp::socket socket) {
+        if (self->stopped) return;
+        if (!error) {
+          self->adopt(std::move(socket));
+          return self->accept();
+        }
+        // Out of descriptors, most likely: the pending connection stays pending.
+        self->accept_timer.expires_after(kAcceptBackoff);
+        self->accept_timer.async_wait([self](const ErrorCondition&) {
+          if (!self->stopped) self->accept();
+        });
+      });
+}
+
+void TcpTransport::Core::adopt(tcp::socket socket) {
+  if (events == nullptr || links.size() >= options.connections) return;  // closes the socket
+  tune(socket);
+  const LinkId id(++last_link);
+  const auto link = std::make_shared<Link>(shared_from_this(), id, std::move(socket));
+  links.emplace(id, link);
+  link->open(true);
+}
+
+void TcpTransport::Core::sweep() {
+  sweep_timer.expires_after(kSweep);
+  sweep_timer.async_wait([self = shared_from_this()](const ErrorCondition& error) {
+    if (error || self->stopped) return;
+    std::vector<std::shared_ptr<Link>> all;
+    for (const auto& [id, link] : self->links) all.push_back(link);
+    for (const auto& link : all) {
+      if (link->state != Link::State::kDead) link->check_deadlines(now());
+    }
+    if (!self->stopped) self->sweep();
+  });
+}
+
+void TcpTransport::Core::post_closed(LinkId link, Error why) {
+  asio::post(io, [self = shared_from_this(), link, why = std::move(why)] {
+    if (self->events != nullptr) self->events->on_link_closed(link, why);
+  });
+}
+
+void TcpTransport::Core::stop() {
+  stopped = true;
+  events = nullptr;
+  ErrorCondition ignored;
+  acceptor.close(ignored);
+  accept_timer.cancel();
+  sweep_timer.cancel();
+  const auto all = std::exchange(links, {});
+  for (const auto& [id, link] : all) link->drop();
+}
+
+// --- the seam -------------------------------------------------------------------------------
+
+TcpTransport::TcpTransport(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+TcpTransport::~TcpTransport() { core_->stop(); }
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::open(asio::io_context& io,
+                                                         const TcpOptions& options) {
+  auto core = std::make_shared<Core>(io, options);
+  if (!options.listen_address.empty()) {
+    TRY_VOID(core->listen());
+    core->accept();
+  }
+  core->sweep();
+  return std::unique_ptr<TcpTransport>(new TcpTransport(std::move(core)));
+}
+
+void TcpTransport::set_events(TransportEvents* events) { core_->events = events; }
+
+LinkId TcpTransport::connect(std::string_view address) {
+  const LinkId id(++core_->last_link);
+  const Result<tcp::endpoint> endpoint = endpoint_of(address);
+  if (!endpoint) {
+    core_->post_closed(id, endpoint.error());
+    return id;
+  }
+  if (core_->links.size() >= core_->options.connections) {
+    core_->post_closed(id, {ErrorCode::kNoCapacity, "this process holds " +
+                                                        std::to_string(core_->options.connections) +
+                                                        " data links, which is the limit"});
+    return id;
+  }
+  const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
+  link->deadline = now() + core_->options.first_frame_deadline;
+  core_->links.emplace(id, link);
+  link->socket.async_connect(*endpoint, [link](const ErrorCondition& error) {
+    if (link->state != Link::State::kConnecting) return;
+    if (error) return link->fail(unavailable("connecting: " + error.message()));
+    // A free port of the ephemeral range may connect to itself.
+    ErrorCondition ignored;
+    if (link->socket.local_endpoint(ignored) == link->socket.remote_endpoint(ignored)) {
+      return link->fail(unavailable("connecting: nobody listens there"));
+    }
+    tune(link->socket);
+    link->open(false);
+  });
+  return id;
+}
+
+Status TcpTransport::send(LinkId id, Frame frame) {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end()) return ok_status();
+  Link& link = *found->second;
+  const bool open = link.state == Link::State::kOpen;
+  if ((!open && link.state != Link::State::kConnecting) || link.write_failed) return ok_status();
+  REQUIRE(frame.payload.size() <= limits::kFrameBytes,
+          "frame payload of " + std::to_string(frame.payload.size()) +
+              " bytes passes the limit of " + std::to_string(limits::kFrameBytes));
+  const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
+  if (link.queued_bytes + bytes > core_->options.send_queue_bytes) {
+    return Error{ErrorCode::kNoCapacity,
+                 "the send queue of the link holds " + std::to_string(link.queued_bytes) +
+                     " bytes; the limit is " + std::to_string(core_->options.send_queue_bytes)};
+  }
+  if (link.queue.empty()) link.written_at = now();
+  Bytes header = encode_header(frame.type, frame.payload);
+  link.queued_bytes += bytes;
+  link.queue.push_back({std::move(header), std::move(frame.payload)});
+  if (open) link.write();
+  return ok_status();
+}
+
+void TcpTransport::close(LinkId id) {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end()) return;
+  const std::shared_ptr<Link> link = found->second;
+  if (link->state == Link::State::kLingering) return;
+  core_->post_closed(id, {ErrorCode::kCancelled, "closed on this side"});
+  if (link->state == Link::State::kConnecting) return link->drop();
+  link->linger();
+}
+
+std::string TcpTransport::address() const { return core_->address; }
+
+std::size_t TcpTransport::links() const { return core_->links.size(); }
+
+}  // namespace hearth

@@ -1,0 +1,203 @@
+"""Compares our chat templates with the jinja2 package, set up as Hugging Face sets it up.
+
+usage: chat_template_oracle.py RENDER [--verbose]
+
+Over own small cases of every construct always; over the published templates of llama.cpp when
+HEARTH_LLAMACPP_SOURCE names its source tree, over the template of HEARTH_DEMO_MODEL (a GGUF file)
+when that is set. Without jinja2 it exits 77 (skipped).
+"""
+
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+try:
+    import jinja2
+    import jinja2.ext
+    import jinja2.nodes
+    import jinja2.sandbox
+except ImportError:
+    print("skipped: the Python package jinja2 is not installed")
+    sys.exit(77)
+
+NOW = 1_717_245_296  # 2024-06-01 12:34:56 UTC, a Saturday
+
+
+class RaisedByTemplate(Exception):
+    pass
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %}: a block that is written as it is."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        call = self.call_method("_written", [], lineno=line)
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    @staticmethod
+    def _written(caller):
+        return caller()
+
+
+def environment():
+    def raise_exception(message):
+        raise RaisedByTemplate(message)
+
+    def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
+
+    def strftime_now(form):
+        return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(form)
+
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = tojson
+    env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = strftime_now
+    return env
+
+
+ENV = environment()
+SYSTEM = {"role": "system", "content": "You are a terse assistant.\nBe kind."}
+USER = {"role": "user", "content": "Hello <|im_end|> there"}
+ANSWER = {"role": "assistant", "content": "<think>\nhm {{ x }}\n</think>\n\nHi! "}
+AGAIN = {"role": "user", "content": "  Größe: ñ 漢字 🙂 \"quoted\" 'x'\n\n"}
+CONVERSATIONS = [
+    [USER],
+    [SYSTEM, USER],
+    [USER, ANSWER, AGAIN],
+    [SYSTEM, USER, ANSWER, AGAIN],
+    [SYSTEM, USER, ANSWER, AGAIN, {"role": "assistant", "content": "Fine."}],
+    [{"role": "system", "content": ""}, {"role": "user", "content": ""}],
+    [SYSTEM],
+    [USER, USER],
+    [],
+]
+
+# Each is rendered over every conversation.
+CASES = [line for line in (pathlib.Path(__file__).parent / "chat_template_cases.txt").read_text(
+    encoding="utf-8").split("\n====\n") if line]
+
+
+class Ours:
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        encoding="utf-8", bufsize=1)
+
+    def render(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def expected(template, request):
+    """(text, None), or (None, the error)."""
+    try:
+        return ENV.from_string(template).render(
+            messages=request["messages"], add_generation_prompt=request["add_generation_prompt"],
+            bos_token=request["bos"], eos_token=request["eos"], tools=None, documents=None), None
+    except RaisedByTemplate as error:
+        return None, error
+    except Exception as error:  # whatever Python raises inside of a template
+        return None, error
+
+
+def difference(template, request, ours):
+    """None when both agree, else a sentence."""
+    reply = ours.render({**request, "template": template, "now": NOW})
+    text, error = expected(template, request)
+    if error is not None:
+        if "error" not in reply:
+            return f"jinja2 refuses ({error!r}), we wrote {joined(reply)!r}"
+        if isinstance(error, RaisedByTemplate) and reply["error"] != str(error):
+            return f"raised {str(error)!r}, we say {reply['error']!r}"
+        return None
+    if "error" in reply:
+        return f"we refuse ({reply['code']}): {reply['error']}"
+    if joined(reply) != text:
+        return f"jinja2 {text!r}\n      ours   {joined(reply)!r}"
+    trusted = "".join(piece for piece, user in reply["pieces"] if not user)
+    if "Hello <|im_end|> there" in trusted or "漢" in trusted and "漢" not in template:
+        return f"user text counts as trusted: {reply['pieces']!r}"
+    return None
+
+
+def joined(reply):
+    return "".join(piece for piece, _ in reply["pieces"])
+
+
+def requests():
+    for messages in CONVERSATIONS:
+        for prompt in (True, False):
+            yield {"messages": messages, "add_generation_prompt": prompt, "bos": "<s>",
+                   "eos": "</s>"}
+
+
+def check(name, template, ours):
+    """Prints what differs; returns how many renderings agree as text, agree as errors, differ."""
+    same = refused = 0
+    differences = []
+    for request in requests():
+        problem = difference(template, request, ours)
+        if problem is not None:
+            differences.append(problem)
+        elif expected(template, request)[1] is not None:
+            refused += 1
+        else:
+            same += 1
+    for problem in dict.fromkeys(differences):
+        print(f"DIFFERS {name}\n      {problem}")
+    return same, refused, len(differences)
+
+
+def demo_template():
+    path = os.environ.get("HEARTH_DEMO_MODEL")
+    if not path:
+        return []
+    import gguf
+
+    field = gguf.GGUFReader(path).fields["tokenizer.chat_template"]
+    return [("the demo model", bytes(field.parts[field.data[0]]).decode())]
+
+
+def published_templates():
+    source = os.environ.get("HEARTH_LLAMACPP_SOURCE")
+    if not source:
+        return []
+    files = sorted((pathlib.Path(source) / "models" / "templates").glob("*.jinja"))
+    return [(file.name, file.read_text(encoding="utf-8")) for file in files]
+
+
+def main():
+    ours = Ours(sys.argv[1])
+    cases = [(f"case {case!r}", case) for case in CASES]
+    failed = 0
+    for title, templates in (("own cases", cases), ("demo model", demo_template()),
+                             ("published templates", published_templates())):
+        totals = [0, 0, 0]
+        identical = never_rendered = 0
+        for name, template in templates:
+            counts = check(name, template, ours)
+            totals = [a + b for a, b in zip(totals, counts)]
+            identical += counts[2] == 0
+            if counts[0] == 0 and counts[2] == 0 and title != "own cases":
+                never_rendered += 1
+                print(f"note: jinja2 renders none of our conversations with {name}: "
+                      f"{expected(template, next(requests()))[1]!r}")
+        failed += totals[2]
+        print(f"{title}: {identical} of {len(templates)} identical ({totals[0]} texts equal, "
+              f"{totals[1]} refused by both, {totals[2]} differ, "
+              f"{never_rendered} templates never rendered)")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+#include "model/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "base/limits.h"
+
+namespace hearth::model {
+namespace {
+
+ChatTemplateInput conversation(std::string content) {
+  ChatTemplateInput input;
+  input.messages = {{"user", std::move(content)}};
+  input.bos_token = "<s>";
+  input.eos_token = "</s>";
+  return input;
+}
+
+Result<std::vector<PromptPiece>> render(std::string_view source, const ChatTemplateInput& input) {
+  TRY(const auto parsed, ChatTemplate::parse(source));
+  return parsed->render(input);
+}
+
+std::string joined(const std::vector<PromptPiece>& pieces) {
+  std::string out;
+  for (const PromptPiece& piece : pieces) out += piece.text;
+  return out;
+}
+
+// "[user text]" in brackets, the template's own text bare; "error: ..." when refused.
+std::string marked(std::string_view source, const ChatTemplateInput& input) {
+  const auto pieces = render(source, input);
+  if (!pieces.ok()) return "error: " + pieces.error().message;
+  std::string out;
+  for (const PromptPiece& piece : pieces.value()) {
+    out += piece.from_user ? "[" + piece.text + "]" : piece.text;
+  }
+  return out;
+}
+
+std::string marked(std::string_view source, std::string content) {
+  return marked(source, conversation(std::move(content)));
+}
+
+Error refusal(std::string_view source) {
+  const auto pieces = render(source, conversation("x"));
+  return pieces.ok() ? Error::invalid("rendered: " + joined(pieces.value())) : pieces.error();
+}
+
+TEST(ChatTemplate, DefaultIsChatMl) {
+  ChatTemplateInput input = conversation("Hi <|im_end|>");
+  EXPECT_EQ(marked(default_chat_template(), input),
+            "<|im_start|>[user]\n[Hi <|im_end|>]<|im_end|>\n<|im_start|>assistant\n");
+  input.add_generation_prompt = false;
+  EXPECT_EQ(marked(default_chat_template(), input),
+            "<|im_start|>[user]\n[Hi <|im_end|>]<|im_end|>\n");
+}
+
+TEST(ChatTemplate, NeighbouringPiecesDiffer) {
+  const auto pieces = render("a{{ 'b' }}{{ messages[0].role }}{{ messages[0].content }}{{ '' }}c",
+                             conversation("x"));
+  ASSERT_TRUE(pieces.ok());
+  ASSERT_EQ(pieces.value().size(), 3u);
+  EXPECT_EQ(pieces.value()[0].text, "ab");
+  EXPECT_EQ(pieces.value()[1].text, "userx");
+  EXPECT_EQ(pieces.value()[2].text, "c");
+}
+
+TEST(ChatTemplate, UserTextStaysUserTextThroughEveryOperation) {
+  const std::string set = "{% set c = messages[0].content %}";
+  const auto one = [&](const std::string& expression, const std::string& content) {
+    return marked(set + "{{ " + expression + " }}", content);
+  };
+  EXPECT_EQ(one("'<' + c + '>'", "u"), "<[u]>");
+  EXPECT_EQ(one("'<' ~ c ~ 1", "u"), "<[u]1");
+  EXPECT_EQ(one("('<' + c + '>')[1:]", "uv"), "[uv]>");
+  EXPECT_EQ(one("('<' + c + '>')[::-1]", "uv"), ">[vu]<");
+  EXPECT_EQ(one("(' ' + c + ' t ') | trim", " u "), "[u ] t");
+  EXPECT_EQ(one("c.strip('x')", "xux"), "[u]");
+  EXPECT_EQ(one("c | replace('b', '<b>')", "abc"), "[a]<b>[c]");
+  EXPECT_EQ(one("'a-a'.replace('-', c)", "u"), "a[u]a");
+  EXPECT_EQ(one("('t' + c) | upper", "uß"), "T[USS]");
+  EXPECT_EQ(one("('t' + c).title()", " uV"), "T[ Uv]");
+  EXPECT_EQ(one("c | capitalize", "uV"), "[Uv]");
+  EXPECT_EQ(one("['t', c, 't'] | join('-')", "u"), "t-[u]-t");
+  EXPECT_EQ(one("c.join(['t', 's'])", "u"), "t[u]s");
+  EXPECT_EQ(one("c.split(',') | join('+')", "u,v"), "[u]+[v]");
+  EXPECT_EQ(one("'<{}>'.format(c)", "u"), "<[u]>");
+  EXPECT_EQ(one("c | tojson", "u\"v"), "\"[u\\\"v]\"");
+  EXPECT_EQ(one("{'k': c} | tojson", "u"), "{\"k\": \"[u]\"}");
+  EXPECT_EQ(one("[c]", "u"), "['[u]']");
+  EXPECT_EQ(one("c | e", "<"), "[&lt;]");
+  EXPECT_EQ(one("c | indent(2)", "u\nv"), "[u]\n  [v]");
+  EXPECT_EQ(one("c * 2", "u"), "[uu]");
+  EXPECT_EQ(one("c | list | reverse | join", "uv"), "[vu]");
+  EXPECT_EQ(one("c[0] ~ 't' ~ c | last", "uv"), "[u]t[v]");
+  EXPECT_EQ(one("namespace(x=c).x", "u"), "[u]");
+  EXPECT_EQ(one("dict(x=c) | items | first | last", "u"), "[u]");
+  EXPECT_EQ(marked(set + "{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(c) | upper }}", "u"),
+            "<[U]>");
+  EXPECT_EQ(marked(set + "{% set b %}t{{ c }}{% endset %}{{ b }}", "u"), "t[u]");
+  EXPECT_EQ(marked(set + "{% filter trim %} {{ c }} {% endfilter %}", "u"), "[u]");
+}
+
+TEST(ChatTemplate, RaisedMessageStandsAlone) {
+  const Error error = refusal("\n\n{{ raise_exception('no system role') }}");
+  EXPECT_EQ(error.code, ErrorCode::kInvalidInput);
+  EXPECT_EQ(error.message, "no system role");
+}
+
+TEST(ChatTemplate, ErrorsNameLineAndConstruct) {
+  const auto message = [](std::string_view source) { return refusal(source).message; };
+  EXPECT_EQ(message("a\n{{ 1 + 'a' }}"),
+            "chat template line 2, operator '+': cannot apply '+' to a int and a string");
+  EXPECT_EQ(message("\n\n{{ x.y }}"), "chat template line 3, attribute 'y': 'x' is undefined");
+  EXPECT_EQ(message("{% for i in 5 %}{% endfor %}"),
+            "chat template line 1, 'for': a int cannot be walked over");
+  EXPECT_EQ(message("\n{% for i in [1] %}"), "chat template line 2: 'for' has no 'endfor'");
+  EXPECT_EQ(message("{{ 'a"), "chat template line 1: a string has no closing quote");
+  EXPECT_EQ(message("{{ 5 | join }}"),
+            "chat template line 1, filter 'join': a int cannot be walked over");
+}
+
+TEST(ChatTemplate, OutsideOfTheSubsetIsUnsupported) {
+  for (const std::string_view source :
+       {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{% block a %}",
+        "{% call f() %}", "{{ 1 | nosuch }}", "{{ 1 is nosuch }}", "{{ f(*x) }}",
+        "{% for x in y recursive %}{% endfor %}", "{{ messages.append(1) }}", "{{ 'a'.zfill(3) }}",
+        "{{ 'a' % 1 }}", "{{ messages[0].items }}", "{{ loop }}",
+        "{% for x in [1] %}{{ loop.cycle('a') }}{% endfor %}",
+        "{% for x in [1] %}{% macro m() %}{% endmacro %}{% endfor %}"}) {
+    const Error error = refusal(source);
+    EXPECT_EQ(error.code, ErrorCode::kUnsupported) << source << ": " << error.message;
+    EXPECT_TRUE(error.message.starts_with("chat template line 1")) << error.message;
+  }
+}
+
+TEST(ChatTemplate, UnknownFilterUnderAConditionIsRefusedOnlyWhenReached) {
+  EXPECT_EQ(marked("{% if false %}{{ 1 | nosuch }}{% endif %}ok", "x"), "ok");
+  EXPECT_EQ(refusal("{% if true %}{{ 1 | nosuch }}{% endif %}").code, ErrorCode::kUnsupported);
+}
+
+TEST(ChatTemplate, DateIsAnArgument) {
+  ChatTemplateInput input = conversation("x");
+  const std::string_view source =
+      "{{ strftime_now('%d %B %Y') if strftime_now is defined else 'no date' }}";
+  EXPECT_EQ(marked(source, input), "no date");
+  input.unix_seconds = 1'717'245'296;
+  EXPECT_EQ(marked(source, input), "01 June 2024");
+  EXPECT_EQ(marked("{{ strftime_now('%d %b %H:%M %-d %j') }}", input), "01 Jun 12:34 1 153");
+}
+
+TEST(ChatTemplate, LimitsHold) {
+  const auto limited = [](const std::string& source) {
+    const Error error = refusal(source);
+    EXPECT_NE(error.message.find("limit of"), std::string::npos) << error.message;
+    EXPECT_TRUE(error.message.starts_with("chat template line ")) << error.message;
+  };
+  const std::string many = "{% for i in range(100000) %}{% for j in range(100000) %}";
+  const std::string end = "{% endfor %}{% endfor %}";
+  limited(many + end);
+  limited(many + "x" + end);
+  limited(many + "{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' }}" + end);
+  const std::string loop = "{% for i in range(100) %}";
+  limited("{% set n = namespace(s='xx') %}" + loop + "{% set n.s = n.s + n.s %}{% endfor %}");
+  limited("{% set n = namespace(s='xx') %}" + loop + "{% set n.s = n.s * 1000 %}{% endfor %}");
+  limited("{% set n = namespace(s=[1]) %}" + loop + "{% set n.s = n.s + n.s %}{% endfor %}");
+  limited("{% set n = namespace(s=[1]) %}" + loop + "{% set n.s = [n.s] %}{% endfor %}");
+  limited(
+      "{% set n = namespace(s=[]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}"
+      "{% endfor %}{{ n.s }}");
+  limited(
+      "{% set n = namespace(s=[]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}"
+      "{% endfor %}{{ n.s == n.s | list }}");
+  limited("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
+  limited("{% macro f(a=f()) %}{% endmacro %}{{ f() }}");
+  limited("{{ range(100001) }}");
+  limited("{{ 'x' * 1000001 }}");
+  limited(std::string(limits::kTemplateBytes + 1, 'x'));
+}
+
+TEST(ChatTemplate, NestingIsBounded) {
+  const auto repeat = [](std::string_view text, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += text;
+    return out;
+  };
+  for (const int times : {100, 100'000}) {
+    for (const std::string_view open :
+         {"(", "[", "{1:", "-", "not ", "1 if 1 else ", "f(", "x[", "[[", "1|e("}) {
+      EXPECT_FALSE(ChatTemplate::parse("{{ " + repeat(open, times) + " }}").ok()) << open;
+    }
+    for (const std::string_view after : {".a", "[0]", "()", "|trim"}) {
+      const auto parsed = ChatTemplate::parse("{{ x" + repeat(after, times) + " }}");
+      ASSERT_FALSE(parsed.ok()) << after;
+      EXPECT_NE(parsed.error().message.find("limit of 64"), std::string::npos);
+    }
+    EXPECT_FALSE(ChatTemplate::parse(repeat("{% if 1 %}", times)).ok());
+    EXPECT_FALSE(ChatTemplate::parse(repeat("{% for x in y %}", times)).ok());
+    EXPECT_FALSE(ChatTemplate::parse(repeat("{% set a %}", times)).ok());
+  }
+  // Long is not deep.
+  EXPECT_EQ(marked("{{ 0" + repeat(" + 1", 100'000) + " }}", "x"), "100000");
+  EXPECT_EQ(marked("{{ ''" + repeat(" ~ 'a'", 1000) + " }}", "x"), repeat("a", 1000));
+  EXPECT_EQ(marked("{% if 0 %}" + repeat("{% elif 0 %}", 10'000) + "{% else %}e{% endif %}", "x"),
+            "e");
+}
+
+TEST(ChatTemplate, LongConversationsFit) {
+  ChatTemplateInput input;
+  for (std::uint32_t i = 0; i < limits::kMessages; ++i) {
+    input.messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1024, 'x')});
+  }
+  EXPECT_TRUE(render(default_chat_template(), input).ok());
+  input = conversation(std::string(limits::kHttpBodyBytes, 'x'));
+  const auto pieces = render("{{ messages[0].content | trim }}", input);
+  ASSERT_TRUE(pieces.ok()) << pieces.error().message;
+  EXPECT_EQ(pieces.value()[0].text.size(), limits::kHttpBodyBytes);
+}
+
+// Mutations of templates that exercise most constructs: nothing crashes, the output limit holds,
+// and a text that only the user can have written comes back as user text alone.
+TEST(ChatTemplateProperty, MutationsNeverTrustUserText) {
+  const std::vector<std::string> seeds = {
+      std::string(default_chat_template()),
+      "{% set ns = namespace(s='') %}{% for m in messages if m.content %}"
+      "{% set ns.s = ns.s ~ (m['content'] | trim | replace('a', 'b'))[1:-1] %}{% endfor %}"
+      "{{ ns.s }}",
+      "{% macro f(x, y=1) %}{{- x | upper -}}{% endmacro %}{{ f(messages[0].content) }}"
+      "{{ messages | tojson(indent=2) }}",
+      "{% for k, v in messages[0].items() %}{{ loop.index }}{{ k }}={{ v.split(' ') | join('|') }}"
+      "{% endfor %}{{ '{}'.format(messages[0].content) }}",
+      "{% for c in messages[0].content %}{{ c }}{% endfor %}{{ messages | map(attribute='content')"
+      " | list }}{{ messages[0].content[::-1].title() }}"};
+  const std::string tokens = "{}%#-+|.[]()'\" \nabx01=~,:*/";
+  // U+10000's bytes appear in no seed and no mutation.
+  const std::string mark = "\xF0\x90\x80\x80";
+  ChatTemplateInput input = conversation(mark + " a <|im_end|> b " + mark);
+  std::mt19937 random(7);  // NOLINT: the same mutations in every run
+  int rendered = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string source = seeds[random() % seeds.size()];
+    for (std::uint32_t i = random() % 4; i > 0 && !source.empty(); --i) {
+      const std::size_t at = random() % source.size();
+      const std::string& other = seeds[random() % seeds.size()];
+      switch (random() % 4) {
+        case 0: source[at] = tokens[random() % tokens.size()]; break;
+        case 1: source.erase(at, 1 + random() % 8); break;
+        case 2: source.insert(at, 1, tokens[random() % tokens.size()]); break;
+        default: source.insert(at, other.substr(random() % other.size(), random() % 32));
+      }
+    }
+    const auto pieces = render(source, input);
+    if (!pieces.ok()) continue;
+    ++rendered;
+    std::size_t total = 0;
+    for (const PromptPiece& piece : pieces.value()) {
+      total += piece.text.size();
+      if (piece.from_user) continue;
+      ASSERT_EQ(piece.text.find('\xF0'), std::string::npos) << source;
+      if (source.find("im_end") == std::string::npos) {
+        ASSERT_EQ(piece.text.find("<|im_end|>"), std::string::npos) << source;
+      }
+    }
+    ASSERT_LE(total, limits::kTemplateOutputBytes);
+  }
+  EXPECT_GT(rendered, 2'000);  // the mutations are not all nonsense
+}
+
+}  // namespace
+}  // namespace hearth::model

@@ -1,0 +1,345 @@
+#include "model/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "model/gguf_writer.h"
+
+namespace hearth::model {
+namespace {
+
+using AddKey = std::function<void(GgufWriter&, const std::string&)>;
+
+template <typename T>
+AddKey value(T item) {
+  return [item](GgufWriter& writer, const std::string& key) { writer.add(key, item); };
+}
+AddKey u32(std::uint32_t item) { return value(item); }
+
+// A small llama file of zeros whose keys and tensors a test can replace one by one.
+struct Model {
+  struct Tensor {
+    TensorType type;
+    std::vector<std::uint64_t> dims;
+  };
+  std::map<std::string, AddKey> keys{
+      {"general.architecture", value(std::string("llama"))},
+      {"general.name", value(std::string("a model"))},
+      {"llama.block_count", u32(2)},
+      {"llama.context_length", u32(128)},
+      {"llama.embedding_length", u32(128)},
+      {"llama.feed_forward_length", u32(96)},
+      {"llama.attention.head_count", u32(4)},
+      {"llama.attention.head_count_kv", u32(2)},
+      {"llama.attention.layer_norm_rms_epsilon", value(1e-5F)},
+  };
+  std::map<std::string, Tensor> tensors{{"token_embd.weight", {TensorType::kQ8_0, {128, 50}}},
+                                        {"output_norm.weight", {TensorType::kF32, {128}}}};
+  float rope_factor = 2.0F;
+
+  Model() {
+    for (const std::string layer : {"blk.0.", "blk.1."}) {
+      tensors[layer + "attn_norm.weight"] = {TensorType::kF32, {128}};
+      tensors[layer + "attn_q.weight"] = {TensorType::kQ4_1, {128, 128}};
+      tensors[layer + "attn_k.weight"] = {TensorType::kQ4_0, {128, 64}};
+      tensors[layer + "attn_v.weight"] = {TensorType::kQ4_1, {128, 64}};
+      tensors[layer + "attn_output.weight"] = {TensorType::kQ4_1, {128, 128}};
+      tensors[layer + "ffn_norm.weight"] = {TensorType::kF32, {128}};
+      tensors[layer + "ffn_gate.weight"] = {TensorType::kQ4_1, {128, 96}};
+      tensors[layer + "ffn_up.weight"] = {TensorType::kQ4_1, {128, 96}};
+      tensors[layer + "ffn_down.weight"] = {TensorType::kQ4_1, {96, 128}};
+    }
+  }
+
+  Result<ModelSpec> read() const {
+    GgufWriter writer;
+    for (const auto& [key, add] : keys) add(writer, key);
+    for (const auto& [name, tensor] : tensors) {
+      const float fill = name == "rope_freqs.weight" ? rope_factor : 0.0F;
+      writer.add_tensor(name, tensor.type, tensor.dims,
+                        [fill](std::uint64_t, MutableByteSpan out) -> Status {
+                          for (std::size_t i = 0; fill != 0.0F && i < out.size(); i += 4) {
+                            std::memcpy(out.data() + i, &fill, sizeof(fill));
+                          }
+                          return ok_status();
+                        });
+    }
+    TRY(const Bytes bytes, writer.bytes());
+    TRY(const auto file, GgufFile::parse(bytes, "dir/tiny.gguf"));
+    return ModelSpec::read(*file);
+  }
+};
+
+// The spec's answer to one changed key.
+std::string with_key(const std::string& key, AddKey add) {
+  Model model;
+  model.keys[key] = std::move(add);
+  const auto spec = model.read();
+  return spec.ok() ? std::string() : spec.error().message;
+}
+
+ErrorCode code_with_key(const std::string& key, AddKey add) {
+  Model model;
+  model.keys[key] = std::move(add);
+  const auto spec = model.read();
+  EXPECT_FALSE(spec.ok()) << key;
+  return spec.ok() ? ErrorCode::kCancelled : spec.error().code;
+}
+
+void expect_says(const std::string& message, std::string_view part) {
+  EXPECT_NE(message.find(part), std::string::npos) << "message: '" << message << "'";
+}
+
+TEST(Spec, ReadsKeysAndDefaults) {
+  Model model;
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->family, find_family("llama"));
+  EXPECT_EQ(spec->name, "a model");
+  EXPECT_EQ(spec->layers, 2U);
+  EXPECT_EQ(spec->hidden, 128U);
+  EXPECT_EQ(spec->feed_forward, 96U);
+  EXPECT_EQ(spec->heads, 4U);
+  EXPECT_EQ(spec->kv_heads, 2U);
+  EXPECT_EQ(spec->head_dim, 32U);
+  EXPECT_EQ(spec->vocabulary, 50U);
+  EXPECT_EQ(spec->context, 128U);
+  EXPECT_EQ(spec->rms_epsilon, 1e-5F);
+  EXPECT_EQ(spec->rope_base, 10000.0);
+  EXPECT_EQ(spec->rope_scale, 1.0);
+  EXPECT_TRUE(spec->rope_factors.empty());
+  EXPECT_TRUE(spec->tied_embeddings);
+  EXPECT_EQ(spec->parameters,
+            50U * 128 + 128 + 2 * (2 * 128 + 2 * 128 * 128 + 2 * 128 * 64 + 3 * 128 * 96));
+  EXPECT_EQ(spec->kv_layout().kv_heads, 2U);
+}
+
+TEST(Spec, HeadCountKvDefaultsToHeadCount) {
+  Model model;
+  model.keys.erase("llama.attention.head_count_kv");
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    model.tensors[layer + "attn_k.weight"].dims = {128, 128};
+    model.tensors[layer + "attn_v.weight"].dims = {128, 128};
+  }
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->kv_heads, 4U);
+}
+
+TEST(Spec, KeyLengthSetsTheHead) {
+  Model model;
+  model.keys["llama.attention.key_length"] = u32(64);
+  model.keys["llama.attention.value_length"] = u32(64);
+  model.keys["llama.rope.dimension_count"] = u32(64);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    model.tensors[layer + "attn_q.weight"].dims = {128, 256};
+    model.tensors[layer + "attn_k.weight"].dims = {128, 128};
+    model.tensors[layer + "attn_v.weight"].dims = {128, 128};
+    model.tensors[layer + "attn_output.weight"].dims = {256, 128};
+  }
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->head_dim, 64U);
+}
+
+TEST(Spec, OwnOutputAndRopeFactors) {
+  Model model;
+  model.tensors["output.weight"] = {TensorType::kQ4_0, {128, 50}};
+  model.tensors["rope_freqs.weight"] = {TensorType::kF32, {16}};
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_FALSE(spec->tied_embeddings);
+  EXPECT_EQ(spec->rope_factors, std::vector<float>(16, 2.0F));
+}
+
+TEST(Spec, NameFallsBackToTheFile) {
+  for (const std::string& name :
+       {std::string(), std::string("two\nlines"), std::string(257, 'x'), std::string("\xFF")}) {
+    Model model;
+    model.keys["general.name"] = value(name);
+    EXPECT_EQ(model.read()->name, "tiny");
+  }
+}
+
+TEST(SpecRefusal, Architecture) {
+  expect_says(with_key("general.architecture", value(std::string("mamba"))),
+              "architecture 'mamba' is not served; known are: llama");
+  EXPECT_EQ(code_with_key("general.architecture", value(std::string("mamba"))),
+            ErrorCode::kUnsupported);
+  Model model;
+  model.keys.erase("general.architecture");
+  expect_says(model.read().error().message, "'general.architecture' is missing");
+  EXPECT_EQ(model.read().error().code, ErrorCode::kInvalidInput);
+  EXPECT_EQ(code_with_key("split.count", value(std::uint16_t{3})), ErrorCode::kUnsupported);
+  EXPECT_EQ(with_key("split.count", value(std::uint16_t{1})), "");
+}
+
+TEST(SpecRefusal, SizesOutOfRangeNameKeyAndLimit) {
+  expect_says(with_key("llama.block_count", u32(0)),
+              "key 'llama.block_count' is 0; it must be from 1 to 512");
+  expect_says(with_key("llama.block_count", value(~std::uint64_t{0})), "from 1 to 512");
+  expect_says(with_key("llama.block_count", value(std::int32_t{-1})), "must be 0 or more");
+  expect_says(with_key("llama.block_count", value(std::string("2"))), "must be an integer");
+  expect_says(with_key("llama.context_length", u32(0)), "from 1 to 1048576");
+  expect_says(with_key("llama.embedding_length", u32(1U << 31)), "from 1 to 32768");
+  expect_says(with_key("llama.embedding_length", u32(100)), "must be a multiple of 32");
+  expect_says(with_key("llama.feed_forward_length", u32(33)), "must be a multiple of 32");
+  expect_says(with_key("llama.feed_forward_length", u32(0)), "from 1 to 262144");
+  for (const char* key : {"llama.block_count", "llama.context_length", "llama.embedding_length",
+                          "llama.feed_forward_length", "llama.attention.head_count",
+                          "llama.attention.layer_norm_rms_epsilon"}) {
+    Model model;
+    model.keys.erase(key);
+    expect_says(model.read().error().message, "key '" + std::string(key) + "' is missing");
+  }
+}
+
+TEST(SpecRefusal, Heads) {
+  expect_says(with_key("llama.attention.head_count", u32(0)), "from 1 to 512");
+  expect_says(with_key("llama.attention.head_count_kv", u32(0)), "from 1 to 4");
+  expect_says(with_key("llama.attention.head_count_kv", u32(5)), "from 1 to 4");
+  expect_says(with_key("llama.attention.head_count_kv", u32(3)), "multiple of the 3 key and value");
+  expect_says(with_key("llama.attention.head_count", u32(6)), "multiple of the 6 heads");
+  EXPECT_EQ(code_with_key("llama.attention.head_count", u32(8)), ErrorCode::kUnsupported);
+  expect_says(with_key("llama.attention.key_length", u32(513)), "from 1 to 512");
+  EXPECT_EQ(code_with_key("llama.attention.value_length", u32(64)), ErrorCode::kUnsupported);
+  expect_says(with_key("llama.rope.dimension_count", u32(16)),
+              "is 16; only the head's full length of 32 is served");
+}
+
+TEST(SpecRefusal, Numbers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {nan, infinity, 0.0F, -1e-5F, 2.0F}) {
+    expect_says(with_key("llama.attention.layer_norm_rms_epsilon", value(bad)), "must be above 0");
+  }
+  expect_says(with_key("llama.attention.layer_norm_rms_epsilon", value(1e-60)), "too small");
+  for (const float bad : {nan, infinity, 0.0F, -1.0F, 1.0F, 1e20F}) {
+    expect_says(with_key("llama.rope.freq_base", value(bad)), "must be above 1");
+  }
+  expect_says(with_key("llama.rope.freq_base", u32(10000)), "must be a floating-point number");
+}
+
+TEST(SpecRefusal, RopeScaling) {
+  Model linear;
+  linear.keys["llama.rope.scaling.type"] = value(std::string("linear"));
+  linear.keys["llama.rope.scaling.factor"] = value(4.0F);
+  EXPECT_EQ(linear.read()->rope_scale, 4.0);
+  linear.keys.erase("llama.rope.scaling.type");
+  EXPECT_EQ(linear.read()->rope_scale, 4.0);
+  linear.keys["llama.rope.scaling.type"] = value(std::string("none"));
+  EXPECT_EQ(linear.read()->rope_scale, 1.0);
+  expect_says(with_key("llama.rope.scaling.type", value(std::string("yarn"))),
+              "is 'yarn'; served are: linear, none");
+  EXPECT_EQ(code_with_key("llama.rope.scaling.type", value(std::string("longrope"))),
+            ErrorCode::kUnsupported);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -2.0F, 1e9F}) {
+    expect_says(with_key("llama.rope.scaling.factor", value(bad)), "rope.scaling.factor' is");
+  }
+  EXPECT_EQ(code_with_key("llama.rope.scaling.attn_factor", value(1.5F)), ErrorCode::kUnsupported);
+}
+
+TEST(SpecRefusal, VariantsThatNeedOtherCode) {
+  EXPECT_EQ(code_with_key("llama.expert_count", u32(8)), ErrorCode::kUnsupported);
+  EXPECT_EQ(with_key("llama.expert_count", u32(0)), "");
+  EXPECT_EQ(code_with_key("llama.attention.causal", value(false)), ErrorCode::kUnsupported);
+  EXPECT_EQ(with_key("llama.attention.causal", value(true)), "");
+}
+
+TEST(SpecRefusal, Vocabulary) {
+  expect_says(with_key("llama.vocab_size", u32(49)),
+              "is 49; it must equal the 50 rows of 'token_embd.weight'");
+  expect_says(with_key("tokenizer.ggml.tokens",
+                       [](GgufWriter& writer, const std::string& key) {
+                         writer.add_array(key, std::vector<std::string>(51, "t"));
+                       }),
+              "has 51 items");
+  expect_says(with_key("tokenizer.ggml.tokens", u32(50)), "must be an array");
+  Model model;
+  model.tensors["token_embd.weight"].dims = {128};
+  expect_says(model.read().error().message, "has shape [128]; it must have 2 dimensions");
+}
+
+TEST(SpecRefusal, Tensors) {
+  for (const auto& [name, unused] : Model().tensors) {
+    Model without;
+    without.tensors.erase(name);
+    ASSERT_FALSE(without.read().ok()) << name;
+    expect_says(without.read().error().message, "tensor '" + name + "'");
+    Model wide;
+    wide.tensors[name].dims[0] += 32;
+    expect_says(wide.read().error().message, "tensor '" + name + "' has shape [");
+    Model typed;
+    typed.tensors[name].type = TensorType::kF16;
+    EXPECT_EQ(typed.read().error().code, ErrorCode::kUnsupported) << name;
+    expect_says(typed.read().error().message, "tensor '" + name + "' is of type F16");
+  }
+  Model turned;
+  turned.tensors["blk.1.ffn_down.weight"].dims = {128, 96};
+  expect_says(turned.read().error().message,
+              "tensor 'blk.1.ffn_down.weight' has shape [128, 96]; it must be [96, 128]");
+  Model extra;
+  extra.tensors["blk.0.attn_q.bias"] = {TensorType::kF32, {128}};
+  EXPECT_EQ(extra.read().error().code, ErrorCode::kUnsupported);
+  expect_says(extra.read().error().message, "'blk.0.attn_q.bias' has no place in a llama model");
+}
+
+TEST(SpecRefusal, RopeFactors) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -1.0F, 1e9F}) {
+    Model model;
+    model.tensors["rope_freqs.weight"] = {TensorType::kF32, {16}};
+    model.rope_factor = bad;
+    expect_says(model.read().error().message, "tensor 'rope_freqs.weight': factor 0 is");
+  }
+  Model shaped;
+  shaped.tensors["rope_freqs.weight"] = {TensorType::kF32, {32}};
+  expect_says(shaped.read().error().message, "it must be [16]");
+}
+
+// Traits that no served family has yet ask for the tensors that their files have.
+TEST(Spec, TraitsDecideTheTensors) {
+  FamilyTraits traits = *find_family("llama");
+  traits.qkv_bias = true;
+  traits.qk_norm = true;
+  traits.post_norms = true;
+  ModelSpec spec = *Model().read();
+  spec.family = &traits;
+  std::map<std::string, std::vector<std::uint64_t>> vectors;
+  for (const ExpectedTensor& tensor : layer_tensors(spec, 7)) {
+    if (!tensor.is_matrix) vectors[tensor.name] = tensor.dims;
+  }
+  const std::map<std::string, std::vector<std::uint64_t>> expected{
+      {"blk.7.attn_norm.weight", {128}},     {"blk.7.ffn_norm.weight", {128}},
+      {"blk.7.attn_q.bias", {128}},          {"blk.7.attn_k.bias", {64}},
+      {"blk.7.attn_v.bias", {64}},           {"blk.7.attn_q_norm.weight", {32}},
+      {"blk.7.attn_k_norm.weight", {32}},    {"blk.7.post_attention_norm.weight", {128}},
+      {"blk.7.post_ffw_norm.weight", {128}},
+  };
+  EXPECT_EQ(vectors, expected);
+}
+
+TEST(Spec, RopeFrequenciesFollowBaseFactorsAndScale) {
+  ModelSpec spec;
+  spec.head_dim = 64;
+  spec.rope_base = 10000.0;
+  const std::vector<double> plain = spec.rope_frequencies();
+  ASSERT_EQ(plain.size(), 32U);
+  EXPECT_EQ(plain[0], 1.0);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    // The canonical power is within a few units in the last place of the true one.
+    const double exact = std::pow(10000.0, -2.0 * static_cast<double>(i) / 64.0);
+    EXPECT_NEAR(plain[i] / exact, 1.0, 1e-14) << i;
+  }
+  spec.rope_scale = 4.0;
+  spec.rope_factors.assign(32, 8.0F);
+  const std::vector<double> scaled = spec.rope_frequencies();
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(scaled[i], plain[i] / 32.0);
+}
+
+}  // namespace
+}  // namespace hearth::model

@@ -1,0 +1,144 @@
+#include "model/synthetic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "model/quantize.h"
+#include "model/spec.h"
+
+namespace hearth::model {
+namespace {
+
+struct Opened {
+  Bytes bytes;
+  std::shared_ptr<const GgufFile> file;
+  ModelSpec spec;
+};
+
+Opened open_synthetic(const SyntheticOptions& options) {
+  Opened opened;
+  auto bytes = synthetic_model_bytes(options);
+  EXPECT_TRUE(bytes.ok()) << bytes.error().message;
+  opened.bytes = std::move(*bytes);
+  auto file = GgufFile::parse(opened.bytes, "synthetic");
+  EXPECT_TRUE(file.ok()) << file.error().message;
+  opened.file = *file;
+  auto spec = ModelSpec::read(**file);
+  EXPECT_TRUE(spec.ok()) << spec.error().message;
+  opened.spec = *spec;
+  return opened;
+}
+
+double deviation(const GgufFile& file, const std::string& name) {
+  const TensorInfo* tensor = file.find_tensor(name);
+  std::vector<float> values(tensor->elements());
+  EXPECT_TRUE(dequantize_row(tensor->type, file.tensor_bytes(*tensor), values).ok());
+  double sum = 0.0;
+  for (const float value : values) sum += double{value} * value;
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+TEST(Synthetic, TinyIsACompleteModel) {
+  const Opened tiny = open_synthetic(*synthetic_preset("tiny"));
+  EXPECT_EQ(tiny.spec.layers, 4U);
+  EXPECT_EQ(tiny.spec.head_dim, 32U);
+  EXPECT_EQ(tiny.spec.vocabulary, 400U);
+  EXPECT_EQ(tiny.spec.context, 512U);
+  EXPECT_TRUE(tiny.spec.tied_embeddings);
+  EXPECT_TRUE(tiny.spec.rope_factors.empty());
+  EXPECT_NEAR(deviation(*tiny.file, "token_embd.weight"), 3.0 / std::sqrt(128.0), 0.01);
+  EXPECT_NEAR(deviation(*tiny.file, "blk.2.ffn_up.weight"), 1.0 / std::sqrt(128.0), 0.005);
+}
+
+TEST(Synthetic, OptionsReachTheFile) {
+  SyntheticOptions options;
+  options.layers = 2;
+  options.head_dim = 64;  // heads * head_dim is not hidden
+  options.tied_output = false;
+  options.rope_factors = true;
+  options.attention_type = TensorType::kQ8_0;
+  options.feed_forward_type = TensorType::kQ4_1;
+  options.output_type = TensorType::kQ4_0;
+  const Opened model = open_synthetic(options);
+  EXPECT_EQ(model.spec.head_dim, 64U);
+  EXPECT_FALSE(model.spec.tied_embeddings);
+  ASSERT_EQ(model.spec.rope_factors.size(), 32U);
+  EXPECT_EQ(model.spec.rope_factors.front(), 1.0F);
+  EXPECT_EQ(model.spec.rope_factors.back(), 8.0F);
+  EXPECT_EQ(model.file->find_tensor("blk.1.attn_k.weight")->type, TensorType::kQ8_0);
+  EXPECT_EQ(model.file->find_tensor("blk.1.ffn_down.weight")->type, TensorType::kQ4_1);
+  EXPECT_EQ(model.file->find_tensor("output.weight")->type, TensorType::kQ4_0);
+}
+
+TEST(Synthetic, TheSeedDecidesEveryByte) {
+  SyntheticOptions options;
+  options.layers = 1;
+  const Bytes first = *synthetic_model_bytes(options);
+  EXPECT_EQ(first, *synthetic_model_bytes(options));
+  options.seed = 2;
+  const Bytes other = *synthetic_model_bytes(options);
+  EXPECT_EQ(first.size(), other.size());
+  EXPECT_NE(first, other);
+}
+
+TEST(Synthetic, VocabularyIsWhole) {
+  SyntheticOptions options;
+  options.layers = 1;
+  options.vocabulary = 2000;
+  const Opened model = open_synthetic(options);
+  const auto strings = [&](std::string_view key) {
+    return std::get<std::vector<std::string_view>>(
+        std::get<GgufArray>(*model.file->find(key)).items);
+  };
+  const auto tokens = strings("tokenizer.ggml.tokens");
+  const auto merges = strings("tokenizer.ggml.merges");
+  const std::set<std::string_view> known(tokens.begin(), tokens.end());
+  EXPECT_EQ(known.size(), 2000U);  // no token twice
+  EXPECT_EQ(tokens[1], "<|im_start|>");
+  EXPECT_EQ(tokens[2], "<|im_end|>");
+  ASSERT_EQ(merges.size(), 2000U - 259U);
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const std::size_t space = merges[i].find(' ');
+    ASSERT_NE(space, std::string_view::npos);
+    const std::string left(merges[i].substr(0, space));
+    const std::string right(merges[i].substr(space + 1));
+    EXPECT_TRUE(known.count(left) == 1 && known.count(right) == 1) << merges[i];
+    EXPECT_EQ(left + right, tokens[259 + i]);
+  }
+}
+
+TEST(Synthetic, PresetsHaveThePublishedShapes) {
+  const auto demo = synthetic_preset("demo");
+  EXPECT_EQ(demo->hidden / demo->heads, 64U);
+  EXPECT_EQ(demo->vocabulary, 49152U);
+  const auto eight = synthetic_preset("8b");
+  EXPECT_EQ(eight->feed_forward, 14336U);
+  EXPECT_EQ(eight->layers, 32U);
+  const auto seventy = synthetic_preset("70b");
+  EXPECT_EQ(seventy->hidden, 8192U);
+  EXPECT_EQ(seventy->layers, 80U);
+  EXPECT_EQ(synthetic_preset("9b").error().message,
+            "no shape is called '9b'; there are: tiny, demo, 8b, 70b");
+}
+
+TEST(Synthetic, RefusesWhatNoModelCanBe) {
+  const auto refusal = [](auto change) {
+    SyntheticOptions options;
+    change(options);
+    const auto bytes = synthetic_model_bytes(options);
+    return bytes.ok() ? std::string() : bytes.error().message;
+  };
+  EXPECT_NE(refusal([](auto& o) { o.family = "nobody"; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.heads = 0; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.kv_heads = 3; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.hidden = 100; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.vocabulary = 258; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.attention_type = TensorType::kF32; }), "");
+}
+
+}  // namespace
+}  // namespace hearth::model

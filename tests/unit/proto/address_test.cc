@@ -1,0 +1,49 @@
+#include "proto/address.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+TEST(Address, ReadsHostAndPort) {
+  EXPECT_EQ(*parse_address("127.0.0.1:80"), (Address{"127.0.0.1", 80}));
+  EXPECT_EQ(*parse_address("localhost:0"), (Address{"127.0.0.1", 0}));
+  EXPECT_EQ(*parse_address("[::1]:65535"), (Address{"::1", 65535}));
+  EXPECT_EQ(*parse_address("192.168.1.7:9"), (Address{"192.168.1.7", 9}));
+}
+
+TEST(Address, WritesWhatItReads) {
+  for (const char* text : {"127.0.0.1:80", "[::1]:443", "[fe80::1]:1"}) {
+    EXPECT_EQ(parse_address(text)->text(), text);
+  }
+}
+
+TEST(Address, RefusesWhatIsNoAddress) {
+  for (const char* text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+                           "127.0.0.1:1x", "127.0.0.1: 1", "example.org:80", "::1:80", "[::1]",
+                           "[]:1", "[127.0.0.1]:1", "1.2.3:4", "0x7f.0.0.1:1", "127.0.0.1\n:80"}) {
+    EXPECT_FALSE(parse_address(text)) << text;
+  }
+  EXPECT_FALSE(parse_address(std::string(10'000, 'a') + ":1"));
+}
+
+TEST(Address, LoopbackOnly) {
+  for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
+    EXPECT_TRUE(parse_loopback_address(text)) << text;
+  }
+  for (const char* text : {"0.0.0.0:1", "192.168.1.7:1", "[::]:1", "[::ffff:127.0.0.1]:1",
+                           "128.0.0.1:1", "[fe80::1]:1"}) {
+    const Result<Address> refused = parse_loopback_address(text);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().message.find("no identity and no encryption"), std::string::npos);
+  }
+}
+
+TEST(Address, ErrorsCarryNoControlCharacters) {
+  const Result<Address> refused = parse_address("\x1b[2Jevil\n:1");
+  ASSERT_FALSE(refused);
+  for (const char c : refused.error().message) EXPECT_TRUE(c >= ' ' && c <= '~');
+}
+
+}  // namespace
+}  // namespace hearth

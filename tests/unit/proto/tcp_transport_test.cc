@@ -1,0 +1,490 @@
+// Real sockets on loopback: two transports on one io_context, and hostile peers on plain sockets.
+#include "proto/tcp_transport.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "proto/address.h"
+
+namespace hearth {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Recorder : TransportEvents {
+  void on_link_open(LinkId link, bool incoming) override {
+    EXPECT_FALSE(inside_call);
+    opened.push_back(link);
+    was_incoming[link] = incoming;
+    if (on_open) on_open(link);
+  }
+  void on_frame(LinkId link, Frame frame) override {
+    EXPECT_FALSE(inside_call);
+    EXPECT_FALSE(closed.contains(link)) << "a frame after the end of its link";
+    frames[link].push_back(std::move(frame));
+    if (on_any_frame) on_any_frame(link);
+  }
+  void on_link_closed(LinkId link, const Error& why) override {
+    EXPECT_FALSE(inside_call);
+    EXPECT_FALSE(closed.contains(link)) << "two ends of one link";
+    closed.emplace(link, why);
+  }
+  std::vector<LinkId> opened;
+  std::map<LinkId, bool> was_incoming;
+  std::map<LinkId, std::vector<Frame>> frames;
+  std::map<LinkId, Error> closed;
+  std::function<void(LinkId)> on_open;
+  std::function<void(LinkId)> on_any_frame;
+  bool inside_call = false;
+};
+
+class TcpTransportTest : public ::testing::Test {
+ protected:
+  struct Side {
+    Recorder events;
+    std::unique_ptr<TcpTransport> transport;
+    LinkId connect(std::string_view address) {
+      events.inside_call = true;
+      const LinkId link = transport->connect(address);
+      events.inside_call = false;
+      return link;
+    }
+    Status send(LinkId link, Frame frame) {
+      events.inside_call = true;
+      Status status = transport->send(link, std::move(frame));
+      events.inside_call = false;
+      return status;
+    }
+    void close(LinkId link) {
+      events.inside_call = true;
+      transport->close(link);
+      events.inside_call = false;
+    }
+  };
+
+  void open(Side& side, TcpOptions options = {}) {
+    options.listen_address = "127.0.0.1:0";
+    auto opened = TcpTransport::open(io_, options);
+    ASSERT_TRUE(opened) << opened.error().message;
+    side.transport = std::move(*opened);
+    side.transport->set_events(&side.events);
+  }
+  // Runs events until `done`; false when that takes longer than any working machine needs.
+  template <typename Done>
+  bool run_until(Done done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      io_.run_one_for(milliseconds(50));
+    }
+    return true;
+  }
+  // a connected to b: the ends of one link.
+  void link(Side& a, Side& b, LinkId& at_a, LinkId& at_b) {
+    const std::size_t before = b.events.opened.size();
+    at_a = a.connect(b.transport->address());
+    ASSERT_TRUE(run_until(
+        [&] { return b.events.opened.size() > before && a.events.was_incoming.contains(at_a); }));
+    at_b = b.events.opened.back();
+    EXPECT_FALSE(a.events.was_incoming[at_a]);
+    EXPECT_TRUE(b.events.was_incoming[at_b]);
+  }
+  std::size_t received(Side& side, LinkId link) { return side.events.frames[link].size(); }
+
+  boost::asio::io_context io_;
+};
+
+Bytes pattern(std::size_t size, std::uint32_t seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    bytes[i] = static_cast<std::byte>(seed >> 24);
+  }
+  return bytes;
+}
+
+// A peer that may say anything.
+class RawPeer {
+ public:
+  explicit RawPeer(const std::string& address) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(parse_address(address)->port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  ~RawPeer() {
+    if (socket_ >= 0) ::close(socket_);
+  }
+  RawPeer(RawPeer&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+  void say(ByteSpan bytes) {
+    EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void hang_up() { ::close(std::exchange(socket_, -1)); }
+  bool hung_up() const {  // by the other side
+    char byte = 0;
+    const ssize_t got = ::recv(socket_, &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+
+ private:
+  int socket_;
+};
+
+Bytes wire(FrameType type, const Bytes& payload) {
+  Bytes bytes = encode_header(type, payload);
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+TEST_F(TcpTransportTest, CarriesFramesInOrderBothWays) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(i * 37 % 5000, i)}));
+    ASSERT_TRUE(b.send(at_b, {FrameType::kTokens, pattern(i * 11 % 700, i + 1)}));
+  }
+  ASSERT_TRUE(run_until([&] { return received(a, at_a) == 500 && received(b, at_b) == 500; }));
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    EXPECT_EQ(b.events.frames[at_b][i].payload, pattern(i * 37 % 5000, i));
+    EXPECT_EQ(b.events.frames[at_b][i].type, FrameType::kBatch);
+    EXPECT_EQ(a.events.frames[at_a][i].payload, pattern(i * 11 % 700, i + 1));
+  }
+}
+
+TEST_F(TcpTransportTest, CarriesFramesOfEverySize) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  std::vector<std::size_t> sizes = {0,
+                                    1,
+                                    31,
+                                    32,
+                                    33,
+                                    32 * 1024 - 32,
+                                    32 * 1024 - 31,
+                                    32 * 1024,
+                                    256 * 1024 - 1,
+                                    256 * 1024,
+                                    256 * 1024 + 1,
+                                    3'000'000,
+                                    limits::kFrameBytes};
+  for (const std::size_t size : sizes) {
+    ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(size, 5)}));
+    ASSERT_TRUE(run_until([&] { return received(b, at_b) == 1; })) << size;
+    EXPECT_EQ(b.events.frames[at_b][0].payload, pattern(size, 5));
+    b.events.frames[at_b].clear();
+  }
+}
+
+TEST_F(TcpTransportTest, SendsBeforeTheLinkIsOpen) {
+  Side a, b;
+  open(a);
+  open(b);
+  const LinkId at_a = a.connect(b.transport->address());
+  ASSERT_TRUE(a.send(at_a, {FrameType::kHello, pattern(10, 1)}));
+  ASSERT_TRUE(
+      run_until([&] { return !b.events.opened.empty() && received(b, b.events.opened[0]) == 1; }));
+}
+
+TEST_F(TcpTransportTest, FullQueueIsNoCapacityAndLosesNothingSentBefore) {
+  Side a, b;
+  open(a, {.send_queue_bytes = 16 * limits::kMiB});
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  std::size_t accepted = 0;
+  std::optional<Error> refused;
+  while (!refused && accepted < 1000) {  // nobody reads meanwhile: the kernel's buffers fill too
+    const Status status = a.send(at_a, {FrameType::kBatch, pattern(limits::kMiB, 3)});
+    if (status)
+      ++accepted;
+    else
+      refused = status.error();
+  }
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code, ErrorCode::kNoCapacity);
+  EXPECT_GE(accepted, 15u);
+  ASSERT_TRUE(run_until([&] { return received(b, at_b) == accepted; }));
+  EXPECT_TRUE(a.send(at_a, {FrameType::kBatch, {}}));
+  EXPECT_TRUE(a.events.closed.empty());
+}
+
+TEST_F(TcpTransportTest, RefusesAFrameOverTheLimit) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  const Status status = a.send(at_a, {FrameType::kBatch, Bytes(limits::kFrameBytes + 1)});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput);
+}
+
+TEST_F(TcpTransportTest, CloseSendsWhatIsQueuedAndEndsBothSides) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(8 * limits::kMiB, 1)}));
+  ASSERT_TRUE(a.send(at_a, {FrameType::kRefused, pattern(40, 2)}));
+  a.close(at_a);
+  a.close(at_a);
+  EXPECT_TRUE(a.send(at_a, {FrameType::kBatch, {}}));  // swallowed
+  ASSERT_TRUE(run_until([&] { return b.events.closed.contains(at_b); }));
+  ASSERT_EQ(received(b, at_b), 2u);
+  EXPECT_EQ(b.events.frames[at_b][1].payload, pattern(40, 2));
+  EXPECT_EQ(b.events.closed[at_b].code, ErrorCode::kUnavailable);
+  ASSERT_TRUE(run_until([&] { return a.transport->links() == 0; }));
+  EXPECT_EQ(a.events.closed.at(at_a).code, ErrorCode::kCancelled);
+}
+
+TEST_F(TcpTransportTest, CloseInsideEveryEvent) {
+  Side a, b;
+  open(a);
+  open(b);
+  b.events.on_any_frame = [&](LinkId link) { b.transport->close(link); };
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(100, 1)}));
+  ASSERT_TRUE(
+      run_until([&] { return b.events.closed.contains(at_b) && a.events.closed.contains(at_a); }));
+  EXPECT_EQ(received(b, at_b), 1u);
+  b.events.on_open = [&](LinkId link) { b.transport->close(link); };
+  const LinkId second = a.connect(b.transport->address());
+  ASSERT_TRUE(run_until([&] { return a.events.closed.contains(second); }));
+  ASSERT_TRUE(run_until([&] { return b.transport->links() == 0; }));
+}
+
+TEST_F(TcpTransportTest, CloseWhileConnecting) {
+  Side a, b;
+  open(a);
+  open(b);
+  const LinkId link = a.connect(b.transport->address());
+  a.close(link);
+  ASSERT_TRUE(run_until([&] { return a.events.closed.contains(link); }));
+  EXPECT_EQ(a.events.closed[link].code, ErrorCode::kCancelled);
+  EXPECT_TRUE(a.events.opened.empty());
+}
+
+TEST_F(TcpTransportTest, TransportMayEndInsideAnEvent) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  b.events.on_any_frame = [&](LinkId) { b.transport.reset(); };
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(100, 1)}));
+  ASSERT_TRUE(run_until([&] { return a.events.closed.contains(at_a); }));
+  EXPECT_EQ(received(b, at_b), 1u);
+  EXPECT_FALSE(b.events.closed.contains(at_b));
+}
+
+TEST_F(TcpTransportTest, NobodyListens) {
+  Side a;
+  open(a);
+  std::string address;
+  {
+    Side gone;
+    open(gone);
+    address = gone.transport->address();
+  }
+  const LinkId link = a.connect(address);
+  ASSERT_TRUE(run_until([&] { return a.events.closed.contains(link); }));
+  EXPECT_EQ(a.events.closed[link].code, ErrorCode::kUnavailable);
+}
+
+TEST_F(TcpTransportTest, RefusesEveryAddressThatIsNotLoopback) {
+  Side a;
+  open(a);
+  for (const char* address : {"192.0.2.1:80", "0.0.0.0:80", "[::]:80", "no-address"}) {
+    const LinkId link = a.connect(address);
+    ASSERT_TRUE(run_until([&] { return a.events.closed.contains(link); }));
+    EXPECT_EQ(a.events.closed[link].code, ErrorCode::kInvalidInput) << address;
+    EXPECT_FALSE(TcpTransport::open(io_, {.listen_address = address})) << address;
+  }
+}
+
+TEST_F(TcpTransportTest, APortIsTakenOnce) {
+  Side a;
+  open(a);
+  const auto second = TcpTransport::open(io_, {.listen_address = a.transport->address()});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kIo);
+}
+
+TEST_F(TcpTransportTest, HostileBytesEndTheirLinkOnly) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  const Bytes good = wire(FrameType::kHello, pattern(100, 1));
+  struct Case {
+    const char* what;
+    std::size_t offset;
+    std::byte value;
+  };
+  const std::vector<Case> cases = {
+      {"magic", 0, std::byte{'X'}},          {"unknown type", 4, std::byte{200}},
+      {"control frame", 4, std::byte{7}},    {"reserved", 6, std::byte{1}},
+      {"over 64 MiB", 11, std::byte{0x7F}},  {"over 2^63", 15, std::byte{0xFF}},
+      {"wrong digest", 20, std::byte{0xAA}}, {"changed payload", 60, std::byte{0x55}},
+  };
+  for (const Case& c : cases) {
+    RawPeer peer(b.transport->address());
+    Bytes bytes = good;
+    ASSERT_NE(bytes[c.offset], c.value) << c.what;
+    bytes[c.offset] = c.value;
+    const std::size_t before = b.events.closed.size();
+    peer.say(bytes);
+    ASSERT_TRUE(run_until([&] { return b.events.closed.size() > before; })) << c.what;
+    const LinkId bad = b.events.opened.back();
+    EXPECT_EQ(b.events.closed.at(bad).code, ErrorCode::kInvalidInput) << c.what;
+    EXPECT_EQ(received(b, bad), 0u) << c.what;
+    EXPECT_TRUE(run_until([&] { return peer.hung_up(); })) << c.what;
+  }
+  ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(10, 1)}));
+  ASSERT_TRUE(run_until([&] { return received(b, at_b) == 1; }));
+}
+
+TEST_F(TcpTransportTest, FramesByteByByteAndTruncatedAnywhere) {
+  Side b;
+  open(b);
+  const Bytes bytes = wire(FrameType::kHello, pattern(64, 9));
+  RawPeer slow(b.transport->address());
+  for (const std::byte byte : bytes) {
+    slow.say({&byte, 1});
+    io_.run_for(milliseconds(1));
+  }
+  ASSERT_TRUE(run_until([&] { return received(b, b.events.opened.back()) == 1; }));
+  for (std::size_t cut = 0; cut < bytes.size(); cut += 7) {
+    const std::size_t before = b.events.closed.size();
+    RawPeer peer(b.transport->address());
+    peer.say(ByteSpan(bytes).first(cut));
+    peer.hang_up();
+    ASSERT_TRUE(run_until([&] { return b.events.closed.size() > before; })) << cut;
+    EXPECT_EQ(received(b, b.events.opened.back()), 0u);
+  }
+}
+
+TEST_F(TcpTransportTest, AnAnnouncedLengthCostsNoMemory) {
+  Side b;
+  open(b);
+  std::vector<RawPeer> peers;
+  Bytes header = wire(FrameType::kBatch, {});
+  const std::uint64_t length = limits::kFrameBytes;
+  std::memcpy(header.data() + 8, &length, sizeof(length));
+  const auto resident = [] {
+    FILE* file = std::fopen("/proc/self/statm", "r");
+    unsigned long pages = 0, pages_resident = 0;
+    EXPECT_EQ(std::fscanf(file, "%lu %lu", &pages, &pages_resident), 2);
+    std::fclose(file);
+    return pages_resident * 4096;
+  };
+  const std::size_t before = resident();
+  for (int i = 0; i < 100; ++i) {
+    peers.emplace_back(b.transport->address());
+    peers.back().say(header);
+    peers.back().say(pattern(1000, 1));
+  }
+  ASSERT_TRUE(run_until([&] { return b.events.opened.size() == 100; }));
+  io_.run_for(milliseconds(200));
+  EXPECT_EQ(b.transport->links(), 100u);
+  EXPECT_LT(resident(), before + 100 * limits::kMiB);  // 6.4 GB were announced
+}
+
+TEST_F(TcpTransportTest, SilentAndHalfSilentPeersAreDropped) {
+  Side b;
+  open(b, {.first_frame_deadline = milliseconds(300)});
+  const Bytes bytes = wire(FrameType::kHello, pattern(64, 9));
+  RawPeer silent(b.transport->address());
+  RawPeer half(b.transport->address());
+  half.say(ByteSpan(bytes).first(20));
+  RawPeer whole(b.transport->address());
+  whole.say(bytes);
+  ASSERT_TRUE(run_until([&] { return b.events.closed.size() == 2; }));
+  for (const auto& [link, why] : b.events.closed) {
+    EXPECT_EQ(why.code, ErrorCode::kTimeout);
+    EXPECT_EQ(received(b, link), 0u);
+  }
+  EXPECT_EQ(b.transport->links(), 1u);
+  EXPECT_FALSE(whole.hung_up());
+}
+
+TEST_F(TcpTransportTest, AFrameThatStopsHalfWayIsDropped) {
+  Side b;
+  open(b, {.stall_deadline = milliseconds(300)});
+  const Bytes bytes = wire(FrameType::kHello, pattern(64, 9));
+  RawPeer peer(b.transport->address());
+  peer.say(bytes);
+  peer.say(ByteSpan(bytes).first(50));
+  ASSERT_TRUE(run_until([&] { return b.events.closed.size() == 1; }));
+  EXPECT_EQ(b.events.closed.begin()->second.code, ErrorCode::kTimeout);
+  EXPECT_EQ(received(b, b.events.opened[0]), 1u);
+}
+
+TEST_F(TcpTransportTest, APeerThatStopsReadingIsDropped) {
+  Side b;
+  open(b, {.stall_deadline = milliseconds(300)});
+  RawPeer peer(b.transport->address());
+  peer.say(wire(FrameType::kHello, {}));
+  ASSERT_TRUE(run_until([&] { return b.events.opened.size() == 1; }));
+  ASSERT_TRUE(b.send(b.events.opened[0], {FrameType::kBatch, Bytes(32 * limits::kMiB)}));
+  ASSERT_TRUE(run_until([&] { return b.events.closed.size() == 1; }));
+  EXPECT_EQ(b.events.closed.begin()->second.code, ErrorCode::kTimeout);
+}
+
+TEST_F(TcpTransportTest, AFloodOfConnectionsLeavesTheOldOnes) {
+  Side a, b;
+  open(a);
+  open(b, {.connections = 8});
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  std::vector<RawPeer> peers;
+  for (int i = 0; i < 50; ++i) peers.emplace_back(b.transport->address());
+  const auto refused = [&] {
+    return std::count_if(peers.begin(), peers.end(), [](const RawPeer& p) { return p.hung_up(); });
+  };
+  ASSERT_TRUE(run_until([&] { return refused() == 43; }));
+  EXPECT_EQ(b.transport->links(), 8u);
+  ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(10, 1)}));
+  ASSERT_TRUE(run_until([&] { return received(b, at_b) == 1; }));
+  for (RawPeer& peer : peers) peer.hang_up();
+  ASSERT_TRUE(run_until([&] { return b.transport->links() == 1; }));
+  LinkId again_a, again_b;
+  link(a, b, again_a, again_b);
+}
+
+TEST_F(TcpTransportTest, OwnConnectionsAreLimitedToo) {
+  Side a, b;
+  open(a, {.connections = 1});
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  const LinkId second = a.connect(b.transport->address());
+  ASSERT_TRUE(run_until([&] { return a.events.closed.contains(second); }));
+  EXPECT_EQ(a.events.closed[second].code, ErrorCode::kNoCapacity);
+}
+
+}  // namespace
+}  // namespace hearth
