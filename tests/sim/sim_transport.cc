@@ -45,7 +45,8 @@ Status SimTransport::send(LinkId id, Frame frame) {
   const int towards = 1 - end;
   const std::size_t bytes = frame.payload.size() + kFrameHeaderBytes;
   const std::size_t under_way = link->under_way[towards];
-  if (under_way > 0 && under_way + bytes > network_.options_.queue_bytes) {
+  const bool data = frame.type != FrameType::kControl;
+  if (data && under_way > 0 && under_way + bytes > network_.options_.queue_bytes) {
     return Error{ErrorCode::kNoCapacity, "the send queue is full"};
   }
   link->under_way[towards] += bytes;

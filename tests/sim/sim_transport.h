@@ -22,7 +22,7 @@ class SimTransport;
 struct NetworkOptions {
   std::uint64_t delay_low_us = 20;
   std::uint64_t delay_high_us = 2'000;
-  std::size_t queue_bytes = 1 << 20;  // under way on a link before send() refuses
+  std::size_t queue_bytes = 1 << 20;  // under way on a data link before send() refuses
 };
 
 class SimNetwork {
