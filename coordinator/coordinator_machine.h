@@ -26,6 +26,8 @@ class CoordinatorMachine final : public Coordinator,
   CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
                      Transport& control, Transport& data);
 
+  std::uint64_t late_frames() const { return late_frames_; }
+
   void on_timer() override;
   Result<SequenceId> submit(GenerateRequest request,
                             std::shared_ptr<SequenceEvents> events) override;
@@ -83,6 +85,7 @@ class CoordinatorMachine final : public Coordinator,
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
   std::uint64_t next_sequence_ = 1;
+  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   RateWindow token_rate_;
   SwarmStatus totals_;  // only its *_total counters are kept here
 };

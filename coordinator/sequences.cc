@@ -107,6 +107,10 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
   REQUIRE(pipeline.serving, "tokens came before the pipeline served");
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
   const Epoch epoch = pipeline.epoch;
+  if (tokens.epoch < epoch) {  // late, of a pipeline that is over
+    ++late_frames_;
+    return ok_status();
+  }
   REQUIRE(tokens.epoch == epoch, "tokens of epoch " + std::to_string(tokens.epoch.value) +
                                      " on a link of epoch " + std::to_string(epoch.value));
   REQUIRE(!pipeline.last_step || tokens.step.value == pipeline.last_step->value + 1,

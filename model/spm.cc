@@ -72,7 +72,8 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)
       space_prefix_(source.add_space_prefix.value_or(true)),
       ranks_(ranks_of(source.scores)) {
   // Some files name a control token here; no text becomes one, so that it stands for nothing.
-  if (source.unknown && entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {
+  if (source.unknown &&
+      entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {
     unknown_ = static_cast<TokenId>(*source.unknown);
   }
   replacement_ = find_piece(kReplacementUtf8);

@@ -20,7 +20,7 @@ namespace hearth::node {
 
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
-  std::size_t kv_budget_bytes = 512 << 20;  // a budget under one full context is refused
+  std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
   std::uint32_t threads = 1;
   std::uint32_t batch_rows = 512;             // rows of a step at most
   std::uint32_t stage = 0;                    // reported in RowHash

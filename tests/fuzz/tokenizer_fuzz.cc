@@ -44,8 +44,7 @@ void check_text(const Built& tokenizer, std::string_view text, bool lossless, To
     INVARIANT(is_utf8(stream(tokenizer, *ids)), "a stream was no UTF-8");
     for (const TokenId id : *ids) {
       INVARIANT(id >= 0 && id < static_cast<TokenId>(tokenizer->vocabulary()), "no such token");
-      INVARIANT(special == SpecialTokens::kParse || !tokenizer->is_special(id) ||
-                    id == unknown,
+      INVARIANT(special == SpecialTokens::kParse || !tokenizer->is_special(id) || id == unknown,
                 "user text became a special token");
     }
   }
@@ -57,7 +56,7 @@ void check_text(const Built& tokenizer, std::string_view text, bool lossless, To
 
 void fixed_vocabularies(std::string_view text) {
   static const std::array<Built, 6> kTokenizers = {
-      *small_bpe("gpt-2").build(), *small_bpe("smollm").build(), *small_bpe("llama-bpe").build(),
+      *small_bpe("gpt-2").build(), *small_bpe("smollm").build(),  *small_bpe("llama-bpe").build(),
       *small_bpe("qwen2").build(), *small_bpe("default").build(), *small_spm().build()};
   for (const Built& tokenizer : kTokenizers) {
     check_text(tokenizer, text, tokenizer->kind() == "bpe", -1);
@@ -66,8 +65,8 @@ void fixed_vocabularies(std::string_view text) {
 
 // Entries and merges are the lines of the input; a first byte of a line is its kind.
 void made_vocabulary(std::string_view input, bool bpe) {
-  SmallVocabulary vocabulary = bpe ? small_bpe(input.size() % 2 == 0 ? "qwen2" : "smollm")
-                                   : SmallVocabulary();
+  SmallVocabulary vocabulary =
+      bpe ? small_bpe(input.size() % 2 == 0 ? "qwen2" : "smollm") : SmallVocabulary();
   if (!bpe) vocabulary.source.model = "llama";
   hearth::ByteReader reader(hearth::as_bytes(input));
   const auto eos = reader.read<std::uint8_t>();

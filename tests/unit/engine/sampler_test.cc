@@ -51,8 +51,8 @@ std::vector<double> reference(std::vector<float> logits, const SamplingParams& p
   std::vector<double> x(logits.begin(), logits.end());
   for (const auto& [token, bias] : params.logit_bias) x[token] += bias;
   for (const auto& [token, generated] : history.counts()) {
-    x[token] = x[token] > 0 ? x[token] / params.repetition_penalty
-                            : x[token] * params.repetition_penalty;
+    x[token] =
+        x[token] > 0 ? x[token] / params.repetition_penalty : x[token] * params.repetition_penalty;
     x[token] -= params.frequency_penalty * generated;
     if (generated > 0) x[token] -= params.presence_penalty;
   }
@@ -86,8 +86,7 @@ void expect_distribution(const std::vector<float>& logits, const SamplingParams&
   const SamplerParams fixed(params);
   std::vector<int> counts(logits.size(), 0);
   for (int i = 0; i < kDraws; ++i) {
-    const TokenId token =
-        sampler.sample(logits, fixed, history, static_cast<Position>(i))->token;
+    const TokenId token = sampler.sample(logits, fixed, history, static_cast<Position>(i))->token;
     ASSERT_GT(p[token], 0.0) << "token " << token << " is filtered out";
     ++counts[token];
   }
@@ -218,8 +217,7 @@ TEST(Sampler, BiasForcesAndExcludes) {
   EXPECT_EQ(support(logits, params, {}, 50), (std::set<TokenId>{77}));
   params.logit_bias.emplace_back(77, -kInfinity);
   Sampler sampler(300);
-  EXPECT_EQ(sampler.sample(logits, SamplerParams(params), {}, 0).error().code,
-            ErrorCode::kNumeric);
+  EXPECT_EQ(sampler.sample(logits, SamplerParams(params), {}, 0).error().code, ErrorCode::kNumeric);
 }
 
 TEST(Sampler, PenaltiesCountThePromptOnlyForRepetition) {
@@ -283,7 +281,8 @@ TEST(Sampler, FiltersKeepTheSameTokensAsASlowComputation) {
     params.seed = seed;
     params.temperature = 0.5F + static_cast<float>(random.next() % 100) * 0.02F;
     if (random.next() % 2 == 0) params.top_k = 1 + random.next() % 20;
-    if (random.next() % 2 == 0) params.top_p = 0.3F + static_cast<float>(random.next() % 60) * 0.01F;
+    if (random.next() % 2 == 0)
+      params.top_p = 0.3F + static_cast<float>(random.next() % 60) * 0.01F;
     if (random.next() % 2 == 0) params.min_p = static_cast<float>(random.next() % 50) * 0.01F;
     const std::vector<double> p = reference(logits, params, {});
     const std::set<TokenId> seen = support(logits, params, {}, 4000);

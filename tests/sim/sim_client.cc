@@ -1,0 +1,154 @@
+#include "tests/sim/sim_client.h"
+
+namespace hearth::sim {
+
+using coordinator::Coordinator;
+
+struct SimClient::Stream final : coordinator::SequenceEvents {
+  Stream(SimClient& owner, std::uint32_t of) : client(owner), request(of) {}
+
+  SimClient& client;
+  std::uint32_t request;
+  SequenceId id;
+  std::size_t tokens = 0;
+  bool admitted = false;
+  bool hashed = false;
+  bool open = true;
+  bool complete = false;
+
+  std::string name() const { return "sequence " + std::to_string(id.value); }
+  const Answer& answer() const { return client.reference_.answer(request); }
+
+  void expect(bool condition, const std::string& what) {
+    if (!condition) client.violation(name() + ": " + what);
+  }
+
+  void on_admitted() override {
+    expect(open && !admitted, "admitted twice or after its end");
+    admitted = true;
+  }
+
+  void on_token(const SampledToken& token) override {
+    client.world_.trace(name() + " token " + std::to_string(token.token));
+    ++client.tally_.tokens;
+    expect(open, "a token after the end");
+    expect(admitted, "a token before the admission");
+    const std::vector<SampledToken>& expected = answer().tokens;
+    if (tokens >= expected.size()) return expect(false, "more tokens than the reference");
+    SampledToken same = token;
+    same.sequence = expected[tokens].sequence;
+    expect(same == expected[tokens], "token " + std::to_string(tokens) + " is " +
+                                         std::to_string(token.token) + " at position " +
+                                         std::to_string(token.position) + ", the reference has " +
+                                         std::to_string(expected[tokens].token) + " at " +
+                                         std::to_string(expected[tokens].position));
+    ++tokens;
+    if (token.finish == FinishReason::kNone) return;
+    expect(tokens == expected.size(), "ended early");
+    expect(hashed == client.reference_.request(request).report_hashes,
+           "hashes come before the last token, when they are asked for");
+    open = false;
+    complete = true;
+    ++client.tally_.finished;
+  }
+
+  void on_hashes(std::vector<RowHash> hashes) override {
+    expect(open && !hashed, "hashes twice or after the end");
+    hashed = true;
+    const std::vector<RowHash>& expected = answer().hashes.at(client.stages_);
+    client.tally_.hashes += hashes.size();
+    if (hashes.size() != expected.size()) ++client.tally_.short_hashes;
+    std::size_t at = 0;
+    for (RowHash& hash : hashes) {
+      hash.sequence = expected.front().sequence;
+      while (at < expected.size() && !(expected[at] == hash)) ++at;
+    }
+    expect(at < expected.size() || hashes.empty(), "a hash that the reference does not have");
+  }
+
+  void on_error(const Error& error) override {
+    client.world_.trace(name() + " error " + error.message);
+    expect(open, "an error after the end");
+    expect(error.code == ErrorCode::kUnavailable, "an error of another kind: " + error.message);
+    expect(!error.message.empty(), "an error without a sentence");
+    open = false;
+    ++client.tally_.failed;
+  }
+};
+
+SimClient::SimClient(SimWorld& world, const Reference& reference, std::uint32_t stages)
+    : world_(world), reference_(reference), stages_(stages) {}
+
+void SimClient::violation(const std::string& what) {
+  world_.trace("VIOLATION " + what);
+  violations_.push_back(what);
+}
+
+int SimClient::submit(Coordinator& coordinator, int request) {
+  const std::uint32_t index =
+      request >= 0 ? static_cast<std::uint32_t>(request)
+                   : static_cast<std::uint32_t>(world_.between(0, Reference::kRequests - 1));
+  // First come, first served: whoever is admitted was submitted after all that were before.
+  struct Watched final : coordinator::SequenceEvents {
+    std::shared_ptr<Stream> stream;
+    std::uint64_t order = 0;
+    void on_admitted() override {
+      SimClient& client = stream->client;
+      if (order <= client.last_admitted_) client.violation("admitted out of order");
+      client.last_admitted_ = order;
+      stream->on_admitted();
+    }
+    void on_token(const SampledToken& token) override { stream->on_token(token); }
+    void on_hashes(std::vector<RowHash> hashes) override { stream->on_hashes(std::move(hashes)); }
+    void on_error(const Error& error) override { stream->on_error(error); }
+  };
+  auto watched = std::make_shared<Watched>();
+  watched->stream = std::make_shared<Stream>(*this, index);
+  watched->order = ++tally_.submitted;
+  const auto id = coordinator.submit(reference_.request(index), watched);
+  if (!id.ok()) {
+    ++tally_.refused;
+    world_.trace("submit refused: " + id.error().message);
+    const bool typed =
+        id.error().code == ErrorCode::kUnavailable || id.error().code == ErrorCode::kNoCapacity;
+    if (!typed) violation("a submit refused for another reason: " + id.error().message);
+    return -1;
+  }
+  world_.trace("submit " + std::to_string(index) + " as " + std::to_string(id->value));
+  watched->stream->id = *id;
+  streams_.push_back(watched->stream);
+  return static_cast<int>(streams_.size()) - 1;
+}
+
+void SimClient::cancel_one(Coordinator& coordinator) {
+  std::vector<std::shared_ptr<Stream>> open;
+  for (const auto& stream : streams_) {
+    if (stream->open) open.push_back(stream);
+  }
+  if (open.empty()) return;
+  const auto& stream = open[world_.between(0, open.size() - 1)];
+  world_.trace("cancel " + std::to_string(stream->id.value));
+  stream->open = false;
+  ++tally_.cancelled;
+  coordinator.cancel(stream->id);
+}
+
+void SimClient::abandon() {
+  for (const auto& stream : streams_) {
+    if (!stream->open) continue;
+    stream->open = false;
+    ++tally_.abandoned;
+  }
+}
+
+bool SimClient::finished(int stream) const {
+  return stream >= 0 && streams_[static_cast<std::size_t>(stream)]->complete;
+}
+
+std::uint32_t SimClient::open_streams() const {
+  std::uint32_t open = 0;
+  for (const auto& stream : streams_) open += stream->open ? 1 : 0;
+  return open;
+}
+
+}  // namespace hearth::sim

@@ -1,0 +1,108 @@
+#include "tests/sim/sim_compute.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "model/synthetic.h"
+
+namespace hearth::sim {
+namespace {
+
+// Room for a few sequences at once, so that admission has something to refuse.
+constexpr std::size_t kKvBytesPerLayer = 160 * 1024;
+
+Bytes model_bytes() {
+  model::SyntheticOptions options;
+  options.layers = 5;
+  options.hidden = 64;
+  options.feed_forward = 64;
+  options.heads = 2;
+  options.kv_heads = 1;
+  options.vocabulary = 300;
+  options.context = 128;
+  auto bytes = model::synthetic_model_bytes(options);
+  INVARIANT(bytes.ok(), "the synthetic model of the simulation");
+  return std::move(*bytes);
+}
+
+}  // namespace
+
+EnginePool::EnginePool() : bytes_(model_bytes()) {
+  auto file = model::GgufFile::parse(bytes_, "synthetic");
+  INVARIANT(file.ok(), "the synthetic model is a model file");
+  file_ = *file;
+  auto spec = model::ModelSpec::read(*file_);
+  INVARIANT(spec.ok(), "the synthetic model has a known shape");
+  spec_ = *spec;
+}
+
+std::unique_ptr<node::Engine> EnginePool::take(LayerRange layers, std::uint32_t stage) {
+  auto& idle = idle_[{layers.begin, layers.end, stage}];
+  if (!idle.empty()) {
+    auto engine = std::move(idle.back());
+    idle.pop_back();
+    return engine;
+  }
+  node::EngineOptions options;
+  options.layers = layers;
+  options.kv_budget_bytes = layers.size() * kKvBytesPerLayer;
+  options.batch_rows = 64;
+  options.stage = stage;
+  auto engine = node::Engine::load(file_, spec_, options);
+  INVARIANT(engine.ok(), engine.error().message.c_str());
+  return std::move(*engine);
+}
+
+void EnginePool::give_back(LayerRange layers, std::uint32_t stage,
+                           std::unique_ptr<node::Engine> engine) {
+  engine->reset();
+  idle_[{layers.begin, layers.end, stage}].push_back(std::move(engine));
+}
+
+SimCompute::SimCompute(EnginePool& pool, SimWorld& world, std::uint32_t slowness)
+    : pool_(pool), world_(world), slowness_(slowness) {}
+
+SimCompute::~SimCompute() {
+  *alive_ = false;
+  drop_engine();
+}
+
+void SimCompute::drop_engine() {
+  if (engine_) pool_.give_back(layers_, stage_, std::move(engine_));
+}
+
+void SimCompute::answer_after(Duration time, std::function<void()> what) {
+  free_at_ = std::max(free_at_, world_.now()) + time;
+  world_.at(free_at_, [alive = alive_, what = std::move(what)] {
+    if (*alive) what();
+  });
+}
+
+void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
+                      std::uint32_t /*batch_rows*/) {
+  const Duration time = world_.microseconds(500, 30'000);
+  answer_after(time, [this, epoch, layers, stage] {
+    if (engine_ && layers == layers_ && stage == stage_) {
+      engine_->reset();
+    } else {
+      drop_engine();
+      layers_ = layers;
+      stage_ = stage;
+      engine_ = pool_.take(layers, stage);
+    }
+    events_->on_loaded(epoch,
+                       node::StageComputeEvents::Loaded{engine_->input_shape(), engine_->kv_pages(),
+                                                        engine_->weight_bytes()});
+  });
+}
+
+void SimCompute::compute(StepBatch batch) {
+  const Duration time = world_.microseconds(100, 600) * slowness_;
+  answer_after(time, [this, batch = std::move(batch)]() mutable {
+    node::StepResult result;
+    Status status = engine_->step(batch, result);
+    events_->on_computed(std::move(batch), std::move(result), std::move(status));
+  });
+}
+
+}  // namespace hearth::sim

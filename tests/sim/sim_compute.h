@@ -1,0 +1,63 @@
+// SimCompute: a StageCompute over the real Engine, whose answers come after a simulated time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+#include "node/stage.h"
+#include "tests/sim/sim_world.h"
+
+namespace hearth::sim {
+
+// The model of all swarms, and engines that are loaded once and lent to one stage at a time.
+class EnginePool {
+ public:
+  EnginePool();
+  const std::shared_ptr<const model::GgufFile>& file() const { return file_; }
+  const model::ModelSpec& spec() const { return spec_; }
+
+  std::unique_ptr<node::Engine> take(LayerRange layers, std::uint32_t stage);
+  void give_back(LayerRange layers, std::uint32_t stage, std::unique_ptr<node::Engine> engine);
+
+ private:
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  Bytes bytes_;  // that file_ looks into
+  std::shared_ptr<const model::GgufFile> file_;
+  model::ModelSpec spec_;
+  std::map<Key, std::vector<std::unique_ptr<node::Engine>>> idle_;
+};
+
+class SimCompute final : public node::StageCompute {
+ public:
+  // `slowness` multiplies the time of every step.
+  SimCompute(EnginePool& pool, SimWorld& world, std::uint32_t slowness);
+  ~SimCompute() override;
+
+  void set_events(node::StageComputeEvents* events) override { events_ = events; }
+  void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
+  void compute(StepBatch batch) override;
+  std::uint32_t kv_pages_used() const { return engine_ ? engine_->kv_pages_used() : 0; }
+
+ private:
+  // Questions are answered one after the other; none once this object is gone.
+  void answer_after(Duration time, std::function<void()> what);
+  void drop_engine();
+
+  EnginePool& pool_;
+  SimWorld& world_;
+  std::uint32_t slowness_;
+  node::StageComputeEvents* events_ = nullptr;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  TimePoint free_at_{};
+  std::unique_ptr<node::Engine> engine_;
+  LayerRange layers_;
+  std::uint32_t stage_ = 0;
+};
+
+}  // namespace hearth::sim

@@ -1,0 +1,108 @@
+// sim [--seeds N] [--first S]: runs N swarms, each twice; fails when a property breaks, when the
+// two runs of a seed differ, or when two seeds give the same trace.
+// sim --seed S: runs one, printing its trace.
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "tests/sim/sim_swarm.h"
+
+namespace hearth::sim {
+namespace {
+
+bool report(const Outcome& outcome) {
+  for (const std::string& violation : outcome.violations) {
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(outcome.seed),
+                violation.c_str());
+  }
+  return outcome.violations.empty();
+}
+
+void add(Outcome& sum, const Outcome& one) {
+  sum.events += one.events;
+  sum.crashes += one.crashes;
+  sum.restarts += one.restarts;
+  sum.other_faults += one.other_faults;
+  sum.tally.submitted += one.tally.submitted;
+  sum.tally.finished += one.tally.finished;
+  sum.tally.failed += one.tally.failed;
+  sum.tally.refused += one.tally.refused;
+  sum.tally.cancelled += one.tally.cancelled;
+  sum.tally.abandoned += one.tally.abandoned;
+  sum.tally.tokens += one.tally.tokens;
+  sum.tally.hashes += one.tally.hashes;
+  sum.tally.short_hashes += one.tally.short_hashes;
+}
+
+void print(const Outcome& o) {
+  const Tally& t = o.tally;
+  std::printf("%llu events, %u crashes, %u coordinator restarts, %u other faults\n",
+              static_cast<unsigned long long>(o.events), o.crashes, o.restarts, o.other_faults);
+  std::printf(
+      "%llu submitted: %llu finished as the reference, %llu typed errors, %llu refused, "
+      "%llu cancelled, %llu abandoned\n",
+      static_cast<unsigned long long>(t.submitted), static_cast<unsigned long long>(t.finished),
+      static_cast<unsigned long long>(t.failed), static_cast<unsigned long long>(t.refused),
+      static_cast<unsigned long long>(t.cancelled), static_cast<unsigned long long>(t.abandoned));
+  std::printf("%llu tokens, %llu hashes, %llu sequences with hashes missing after the wait\n",
+              static_cast<unsigned long long>(t.tokens), static_cast<unsigned long long>(t.hashes),
+              static_cast<unsigned long long>(t.short_hashes));
+}
+
+int run_many(std::uint64_t first, std::uint64_t seeds, EnginePool& pool,
+             const Reference& reference) {
+  std::set<std::uint64_t> hashes;
+  Outcome sum;
+  bool good = true;
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Outcome once = run_swarm(seed, pool, reference, false);
+    const Outcome again = run_swarm(seed, pool, reference, false);
+    bool right = report(once);
+    if (once.trace_hash != again.trace_hash) {
+      std::printf("seed %llu: its two runs differ\n", static_cast<unsigned long long>(seed));
+      right = false;
+    }
+    if (!hashes.insert(once.trace_hash).second) {
+      std::printf("seed %llu: the trace of another seed\n", static_cast<unsigned long long>(seed));
+      right = false;
+    }
+    if (!right) std::printf("  replay: sim --seed %llu\n", static_cast<unsigned long long>(seed));
+    good = good && right;
+    add(sum, once);
+  }
+  std::printf("%llu seeds, each twice\n", static_cast<unsigned long long>(seeds));
+  print(sum);
+  // A suite in which nothing happens proves nothing.
+  if (sum.tally.finished == 0 || sum.tally.hashes == 0) return 1;
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hearth::sim
+
+int main(int argc, char** argv) {
+  std::uint64_t first = 1;
+  std::uint64_t seeds = 200;
+  bool replay = false;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
+    if (std::strcmp(argv[i], "--seed") == 0) {
+      replay = true;
+      first = value;
+    } else if (std::strcmp(argv[i], "--first") == 0) {
+      first = value;
+    } else if (std::strcmp(argv[i], "--seeds") == 0) {
+      seeds = value;
+    }
+  }
+  spdlog::set_level(spdlog::level::off);
+  hearth::sim::EnginePool pool;
+  const hearth::sim::Reference reference(pool);
+  if (!replay) return hearth::sim::run_many(first, seeds, pool, reference);
+  const hearth::sim::Outcome outcome = hearth::sim::run_swarm(first, pool, reference, true);
+  hearth::sim::print(outcome);
+  return hearth::sim::report(outcome) ? 0 : 1;
+}

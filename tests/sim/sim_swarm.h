@@ -1,0 +1,33 @@
+// SimSwarm: a real Coordinator and real Stages in one thread, with faults from the seed, and what
+// must hold of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "node/stage.h"
+#include "tests/sim/sim_client.h"
+#include "tests/sim/sim_compute.h"
+#include "tests/sim/sim_transport.h"
+#include "tests/sim/sim_world.h"
+
+namespace hearth::sim {
+
+struct Outcome {
+  std::uint64_t seed = 0;
+  std::uint64_t trace_hash = 0;
+  std::uint64_t events = 0;
+  std::uint32_t crashes = 0;
+  std::uint32_t restarts = 0;  // of the coordinator
+  std::uint32_t other_faults = 0;
+  Tally tally;
+  std::vector<std::string> violations;
+};
+
+// One whole swarm: a time of requests and faults, then quiet, then one last request.
+Outcome run_swarm(std::uint64_t seed, EnginePool& pool, const Reference& reference, bool print);
+
+}  // namespace hearth::sim

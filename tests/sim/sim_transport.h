@@ -1,0 +1,108 @@
+// SimNetwork and SimTransport: links with random delays, ordered each way and interleaved with one
+// another at will, which can clog, break, be cut by a partition, and bring frames of the past.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/transport.h"
+#include "tests/sim/sim_world.h"
+
+namespace hearth::sim {
+
+class SimTransport;
+
+struct NetworkOptions {
+  std::uint64_t delay_low_us = 20;
+  std::uint64_t delay_high_us = 2'000;
+  std::size_t queue_bytes = 1 << 20;  // under way on a link before send() refuses
+};
+
+class SimNetwork {
+ public:
+  SimNetwork(SimWorld& world, NetworkOptions options) : world_(world), options_(options) {}
+
+  // Breaks one open link between two living hosts, chosen at random; both ends hear of it later.
+  void break_a_link();
+  // Holds back everything on a random link for a while; it arrives afterwards, in order.
+  void clog_a_link(Duration how_long);
+  // Holds back everything between one host and all others, dialling included, until healed.
+  void partition(const std::string& host);
+  void heal() { partitioned_.clear(); }
+  // Sends, again, a data frame that once travelled: on another link of its kind if there is one.
+  void replay_a_frame();
+
+ private:
+  friend class SimTransport;
+  struct Event {
+    TimePoint due;
+    std::function<void()> what;
+  };
+  struct Link {
+    std::uint64_t endpoint[2] = {0, 0};  // the one that dialled, the one that accepted
+    LinkId id[2];
+    std::string host[2];
+    bool open[2] = {false, false};    // the end was told that it is open, and not yet of its end
+    bool usable[2] = {false, false};  // the end has not closed it
+    bool broken = false;
+    TimePoint last[2] = {};  // arrival of the latest event towards each end
+    std::deque<Event> events[2];
+    TimePoint clogged_until{};
+    std::size_t under_way[2] = {0, 0};  // bytes towards each end
+    std::string name;
+  };
+  using LinkPtr = std::shared_ptr<Link>;
+
+  SimTransport* find(std::uint64_t endpoint) const;
+  SimTransport* find(const std::string& address) const;
+  // Plans an event towards one end, behind all that is planned towards it already.
+  void plan(const LinkPtr& link, int towards, std::function<void()> what);
+  void pump(const LinkPtr& link, int towards);
+  void dial(SimTransport& from, LinkId id, const std::string& address);
+  void accept(const LinkPtr& link, std::string address);
+  void deliver(const LinkPtr& link, int towards, Frame frame);
+  void break_link(const LinkPtr& link, const std::string& why);
+  void tell_closed(const LinkPtr& link, int end, const Error& why);
+  std::vector<LinkPtr> open_links() const;
+
+  SimWorld& world_;
+  NetworkOptions options_;
+  std::uint64_t next_endpoint_ = 1;
+  std::uint64_t next_link_ = 1;
+  std::map<std::uint64_t, SimTransport*> endpoints_;
+  std::map<std::uint64_t, LinkPtr> links_;  // by the dialler's link id
+  std::map<LinkId, std::pair<LinkPtr, int>> ends_;
+  std::set<std::string> partitioned_;
+  std::vector<Frame> past_;  // a few data frames
+};
+
+// One listening endpoint of a host. Its destruction is a crash: peers lose their links.
+class SimTransport final : public Transport {
+ public:
+  SimTransport(SimNetwork& network, SimWorld& world, std::string host, std::string address);
+  ~SimTransport() override;
+
+  void set_events(TransportEvents* events) override { events_ = events; }
+  LinkId connect(std::string_view address) override;
+  Status send(LinkId link, Frame frame) override;
+  void close(LinkId link) override;
+  std::string address() const override { return address_; }
+
+ private:
+  friend class SimNetwork;
+  SimNetwork& network_;
+  SimWorld& world_;
+  std::string host_;
+  std::string address_;
+  std::uint64_t id_;
+  TransportEvents* events_ = nullptr;
+};
+
+}  // namespace hearth::sim

@@ -1,0 +1,252 @@
+#include "node/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "model/synthetic.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr SequenceId kA{1};
+constexpr SequenceId kB{2};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { bytes_ = new Bytes(model::synthetic_model_bytes({}).value()); }
+
+  void SetUp() override {
+    file_ = model::GgufFile::parse(*bytes_, "tiny").value();
+    spec_ = model::ModelSpec::read(*file_).value();
+  }
+
+  Result<std::unique_ptr<Engine>> load(LayerRange layers, std::size_t budget = 16 << 20) {
+    EngineOptions options;
+    options.layers = layers;
+    options.kv_budget_bytes = budget;
+    options.batch_rows = 64;
+    return Engine::load(file_, spec_, options);
+  }
+
+  // A step that opens `id` and brings its whole prompt.
+  StepBatch prompt(SequenceId id, std::uint32_t tokens) {
+    StepBatch batch;
+    batch.opens.push_back({id, tokens, true, {}});
+    batch.opens[0].sampling.temperature = 0.0F;
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      batch.rows.push_back({id, i, static_cast<TokenId>(3 + i % 100),
+                            i + 1 == tokens ? BatchRow::kSample : std::uint8_t{0}});
+    }
+    return batch;
+  }
+
+  static Bytes* bytes_;
+  std::shared_ptr<const model::GgufFile> file_;
+  model::ModelSpec spec_;
+};
+Bytes* EngineTest::bytes_ = nullptr;
+
+TEST_F(EngineTest, ComputesReportsAndReleases) {
+  auto engine = load({0, spec_.layers}).value();
+  EXPECT_TRUE(engine->is_first() && engine->is_last());
+  EXPECT_GT(engine->weight_bytes(), 0U);
+  StepBatch batch = prompt(kA, 40);
+  StepResult result;
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  ASSERT_EQ(result.tokens.size(), 1U);
+  EXPECT_EQ(result.tokens[0].sequence, kA);
+  EXPECT_EQ(result.tokens[0].position, 40U);
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kNone);
+  EXPECT_EQ(result.hashes.size(), 40U);
+  EXPECT_TRUE(batch.activations.empty());
+  EXPECT_EQ(engine->kv_pages_used(), 2U);
+  StepBatch end;
+  end.releases = {kA};
+  ASSERT_TRUE(engine->step(end, result).ok());
+  EXPECT_EQ(result.released, std::vector<SequenceId>{kA});
+  EXPECT_EQ(engine->kv_pages_used(), 0U);
+}
+
+TEST_F(EngineTest, ResetGivesEverythingBack) {
+  auto engine = load({0, 2}).value();
+  StepBatch batch = prompt(kA, 40);
+  StepResult result;
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  EXPECT_EQ(batch.activations.size(), 40U * spec_.hidden * 2);
+  engine->reset();
+  EXPECT_EQ(engine->kv_pages_used(), 0U);
+  batch = prompt(kA, 5);
+  EXPECT_TRUE(engine->step(batch, result).ok());
+}
+
+TEST_F(EngineTest, StagesLoadOnlyTheirShare) {
+  const std::size_t whole = load({0, spec_.layers}).value()->weight_bytes();
+  const std::size_t middle = load({1, 2}).value()->weight_bytes();
+  const std::size_t first = load({0, 1}).value()->weight_bytes();
+  EXPECT_LT(middle * 3, whole);
+  EXPECT_GT(first, middle);
+}
+
+TEST_F(EngineTest, RefusesABatchThatBreaksTheContractAndChangesNothing) {
+  auto engine = load({0, spec_.layers}).value();
+  StepResult result;
+  StepBatch good = prompt(kA, 10);
+  ASSERT_TRUE(engine->step(good, result).ok());
+  const std::uint32_t used = engine->kv_pages_used();
+  const std::vector<std::function<void(StepBatch&)>> breakages = {
+      [](StepBatch& b) {
+        b.rows.push_back({kB, 0, 5, 0});
+      },  // never opened
+      [](StepBatch& b) {
+        b.rows.push_back({kA, 11, 5, 0});
+      },  // a gap
+      [](StepBatch& b) {
+        b.rows.push_back({kA, 9, 5, 0});
+      },  // seen before
+      [](StepBatch& b) {
+        b.rows.push_back({kA, 10, -1, 0});
+      },  // token
+      [](StepBatch& b) {
+        b.rows.push_back({kA, 10, 400, 0});
+      },  // token
+      [](StepBatch& b) {
+        b.rows = {{kA, 10, 5, 0}, {kA, 12, 5, 0}};
+      },                                                // a gap inside
+      [](StepBatch& b) { b.activations.resize(256); },  // first stage
+      [](StepBatch& b) {
+        b.opens.push_back({kA, 5, false, {}});
+      },  // open already
+      [](StepBatch& b) {
+        b.opens = {{kB, 5, false, {}}, {kB, 5, false, {}}};
+      },
+      [](StepBatch& b) {
+        b.opens.push_back({kB, 0, false, {}});
+      },  // no prompt
+      [](StepBatch& b) {
+        b.opens.push_back({kB, 513, false, {}});
+      },                                        // over the context
+      [](StepBatch& b) { b.releases = {kB}; },  // never opened
+      [](StepBatch& b) {
+        b.releases = {kA, kA};
+      },                  // twice
+      [](StepBatch& b) {  // sampled too early
+        b.opens.push_back({kB, 5, false, {}});
+        b.rows.push_back({kB, 0, 5, BatchRow::kSample});
+      },
+      [](StepBatch& b) {  // rows of a sequence apart
+        b.opens.push_back({kB, 5, false, {}});
+        b.rows = {{kB, 0, 5, 0}, {kA, 10, 5, 0}, {kB, 1, 5, 0}};
+      },
+      [](StepBatch& b) {  // too many rows
+        for (Position i = 0; i < 65; ++i) b.rows.push_back({kA, 10 + i, 5, 0});
+      },
+  };
+  for (std::size_t i = 0; i < breakages.size(); ++i) {
+    StepBatch batch;
+    breakages[i](batch);
+    const Status status = engine->step(batch, result);
+    ASSERT_FALSE(status.ok()) << i;
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput) << i;
+    EXPECT_EQ(engine->kv_pages_used(), used) << i;
+  }
+  StepBatch next;
+  next.rows = {{kA, 10, 5, BatchRow::kSample}};
+  ASSERT_TRUE(engine->step(next, result).ok());
+  EXPECT_EQ(result.tokens.size(), 1U);
+}
+
+TEST_F(EngineTest, PagesThatRunOutFailTheirSequenceAlone) {
+  auto one = load({0, spec_.layers}).value();
+  const std::size_t page = (std::size_t{16} << 20) / one->kv_pages();
+  auto engine = load({0, spec_.layers}, page * 2).value();
+  ASSERT_LE(engine->kv_pages(), 3U);
+  StepResult result;
+  StepBatch batch = prompt(kA, 20);
+  StepBatch other = prompt(kB, 44);
+  other.rows.resize(44);
+  batch.opens.push_back(other.opens[0]);
+  batch.opens[1].prompt_tokens = 100;
+  other.rows.back().flags = 0;
+  batch.rows.insert(batch.rows.end(), other.rows.begin(), other.rows.end());
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  ASSERT_EQ(result.tokens.size(), 1U);
+  EXPECT_EQ(result.tokens[0].sequence, kA);
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kNone);
+  batch = {};
+  for (Position i = 44; i < 100; ++i) batch.rows.push_back({kB, i, 5, 0});
+  batch.rows.back().flags = BatchRow::kSample;
+  batch.rows.push_back({kA, 20, 5, BatchRow::kSample});
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  ASSERT_EQ(result.tokens.size(), 2U);
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kError);
+  EXPECT_EQ(result.tokens[0].error, ErrorCode::kNoCapacity);
+  EXPECT_EQ(result.tokens[1].finish, FinishReason::kNone);
+  batch = {};
+  batch.releases = {kA, kB};
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  EXPECT_EQ(engine->kv_pages_used(), 0U);
+}
+
+TEST_F(EngineTest, RowsThatLeaveTheRangeEndInAnErrorAndTouchNobodyElse) {
+  auto first = load({0, 1}).value();
+  auto last = load({1, spec_.layers}).value();
+  StepResult result;
+  StepBatch batch = prompt(kA, 8);
+  const StepBatch other = prompt(kB, 8);
+  batch.opens.push_back(other.opens[0]);
+  batch.rows.insert(batch.rows.end(), other.rows.begin(), other.rows.end());
+  ASSERT_TRUE(first->step(batch, result).ok());
+  const StepBatch clean = batch;
+  ASSERT_TRUE(last->step(batch, result).ok());
+  const std::vector<SampledToken> expected = result.tokens;
+  last->reset();
+  batch = clean;
+  const std::uint16_t infinity = 0x7C00;
+  std::memcpy(batch.activations.data() + 3 * spec_.hidden * 2, &infinity, 2);
+  ASSERT_TRUE(last->step(batch, result).ok());
+  ASSERT_EQ(result.tokens.size(), 2U);
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kError);
+  EXPECT_EQ(result.tokens[0].error, ErrorCode::kNumeric);
+  EXPECT_EQ(result.tokens[1], expected[1]);
+  EXPECT_EQ(batch.rows[2].flags, 0);
+  for (int i = 3; i < 8; ++i) EXPECT_NE(batch.rows[i].flags & BatchRow::kFailed, 0) << i;
+  EXPECT_EQ(batch.rows[8].flags, 0);
+}
+
+TEST_F(EngineTest, RefusesOptionsThatCannotWork) {
+  EXPECT_FALSE(load({2, 2}).ok());
+  EXPECT_FALSE(load({0, spec_.layers + 1}).ok());
+  EXPECT_EQ(load({0, 1}, 100).error().code, ErrorCode::kNoCapacity);
+}
+
+TEST_F(EngineTest, EndsByStopTokenByLengthAndByContext) {
+  auto engine = load({0, spec_.layers}).value();
+  StepResult result;
+  StepBatch batch = prompt(kA, 4);
+  batch.opens[0].sampling.max_tokens = 1;
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kLength);
+  const TokenId token = result.tokens[0].token;
+  engine->reset();
+  batch = prompt(kA, 4);
+  batch.opens[0].sampling.stop_tokens = {token};
+  batch.opens[0].sampling.max_tokens = 1;
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kStop);
+  engine->reset();
+  StepBatch whole = prompt(kA, spec_.context - 1);
+  whole.opens[0].sampling.max_tokens = 1000;
+  for (std::size_t at = 0; at < whole.rows.size(); at += 64) {
+    batch = {};
+    if (at == 0) batch.opens = whole.opens;
+    const std::size_t end = std::min(at + 64, whole.rows.size());
+    batch.rows.assign(whole.rows.begin() + static_cast<std::ptrdiff_t>(at),
+                      whole.rows.begin() + static_cast<std::ptrdiff_t>(end));
+    ASSERT_TRUE(engine->step(batch, result).ok());
+  }
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kLength);
+}
+
+}  // namespace
+}  // namespace hearth::node

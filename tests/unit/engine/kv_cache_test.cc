@@ -1,0 +1,53 @@
+#include "node/engine/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace hearth::node {
+namespace {
+
+constexpr kernels::KvLayout kLayout{2, 32};
+
+TEST(KvCache, TakesWhatTheBudgetHoldsAndGivesItBack) {
+  const std::size_t page = kLayout.page_bytes() * 3;
+  auto cache = KvCache::create(3, kLayout, page * 5 + page / 2, 1000);
+  ASSERT_TRUE(cache.ok());
+  EXPECT_EQ(cache->pages(), 5U);
+  BlockTable a;
+  BlockTable b;
+  EXPECT_TRUE(cache->grow(a, 1));
+  EXPECT_TRUE(cache->grow(a, 32));
+  EXPECT_EQ(a.size(), 1U);
+  EXPECT_TRUE(cache->grow(a, 33));
+  EXPECT_TRUE(cache->grow(b, 96));
+  EXPECT_EQ(cache->pages_used(), 5U);
+  std::set<const std::byte*> places;
+  for (const BlockTable& table : {a, b}) {
+    for (const std::uint32_t index : table) {
+      for (std::uint32_t layer = 0; layer < 3; ++layer) {
+        EXPECT_TRUE(places.insert(cache->page(index, layer)).second);
+      }
+    }
+  }
+  EXPECT_FALSE(cache->grow(a, 65));
+  EXPECT_EQ(a.size(), 2U);
+  cache->release(b);
+  EXPECT_TRUE(b.empty());
+  EXPECT_EQ(cache->pages_used(), 2U);
+  EXPECT_FALSE(cache->grow(b, 200));
+  EXPECT_EQ(cache->pages_used(), 2U);
+  EXPECT_TRUE(cache->grow(a, 65));
+}
+
+TEST(KvCache, RefusesABudgetUnderOnePageAndBoundsALargeOne) {
+  const auto refused = KvCache::create(3, kLayout, kLayout.page_bytes() * 3 - 1, 1000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  EXPECT_NE(refused.error().message.find(std::to_string(kLayout.page_bytes() * 3)),
+            std::string::npos);
+  EXPECT_EQ(KvCache::create(1, kLayout, 1 << 30, 7)->pages(), 7U);
+}
+
+}  // namespace
+}  // namespace hearth::node
