@@ -96,6 +96,7 @@ inline constexpr std::uint32_t kHttpSecondsPing = 10;      // silence of a strea
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
+inline constexpr std::size_t kComputeQueue = 1'024;           // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;  // per session, then it is closed
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,

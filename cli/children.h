@@ -1,0 +1,38 @@
+// Local workers: child processes of a server, one `hearth worker` each. A child that dies is
+// started again after 0.2 s, then twice as long each time up to 5 s; it ends with this process
+// however this process ends. Its log appears on our stderr with its name in front.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hearth::cli {
+
+struct ChildSpec {
+  std::string name;                // in front of its log lines
+  std::vector<std::string> words;  // arguments of this program
+};
+
+// Everything on the thread that runs `io`. It must be the main thread: the kernel ends a child
+// when the thread that started it ends.
+class Children {
+ public:
+  explicit Children(boost::asio::io_context& io);
+  ~Children();  // SIGKILL to what is left
+
+  void start(std::vector<ChildSpec> specs);
+  // SIGTERM to all, and no more restarts. The destructor ends what does not listen.
+  void stop();
+  std::size_t running() const;
+
+ private:
+  class Child;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hearth::cli

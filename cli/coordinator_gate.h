@@ -1,0 +1,36 @@
+// CoordinatorGate: the way from the HTTP server's threads to the Coordinator, which belongs to the
+// owner's thread. It knows the sequences that run, so that all of them can be ended.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "coordinator/coordinator.h"
+
+namespace hearth::cli {
+
+class CoordinatorGate final : public coordinator::CoordinatorPort {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+
+  // `coordinator` outlives every function posted.
+  CoordinatorGate(coordinator::Coordinator& coordinator, Post post);
+  ~CoordinatorGate() override;
+
+  // From any thread.
+  void submit(coordinator::GenerateRequest request,
+              std::shared_ptr<coordinator::SequenceEvents> events,
+              std::function<void(Result<SequenceId>)> done) override;
+  void cancel(SequenceId sequence) override;
+  void status(std::function<void(coordinator::SwarmStatus)> done) override;
+
+  // On the owner's thread: every sequence ends with `why`, and so does every later submit.
+  void end_all(const Error& why);
+
+ private:
+  struct State;
+  class Tracked;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hearth::cli

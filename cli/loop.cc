@@ -1,0 +1,73 @@
+#include "cli/loop.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+namespace hearth::cli {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(20);
+constexpr int kStopMilliseconds = 1800;  // from the signal to the end, whatever hangs
+
+}  // namespace
+
+Loop::Loop() : timer_(io_), signals_(io_) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer or a reader of our log that went away is an error code
+  signals_.add(SIGINT);
+  signals_.add(SIGTERM);
+}
+
+std::function<void(std::function<void()>)> Loop::poster() {
+  return [this](std::function<void()> work) { boost::asio::post(io_, std::move(work)); };
+}
+
+void Loop::run(std::function<void()> on_timer, std::function<void()> on_stop) {
+  on_timer_ = std::move(on_timer);
+  on_stop_ = std::move(on_stop);
+  tick();
+  wait_for_signal();
+  io_.run();
+}
+
+void Loop::tick() {
+  timer_.expires_after(kTick);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    on_timer_();
+    tick();
+  });
+}
+
+void Loop::wait_for_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int /*signal*/) {
+    if (error) return;
+    signals_.clear();  // the next one acts as if nobody listened
+    exit_in(kStopMilliseconds);
+    on_stop_();
+  });
+}
+
+void exit_in(int milliseconds) {
+  std::thread([milliseconds] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    _exit(0);
+  }).detach();
+}
+
+Status make_private_folder(const std::string& path) {
+  std::error_code error;
+  const bool existed = std::filesystem::exists(path, error);
+  std::filesystem::create_directories(path, error);
+  if (error) return Error{ErrorCode::kIo, "data folder " + path + ": " + error.message()};
+  if (!existed) ::chmod(path.c_str(), S_IRWXU);
+  return ok_status();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,210 @@
+#include "cli/serve.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/children.h"
+#include "cli/coordinator_gate.h"
+#include "cli/exit_codes.h"
+#include "cli/loop.h"
+#include "cli/models.h"
+#include "cli/process_log.h"
+#include "cli/server_file.h"
+#include "coordinator/control_service.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/http/server.h"
+#include "kernels/canonical.h"
+#include "model/chat_template.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "model/tokenizer.h"
+#include "proto/address.h"
+#include "proto/tcp_transport.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::ControlService;
+using coordinator::Coordinator;
+using coordinator::CoordinatorOptions;
+using coordinator::http::HttpServer;
+using coordinator::http::ServedModel;
+
+// From the signal on: streams get their error event, then connections and workers are closed.
+constexpr auto kFarewell = std::chrono::milliseconds(300);
+constexpr unsigned kEpochShift = 20;  // a million epochs a second before two processes could meet
+
+Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  ServedModel served;
+  served.id = options.model_id.empty() ? model_name(path) : options.model_id;
+  served.file_bytes = file->file_bytes();
+  served.created = SystemClock().unix_seconds();
+  served.fingerprint = file->fingerprint().hex();
+  TRY(served.spec, model::ModelSpec::read(*file));
+  TRY(served.tokenizer, model::Tokenizer::load(*file));
+  const auto source = file->get_string("tokenizer.chat_template");
+  TRY(served.chat_template,
+      model::ChatTemplate::parse(source ? *source : std::string(model::default_chat_template())));
+  return served;
+}
+
+CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
+                                       const Clock& clock) {
+  CoordinatorOptions out;
+  out.stages = options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
+  out.model_fingerprint = served.fingerprint;
+  out.layers = served.spec.layers;
+  out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
+  out.canonical_version = kernels::kCanonicalVersion;
+  out.batch_rows = options.batch_rows;
+  out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) << kEpochShift;
+  return out;
+}
+
+std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
+                                     const std::string& control) {
+  const std::uint32_t threads =
+      options.worker_threads > 0
+          ? options.worker_threads
+          : local_worker_threads(options.local_workers, std::thread::hardware_concurrency());
+  std::vector<ChildSpec> specs;
+  for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
+    const std::string name = "local-" + std::to_string(i);
+    specs.push_back(
+        {name,
+         {"worker", "--model", model, "--coordinator", control, "--name", name, "--threads",
+          std::to_string(threads), "--kv-budget", std::to_string(options.kv_budget_bytes),
+          "--log-level", options.log_level == "info" ? "warn" : options.log_level}});
+  }
+  return specs;
+}
+
+// Everything of the process; members are destroyed from the last to the first.
+class Server {
+ public:
+  Status start(const ServeOptions& options) {
+    TRY_VOID(check(options));
+    TRY(const auto path, resolve_model(options.model));
+    TRY(ServedModel served, read_model(options, path));
+    REQUIRE(
+        served.spec.layers >= std::max(options.stages, options.local_workers) || options.stages > 0,
+        "the model has " + std::to_string(served.spec.layers) + " layers, fewer than " +
+            std::to_string(options.local_workers) + " stages");
+    TRY(file_, ServerFile::lock(options.data_dir));
+    TRY_VOID(open_links(options));
+    const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
+    coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
+    gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
+
+    info_.model = served.id;
+    coordinator::http::HttpOptions http;
+    http.host = options.host;
+    http.port = options.port;
+    http.version = HEARTH_VERSION;
+    TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
+    info_.api = "http://" + Address{options.host, http_->port()}.text();
+    info_.control = control_->address();
+    info_.data = data_->address();
+    info_.pid = getpid();
+    TRY_VOID(file_->write(info_));
+    spdlog::info("{} at {}/v1, workers dial {}", info_.model, info_.api, info_.control);
+    children_ = std::make_unique<Children>(loop_.io());
+    children_->start(
+        local_workers(options, std::filesystem::absolute(path).string(), info_.control));
+    return ok_status();
+  }
+
+  int run() {
+    loop_.run([this] { on_timer(); }, [this] { on_stop(); });
+    // The API first: its threads reach for the gate until it is gone.
+    http_.reset();
+    return kExitDone;
+  }
+
+ private:
+  static Status check(const ServeOptions& options) {
+    TRY_VOID(parse_loopback_address(
+        Address{options.host == "localhost" ? "127.0.0.1" : options.host, 0}.text()));
+    REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
+            "stages and local workers are limited to " + std::to_string(limits::kStages));
+    REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
+            "batch rows must be 1 to " + std::to_string(limits::kBatchRows));
+    return ok_status();
+  }
+
+  Status open_links(const ServeOptions& options) {
+    TcpOptions tcp;
+    tcp.listen_address = "127.0.0.1:0";
+    TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    TRY(control_,
+        ControlService::open("127.0.0.1:" + std::to_string(options.control_port), loop_.poster()));
+    return ok_status();
+  }
+
+  void on_timer() {
+    coordinator_->on_timer();
+    if (ready_ || ++ticks_ % 5 != 0) return;
+    const coordinator::SwarmStatus status = coordinator_->status();
+    if (!status.ready) return;
+    ready_ = true;
+    std::string stages;
+    for (const auto& node : status.nodes) {
+      if (node.epoch.value == 0) continue;
+      stages += (stages.empty() ? "" : ", ") + node.name + " " + std::to_string(node.layers.begin) +
+                "-" + std::to_string(node.layers.end);
+    }
+    spdlog::info("ready: {} at {}/v1, layers: {}", info_.model, info_.api, stages);
+  }
+
+  void on_stop() {
+    spdlog::info("stopping");
+    gate_->end_all({ErrorCode::kUnavailable, "the server is shutting down"});
+    children_->stop();
+    farewell_.expires_after(kFarewell);
+    farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
+  }
+
+  Loop loop_;
+  boost::asio::steady_timer farewell_{loop_.io()};
+  SystemClock clock_;
+  SystemRandom random_;
+  ServerInfo info_;
+  bool ready_ = false;
+  unsigned ticks_ = 0;
+  std::unique_ptr<ServerFile> file_;
+  std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<ControlService> control_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<CoordinatorGate> gate_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Children> children_;
+};
+
+}  // namespace
+
+std::uint32_t local_worker_threads(std::uint32_t /*workers*/, std::uint32_t cores) {
+  return std::max(1U, cores);
+}
+
+int run_serve(const ServeOptions& options) {
+  if (const Status log = start_process_log(options.log_level); !log) {
+    fail(log.error());
+    return kExitUsage;
+  }
+  Server server;
+  if (const Status started = server.start(options); !started) return fail(started.error());
+  return server.run();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,32 @@
+// hearth serve: the coordinator's process, with its API and, when asked, local workers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hearth::cli {
+
+struct ServeOptions {
+  std::string model;     // file or pulled name
+  std::string model_id;  // as clients name it; empty: from the file's name
+  std::uint32_t local_workers = 0;
+  std::uint32_t stages = 0;  // workers of one pipeline; 0: as many as local workers, at least one
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 11'500;                // API; 0: any free one
+  std::uint16_t control_port = 0;             // workers dial it; 0: any free one
+  std::string data_dir;                       // empty: cli/paths.h
+  std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
+  std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
+  std::uint32_t batch_rows = 512;
+  std::string log_level = "info";
+};
+
+// Threads of each of `workers` processes on `cores` cores. With one stream a single stage works at
+// a time and wants every core; with many, all stages work at once and the cores are shared by the
+// kernel's scheduler. Figures: tests/bench/swarm_speed.py.
+std::uint32_t local_worker_threads(std::uint32_t workers, std::uint32_t cores);
+
+// Until SIGINT or SIGTERM; running streams then end with an error event.
+int run_serve(const ServeOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,128 @@
+#include "cli/worker.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/exit_codes.h"
+#include "cli/loop.h"
+#include "cli/models.h"
+#include "cli/process_log.h"
+#include "cli/server_file.h"
+#include "kernels/canonical.h"
+#include "kernels/kernels.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/control_client.h"
+#include "node/engine_thread.h"
+#include "node/stage.h"
+#include "node/weight_rate.h"
+#include "proto/address.h"
+#include "proto/tcp_transport.h"
+
+namespace hearth::cli {
+namespace {
+
+std::string default_name() {
+  char host[65] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return std::string(host[0] != '\0' ? host : "worker") + "-" + std::to_string(getpid());
+}
+
+std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+Result<std::string> control_address(const WorkerOptions& options) {
+  std::string address = options.coordinator;
+  if (address.empty()) {
+    TRY(const ServerInfo server, read_server_file(options.data_dir));
+    address = server.control;
+  }
+  TRY(const Address checked, parse_loopback_address(address));
+  return checked.text();
+}
+
+// Everything of the process; members are destroyed from the last to the first.
+class Worker {
+ public:
+  Status start(const WorkerOptions& options) {
+    TRY_VOID(describe(options));
+    TRY(const auto path, resolve_model(options.model));
+    TRY(const auto file, model::GgufFile::open(path.string()));
+    TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+    stage_options_.model_fingerprint = file->fingerprint().hex();
+    stage_options_.layers = spec.layers;
+    TRY(const kernels::Kernels* kernels, kernels::select_kernels());
+    stage_options_.isa = std::string(kernels->name);
+    TRY(stage_options_.weight_bytes_per_second,
+        node::measure_weight_rate(*kernels, stage_options_.threads));
+
+    node::EngineOptions engine;
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.threads = stage_options_.threads;
+    engine.kernels = kernels;
+    TcpOptions tcp;
+    tcp.listen_address = options.listen;
+    TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    control_ = std::make_unique<node::ControlClient>(loop_.poster());
+    engine_ = std::make_unique<node::EngineThread>(engine, node::engine_loader(file, spec),
+                                                   loop_.poster());
+    stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, *data_, *engine_);
+    spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, coordinator {}",
+                 stage_options_.node, stage_options_.threads, stage_options_.isa,
+                 stage_options_.weight_bytes_per_second / 1e9, stage_options_.control_address);
+    return ok_status();
+  }
+
+  int run() {
+    loop_.run(
+        [this] {
+          stage_->on_timer();
+          if (!stage_->refused().empty()) loop_.stop();
+        },
+        [this] { loop_.stop(); });
+    if (stage_->refused().empty()) return kExitDone;
+    return fail({ErrorCode::kInvalidInput,
+                 "the coordinator refused this worker: " + escape_control(stage_->refused())});
+  }
+
+ private:
+  Status describe(const WorkerOptions& options) {
+    stage_options_.node = options.name.empty() ? default_name() : options.name;
+    TRY_VOID(check_node_name(stage_options_.node));
+    TRY(stage_options_.control_address, control_address(options));
+    TRY_VOID(parse_loopback_address(options.listen));
+    stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
+    stage_options_.canonical_version = kernels::kCanonicalVersion;
+    stage_options_.kv_budget_bytes = options.kv_budget_bytes;
+    stage_options_.process_id = static_cast<std::uint64_t>(getpid());
+    return ok_status();
+  }
+
+  Loop loop_;
+  SystemClock clock_;
+  SystemRandom random_;
+  node::StageOptions stage_options_;
+  std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<node::ControlClient> control_;
+  std::unique_ptr<node::EngineThread> engine_;
+  std::unique_ptr<node::Stage> stage_;
+};
+
+}  // namespace
+
+int run_worker(const WorkerOptions& options) {
+  if (const Status log = start_process_log(options.log_level); !log) {
+    fail(log.error());
+    return kExitUsage;
+  }
+  Worker worker;
+  if (const Status started = worker.start(options); !started) return fail(started.error());
+  return worker.run();
+}
+
+}  // namespace hearth::cli

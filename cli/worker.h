@@ -1,0 +1,24 @@
+// hearth worker: one stage's process. Dials the coordinator for ever and serves what it is
+// assigned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hearth::cli {
+
+struct WorkerOptions {
+  std::string model;                   // file or pulled name; the coordinator must hold the same
+  std::string coordinator;             // its control address; empty: the server of data_dir
+  std::string data_dir;                // empty: cli/paths.h
+  std::string name;                    // unique in the swarm; empty: host name and process id
+  std::string listen = "127.0.0.1:0";  // data links
+  std::uint32_t threads = 0;           // 0: all cores
+  std::uint64_t kv_budget_bytes = 512 << 20;
+  std::string log_level = "info";
+};
+
+// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (1).
+int run_worker(const WorkerOptions& options);
+
+}  // namespace hearth::cli

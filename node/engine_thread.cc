@@ -1,0 +1,206 @@
+#include "node/engine_thread.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+struct LoadTask {
+  Epoch epoch;
+  LayerRange layers;
+  std::uint32_t stage = 0;
+  std::uint32_t batch_rows = 0;
+};
+
+struct Task {
+  std::optional<LoadTask> load;  // else a step
+  StepBatch batch;
+  std::uint64_t generation = 0;  // loads asked for before this step
+  bool refused = false;          // the queue was full; kept for the order of the answers
+};
+
+}  // namespace
+
+struct EngineThread::State : std::enable_shared_from_this<State> {
+  void run();
+  void answer_load(const LoadTask& task);
+  void answer_step(Task task);
+  Status step(Task& task, StepResult& result);
+  void to_owner(std::function<void(StageComputeEvents&)> answer);
+  void push(Task task);
+
+  EngineOptions base;
+  Load make_engine;
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Task> tasks;
+  bool stopping = false;
+  Post post;  // empty once the owner is gone
+  std::atomic<std::uint64_t> generation{0};
+  std::atomic<std::uint64_t> busy_nanoseconds{0};
+
+  // The owner's thread only.
+  StageComputeEvents* events = nullptr;
+
+  // The engine's thread only.
+  std::unique_ptr<Engine> engine;
+  LoadTask loaded;
+
+  std::thread thread;
+};
+
+void EngineThread::State::run() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    wake.wait(lock, [&] { return stopping || !tasks.empty(); });
+    if (stopping) return;
+    Task task = std::move(tasks.front());
+    tasks.pop_front();
+    lock.unlock();
+    if (task.load) {
+      answer_load(*task.load);
+    } else {
+      answer_step(std::move(task));
+    }
+    lock.lock();
+  }
+}
+
+void EngineThread::State::answer_load(const LoadTask& task) {
+  const bool same = engine != nullptr && loaded.layers == task.layers &&
+                    loaded.stage == task.stage && loaded.batch_rows == task.batch_rows;
+  Status status = ok_status();
+  if (same) {
+    engine->reset();
+  } else {
+    engine.reset();  // two ranges at once may not fit the memory
+    EngineOptions options = base;
+    options.layers = task.layers;
+    options.stage = task.stage;
+    options.batch_rows = task.batch_rows;
+    auto made = make_engine(options);
+    if (made) {
+      engine = std::move(*made);
+      loaded = task;
+    } else {
+      status = made.error();
+    }
+  }
+  Result<StageComputeEvents::Loaded> answer = StageComputeEvents::Loaded{};
+  if (status) {
+    answer = StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
+                                        engine->weight_bytes()};
+  } else {
+    answer = status.error();
+  }
+  to_owner([epoch = task.epoch, answer = std::move(answer)](StageComputeEvents& events) mutable {
+    events.on_loaded(epoch, std::move(answer));
+  });
+}
+
+void EngineThread::State::answer_step(Task task) {
+  StepResult result;
+  Status status = step(task, result);
+  to_owner([batch = std::move(task.batch), result = std::move(result),
+            status = std::move(status)](StageComputeEvents& events) mutable {
+    events.on_computed(std::move(batch), std::move(result), std::move(status));
+  });
+}
+
+Status EngineThread::State::step(Task& task, StepResult& result) {
+  if (task.refused) {
+    return Error{ErrorCode::kNoCapacity,
+                 std::to_string(limits::kComputeQueue) + " steps wait here, which is the limit"};
+  }
+  if (task.generation != generation.load(std::memory_order_relaxed)) {
+    return Error{ErrorCode::kCancelled, "the step belongs to an assignment that ended"};
+  }
+  if (engine == nullptr) return Error{ErrorCode::kUnavailable, "no layers are loaded"};
+  const auto begun = std::chrono::steady_clock::now();
+  Status status = engine->step(task.batch, result);
+  const auto spent = std::chrono::steady_clock::now() - begun;
+  busy_nanoseconds.fetch_add(
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()),
+      std::memory_order_relaxed);
+  return status;
+}
+
+void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answer) {
+  const std::lock_guard lock(mutex);
+  if (!post) return;
+  post([self = shared_from_this(), answer = std::move(answer)] {
+    if (self->events != nullptr) answer(*self->events);
+  });
+}
+
+void EngineThread::State::push(Task task) {
+  const std::lock_guard lock(mutex);
+  if (!task.load && tasks.size() >= limits::kComputeQueue) {
+    task.refused = true;
+    task.batch.activations = {};
+    task.batch.rows = {};
+  }
+  tasks.push_back(std::move(task));
+  wake.notify_one();
+}
+
+EngineThread::EngineThread(EngineOptions base, Load load, Post post)
+    : state_(std::make_shared<State>()) {
+  state_->base = base;
+  state_->make_engine = std::move(load);
+  state_->post = std::move(post);
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+EngineThread::~EngineThread() {
+  state_->events = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->post = nullptr;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+  state_->engine.reset();
+}
+
+void EngineThread::set_events(StageComputeEvents* events) { state_->events = events; }
+
+void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
+                        std::uint32_t batch_rows) {
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  Task task;
+  task.load = LoadTask{epoch, layers, stage, batch_rows};
+  state_->push(std::move(task));
+}
+
+void EngineThread::compute(StepBatch batch) {
+  Task task;
+  task.batch = std::move(batch);
+  task.generation = state_->generation.load(std::memory_order_relaxed);
+  state_->push(std::move(task));
+}
+
+double EngineThread::busy_seconds() const {
+  return static_cast<double>(state_->busy_nanoseconds.load(std::memory_order_relaxed)) * 1e-9;
+}
+
+EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
+                                 model::ModelSpec spec) {
+  return [file = std::move(file), spec = std::move(spec)](const EngineOptions& options) {
+    return Engine::load(file, spec, options);
+  };
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,49 @@
+// EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; questions
+// go in through a bounded queue, answers come back on the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+#include "node/stage.h"
+
+namespace hearth::node {
+
+class EngineThread final : public StageCompute {
+ public:
+  // Runs a function on the owner's thread, later, in the order of the calls. Called from the
+  // engine's thread; never after the destructor has returned.
+  using Post = std::function<void(std::function<void()>)>;
+  // Makes the engine of a range. Called on the engine's thread.
+  using Load = std::function<Result<std::unique_ptr<Engine>>(const EngineOptions& options)>;
+
+  // `base`: everything but layers, stage and batch_rows, which come with each load().
+  EngineThread(EngineOptions base, Load load, Post post);
+  ~EngineThread() override;  // waits for the step or the loading under way
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+
+  void set_events(StageComputeEvents* events) override;
+  // The engine stays when layers, stage and batch_rows are those of the last load; else it is freed
+  // before the new one is loaded. Steps that wait are answered with kCancelled.
+  void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
+  // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
+  void compute(StepBatch batch) override;
+
+  double busy_seconds() const;  // spent in steps so far; from any thread
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// The Load of a GGUF file.
+EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
+                                 model::ModelSpec spec);
+
+}  // namespace hearth::node
