@@ -73,7 +73,7 @@ struct CoordinatorTest : ::testing::Test {
     hello.node = node;
     return encode(hello);
   }
-  void serve(std::uint64_t epoch = 1) {
+  void serve(std::uint64_t epoch = 1, std::uint32_t pages = 2) {
     if (epoch == 1) {
       a = join(testing::worker("a"));
       b = join(testing::worker("b"));
@@ -83,7 +83,7 @@ struct CoordinatorTest : ::testing::Test {
     last = data.incoming();
     data.receive(last, FrameType::kHello, hello(epoch, 1, "b"));
     ready(a, epoch);
-    ready(b, epoch);
+    ready(b, epoch, pages);
   }
   std::shared_ptr<Recorder> submit(std::uint32_t tokens, bool hashes = false) {
     auto recorder = std::make_shared<Recorder>();
@@ -186,10 +186,9 @@ TEST_F(CoordinatorTest, RefusesWhatNeverFitsAndWhatTheQueueCannotHold) {
 }
 
 TEST_F(CoordinatorTest, RefusesMoreKvThanThereIsInAll) {
-  serve();
-  ready(a, 1, 1);  // late: the pipeline serves with its two pages
-  EXPECT_EQ(submit(62)->log, "admitted ");
-  EXPECT_EQ(machine->status().pipelines[0].kv_pages, 2u);
+  serve(1, 1);  // one page of 32 positions
+  EXPECT_EQ(submit(30)->log, "admitted ");
+  EXPECT_EQ(submit(31)->log, "refused no_capacity");
 }
 
 TEST_F(CoordinatorTest, CancelIsSentAndKvComesBackWithTheRelease) {
