@@ -1,0 +1,163 @@
+// What a hop costs: a frame is sent to another thread by TcpTransport over loopback and echoed.
+// Half of the round trip is one hop: digest, write, wake-up, read, digest. Prints the median and
+// the 99th percentile beside those of the bare sockets with the same bytes. Asserts nothing.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "proto/tcp_transport.h"
+
+namespace {
+
+using namespace hearth;
+using Steady = std::chrono::steady_clock;
+
+constexpr int kWarmUp = 500;
+constexpr int kRounds = 5000;
+
+void print(const char* what, std::size_t bytes, std::vector<double> round_trips) {
+  std::sort(round_trips.begin(), round_trips.end());
+  const auto at = [&](double share) {
+    return round_trips[static_cast<std::size_t>(share * (round_trips.size() - 1))] / 2;
+  };
+  std::printf("%-14s %7zu bytes  hop p50 %7.1f us  p99 %7.1f us\n", what, bytes, at(0.5), at(0.99));
+}
+
+double microseconds_since(Steady::time_point begun) {
+  return std::chrono::duration<double, std::micro>(Steady::now() - begun).count();
+}
+
+struct Echo : TransportEvents {
+  Transport* transport = nullptr;
+  void on_link_open(LinkId, bool) override {}
+  void on_frame(LinkId link, Frame frame) override {
+    (void)transport->send(link, std::move(frame));
+  }
+  void on_link_closed(LinkId, const Error&) override {}
+};
+
+// Sends the frame it gets back, until there were enough rounds.
+struct Pinger : TransportEvents {
+  boost::asio::io_context* io = nullptr;
+  Transport* transport = nullptr;
+  std::size_t bytes = 0;
+  Steady::time_point begun;
+  int rounds = 0;
+  std::vector<double> round_trips;
+
+  void on_link_open(LinkId link, bool) override {
+    begun = Steady::now();
+    (void)transport->send(link, {FrameType::kBatch, Bytes(bytes)});
+  }
+  void on_frame(LinkId link, Frame frame) override {
+    if (++rounds > kWarmUp) round_trips.push_back(microseconds_since(begun));
+    if (rounds == kWarmUp + kRounds) return io->stop();
+    begun = Steady::now();
+    (void)transport->send(link, std::move(frame));
+  }
+  void on_link_closed(LinkId, const Error& why) override {
+    std::fprintf(stderr, "%s\n", why.message.c_str());
+    std::exit(1);
+  }
+};
+
+std::unique_ptr<TcpTransport> open(boost::asio::io_context& io) {
+  TcpOptions options;
+  options.listen_address = "127.0.0.1:0";
+  auto opened = TcpTransport::open(io, options);
+  if (!opened) std::exit(1);
+  return std::move(*opened);
+}
+
+void measure_transport(std::size_t bytes) {
+  boost::asio::io_context far_io;
+  Echo echo;
+  const auto far = open(far_io);
+  echo.transport = far.get();
+  far->set_events(&echo);
+  std::thread far_thread([&] { far_io.run(); });
+
+  boost::asio::io_context io;
+  Pinger pinger;
+  const auto near = open(io);
+  pinger.io = &io;
+  pinger.transport = near.get();
+  pinger.bytes = bytes;
+  near->set_events(&pinger);
+  near->connect(far->address());
+  io.run();
+  far_io.stop();
+  far_thread.join();
+  print("TcpTransport", bytes, std::move(pinger.round_trips));
+}
+
+void move_all(int socket, std::vector<char>& buffer, bool write) {
+  std::size_t done = 0;
+  while (done < buffer.size()) {
+    const ssize_t n = write ? ::send(socket, &buffer[done], buffer.size() - done, 0)
+                            : ::recv(socket, &buffer[done], buffer.size() - done, 0);
+    if (n <= 0) return;
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+void measure_sockets(std::size_t bytes) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
+  ::listen(listener, 1);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (::connect(near, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
+  const int far = ::accept(listener, nullptr, nullptr);
+  const int one = 1;
+  for (const int s : {near, far}) ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+  std::thread far_thread([&] {
+    std::vector<char> buffer(bytes + kFrameHeaderBytes);
+    for (int i = 0; i < kWarmUp + kRounds; ++i) {
+      move_all(far, buffer, false);
+      move_all(far, buffer, true);
+    }
+  });
+  std::vector<char> buffer(bytes + kFrameHeaderBytes);
+  std::vector<double> round_trips;
+  for (int i = 0; i < kWarmUp + kRounds; ++i) {
+    const auto begun = Steady::now();
+    move_all(near, buffer, true);
+    move_all(near, buffer, false);
+    if (i >= kWarmUp) round_trips.push_back(microseconds_since(begun));
+  }
+  far_thread.join();
+  for (const int s : {near, far, listener}) ::close(s);
+  print("bare sockets", bytes, std::move(round_trips));
+}
+
+}  // namespace
+
+int main() {
+  for (const std::size_t bytes : {1'200, 16 * 1024, 36 * 1024, 256 * 1024}) {
+    measure_sockets(bytes);
+    measure_transport(bytes);
+  }
+  for (const std::size_t bytes : {1'200, 16 * 1024, 36 * 1024}) {
+    const Bytes payload(bytes);
+    const auto begun = Steady::now();
+    for (int i = 0; i < 1000; ++i) (void)encode_header(FrameType::kBatch, payload);
+    std::printf("%-14s %7zu bytes  %7.2f us\n", "digest", bytes, microseconds_since(begun) / 1000);
+  }
+  return 0;
+}

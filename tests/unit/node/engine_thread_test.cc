@@ -1,0 +1,200 @@
+#include "node/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+// What the engines of one test did, and a gate that holds their steps back.
+struct Record {
+  std::atomic<int> alive{0};
+  std::atomic<int> most_alive{0};
+  std::atomic<int> loads{0};
+  std::atomic<int> resets{0};
+  std::atomic<int> steps{0};
+  std::mutex gate;
+};
+
+class FakeEngine final : public Engine {
+ public:
+  FakeEngine(Record& record, const EngineOptions& options) : record_(record), options_(options) {
+    record_.most_alive = std::max(record_.most_alive.load(), ++record_.alive);
+  }
+  ~FakeEngine() override { --record_.alive; }
+  Status step(StepBatch& batch, StepResult& result) override {
+    const std::lock_guard pass(record_.gate);
+    ++record_.steps;
+    result.released = {SequenceId(batch.step.value)};
+    if (batch.step.value == 13) return Error::invalid("step 13 breaks the contract");
+    return ok_status();
+  }
+  void reset() override { ++record_.resets; }
+  bool is_first() const override { return options_.layers.begin == 0; }
+  bool is_last() const override { return false; }
+  StepShape input_shape() const override { return {8, 16, 32, options_.layers.begin > 0}; }
+  std::uint32_t kv_pages() const override { return options_.layers.size(); }
+  std::uint32_t kv_pages_used() const override { return 0; }
+  std::size_t weight_bytes() const override { return 100 * options_.layers.size(); }
+
+ private:
+  Record& record_;
+  EngineOptions options_;
+};
+
+struct Answers : StageComputeEvents {
+  void on_loaded(Epoch epoch, Result<Loaded> loaded) override {
+    order.push_back("load " + std::to_string(epoch.value) + (loaded ? "" : " failed"));
+    if (loaded) last = *loaded;
+  }
+  void on_computed(StepBatch batch, StepResult result, Status status) override {
+    const std::string name = "step " + std::to_string(batch.step.value);
+    order.push_back(name + (status ? "" : " " + std::string(error_code_name(status.error().code))));
+    if (status) {
+      EXPECT_EQ(result.released[0].value, batch.step.value);
+    }
+  }
+  std::vector<std::string> order;
+  Loaded last;
+};
+
+// The owner's thread is the test's: it runs what was posted when it waits.
+class EngineThreadTest : public ::testing::Test {
+ protected:
+  EngineThreadTest() {
+    thread_ = std::make_unique<EngineThread>(
+        EngineOptions{},
+        [this](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
+          ++record_.loads;
+          if (options.layers.end > 30) return Error::invalid("no such layers");
+          return std::unique_ptr<Engine>(std::make_unique<FakeEngine>(record_, options));
+        },
+        [this](std::function<void()> work) {
+          const std::lock_guard lock(mutex_);
+          posted_.push(std::move(work));
+          wake_.notify_one();
+        });
+    thread_->set_events(&answers_);
+  }
+  void wait_for(std::size_t answers) {
+    while (answers_.order.size() < answers) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return !posted_.empty(); });
+      const auto work = std::move(posted_.front());
+      posted_.pop();
+      lock.unlock();
+      work();
+    }
+  }
+  void load(std::uint64_t epoch, std::uint32_t begin, std::uint32_t end) {
+    thread_->load(Epoch(epoch), {begin, end}, 0, 512);
+  }
+  void step(std::uint64_t number) {
+    StepBatch batch;
+    batch.step = StepId(number);
+    thread_->compute(std::move(batch));
+  }
+
+  Record record_;
+  Answers answers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::queue<std::function<void()>> posted_;
+  std::unique_ptr<EngineThread> thread_;
+};
+
+using Order = std::vector<std::string>;
+
+TEST_F(EngineThreadTest, AnswersInTheOrderOfTheQuestions) {
+  load(1, 0, 10);
+  for (std::uint64_t i = 11; i < 15; ++i) step(i);
+  wait_for(5);
+  EXPECT_EQ(answers_.order,
+            (Order{"load 1", "step 11", "step 12", "step 13 invalid_input", "step 14"}));
+  EXPECT_EQ(answers_.last.kv_pages, 10u);
+  EXPECT_EQ(answers_.last.weight_bytes, 1000u);
+  EXPECT_FALSE(answers_.last.shape.with_activations);
+}
+
+TEST_F(EngineThreadTest, KeepsTheEngineOfTheSameRange) {
+  load(1, 0, 10);
+  load(2, 0, 10);
+  wait_for(2);
+  EXPECT_EQ(record_.loads, 1);
+  EXPECT_EQ(record_.resets, 1);
+}
+
+TEST_F(EngineThreadTest, NeverHoldsTwoEngines) {
+  load(1, 0, 10);
+  load(2, 10, 20);
+  load(3, 0, 10);
+  wait_for(3);
+  EXPECT_EQ(record_.loads, 3);
+  EXPECT_EQ(record_.most_alive, 1);
+}
+
+TEST_F(EngineThreadTest, AStageThatMovedIsLoadedAgain) {  // its number is in the hashes
+  thread_->load(Epoch(1), {0, 10}, 0, 512);
+  thread_->load(Epoch(2), {0, 10}, 1, 512);
+  thread_->load(Epoch(3), {0, 10}, 1, 256);
+  wait_for(3);
+  EXPECT_EQ(record_.loads, 3);
+}
+
+TEST_F(EngineThreadTest, AFailedLoadLeavesNothingAndTheNextOneWorks) {
+  load(1, 0, 10);
+  load(2, 20, 31);
+  step(1);
+  wait_for(3);
+  EXPECT_EQ(answers_.order, (Order{"load 1", "load 2 failed", "step 1 unavailable"}));
+  EXPECT_EQ(record_.alive, 0);
+  load(3, 0, 10);
+  wait_for(4);
+  EXPECT_EQ(answers_.order.back(), "load 3");
+}
+
+TEST_F(EngineThreadTest, StepsOfAnEndedAssignmentAreNotComputed) {
+  load(1, 0, 10);
+  wait_for(1);
+  record_.gate.lock();
+  for (std::uint64_t i = 1; i <= 3; ++i) step(i);
+  load(2, 0, 10);
+  step(4);
+  record_.gate.unlock();
+  wait_for(6);
+  EXPECT_EQ(answers_.order[2], "step 2 cancelled");
+  EXPECT_EQ(answers_.order[3], "step 3 cancelled");
+  EXPECT_EQ(answers_.order[4], "load 2");
+  EXPECT_EQ(answers_.order[5], "step 4");
+  EXPECT_LE(record_.steps, 2);
+}
+
+TEST_F(EngineThreadTest, AFullQueueRefusesStepsAndKeepsTheOrder) {
+  load(1, 0, 10);
+  wait_for(1);
+  record_.gate.lock();
+  const std::size_t asked = limits::kComputeQueue + 10;
+  for (std::size_t i = 100; i < 100 + asked; ++i) step(i);
+  record_.gate.unlock();
+  wait_for(1 + asked);
+  EXPECT_EQ(answers_.order[1], "step 100");
+  EXPECT_EQ(answers_.order.back(), "step " + std::to_string(99 + asked) + " no_capacity");
+}
+
+TEST_F(EngineThreadTest, EndsWithQuestionsWaiting) {
+  load(1, 0, 10);
+  for (std::uint64_t i = 20; i < 120; ++i) step(i);
+  thread_.reset();
+  EXPECT_EQ(record_.alive, 0);
+}
+
+}  // namespace
+}  // namespace hearth::node
