@@ -39,9 +39,10 @@ std::string chunked(const std::string& chunks) {
          chunks;
 }
 
+const std::string host = "Host: localhost\r\n";
+const std::string json = "Content-Type: application/json\r\n";
+
 std::vector<Case> framing_cases() {
-  const std::string host = "Host: localhost\r\n";
-  const std::string json = "Content-Type: application/json\r\n";
   return {
       {"header of megabytes", "GET / HTTP/1.1\r\nX: " + std::string(4 << 20, 'a'), 431, nullptr},
       {"10k headers", "GET / HTTP/1.1\r\n" + host + repeat("X: y\r\n", 10000) + "\r\n", 431,
@@ -140,6 +141,11 @@ std::vector<Case> json_cases() {
       {"max_tokens 1.5", completion(R"("max_tokens":1.5)"), 400, "invalid_value"},
       {"past the context", completion(R"("max_tokens":100000)"), 400, "context_length_exceeded"},
       {"n_discard is unknown", completion(R"("n_discard":-1,"max_tokens":1)"), 200, nullptr},
+  };
+}
+
+std::vector<Case> sampling_cases() {
+  return {
       {"bias out of the vocabulary", completion(R"("logit_bias":{"400":1})"), 400, "invalid_value"},
       {"bias NaN", completion(R"("logit_bias":{"4":"NaN"})"), 400, "invalid_value"},
       {"token id negative", post("/v1/completions", R"({"model":"tiny","prompt":[-1]})"), 400,
@@ -224,12 +230,16 @@ class HostileTest : public testing::Test {
 };
 
 TEST_F(HostileTest, Framing) { run(framing_cases()); }
-TEST_F(HostileTest, Bodies) { run(json_cases()); }
+TEST_F(HostileTest, Bodies) {
+  run(json_cases());
+  run(sampling_cases());
+}
 
 TEST_F(HostileTest, MemoryStaysWhereItWas) {
   const auto barrage = [this] {
     run(framing_cases());
     run(json_cases());
+    run(sampling_cases());
   };
   barrage();  // buffers and arenas reach their size
   const std::size_t before = resident_bytes();
