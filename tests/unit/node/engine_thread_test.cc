@@ -58,7 +58,9 @@ struct Answers : StageComputeEvents {
   void on_computed(StepBatch batch, StepResult result, Status status) override {
     const std::string name = "step " + std::to_string(batch.step.value);
     order.push_back(name + (status ? "" : " " + std::string(error_code_name(status.error().code))));
-    if (status) EXPECT_EQ(result.released[0].value, batch.step.value);
+    if (status) {
+      EXPECT_EQ(result.released[0].value, batch.step.value);
+    }
   }
   std::vector<std::string> order;
   Loaded last;
