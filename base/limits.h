@@ -83,16 +83,16 @@ inline constexpr std::uint32_t kHttpSecondsHeader = 10;  // to send the whole he
 inline constexpr std::uint32_t kHttpSecondsBody = 60;
 inline constexpr std::uint32_t kJsonDepth = 64;
 inline constexpr std::uint32_t kMessages = 4'096;
-inline constexpr std::uint32_t kPrompts = 64;        // of one /v1/completions request
-inline constexpr std::uint32_t kHttpSequences = 128;  // prompts times n of one request
-inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;  // of a chat that names no limit
-inline constexpr std::uint32_t kJsonValues = 500'000;      // objects, arrays, scalars of one body
-inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;   // unparsed bytes of one connection
+inline constexpr std::uint32_t kPrompts = 64;                // of one /v1/completions request
+inline constexpr std::uint32_t kHttpSequences = 128;         // prompts times n of one request
+inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;    // of a chat that names no limit
+inline constexpr std::uint32_t kJsonValues = 500'000;        // objects, arrays, scalars of one body
+inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;     // unparsed bytes of one connection
 inline constexpr std::size_t kHttpBodiesBytes = 256 * kMiB;  // all bodies being received
-inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;  // unread events, then cut off
-inline constexpr std::uint32_t kHttpSecondsIdle = 75;      // between requests of a connection
-inline constexpr std::uint32_t kHttpSecondsWrite = 30;     // without a byte taken by the client
-inline constexpr std::uint32_t kHttpSecondsPing = 10;      // silence of a stream before `: ping`
+inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;    // unread events, then cut off
+inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests of a connection
+inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
+inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;

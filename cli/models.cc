@@ -124,6 +124,7 @@ Result<std::string> sha256_of_file(const fs::path& path, const std::string& mess
     done += count;
     bar.set(done);
   }
+  bar.finish();
   return hash.finish().hex();
 }
 

@@ -153,7 +153,7 @@ int run_ps(const StatusOptions& options) {
     const Json& model = state->at("model");
     if (options.json) {
       std::printf("%s\n", Json::array({{{"name", model.at("id")},
-                                        {"bytes", model.at("bytes")},
+                                        {"bytes", model.at("file_bytes")},
                                         {"context", model.at("context")},
                                         {"pipelines", state->at("pipelines")},
                                         {"running", state->at("running")},
@@ -165,7 +165,7 @@ int run_ps(const StatusOptions& options) {
     std::printf("%-32s %-10s %-10s %-9s %-8s %s\n", "NAME", "SIZE", "CONTEXT", "PIPELINES",
                 "RUNNING", "WAITING");
     std::printf("%-32s %-10s %-10u %-9zu %-8u %u\n", model.at("id").get<std::string>().c_str(),
-                format_bytes(model.at("bytes").get<std::uint64_t>()).c_str(),
+                format_bytes(model.at("file_bytes").get<std::uint64_t>()).c_str(),
                 model.at("context").get<unsigned>(), state->at("pipelines").size(),
                 state->at("running").get<unsigned>(), state->at("waiting").get<unsigned>());
   } catch (const Json::exception& bad) {

@@ -25,6 +25,7 @@ bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) 
     const Block x = block_of(b);
     const std::uint32_t bits = avx2::largest_of(x);
     largest = bits > largest ? bits : largest;
+    if (bits >= 0x7F800000U) break;
     const avx2::BlockScales scale = avx2::scales_of(bits);
     block_sums[b] = avx2::store_quantized(x, scale.inverse, rows.values + (at + b) * kBlock);
     scales[b] = scale.scale;

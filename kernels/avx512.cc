@@ -31,6 +31,7 @@ bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) 
     const Pair x = block_of(b);
     const std::uint32_t bits = largest_of(x.first, x.second);
     largest = bits > largest ? bits : largest;
+    if (bits >= 0x7F800000U) break;
     const avx512::BlockScales scale = scales_of(bits);
     block_sums[b] =
         store_quantized(x.first, x.second, scale.inverse, rows.values + (at + b) * kBlock);

@@ -1,8 +1,6 @@
 // Matrix product with vpdpbusd: 16 rows, one a lane, against up to 8 tokens at a time. The weights
 // are the unsigned operand: nibbles as they are, Q8_0 with a bias of 128 and Q4_0 with one of 8
 // that is taken off through the token's block sum.
-#include <cstring>
-
 #include "kernels/avx512.h"
 #include "kernels/matrix_view.h"
 
@@ -46,25 +44,34 @@ inline Weights<type> load_weights(const std::byte* block, __m512 factor) {
   return w;
 }
 
-// Grid steps of one block with one token; `at` = token * blocks + block.
+// One token's share of one block.
+struct TokenBlock {
+  const std::int8_t* values;
+  const float* scale;
+  const float* sum;
+  const std::int32_t* block_sum;
+};
+
+inline __m512i broadcast_four(const std::int8_t* at) {
+  return _mm512_broadcastd_epi32(_mm_loadu_si32(at));
+}
+
+// Grid steps of one block with one token.
 template <WeightType type>
-inline __m512i block_product(const Weights<type>& w, const QuantizedRows& x, std::size_t at) {
+inline __m512i block_product(const Weights<type>& w, const TokenBlock& x) {
   __m512i dot = _mm512_setzero_si512();
   if constexpr (type != WeightType::kQ4_1) {
     constexpr int kBiasBits = type == WeightType::kQ8_0 ? 7 : 3;
-    const __m512i sum = _mm512_set1_epi32(x.block_sums[at]);
+    const __m512i sum = _mm512_set1_epi32(*x.block_sum);
     dot = _mm512_sub_epi32(dot, _mm512_slli_epi32(sum, kBiasBits));
   }
-  const std::int8_t* values = x.values + at * kBlock;
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
-    std::int32_t four = 0;
-    std::memcpy(&four, values + g * 4, 4);
-    dot = _mm512_dpbusd_epi32(dot, w.quants[g], _mm512_set1_epi32(four));
+    dot = _mm512_dpbusd_epi32(dot, w.quants[g], broadcast_four(x.values + g * 4));
   }
-  const __m512 unit = _mm512_mul_ps(w.scale, _mm512_set1_ps(x.scales[at]));
+  const __m512 unit = _mm512_mul_ps(w.scale, _mm512_set1_ps(*x.scale));
   if constexpr (type == WeightType::kQ4_1) {
-    const __m512 offset = _mm512_mul_ps(w.minimum, _mm512_set1_ps(x.sums[at]));
+    const __m512 offset = _mm512_mul_ps(w.minimum, _mm512_set1_ps(*x.sum));
     return _mm512_cvtps_epi32(_mm512_fmadd_ps(unit, _mm512_cvtepi32_ps(dot), offset));
   } else {
     return _mm512_cvtps_epi32(_mm512_mul_ps(unit, _mm512_cvtepi32_ps(dot)));
@@ -108,16 +115,23 @@ void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std:
   const __m512 factor = _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(127), exponents), 23));
   const std::size_t block_bytes = w.block_bytes;
+  const std::size_t blocks = w.blocks;
+  const std::size_t first = t * blocks;
   const std::byte* block = w.data + (std::size_t{group} * w.blocks + range.begin) * block_bytes;
   __m512i sums[tokens];
 #pragma GCC unroll 8
   for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = _mm512_setzero_si512();
   for (std::uint32_t b = range.begin; b < range.end; ++b, block += block_bytes) {
     const Weights<type> weights = load_weights<type>(block, factor);
+    // One running offset for all tokens: a pointer each would not fit the registers.
+    std::size_t at = first + b;
 #pragma GCC unroll 8
     for (std::uint32_t i = 0; i < tokens; ++i) {
-      const std::size_t at = std::size_t{t + i} * w.blocks + b;
-      sums[i] = _mm512_add_epi32(sums[i], block_product<type>(weights, x, at));
+      const TokenBlock token = {x.values + at * kBlock, x.scales + at, x.sums + at,
+                                x.block_sums + at};
+      sums[i] = _mm512_add_epi32(sums[i], block_product<type>(weights, token));
+      at += blocks;
+      asm("" : "+r"(at));  // keeps the compiler from precomputing the offsets
     }
   }
 #pragma GCC unroll 8

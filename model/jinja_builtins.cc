@@ -57,6 +57,7 @@ Result<bool> parity(const Value& value, std::int64_t wanted) {
 
 Result<bool> same_case(Meter& meter, const Value& value, bool upper) {
   TRY(const Value text, to_text(meter, value));
+  TRY_VOID(meter.scan(as_text(text)->bytes.size()));
   bool cased = false;
   for (std::size_t at = 0; at < as_text(text)->bytes.size();) {
     const Character one = character_at(as_text(text)->bytes, at);

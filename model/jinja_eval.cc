@@ -134,7 +134,7 @@ Result<Interpreter::Flow> Interpreter::dispatch(const Stmt& stmt) {
     case StmtKind::kBreak: return Flow::kBreak;
     case StmtKind::kContinue: return Flow::kContinue;
     case StmtKind::kMacro:
-      set_name(stmt.macro->symbol, static_cast<const Macro*>(stmt.macro.get()));
+      TRY_VOID(set_name(stmt.macro->symbol, static_cast<const Macro*>(stmt.macro.get())));
       break;
   }
   return Flow::kNext;
@@ -214,8 +214,7 @@ Result<Value> Interpreter::filtered(const Expr& filters, const Value& input) {
 Status Interpreter::assign(const Target& target, Value value) {
   if (target.kind == Target::Kind::kAttribute) return assign_attribute(target, std::move(value));
   if (target.kind == Target::Kind::kName) {
-    set_name(target.symbol, std::move(value));
-    return ok_status();
+    return set_name(target.symbol, std::move(value));
   }
   TRY(std::vector<Value> parts, iterate(meter_, value));
   REQUIRE(parts.size() == target.parts.size(), "cannot unpack " + std::to_string(parts.size()) +
@@ -243,17 +242,19 @@ Status Interpreter::assign_attribute(const Target& target, Value value) {
   return ok_status();
 }
 
-void Interpreter::set_name(std::uint32_t symbol, Value value) {
+Status Interpreter::set_name(std::uint32_t symbol, Value value) {
   if (scope_ == nullptr) {
     globals_[symbol] = std::move(value);
-    return;
+    return ok_status();
   }
+  TRY_VOID(meter_.steps(scope_->names.size() / 16));
   for (auto& [known, slot] : scope_->names) {
     if (known != symbol) continue;
     slot = std::move(value);
-    return;
+    return ok_status();
   }
   scope_->names.emplace_back(symbol, std::move(value));
+  return ok_status();
 }
 
 Result<Text> run_program(const Program& program, const Environment& environment, Meter& meter) {

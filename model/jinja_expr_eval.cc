@@ -72,14 +72,12 @@ Result<Value> Interpreter::evaluate_kind(const Expr& expr) {
 }
 
 Result<Value> Interpreter::lookup(const Expr& expr) {
-  std::size_t looked = 0;
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    TRY_VOID(meter_.steps(scope->names.size() / 16));
     for (const auto& [symbol, value] : scope->names) {
       if (symbol == expr.symbol) return value;
     }
-    looked += scope->names.size();
   }
-  TRY_VOID(meter_.steps(looked / 16));
   return globals_[expr.symbol];
 }
 
@@ -185,6 +183,7 @@ Status Interpreter::bind_parameters(const Macro& macro, const Arguments& given) 
   REQUIRE(given.positional.size() <= macro.parameters.size(),
           "macro '" + macro.name + "' takes at most " + std::to_string(macro.parameters.size()) +
               " arguments, not " + std::to_string(given.positional.size()));
+  TRY_VOID(meter_.steps(given.named.size() * macro.parameters.size() / 16));
   for (const auto& [name, value] : given.named) {
     bool known = false;
     for (std::size_t i = 0; i < macro.parameters.size() && !known; ++i) {
@@ -200,9 +199,10 @@ Status Interpreter::bind_parameters(const Macro& macro, const Arguments& given) 
     }
     if (found == nullptr && parameter.fallback != nullptr) {
       TRY(Value fallback, evaluate(*parameter.fallback));
-      set_name(parameter.symbol, std::move(fallback));
+      TRY_VOID(set_name(parameter.symbol, std::move(fallback)));
     } else {
-      set_name(parameter.symbol, found != nullptr ? *found : Value(Undefined{&parameter.name}));
+      TRY_VOID(set_name(parameter.symbol,
+                        found != nullptr ? *found : Value(Undefined{&parameter.name})));
     }
   }
   return ok_status();

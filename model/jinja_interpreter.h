@@ -43,7 +43,7 @@ class Interpreter {
   Result<Value> filtered(const Expr& filters, const Value& input);
   Status assign(const Target& target, Value value);
   Status assign_attribute(const Target& target, Value value);
-  void set_name(std::uint32_t symbol, Value value);
+  Status set_name(std::uint32_t symbol, Value value);
 
   // Expressions.
   Result<Value> evaluate(const Expr& expr);

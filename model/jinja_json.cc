@@ -1,5 +1,6 @@
 // The filter tojson, as Hugging Face defines it: json.dumps without escapes for HTML.
 #include <algorithm>
+#include <cmath>
 
 #include "model/jinja_builtins.h"
 #include "model/jinja_text.h"
@@ -39,8 +40,7 @@ void append_unicode_escape(std::string& out, std::uint32_t code) {
   for (int shift = 12; shift >= 0; shift -= 4) out += kDigits[code >> shift & 0xF];
 }
 
-std::string escaped(std::string_view character, std::uint32_t code, bool ascii) {
-  std::string out;
+std::string_view short_escape(std::uint32_t code) {
   switch (code) {
     case '"': return "\\\"";
     case '\\': return "\\\\";
@@ -49,17 +49,22 @@ std::string escaped(std::string_view character, std::uint32_t code, bool ascii) 
     case '\t': return "\\t";
     case '\b': return "\\b";
     case '\f': return "\\f";
-    default: break;
+    default: return "";
   }
+}
+
+std::string escaped(std::string_view character, std::uint32_t code, bool ascii) {
+  std::string out(short_escape(code));
+  if (!out.empty()) return out;
   if (code < 0x20) {
     append_unicode_escape(out, code);
-  } else if (ascii && code >= 0x10000 && code != kBrokenCharacter) {
-    append_unicode_escape(out, 0xD800 + ((code - 0x10000) >> 10));
-    append_unicode_escape(out, 0xDC00 + ((code - 0x10000) & 0x3FF));
-  } else if (ascii && code >= 0x7F && code != kBrokenCharacter && code != 0x7F) {
+  } else if (!ascii || code <= 0x7F || code == kBrokenCharacter) {
+    out.append(character);
+  } else if (code < 0x10000) {
     append_unicode_escape(out, code);
   } else {
-    out = character;
+    append_unicode_escape(out, 0xD800 + ((code - 0x10000) >> 10));
+    append_unicode_escape(out, 0xDC00 + ((code - 0x10000) & 0x3FF));
   }
   return out;
 }
@@ -133,10 +138,11 @@ Status Writer::write(const Value& value, std::uint32_t level) {
     out_.append(std::to_string(*whole));
   } else if (const auto* real = std::get_if<double>(&value)) {
     const std::string text = float_repr(*real);
-    out_.append(text == "inf"    ? "Infinity"
+    const bool finite = std::isfinite(*real);
+    out_.append(finite           ? std::string_view(text)
+                : text == "inf"  ? "Infinity"
                 : text == "-inf" ? "-Infinity"
-                : text == "nan"  ? "NaN"
-                                 : text);
+                                 : "NaN");
   } else {
     REQUIRE(std::holds_alternative<None>(value),
             "a " + std::string(type_name(value)) + " cannot be written as JSON");
@@ -165,7 +171,7 @@ Result<Value> filter_tojson(Meter& meter, const Value& input, const Arguments& a
   style.sorted = bound.flag(3, false);
   if (bound.has(1) && !std::holds_alternative<None>(*bound.get(1))) {
     style.lines = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     if (const Text* text = as_text(*bound.get(1))) {
       style.indent = text->bytes;
     } else {

@@ -130,7 +130,11 @@ Result<StmtPtr> Parser::output() {
 
 Result<StmtPtr> Parser::statement() {
   const std::uint32_t line = in_.current().line;
-  TRY(const std::string name, in_.expect_name("tag"));
+  if (in_.current().kind != TokenKind::kName) {
+    return in_.fail(line, "expected the name of a tag, found " + in_.describe_current());
+  }
+  const Token tag = in_.take();
+  const std::string_view name = tag.text;
   if (name == "if") return if_statement(line);
   if (name == "for") return for_statement(line);
   if (name == "set") return set_statement(line);
@@ -142,9 +146,9 @@ Result<StmtPtr> Parser::statement() {
   constexpr std::string_view kStray[] = {"elif",   "else",   "endif",     "endfor",
                                          "endset", "endraw", "endfilter", "endmacro"};
   if (std::find(std::begin(kStray), std::end(kStray), name) != std::end(kStray)) {
-    return in_.fail(line, "'" + name + "' without a beginning");
+    return in_.fail(line, "'" + tag.text + "' without a beginning");
   }
-  return in_.unsupported(line, "tag '" + name + "'");
+  return in_.unsupported(line, "tag '" + tag.text + "'");
 }
 
 Result<StmtPtr> Parser::if_statement(std::uint32_t line) {
@@ -252,8 +256,10 @@ Result<StmtPtr> Parser::generation_statement(std::uint32_t line) {
 }
 
 Result<StmtPtr> Parser::jump_statement(StmtKind kind, std::uint32_t line) {
-  const std::string name = kind == StmtKind::kBreak ? "break" : "continue";
-  if (loops_ == 0) return in_.fail(line, "'" + name + "' outside of a loop");
+  if (loops_ == 0) {
+    return in_.fail(line, kind == StmtKind::kBreak ? "'break' outside of a loop"
+                                                   : "'continue' outside of a loop");
+  }
   TRY_VOID(block_end());
   return make(kind, line);
 }
@@ -281,13 +287,17 @@ Result<Target> Parser::target(bool attributes, std::string_view end) {
 
 Result<Target> Parser::one_target(bool attributes) {
   const std::uint32_t line = in_.current().line;
-  TRY(const std::string name, in_.expect_name("variable"));
-  if (name == "loop" || name == "true" || name == "false" || name == "none" || name == "True" ||
-      name == "False" || name == "None") {
-    return in_.fail(line, "cannot assign to '" + name + "'");
+  if (in_.current().kind != TokenKind::kName) {
+    return in_.fail(line, "expected the name of a variable, found " + in_.describe_current());
+  }
+  const Token token = in_.take();
+  constexpr std::string_view kReserved[] = {"loop", "true",  "false", "none",
+                                            "True", "False", "None"};
+  if (std::find(std::begin(kReserved), std::end(kReserved), token.text) != std::end(kReserved)) {
+    return in_.fail(line, "cannot assign to '" + token.text + "'");
   }
   Target one;
-  one.symbol = in_.symbol(name);
+  one.symbol = in_.symbol(token.text);
   if (attributes && in_.skip_operator(".")) {
     one.kind = Target::Kind::kAttribute;
     TRY(one.attribute, in_.expect_name("attribute"));

@@ -24,10 +24,10 @@ void append_text_repr(TextBuilder& out, const Text& text) {
     const Character one = character_at(bytes, at);
     std::string escaped;
     switch (one.code) {
-      case '\n': escaped = "\\n"; break;
-      case '\r': escaped = "\\r"; break;
-      case '\t': escaped = "\\t"; break;
-      case '\\': escaped = "\\\\"; break;
+      case '\n': escaped.append("\\n"); break;
+      case '\r': escaped.append("\\r"); break;
+      case '\t': escaped.append("\\t"); break;
+      case '\\': escaped.append("\\\\"); break;
       default:
         if (one.code == static_cast<std::uint32_t>(quote)) {
           escaped = std::string("\\") + quote;

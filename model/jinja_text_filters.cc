@@ -216,17 +216,18 @@ Result<Value> filter_round(Meter&, const Value& input, const Arguments& argument
 
 Result<Value> strip(Meter& meter, const Text& text, const Value* characters, bool left,
                     bool right) {
-  TRY_VOID(meter.steps(1));
   Range range;
+  std::size_t compared = 1;  // for each byte that goes
   if (characters == nullptr || std::holds_alternative<None>(*characters)) {
     range = strip_space(text.bytes, left, right);
   } else {
     const Text* set = as_text(*characters);
     REQUIRE(set != nullptr, "the characters to strip are no string");
-    TRY_VOID(meter.scan(set->bytes.size()));
-    REQUIRE(set->bytes.size() <= 1024, "the characters to strip are over the limit of 1024 bytes");
+    REQUIRE(set->bytes.size() <= 64, "the characters to strip are over the limit of 64 bytes");
+    compared += set->bytes.size();
     range = strip_characters(text.bytes, set->bytes, left, right);
   }
+  TRY_VOID(meter.scan((text.bytes.size() - (range.end - range.begin)) * compared));
   return make_part(meter, text, range.begin, range.end);
 }
 

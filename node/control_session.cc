@@ -126,10 +126,12 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
 }
 
 void ControlSession::on_refused(const std::string& reason) {
+  const bool had_session = state_ == State::kRegistered;
   refused_ = "the coordinator refused this worker: " + decode_refused(as_bytes(reason));
   spdlog::error("{}: {}", options_.node, refused_);
-  lose(refused_);
   state_ = State::kRefused;
+  transport_.close(link_);
+  if (had_session) events_.on_control_lost();
 }
 
 void ControlSession::on_link_closed(LinkId link, const Error& why) {

@@ -32,12 +32,13 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
 
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
                                            const std::vector<model::PromptPiece>& pieces) {
-  std::vector<TokenId> ids;
+  std::vector<model::TextPiece> texts;
+  texts.reserve(pieces.size());
   for (const model::PromptPiece& piece : pieces) {
-    const auto kind = piece.from_user ? model::SpecialTokens::kText : model::SpecialTokens::kParse;
-    TRY(std::vector<TokenId> part, tokenizer.encode(piece.text, kind, false));
-    ids.insert(ids.end(), part.begin(), part.end());
+    texts.push_back(
+        {piece.text, piece.from_user ? model::SpecialTokens::kText : model::SpecialTokens::kParse});
   }
+  TRY(std::vector<TokenId> ids, tokenizer.encode_pieces(texts, false));
   const TokenId bos = tokenizer.bos();
   const bool has_bos = !ids.empty() && ids.front() == bos;
   if (tokenizer.adds_bos() && bos >= 0 && !has_bos) ids.insert(ids.begin(), bos);

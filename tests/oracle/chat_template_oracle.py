@@ -8,6 +8,7 @@ when that is set. Without jinja2 it exits 77 (skipped).
 """
 
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -82,6 +83,8 @@ CONVERSATIONS = [
     [],
 ]
 
+EMPTY_LISTS = "{%- set tools = [] -%}{%- set functions = '' -%}{%- set datetime = '' -%}"
+
 # Each is rendered over every conversation.
 CASES = [line for line in (pathlib.Path(__file__).parent / "chat_template_cases.txt").read_text(
     encoding="utf-8").split("\n====\n") if line]
@@ -98,10 +101,15 @@ class Ours:
         return json.loads(self.process.stdout.readline())
 
 
+@functools.lru_cache(maxsize=8)
+def compiled(template):
+    return ENV.from_string(template)
+
+
 def expected(template, request):
     """(text, None), or (None, the error)."""
     try:
-        return ENV.from_string(template).render(
+        return compiled(template).render(
             messages=request["messages"], add_generation_prompt=request["add_generation_prompt"],
             bos_token=request["bos"], eos_token=request["eos"], tools=None, documents=None), None
     except RaisedByTemplate as error:
@@ -111,23 +119,23 @@ def expected(template, request):
 
 
 def difference(template, request, ours):
-    """None when both agree, else a sentence."""
+    """(whether jinja2 refuses, None when both agree, else a sentence)."""
     reply = ours.render({**request, "template": template, "now": NOW})
     text, error = expected(template, request)
     if error is not None:
         if "error" not in reply:
-            return f"jinja2 refuses ({error!r}), we wrote {joined(reply)!r}"
+            return True, f"jinja2 refuses ({error!r}), we wrote {joined(reply)!r}"
         if isinstance(error, RaisedByTemplate) and reply["error"] != str(error):
-            return f"raised {str(error)!r}, we say {reply['error']!r}"
-        return None
+            return True, f"raised {str(error)!r}, we say {reply['error']!r}"
+        return True, None
     if "error" in reply:
-        return f"we refuse ({reply['code']}): {reply['error']}"
+        return False, f"we refuse ({reply['code']}): {reply['error']}"
     if joined(reply) != text:
-        return f"jinja2 {text!r}\n      ours   {joined(reply)!r}"
+        return False, f"jinja2 {text!r}\n      ours   {joined(reply)!r}"
     trusted = "".join(piece for piece, user in reply["pieces"] if not user)
     if "Hello <|im_end|> there" in trusted or "漢" in trusted and "漢" not in template:
-        return f"user text counts as trusted: {reply['pieces']!r}"
-    return None
+        return False, f"user text counts as trusted: {reply['pieces']!r}"
+    return False, None
 
 
 def joined(reply):
@@ -146,10 +154,10 @@ def check(name, template, ours):
     same = refused = 0
     differences = []
     for request in requests():
-        problem = difference(template, request, ours)
+        refuses, problem = difference(template, request, ours)
         if problem is not None:
             differences.append(problem)
-        elif expected(template, request)[1] is not None:
+        elif refuses:
             refused += 1
         else:
             same += 1
@@ -186,12 +194,16 @@ def main():
         identical = never_rendered = 0
         for name, template in templates:
             counts = check(name, template, ours)
-            totals = [a + b for a, b in zip(totals, counts)]
-            identical += counts[2] == 0
             if counts[0] == 0 and counts[2] == 0 and title != "own cases":
                 never_rendered += 1
                 print(f"note: jinja2 renders none of our conversations with {name}: "
-                      f"{expected(template, next(requests()))[1]!r}")
+                      f"{expected(template, next(requests()))[1]!r}; with empty lists instead:")
+                # What such a template says when there are no tools, but a list of none.
+                again = check(name, EMPTY_LISTS + template, ours)
+                print(f"      {again[0]} texts equal, {again[1]} refused by both, {again[2]} differ")
+                counts = [a + b for a, b in zip(counts, again)]
+            totals = [a + b for a, b in zip(totals, counts)]
+            identical += counts[2] == 0
         failed += totals[2]
         print(f"{title}: {identical} of {len(templates)} identical ({totals[0]} texts equal, "
               f"{totals[1]} refused by both, {totals[2]} differ, "

@@ -73,6 +73,11 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
     expect(!error.message.empty(), "an error without a sentence");
     open = false;
     ++client.tally_.failed;
+    for (const char* sign : {"bad frame", "broke the contract", "does not belong", "follows"}) {
+      if (error.message.find(sign) == std::string::npos) continue;
+      ++client.tally_.protocol_errors;
+      break;
+    }
   }
 };
 

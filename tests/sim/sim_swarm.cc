@@ -1,6 +1,7 @@
 #include "tests/sim/sim_swarm.h"
 
 #include "kernels/canonical.h"
+#include "node/stage_machine.h"
 
 namespace hearth::sim {
 namespace {
@@ -90,6 +91,7 @@ class Swarm {
     world_.run_until(kTurmoil + kQuiet);
     check_idle("after the turmoil");
     check_service();
+    check_blame();
     outcome_.trace_hash = world_.trace_hash();
     outcome_.events = world_.events();
     outcome_.tally = client_.tally();
@@ -146,16 +148,25 @@ class Swarm {
     switch (world_.between(0, 9)) {
       case 0:
       case 1: return crash(i);
-      case 2: return world_.chance(30) ? crash_coordinator() : network_.replay_a_frame();
+      case 2: return world_.chance(30) ? crash_coordinator() : replay();
       case 3:
       case 4: return network_.break_a_link();
       case 5:
         network_.partition(names_[i]);
         return world_.after(world_.microseconds(100'000, 3'000'000), [this] { network_.heal(); });
       case 6:
-      case 7: return network_.replay_a_frame();
+      case 7: return replay();
       default: return network_.clog_a_link(world_.microseconds(10'000, 1'000'000));
     }
+  }
+
+  void count_late(const WorkerProcess& worker) {
+    outcome_.late_frames += static_cast<const node::StageMachine&>(*worker.stage).late_frames();
+  }
+
+  void replay() {
+    --outcome_.other_faults;
+    if (network_.replay_a_frame()) ++outcome_.replays;
   }
 
   void crash(std::size_t i) {
@@ -163,6 +174,7 @@ class Swarm {
     --outcome_.other_faults;
     ++outcome_.crashes;
     world_.trace("crash of " + names_[i]);
+    count_late(*workers_[i]);
     workers_[i].reset();
     world_.after(world_.microseconds(1'000, 2'000'000), [this, i] {
       if (!workers_[i]) start_worker(i);
@@ -213,6 +225,19 @@ class Swarm {
       client_.violation(std::to_string(status.pipelines.size()) + " pipelines " + when +
                         ", expected " + std::to_string(expected));
     }
+  }
+
+  // Errors need a fault; errors of protocol, a frame that came twice.
+  void check_blame() {
+    const Tally& tally = client_.tally();
+    const bool calm =
+        outcome_.crashes + outcome_.restarts + outcome_.replays == 0 && outcome_.other_faults == 0;
+    if (calm && tally.failed > 0) client_.violation("an error without a fault");
+    if (calm && tally.short_hashes > 0) client_.violation("hashes lost without a fault");
+    if (outcome_.replays == 0 && tally.protocol_errors > 0) {
+      client_.violation("a breach of protocol without a frame of the past");
+    }
+    for (const auto& worker : workers_) count_late(*worker);
   }
 
   // The swarm serves again, whatever happened to it.

@@ -22,7 +22,9 @@ struct Outcome {
   std::uint64_t events = 0;
   std::uint32_t crashes = 0;
   std::uint32_t restarts = 0;  // of the coordinator
+  std::uint32_t replays = 0;   // of frames of the past
   std::uint32_t other_faults = 0;
+  std::uint64_t late_frames = 0;  // that stages dropped
   Tally tally;
   std::vector<std::string> violations;
 };

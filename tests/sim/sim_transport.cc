@@ -45,7 +45,8 @@ Status SimTransport::send(LinkId id, Frame frame) {
   const int towards = 1 - end;
   const std::size_t bytes = frame.payload.size() + kFrameHeaderBytes;
   const std::size_t under_way = link->under_way[towards];
-  if (under_way > 0 && under_way + bytes > network_.options_.queue_bytes) {
+  const bool data = frame.type != FrameType::kControl;
+  if (data && under_way > 0 && under_way + bytes > network_.options_.queue_bytes) {
     return Error{ErrorCode::kNoCapacity, "the send queue is full"};
   }
   link->under_way[towards] += bytes;
@@ -134,9 +135,13 @@ void SimNetwork::accept(const LinkPtr& link, std::string address) {
 void SimNetwork::deliver(const LinkPtr& link, int towards, Frame frame) {
   const std::size_t bytes = frame.payload.size() + kFrameHeaderBytes;
   const bool data = frame.type == FrameType::kBatch || frame.type == FrameType::kTokens;
+  if (data) link->carried.insert(frame.type);
   if (data && world_.chance(5)) {
-    if (past_.size() == kPastFrames) past_.erase(past_.begin());
-    past_.push_back(frame);
+    if (past_.size() < kPastFrames) {
+      past_.push_back(frame);
+    } else {  // young and old ones alike
+      past_[world_.between(0, kPastFrames - 1)] = frame;
+    }
   }
   plan(link, towards, [this, link, towards, bytes, frame = std::move(frame)] {
     SimTransport* to = find(link->endpoint[towards]);
@@ -195,16 +200,17 @@ void SimNetwork::partition(const std::string& host) {
   partitioned_.insert(host);
 }
 
-void SimNetwork::replay_a_frame() {
-  const std::vector<LinkPtr> open = open_links();
-  if (past_.empty() || open.empty()) return;
-  const LinkPtr link = open[world_.between(0, open.size() - 1)];
-  const bool data = link->name.find(":data") != std::string::npos;
-  if (!data) return;
+bool SimNetwork::replay_a_frame() {
+  if (past_.empty()) return false;
   const Frame& frame = past_[world_.between(0, past_.size() - 1)];
+  std::vector<LinkPtr> links = open_links();
+  std::erase_if(links, [&](const LinkPtr& link) { return !link->carried.contains(frame.type); });
+  if (links.empty()) return false;
+  const LinkPtr link = links[world_.between(0, links.size() - 1)];
   world_.trace("replayed a frame on " + link->name);
   link->under_way[1] += frame.payload.size() + kFrameHeaderBytes;
-  deliver(link, 1, frame);
+  deliver(link, 1, Frame(frame));
+  return true;
 }
 
 }  // namespace hearth::sim

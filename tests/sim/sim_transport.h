@@ -22,7 +22,7 @@ class SimTransport;
 struct NetworkOptions {
   std::uint64_t delay_low_us = 20;
   std::uint64_t delay_high_us = 2'000;
-  std::size_t queue_bytes = 1 << 20;  // under way on a link before send() refuses
+  std::size_t queue_bytes = 1 << 20;  // under way on a data link before send() refuses
 };
 
 class SimNetwork {
@@ -36,8 +36,9 @@ class SimNetwork {
   // Holds back everything between one host and all others, dialling included, until healed.
   void partition(const std::string& host);
   void heal() { partitioned_.clear(); }
-  // Sends, again, a data frame that once travelled: on another link of its kind if there is one.
-  void replay_a_frame();
+  // Sends a data frame of the past once more, on a link that carries frames of its kind. False when
+  // there is none.
+  bool replay_a_frame();
 
  private:
   friend class SimTransport;
@@ -57,6 +58,7 @@ class SimNetwork {
     TimePoint clogged_until{};
     std::size_t under_way[2] = {0, 0};  // bytes towards each end
     std::string name;
+    std::set<FrameType> carried;
   };
   using LinkPtr = std::shared_ptr<Link>;
 

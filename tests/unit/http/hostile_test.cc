@@ -235,6 +235,8 @@ TEST_F(HostileTest, MemoryStaysWhereItWas) {
   const std::size_t before = resident_bytes();
   for (int i = 0; i < 4; ++i) barrage();
   const std::size_t after = resident_bytes();
+  RecordProperty("resident_bytes_before", std::to_string(before));
+  RecordProperty("resident_bytes_after", std::to_string(after));
   EXPECT_LT(after, before + (96U << 20)) << "before " << before << ", after " << after;
 }
 

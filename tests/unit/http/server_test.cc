@@ -310,6 +310,7 @@ TEST_F(ServerTest, OneFailedChoiceCancelsTheOthers) {
   port_.fail_after = 3;
   const Answer answer = complete({{"max_tokens", 300}, {"ignore_eos", true}, {"n", 4}});
   EXPECT_EQ(answer.status, 503);
+  while (port_.submitted < 4 || port_.cancelled < 3) std::this_thread::yield();
   wait_idle();
   EXPECT_EQ(port_.cancelled, 3U);
 }

@@ -179,6 +179,14 @@ TEST(ChatTemplate, LimitsHold) {
   limited("{{ range(100001) }}");
   limited("{{ 'x' * 1000001 }}");
   limited(std::string(limits::kTemplateBytes + 1, 'x'));
+  // Work that makes nothing is counted too.
+  limited("{% set s = ' ' * 1000000 %}{% for i in range(100000) %}{{ s.strip() }}{% endfor %}");
+  limited(
+      "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if s is upper or s.find('b') "
+      "> 0 or 'b' in s or s | length == 1 or s == 'a' * 1000000 %}{% endif %}{% endfor %}");
+  std::string names;
+  for (int i = 0; i < 20'000; ++i) names += "{% set v" + std::to_string(i) + " = 1 %}";
+  limited("{% for i in range(100000) %}" + names + "{% endfor %}");
 }
 
 TEST(ChatTemplate, NestingIsBounded) {

@@ -1,0 +1,326 @@
+#include "coordinator/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+#include "tests/unit/coordinator/workers.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Recorder final : SequenceEvents {
+  void on_admitted() override { log += "admitted "; }
+  void on_token(const SampledToken& token) override {
+    log += "token" + std::to_string(token.token) + " ";
+  }
+  void on_hashes(std::vector<RowHash> hashes) override {
+    log += "hashes" + std::to_string(hashes.size()) + " ";
+  }
+  void on_error(const Error& error) override {
+    log += std::string(error_code_name(error.code)) + " ";
+    message = error.message;
+  }
+  std::string log;
+  std::string message;
+};
+
+struct CoordinatorTest : ::testing::Test {
+  testing::FakeClock clock;
+  SeededRandom random{1};
+  testing::FakeTransport control;
+  testing::FakeTransport data;
+  std::unique_ptr<Coordinator> machine =
+      Coordinator::start(testing::swarm_options(2), clock, random, control, data);
+  LinkId a, b, first, last;
+
+  LinkId join(const control::v1::Register& body) {
+    const LinkId link = control.incoming();
+    WorkerMessage message;
+    *message.mutable_register_() = body;
+    say(link, message);
+    return link;
+  }
+  void say(LinkId link, const WorkerMessage& message) {
+    Bytes payload(message.ByteSizeLong());
+    message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
+    control.receive(link, FrameType::kControl, std::move(payload));
+  }
+  CoordinatorMessage heard(LinkId link) {
+    CoordinatorMessage message;
+    if (control.sent[link].empty()) return message;
+    const Bytes& payload = control.sent[link].back().payload;
+    message.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    return message;
+  }
+  void ready(LinkId link, std::uint64_t epoch, std::uint32_t pages = 2) {
+    WorkerMessage message;
+    message.mutable_stage_ready()->set_epoch(epoch);
+    message.mutable_stage_ready()->set_kv_pages(pages);
+    message.mutable_stage_ready()->set_kv_page_tokens(32);
+    say(link, message);
+  }
+  static Bytes hello(std::uint64_t epoch, std::uint32_t stage, const std::string& node) {
+    Hello hello;
+    hello.canonical = 1;
+    hello.epoch = Epoch(epoch);
+    hello.stage = stage;
+    hello.node = node;
+    return encode(hello);
+  }
+  void serve(std::uint64_t epoch = 1, std::uint32_t pages = 2) {
+    if (epoch == 1) {
+      a = join(testing::worker("a"));
+      b = join(testing::worker("b"));
+    }
+    first = data.open("a:data");
+    data.receive(first, FrameType::kHello, hello(epoch, 0, "a"));
+    last = data.incoming();
+    data.receive(last, FrameType::kHello, hello(epoch, 1, "b"));
+    ready(a, epoch);
+    ready(b, epoch, pages);
+  }
+  std::shared_ptr<Recorder> submit(std::uint32_t tokens, bool hashes = false) {
+    auto recorder = std::make_shared<Recorder>();
+    GenerateRequest request{{1, 2}, {}, hashes};
+    request.sampling.max_tokens = tokens;
+    const auto id = machine->submit(std::move(request), recorder);
+    if (!id.ok()) recorder->log = "refused " + std::string(error_code_name(id.error().code));
+    return recorder;
+  }
+  void tokens(std::uint64_t step, std::vector<SampledToken> sampled,
+              std::vector<SequenceId> released = {}) {
+    data.receive(last, FrameType::kTokens,
+                 encode(StepTokens{Epoch(1), StepId(step), std::move(sampled), released}));
+  }
+  static SampledToken token(std::uint64_t id, Position position, TokenId value,
+                            FinishReason finish = FinishReason::kNone) {
+    return {SequenceId(id), position, value, finish, ErrorCode::kNumeric, 0.0F, {}};
+  }
+};
+
+TEST_F(CoordinatorTest, ServesOnlyWhenEveryStageIsReadyAndLinked) {
+  EXPECT_EQ(submit(4)->log, "refused unavailable");
+  a = join(testing::worker("a"));
+  EXPECT_TRUE(heard(a).has_registered());
+  EXPECT_FALSE(machine->status().ready);
+  b = join(testing::worker("b"));
+  EXPECT_EQ(heard(a).assign().stage(), 0u);
+  EXPECT_EQ(heard(b).assign().stage(), 1u);
+  EXPECT_EQ(heard(b).assign().coordinator_address(), "here:1");
+  first = data.open("a:data");
+  data.receive(first, FrameType::kHello, hello(1, 0, "a"));
+  ready(a, 1);
+  ready(b, 1);
+  EXPECT_FALSE(machine->status().ready) << "the last stage has no link yet";
+  last = data.incoming();
+  data.receive(last, FrameType::kHello, hello(1, 1, "b"));
+  EXPECT_TRUE(machine->status().ready);
+  EXPECT_EQ(data.sent[last].front().type, FrameType::kHello);
+}
+
+TEST_F(CoordinatorTest, RefusesOtherVersionsModelsAndStrangers) {
+  auto body = testing::worker("x");
+  body.set_canonical_version(2);
+  const LinkId link = join(body);
+  EXPECT_NE(heard(link).refused().reason().find("arithmetic 2"), std::string::npos);
+  body = testing::worker("x");
+  body.set_layers(9);
+  EXPECT_NE(heard(join(body)).refused().reason().find("worker's 9"), std::string::npos);
+  const LinkId silent = control.incoming();
+  const LinkId noise = control.incoming();
+  control.receive(noise, FrameType::kControl, Bytes(3, std::byte{0xFF}));
+  EXPECT_TRUE(heard(noise).has_refused());
+  clock.advance(seconds(5));
+  machine->on_timer();
+  EXPECT_TRUE(control.closed.contains(silent));
+  EXPECT_TRUE(control.closed.contains(noise));
+  EXPECT_TRUE(machine->status().nodes.empty());
+}
+
+TEST_F(CoordinatorTest, RefusesDataLinksOfOtherVersionsEpochsAndNodes) {
+  serve();
+  const auto refusal = [&](Bytes payload) {
+    const LinkId link = data.incoming();
+    data.receive(link, FrameType::kHello, std::move(payload));
+    const Frame& frame = data.sent[link].back();
+    return frame.type == FrameType::kRefused ? decode_refused(frame.payload) : "";
+  };
+  Hello old;
+  old.protocol = 7;
+  EXPECT_NE(refusal(encode(old)).find("protocol 7"), std::string::npos);
+  EXPECT_NE(refusal(hello(9, 1, "b")).find("epoch 9"), std::string::npos);
+  EXPECT_NE(refusal(hello(1, 1, "a")).find("not the last stage"), std::string::npos);
+  EXPECT_NE(refusal(hello(1, 1, "b")).find("already"), std::string::npos);
+}
+
+TEST_F(CoordinatorTest, AdmitsInOrderReservesAndReleases) {
+  serve();
+  const auto one = submit(40);  // two pages of two
+  const auto two = submit(4);
+  EXPECT_EQ(one->log, "admitted ");
+  EXPECT_EQ(two->log, "");
+  EXPECT_EQ(machine->status().waiting, 1u);
+  EXPECT_EQ(machine->status().pipelines[0].kv_pages_reserved, 2u);
+  EXPECT_EQ(data.sent[first].back().type, FrameType::kSubmit);
+  tokens(0, {token(1, 2, 50)});
+  tokens(1, {token(1, 3, 51, FinishReason::kStop)});
+  EXPECT_EQ(one->log, "admitted token50 token51 ");
+  EXPECT_EQ(two->log, "") << "the KV is not free yet";
+  tokens(2, {}, {SequenceId(1)});
+  EXPECT_EQ(two->log, "admitted ");
+  EXPECT_EQ(machine->status().finished_stop_total, 1u);
+}
+
+TEST_F(CoordinatorTest, RefusesWhatNeverFitsAndWhatTheQueueCannotHold) {
+  serve();
+  EXPECT_EQ(submit(63)->log, "refused invalid_input");  // 2 + 63 pass the context of 64
+  const auto running = submit(62);
+  for (std::uint32_t i = 0; i < limits::kWaitingSequences; ++i) EXPECT_EQ(submit(1)->log, "");
+  EXPECT_EQ(submit(1)->log, "refused no_capacity");
+}
+
+TEST_F(CoordinatorTest, RefusesMoreKvThanThereIsInAll) {
+  serve(1, 1);  // one page of 32 positions
+  EXPECT_EQ(submit(30)->log, "admitted ");
+  EXPECT_EQ(submit(31)->log, "refused no_capacity");
+}
+
+TEST_F(CoordinatorTest, CancelIsSentAndKvComesBackWithTheRelease) {
+  serve();
+  const auto one = submit(40);
+  machine->cancel(SequenceId(1));
+  EXPECT_EQ(data.sent[first].back().type, FrameType::kCancel);
+  tokens(0, {token(1, 2, 50)});
+  tokens(1, {}, {SequenceId(1)});
+  EXPECT_EQ(one->log, "admitted ");
+  EXPECT_EQ(machine->status().running, 0u);
+  EXPECT_EQ(machine->status().pipelines[0].kv_pages_reserved, 0u);
+  machine->cancel(SequenceId(1));
+  EXPECT_EQ(machine->status().cancelled_total, 1u);
+}
+
+TEST_F(CoordinatorTest, ALostWorkerEndsItsSequencesByNameAndThePipelineForms) {
+  serve();
+  const auto one = submit(40);
+  const auto two = submit(40);
+  control.lose(b);
+  EXPECT_EQ(one->log, "admitted unavailable ");
+  EXPECT_NE(one->message.find("worker b (stage 1 of 2, layers 2 to 4)"), std::string::npos);
+  EXPECT_EQ(two->log, "") << "it waits for the next pipeline";
+  EXPECT_EQ(heard(a).unassign().epoch(), 1u);
+  b = join(testing::worker("b"));
+  EXPECT_EQ(heard(a).assign().epoch(), 2u);
+  serve(2);
+  EXPECT_EQ(two->log, "admitted ");
+}
+
+TEST_F(CoordinatorTest, SilenceIsALoss) {
+  serve();
+  const auto one = submit(40);
+  clock.advance(milliseconds(1499));
+  say(a, [] {
+    WorkerMessage message;
+    message.mutable_heartbeat()->set_steps_total(7);
+    return message;
+  }());
+  machine->on_timer();
+  EXPECT_EQ(one->log, "admitted ");
+  clock.advance(milliseconds(1));
+  machine->on_timer();
+  EXPECT_EQ(one->log, "admitted unavailable ");
+  EXPECT_TRUE(control.closed.contains(b));
+  EXPECT_FALSE(control.closed.contains(a));
+}
+
+TEST_F(CoordinatorTest, WaitingSequencesGiveUpAfterTenSecondsWithoutAPipeline) {
+  serve();
+  const auto running = submit(40);
+  const auto waiting = submit(40);
+  control.lose(a);
+  control.lose(b);
+  clock.advance(milliseconds(9'900));
+  machine->on_timer();
+  EXPECT_EQ(waiting->log, "");
+  clock.advance(milliseconds(200));
+  machine->on_timer();
+  EXPECT_EQ(waiting->log, "unavailable ");
+  EXPECT_EQ(machine->status().waiting, 0u);
+}
+
+TEST_F(CoordinatorTest, ASecondWorkerOfTheNameReplacesTheFirst) {
+  serve();
+  const LinkId newer = join(testing::worker("b"));
+  EXPECT_NE(heard(b).refused().reason().find("registered under the name b"), std::string::npos);
+  EXPECT_EQ(machine->status().nodes.size(), 2u);
+  EXPECT_NE(newer, b);
+  WorkerMessage beat;
+  beat.mutable_heartbeat();
+  const std::size_t answers = control.sent[b].size();
+  say(b, beat);
+  EXPECT_EQ(control.sent[b].size(), answers) << "what the replaced one says is not heard";
+}
+
+TEST_F(CoordinatorTest, TheLastTokenWaitsForItsHashesAndNotForEver) {
+  serve();
+  const auto with = submit(1, true);
+  tokens(0, {token(1, 2, 50, FinishReason::kLength)});
+  EXPECT_EQ(with->log, "admitted ");
+  WorkerMessage message;
+  message.mutable_step_hashes()->set_epoch(1);
+  for (const Position position : {0U, 1U}) {
+    auto& row = *message.mutable_step_hashes()->add_rows();
+    row.set_sequence(1);
+    row.set_position(position);
+    row.set_in(std::string(32, 'i'));
+    row.set_out(std::string(32, 'o'));
+  }
+  say(a, message);
+  EXPECT_EQ(with->log, "admitted ");
+  say(b, message);
+  EXPECT_EQ(with->log, "admitted hashes4 token50 ");
+  const auto late = submit(1, true);
+  tokens(1, {token(2, 2, 51, FinishReason::kLength)}, {SequenceId(1)});
+  clock.advance(milliseconds(1400));
+  for (const LinkId link : {a, b})
+    say(link, [] {
+      WorkerMessage beat;
+      beat.mutable_heartbeat();
+      return beat;
+    }());
+  clock.advance(milliseconds(600));
+  machine->on_timer();
+  EXPECT_EQ(late->log, "admitted hashes0 token51 ");
+}
+
+TEST_F(CoordinatorTest, ABreachOfOrderEndsThePipelineOnce) {
+  serve();
+  const auto one = submit(40);
+  tokens(0, {token(1, 2, 50)});
+  tokens(0, {token(1, 2, 50)});
+  EXPECT_EQ(one->log, "admitted token50 unavailable ");
+  EXPECT_NE(one->message.find("step 0 follows"), std::string::npos);
+  tokens(1, {token(1, 3, 51)});
+  EXPECT_EQ(one->log, "admitted token50 unavailable ");
+}
+
+TEST_F(CoordinatorTest, ASubmitSurvivesAFullSendQueue) {
+  serve();
+  data.full.insert(first);
+  const auto one = submit(40);
+  const std::size_t before = data.sent[first].size();
+  machine->on_timer();
+  EXPECT_EQ(data.sent[first].size(), before);
+  data.full.clear();
+  machine->on_timer();
+  EXPECT_EQ(data.sent[first].size(), before + 1);
+  EXPECT_EQ(data.sent[first].back().type, FrameType::kSubmit);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

@@ -1,0 +1,104 @@
+#include "coordinator/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator {
+namespace {
+
+std::shared_ptr<Sequence> sequence(std::uint64_t id, std::uint32_t prompt, std::uint32_t tokens) {
+  auto made = std::make_shared<Sequence>();
+  made->id = SequenceId(id);
+  made->prompt_tokens = prompt;
+  made->request.sampling.max_tokens = tokens;
+  return made;
+}
+
+TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32);
+  ASSERT_TRUE(scheduler.enqueue(sequence(1, 30, 3)).ok());
+  const auto admitted = scheduler.admit();
+  ASSERT_TRUE(admitted);
+  EXPECT_EQ(admitted->pages, 2u);
+  EXPECT_EQ(scheduler.pools().at(Epoch(1)).reserved, 2u);
+  scheduler.end(*admitted);
+  EXPECT_EQ(scheduler.running(), 1u) << "its KV is still held";
+  scheduler.release(*admitted);
+  scheduler.release(*admitted);
+  EXPECT_EQ(scheduler.pools().at(Epoch(1)).reserved, 0u);
+  EXPECT_EQ(scheduler.pools().at(Epoch(1)).running, 0u);
+  EXPECT_EQ(scheduler.running(), 0u);
+}
+
+TEST(Scheduler, FirstComeFirstServedEvenWhenALaterOneWouldFit) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32);
+  ASSERT_TRUE(scheduler.enqueue(sequence(1, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(2, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(3, 1, 1)).ok());
+  const auto first = scheduler.admit();
+  EXPECT_EQ(first->id, SequenceId(1));
+  EXPECT_FALSE(scheduler.admit()) << "3 fits, but 2 came before it";
+  scheduler.release(*first);
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(3));
+}
+
+TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32);
+  scheduler.add_pool(Epoch(2), 6, 32);
+  std::vector<std::uint64_t> epochs;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+    epochs.push_back(scheduler.admit()->epoch.value);
+  }
+  EXPECT_EQ(epochs, (std::vector<std::uint64_t>{2, 1, 2, 1}));
+}
+
+TEST(Scheduler, RefusesAFullQueueAndNamesTheLimit) {
+  Scheduler scheduler;
+  for (std::uint64_t id = 0; id < limits::kWaitingSequences; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(sequence(id, 1, 1)).ok());
+  }
+  const Status refused = scheduler.enqueue(sequence(9999, 1, 1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  EXPECT_NE(refused.error().message.find("512"), std::string::npos);
+}
+
+TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
+  Scheduler scheduler;
+  ASSERT_TRUE(scheduler.enqueue(sequence(1, 100, 100)).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(2, 1, 1)).ok());
+  EXPECT_FALSE(scheduler.pop_unfit()) << "nothing serves: wait";
+  scheduler.add_pool(Epoch(1), 4, 32);
+  EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(1));
+  EXPECT_FALSE(scheduler.pop_unfit());
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
+  EXPECT_NE(scheduler.fits_somewhere(129).error().message.find("holds 128 tokens"),
+            std::string::npos);
+  EXPECT_TRUE(scheduler.fits_somewhere(128).ok());
+}
+
+TEST(Scheduler, ALostPipelineGivesUpItsSequencesOnly) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32);
+  scheduler.add_pool(Epoch(2), 4, 32);
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+    ASSERT_TRUE(scheduler.admit());
+  }
+  ASSERT_TRUE(scheduler.enqueue(sequence(5, 1, 1)).ok());
+  const auto lost = scheduler.remove_pool(Epoch(1));
+  ASSERT_EQ(lost.size(), 2u);
+  for (const auto& one : lost) EXPECT_EQ(one->epoch, Epoch(1));
+  EXPECT_EQ(scheduler.running(), 2u);
+  EXPECT_EQ(scheduler.waiting(), 1u);
+  EXPECT_FALSE(scheduler.find(lost[0]->id));
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

@@ -1,0 +1,62 @@
+#include "coordinator/sequence.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::coordinator {
+namespace {
+
+Sequence fresh() {
+  Sequence sequence;
+  sequence.id = SequenceId(5);
+  sequence.prompt_tokens = 3;
+  sequence.request.sampling.max_tokens = 2;
+  return sequence;
+}
+
+SampledToken token(Position position, FinishReason finish = FinishReason::kNone) {
+  return {SequenceId(5), position, 1, finish, ErrorCode::kNumeric, 0.0F, {}};
+}
+
+TEST(Sequence, TakesItsTokensInOrderOnceAndToTheEnd) {
+  Sequence sequence = fresh();
+  EXPECT_FALSE(sequence.take(token(2)).ok());
+  EXPECT_FALSE(sequence.take(token(4)).ok());
+  EXPECT_TRUE(sequence.take(token(3)).ok());
+  EXPECT_FALSE(sequence.take(token(3)).ok()) << "the same token twice";
+  EXPECT_TRUE(sequence.take(token(4, FinishReason::kLength)).ok());
+  EXPECT_FALSE(sequence.take(token(5, FinishReason::kLength)).ok()) << "after its end";
+}
+
+TEST(Sequence, MayNotGoOnAfterMaxTokens) {
+  Sequence sequence = fresh();
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  const Status status = sequence.take(token(4));
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("after its 2 tokens"), std::string::npos);
+}
+
+TEST(Sequence, GathersEveryHashOnceAndSortsThem) {
+  Sequence sequence = fresh();
+  const auto hash = [](Position position, std::uint32_t stage) {
+    return RowHash{SequenceId(5), position, stage, {0, 1}, {}, {}};
+  };
+  for (const Position position : {3U, 0U, 2U, 1U}) {
+    for (const std::uint32_t stage : {1U, 0U}) {
+      sequence.held = token(4, FinishReason::kLength);
+      EXPECT_FALSE(sequence.hashes_complete(2));
+      EXPECT_TRUE(sequence.add_hash(hash(position, stage)).ok());
+      EXPECT_FALSE(sequence.add_hash(hash(position, stage)).ok()) << "told twice";
+    }
+  }
+  EXPECT_FALSE(sequence.add_hash(hash(5, 0)).ok()) << "past prompt + max_tokens";
+  EXPECT_TRUE(sequence.hashes_complete(2));
+  const auto sorted = sequence.sorted_hashes();
+  ASSERT_EQ(sorted.size(), 8u);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(sorted[i].position, i / 2);
+    EXPECT_EQ(sorted[i].stage, i % 2);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

@@ -1,0 +1,67 @@
+#include "node/assignment.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+control::v1::Assign good() {
+  control::v1::Assign assign;
+  assign.set_epoch(4);
+  assign.set_stage(1);
+  assign.set_stages(3);
+  assign.mutable_layers()->set_begin(2);
+  assign.mutable_layers()->set_end(4);
+  assign.set_next_address("next:1");
+  assign.set_batch_rows(64);
+  assign.set_batches_in_flight(4);
+  return assign;
+}
+
+std::string refusal(const std::function<void(control::v1::Assign&)>& change) {
+  control::v1::Assign assign = good();
+  change(assign);
+  const auto read = read_assignment(assign, 6);
+  return read.ok() ? "" : read.error().message;
+}
+
+TEST(Assignment, ReadsWhatFits) {
+  const auto assignment = read_assignment(good(), 6);
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->layers, (LayerRange{2, 4}));
+  EXPECT_FALSE(assignment->is_first());
+  EXPECT_FALSE(assignment->is_last());
+}
+
+TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
+  EXPECT_NE(refusal([](auto& a) { a.set_epoch(0); }).find("epoch"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_stages(0); }).find("stages"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_stages(limits::kStages + 1); }).find("512"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_stage(3); }).find("stage 3"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_end(2); }).find("layers"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_end(7); }), "");
+  EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_begin(0); }).find("first"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_end(6); }).find("last"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_batch_rows(0); }).find("batch_rows"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_batch_rows(513); }).find("512"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_batches_in_flight(0); }), "");
+  EXPECT_NE(refusal([](auto& a) { a.set_next_address(""); }).find("next_address"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_next_address(std::string(257, 'x')); }), "");
+  EXPECT_NE(refusal([](auto& a) {
+              a.set_stage(2);
+              a.mutable_layers()->set_end(6);
+            }).find("coordinator_address"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth::node

@@ -1,0 +1,284 @@
+#include "node/stage.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+
+#include "node/stage_machine.h"
+#include "proto/control.pb.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::node {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Keeps what it is asked until the test answers.
+struct HeldCompute final : StageCompute {
+  void set_events(StageComputeEvents* given) override { events = given; }
+  void load(Epoch epoch, LayerRange, std::uint32_t, std::uint32_t) override {
+    loads.push_back(epoch);
+  }
+  void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
+  void finish_load() {
+    const Epoch epoch = loads.front();
+    loads.pop_front();
+    events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, true}, 8, 1000});
+  }
+  void finish_step(StepResult result = {}) {
+    StepBatch batch = std::move(steps.front());
+    steps.pop_front();
+    events->on_computed(std::move(batch), std::move(result), ok_status());
+  }
+  StageComputeEvents* events = nullptr;
+  std::deque<Epoch> loads;
+  std::deque<StepBatch> steps;
+};
+
+// The middle stage of three, unless a test says otherwise.
+struct StageTest : ::testing::Test {
+  testing::FakeClock clock;
+  SeededRandom random{1};
+  testing::FakeTransport control;
+  testing::FakeTransport data;
+  HeldCompute compute;
+  std::unique_ptr<Stage> stage;
+  LinkId session, next, previous;
+
+  void SetUp() override {
+    StageOptions options;
+    options.node = "w1";
+    options.control_address = "home:1";
+    options.layers = 6;
+    options.canonical_version = 1;
+    stage = Stage::start(options, clock, random, control, data, compute);
+    session = control.open("home:1");
+    tell([](auto& m) { m.mutable_registered()->set_heartbeat_milliseconds(250); });
+  }
+  void tell(const std::function<void(CoordinatorMessage&)>& fill) {
+    CoordinatorMessage message;
+    fill(message);
+    Bytes payload(message.ByteSizeLong());
+    message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
+    control.receive(session, FrameType::kControl, std::move(payload));
+  }
+  void assign(std::uint64_t epoch) {
+    tell([&](auto& message) {
+      auto& a = *message.mutable_assign();
+      a.set_epoch(epoch);
+      a.set_stage(1);
+      a.set_stages(3);
+      a.mutable_layers()->set_begin(2);
+      a.mutable_layers()->set_end(4);
+      a.set_next_address("w2:data");
+      a.set_batch_rows(8);
+      a.set_batches_in_flight(4);
+    });
+  }
+  WorkerMessage said() {
+    WorkerMessage message;
+    const Bytes& payload = control.sent[session].back().payload;
+    message.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    return message;
+  }
+  static Bytes hello(std::uint64_t epoch, std::uint32_t at) {
+    Hello hello;
+    hello.canonical = 1;
+    hello.epoch = Epoch(epoch);
+    hello.stage = at;
+    hello.node = "peer";
+    return encode(hello);
+  }
+  void serve(std::uint64_t epoch) {
+    assign(epoch);
+    compute.finish_load();
+    next = data.open("w2:data");
+    data.receive(next, FrameType::kHello, hello(epoch, 2));
+    previous = data.incoming();
+    data.receive(previous, FrameType::kHello, hello(epoch, 0));
+  }
+  void batch(std::uint64_t epoch, std::uint64_t step) {
+    StepBatch batch;
+    batch.epoch = Epoch(epoch);
+    batch.step = StepId(step);
+    data.receive(previous, FrameType::kBatch, encode(batch));
+  }
+};
+
+TEST_F(StageTest, RegistersBeatsAndBecomesReadyWhenLoadedAndLinked) {
+  EXPECT_TRUE(said().has_register_());
+  clock.advance(milliseconds(250));
+  stage->on_timer();
+  EXPECT_TRUE(said().has_heartbeat());
+  assign(1);
+  compute.finish_load();
+  EXPECT_FALSE(said().has_stage_ready());
+  next = data.open("w2:data");
+  EXPECT_EQ(data.sent[next].front().type, FrameType::kHello);
+  data.receive(next, FrameType::kHello, hello(1, 2));
+  EXPECT_EQ(said().stage_ready().epoch(), 1u);
+  EXPECT_EQ(said().stage_ready().kv_pages(), 8u);
+}
+
+TEST_F(StageTest, PassesStepsOnInOrder) {
+  serve(1);
+  batch(1, 0);
+  batch(1, 1);
+  ASSERT_EQ(compute.steps.size(), 2u);
+  compute.finish_step();
+  compute.finish_step();
+  ASSERT_EQ(data.sent[next].size(), 3u);
+  EXPECT_EQ(data.sent[next][1].type, FrameType::kBatch);
+  const auto second = decode_step_batch(data.sent[next][2].payload, {4, 100, 64, true});
+  EXPECT_EQ(second->step, StepId(1));
+}
+
+TEST_F(StageTest, KeepsFramesThatTheTransportHasNoRoomFor) {
+  serve(1);
+  data.full.insert(next);
+  batch(1, 0);
+  compute.finish_step();
+  EXPECT_EQ(data.sent[next].size(), 1u);
+  data.full.clear();
+  stage->on_timer();
+  EXPECT_EQ(data.sent[next].size(), 2u);
+}
+
+TEST_F(StageTest, MoreStepsThanAgreedEndTheEpoch) {
+  serve(1);
+  for (std::uint64_t step = 0; step < 4; ++step) batch(1, step);
+  EXPECT_FALSE(said().has_stage_failed());
+  batch(1, 4);
+  EXPECT_NE(said().stage_failed().error().find("in flight"), std::string::npos);
+}
+
+TEST_F(StageTest, LateFramesAreCountedAndDropped) {
+  serve(1);
+  const LinkId old_previous = previous;
+  serve(2);
+  batch(1, 7);
+  data.receive(old_previous, FrameType::kBatch, Bytes(9));
+  EXPECT_TRUE(compute.steps.empty());
+  EXPECT_EQ(static_cast<StageMachine&>(*stage).late_frames(), 2u);
+  EXPECT_FALSE(said().has_stage_failed());
+}
+
+TEST_F(StageTest, AnswersOfAnOldEpochGoNowhere) {
+  serve(1);
+  batch(1, 0);
+  serve(2);
+  const std::size_t before = data.sent[next].size();
+  compute.finish_step();
+  EXPECT_EQ(data.sent[next].size(), before);
+}
+
+TEST_F(StageTest, BadFramesAndGapsEndTheEpochAndNotTheProcess) {
+  serve(1);
+  data.receive(previous, FrameType::kBatch, Bytes(3));
+  EXPECT_NE(said().stage_failed().error().find("a bad frame"), std::string::npos);
+  EXPECT_TRUE(data.closed.contains(previous));
+  EXPECT_TRUE(data.closed.contains(next));
+  compute.loads.clear();
+  serve(2);
+  batch(2, 5);
+  batch(2, 7);
+  EXPECT_NE(said().stage_failed().error().find("step 7 follows step 5"), std::string::npos);
+  compute.loads.clear();
+  serve(3);
+  data.receive(previous, FrameType::kSubmit, Bytes(3));
+  EXPECT_NE(said().stage_failed().error().find("does not belong"), std::string::npos);
+  compute.loads.clear();
+  serve(4);
+  EXPECT_EQ(said().stage_ready().epoch(), 4u);
+}
+
+TEST_F(StageTest, HoldsAHelloOfAnEpochToComeButNotForEver) {
+  const LinkId early = data.incoming();
+  data.receive(early, FrameType::kHello, hello(1, 0));
+  EXPECT_TRUE(data.sent[early].empty());
+  assign(1);
+  ASSERT_EQ(data.sent[early].size(), 1u);
+  EXPECT_EQ(data.sent[early][0].type, FrameType::kHello);
+  const LinkId never = data.incoming();
+  data.receive(never, FrameType::kHello, hello(9, 0));
+  clock.advance(seconds(5));
+  stage->on_timer();
+  ASSERT_EQ(data.sent[never].size(), 1u);
+  EXPECT_NE(decode_refused(data.sent[never][0].payload).find("epoch 9"), std::string::npos);
+  clock.advance(seconds(1));
+  stage->on_timer();
+  EXPECT_TRUE(data.closed.contains(never));
+}
+
+TEST_F(StageTest, RefusesOtherVersionsOldEpochsAndWrongNeighbours) {
+  serve(5);
+  const auto refusal = [&](Bytes payload) {
+    const LinkId link = data.incoming();
+    data.receive(link, FrameType::kHello, std::move(payload));
+    return decode_refused(data.sent[link].back().payload);
+  };
+  Hello other;
+  other.canonical = 2;
+  other.node = "peer";
+  const std::string versions = refusal(encode(other));
+  EXPECT_NE(versions.find("arithmetic 1"), std::string::npos);
+  EXPECT_NE(versions.find("arithmetic 2"), std::string::npos);
+  EXPECT_NE(refusal(hello(4, 0)).find("epoch 4 is over"), std::string::npos);
+  EXPECT_NE(refusal(hello(5, 2)).find("stage 2 has no link"), std::string::npos);
+  EXPECT_NE(refusal(hello(5, Hello::kCoordinatorStage)).find("has no link"), std::string::npos);
+}
+
+TEST_F(StageTest, ALostNextStageIsReported) {
+  serve(1);
+  data.lose(next);
+  EXPECT_NE(said().stage_failed().error().find("w2:data"), std::string::npos);
+}
+
+TEST_F(StageTest, ANextStageThatIsLateIsDialledAgain) {
+  assign(1);
+  const std::size_t before = data.dialled.size();
+  data.lose(data.dialled.back().first);
+  clock.advance(milliseconds(100));
+  stage->on_timer();
+  EXPECT_EQ(data.dialled.size(), before + 1);
+  EXPECT_FALSE(said().has_stage_failed());
+}
+
+TEST_F(StageTest, LosesTheEpochWithTheCoordinatorAndDialsAgain) {
+  serve(1);
+  control.lose(session);
+  EXPECT_TRUE(data.closed.contains(next));
+  EXPECT_EQ(compute.loads.size(), 1u) << "the same range again, to drop its sequences";
+  clock.advance(milliseconds(100));
+  stage->on_timer();
+  session = control.open("home:1");
+  EXPECT_TRUE(said().has_register_());
+  EXPECT_TRUE(stage->refused().empty());
+}
+
+TEST_F(StageTest, ARefusalIsForGood) {
+  tell([](auto& message) { message.mutable_refused()->set_reason("models differ"); });
+  EXPECT_NE(stage->refused().find("models differ"), std::string::npos);
+  const std::size_t dialled = control.dialled.size();
+  clock.advance(seconds(60));
+  stage->on_timer();
+  EXPECT_EQ(control.dialled.size(), dialled);
+}
+
+TEST_F(StageTest, UnassignEndsTheNamedEpochAlone) {
+  serve(2);
+  tell([](auto& message) { message.mutable_unassign()->set_epoch(1); });
+  EXPECT_FALSE(data.closed.contains(next));
+  tell([](auto& message) { message.mutable_unassign()->set_epoch(2); });
+  EXPECT_TRUE(data.closed.contains(next));
+  EXPECT_FALSE(said().has_stage_failed());
+  assign(2);
+  EXPECT_NE(said().stage_failed().error().find("not newer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth::node
