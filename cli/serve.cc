@@ -193,8 +193,8 @@ class Server {
 
 }  // namespace
 
-std::uint32_t local_worker_threads(std::uint32_t /*workers*/, std::uint32_t cores) {
-  return std::max(1U, cores);
+std::uint32_t local_worker_threads(std::uint32_t workers, std::uint32_t cores) {
+  return std::max(1U, cores / std::max(1U, workers));
 }
 
 int run_serve(const ServeOptions& options) {

@@ -47,6 +47,8 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
   info.control = text_of(json, "control");
   info.data = text_of(json, "data");
   info.model = text_of(json, "model");
+  const auto pid = json.find("pid");
+  if (pid != json.end() && pid->is_number_integer()) info.pid = pid->get<std::int64_t>();
   return info;
 }
 
