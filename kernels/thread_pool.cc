@@ -23,6 +23,8 @@ void pause() {
 #endif
 }
 
+constexpr std::uint32_t kClosed = 0xFFFFFFFF;  // a ticket's unit while the job is being set up
+
 // Waits until `value` is not `old`, or somebody has notified.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int i = 0; i < kPauses; ++i) {
@@ -90,10 +92,13 @@ void ThreadPool::run(std::uint32_t units, std::uint32_t grain, Call call, void* 
     return;
   }
   const std::uint32_t number = number_.load(std::memory_order_relaxed) + 1;
-  units_.store(units, std::memory_order_relaxed);
-  grain_.store(grain, std::memory_order_relaxed);
-  call_.store(call, std::memory_order_relaxed);
-  context_.store(context, std::memory_order_relaxed);
+  // Closed first: a worker still at the finished job must not claim by the new job's fields.
+  // Release here and acquire there make whoever sees one of these see the closed ticket as well.
+  ticket_.store((std::uint64_t{number} << 32) | kClosed, std::memory_order_relaxed);
+  units_.store(units, std::memory_order_release);
+  grain_.store(grain, std::memory_order_release);
+  call_.store(call, std::memory_order_release);
+  context_.store(context, std::memory_order_release);
   done_.store(0, std::memory_order_relaxed);
   ticket_.store(std::uint64_t{number} << 32, std::memory_order_release);
   number_.store(number);
@@ -109,15 +114,15 @@ void ThreadPool::run(std::uint32_t units, std::uint32_t grain, Call call, void* 
 void ThreadPool::take_part(std::uint32_t number, unsigned thread) {
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
   while (number_of(ticket) == number) {
-    const std::uint32_t units = units_.load(std::memory_order_relaxed);
-    const std::uint32_t grain = grain_.load(std::memory_order_relaxed);
-    const Call call = call_.load(std::memory_order_relaxed);
-    void* context = context_.load(std::memory_order_relaxed);
+    const std::uint32_t units = units_.load(std::memory_order_acquire);
+    const std::uint32_t grain = grain_.load(std::memory_order_acquire);
+    const Call call = call_.load(std::memory_order_acquire);
+    void* context = context_.load(std::memory_order_acquire);
     const std::uint32_t begin = unit_of(ticket);
     if (begin >= units) return;
     const std::uint32_t size = std::min(grain, units - begin);
-    // Success proves that the fields above are this job's: its last units were still unclaimed, so
-    // the caller has not gone on to the next.
+    // Success proves that the fields above are this job's: the caller closes the ticket before it
+    // sets those of the next.
     if (!ticket_.compare_exchange_weak(ticket, ticket + size, std::memory_order_acq_rel,
                                        std::memory_order_acquire)) {
       continue;
