@@ -5,17 +5,16 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
 #include "node/engine/step_hash.h"
-#include "node/engine/team.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
 
@@ -31,7 +30,8 @@ struct ComputedRow {
 class StageEngine final : public Engine {
  public:
   StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-              const EngineOptions& options, StageWeights weights, KvCache cache);
+              const EngineOptions& options, StageWeights weights, KvCache cache,
+              std::unique_ptr<kernels::ThreadPool> pool);
 
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
@@ -45,14 +45,12 @@ class StageEngine final : public Engine {
   std::uint32_t kv_pages_used() const override { return cache_.pages_used(); }
   std::size_t weight_bytes() const override { return weights_.bytes(); }
 
-  Status check_threads();
-
  private:
   void open(const StepBatch& batch);
   void admit(StepBatch& batch);
   void compute(StepBatch& batch);
   void settle(StepBatch& batch);
-  void sample(std::uint32_t computed, std::uint32_t member, std::span<const float> logits);
+  void sample(std::uint32_t computed, unsigned thread, std::span<const float> logits);
   void collect_tokens(const StepBatch& batch, StepResult& result);
   void hash_inputs(const StepBatch& batch, StepResult& result);
   void hash_outputs(const StepBatch& batch, StepResult& result);
@@ -65,7 +63,7 @@ class StageEngine final : public Engine {
   const EngineOptions options_;
   const StageWeights weights_;
   KvCache cache_;
-  Team team_;
+  const std::unique_ptr<kernels::ThreadPool> pool_;
   Forward forward_;
   std::vector<Sampler> samplers_;  // one a thread; last stage only
   StageSequences sequences_;
@@ -78,26 +76,20 @@ class StageEngine final : public Engine {
 };
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-                         const EngineOptions& options, StageWeights weights, KvCache cache)
+                         const EngineOptions& options, StageWeights weights, KvCache cache,
+                         std::unique_ptr<kernels::ThreadPool> pool)
     : file_(std::move(file)),
       spec_(spec),
       options_(options),
       weights_(std::move(weights)),
       cache_(std::move(cache)),
-      team_(options.threads),
-      forward_({&spec_, &weights_, options.kernels, &cache_, &team_, options.layers,
+      pool_(std::move(pool)),
+      forward_({&spec_, &weights_, options.kernels, &cache_, pool_.get(), options.layers,
                 options.batch_rows}) {
-  if (is_last()) samplers_.assign(team_.size(), Sampler(spec_.vocabulary));
+  if (is_last()) samplers_.assign(pool_->threads(), Sampler(spec_.vocabulary));
   computed_.reserve(options_.batch_rows);
   rows_.reserve(options_.batch_rows);
   bits_.resize(std::size_t{options_.batch_rows} * spec_.hidden);
-}
-
-Status StageEngine::check_threads() {
-  std::vector<Status> found(team_.size(), ok_status());
-  team_.run([&](std::uint32_t member) { found[member] = kernels::check_float_environment(); });
-  for (Status& status : found) TRY_VOID(std::move(status));
-  return ok_status();
 }
 
 ByteSpan StageEngine::activation(const StepBatch& batch, std::size_t row) const {
@@ -164,8 +156,8 @@ void StageEngine::compute(StepBatch& batch) {
     }
   }
   forward_.run(rows_, bits_.data(),
-               [this](std::uint32_t row, std::uint32_t member, std::span<const float> logits) {
-                 sample(row, member, logits);
+               [this](std::uint32_t row, unsigned thread, std::span<const float> logits) {
+                 sample(row, thread, logits);
                });
 }
 
@@ -189,15 +181,14 @@ void StageEngine::settle(StepBatch& batch) {
   }
 }
 
-// On a thread of the team. The history holds every row up to this one, and at most one row of a
+// On a thread of the pool. The history holds every row up to this one, and at most one row of a
 // sequence is sampled in a step, its last.
-void StageEngine::sample(std::uint32_t computed, std::uint32_t member,
-                         std::span<const float> logits) {
+void StageEngine::sample(std::uint32_t computed, unsigned thread, std::span<const float> logits) {
   const ComputedRow& row = computed_[computed];
   SampledToken& out = drawn_[row.index];
   const StageSequence& sequence = *row.sequence;
   const Position position = rows_[computed].position + 1;
-  auto draw = samplers_[member].sample(logits, sequence.sampler, sequence.history, position);
+  auto draw = samplers_[thread].sample(logits, sequence.sampler, sequence.history, position);
   if (!draw.ok()) {
     out.finish = FinishReason::kError;
     out.error = draw.error().code;
@@ -315,17 +306,13 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
                                      options.kv_budget_bytes, page_limit));
   TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers));
+  TRY(auto pool, kernels::ThreadPool::create(options.threads));
   try {
-    auto engine = std::make_unique<StageEngine>(std::move(file), spec, options, std::move(weights),
-                                                std::move(cache));
-    TRY_VOID(engine->check_threads());
-    return std::unique_ptr<Engine>(std::move(engine));
+    return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
+        std::move(file), spec, options, std::move(weights), std::move(cache), std::move(pool)));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kNoCapacity, "no memory for the working buffers of " +
                                              std::to_string(options.batch_rows) + " rows"};
-  } catch (const std::system_error& error) {
-    return Error{ErrorCode::kIo, "cannot start " + std::to_string(options.threads) +
-                                     " compute threads: " + error.code().message()};
   }
 }
 

@@ -11,14 +11,12 @@ namespace {
 
 constexpr std::uint32_t kHeadRows = 32;  // sampled rows whose logits are held at once
 
-// The share of `count` things that falls to `member`.
-std::pair<std::uint32_t, std::uint32_t> share(std::uint32_t count, std::uint32_t member,
-                                              std::uint32_t members) {
-  const auto bound = [&](std::uint64_t i) {
-    return static_cast<std::uint32_t>(std::uint64_t{count} * i / members);
-  };
-  return {bound(member), bound(member + 1)};
-}
+// Of a loop over rows, the values, and of one over attention heads, the products that are worth a
+// claim: some microseconds.
+constexpr std::uint32_t kRowValues = 4'096;
+constexpr std::uint64_t kAttentionProducts = 65'536;
+constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
+constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
 
 }  // namespace
 
@@ -45,6 +43,7 @@ Forward::Forward(const Setup& setup)
     : setup_(setup),
       spec_(*setup.spec),
       kernels_(*setup.kernels),
+      pool_(*setup.pool),
       wide_(spec_.heads * spec_.head_dim),
       narrow_(spec_.kv_heads * spec_.head_dim),
       frequencies_(spec_.rope_frequencies()) {
@@ -69,166 +68,147 @@ Forward::Forward(const Setup& setup)
     const std::size_t held = std::min<std::size_t>(kHeadRows, rows);
     logits_ = AlignedBuffer<float>(held * spec_.vocabulary);
   }
-  private_.resize(setup.team->size());
+  scratch_.resize(pool_.threads());
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
-  for (Private& own : private_) {
-    own.x = AlignedBuffer<float>(spec_.hidden);
-    own.bits = AlignedBuffer<std::uint16_t>(spec_.hidden);
-    own.cos_sin = AlignedBuffer<float>(spec_.head_dim);
-    own.quant = QuantBuffer(1, widest);
-    own.attention = AlignedBuffer<float>(kernels::attention_scratch(group, spec_.context));
-    own.pages.resize(spec_.context / kernels::kPageTokens + 1);
+  for (Scratch& scratch : scratch_) {
+    scratch.attention = AlignedBuffer<float>(kernels::attention_scratch(group, spec_.context));
+    scratch.pages.resize(spec_.context / kernels::kPageTokens + 1);
   }
 }
 
-void Forward::run(std::span<const ForwardRow> rows, std::uint16_t* bits, const Sampler& sampler) {
-  INVARIANT(!rows.empty() && rows.size() <= setup_.batch_rows, "a step has its bounds");
-  rows_ = rows;
+void Forward::run(std::span<const ForwardRow> given, std::uint16_t* bits, const Sampler& sampler) {
+  INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
+  rows_ = given;
   bits_ = bits;
-  sampler_ = &sampler;
   sampled_.clear();
-  for (std::uint32_t i = 0; i < rows.size(); ++i) {
+  for (std::uint32_t i = 0; i < rows(); ++i) {
     failed_[i].store(false, std::memory_order_relaxed);
-    if (rows[i].sample) sampled_.push_back(i);
+    if (rows_[i].sample) sampled_.push_back(i);
   }
-  setup_.team->run([this](std::uint32_t member) { work(member); });
+  const auto in = quant_.view(rows(), spec_.hidden);
+  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    enter(row);
+    norm(row, setup_.weights->layers[0].attention_norm, in, row);
+  });
+  for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
+  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(sampler);
 }
 
-Forward::Lane Forward::lane_of(std::uint32_t member) {
-  const auto count = static_cast<std::uint32_t>(rows_.size());
-  const std::uint32_t members = setup_.team->size();
-  Lane lane;
-  lane.member = member;
-  lane.replicated = count == 1 && members > 1;
-  if (lane.replicated) {
-    Private& own = private_[member];
-    lane.end = 1;
-    lane.x = own.x.data();
-    lane.bits = own.bits.data();
-    lane.cos_sin = own.cos_sin.data();
-    lane.quant = &own.quant;
-  } else {
-    std::tie(lane.begin, lane.end) = share(count, member, members);
-    lane.x = x_.data();
-    lane.bits = bits_;
-    lane.cos_sin = cos_sin_.data();
-    lane.quant = &quant_;
-  }
-  return lane;
+std::uint32_t Forward::grain_of(std::uint32_t units, std::uint32_t least) const {
+  return std::max(least, units / (kClaims * pool_.threads()));
 }
 
-void Forward::meet(const Lane& lane) {
-  if (!lane.replicated) setup_.team->barrier();
+template <typename Task>
+void Forward::for_rows(std::uint32_t count, std::uint32_t width, const Task& task) {
+  const std::uint32_t least = std::max(1U, kRowValues / width);
+  pool_.parallel_for(count, grain_of(count, least),
+                     [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+                       for (std::uint32_t row = begin; row < end; ++row) task(row);
+                     });
 }
 
-void Forward::work(std::uint32_t member) {
-  const Lane lane = lane_of(member);
-  enter(lane);
-  for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(lane, i);
-  if (lane.replicated && member == 0) {
-    std::memcpy(bits_, lane.bits, spec_.hidden * sizeof(std::uint16_t));
-  }
-  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(lane);
-}
-
-// The residual of the rows, from the embedding or from the previous stage.
-void Forward::enter(const Lane& lane) {
+// The residual of a row, from the embedding or from the previous stage.
+void Forward::enter(std::uint32_t row) {
   const std::uint32_t hidden = spec_.hidden;
   const int shift = spec_.family->residual_shift;
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    float* x = lane.x + std::size_t{t} * hidden;
-    std::uint16_t* bits = lane.bits + std::size_t{t} * hidden;
-    if (setup_.layers.begin == 0) {
-      const auto token = static_cast<std::uint32_t>(rows_[t].token);
-      kernels_.dequantize_row(setup_.weights->embedding, token, x);
-      if (spec_.family->scale_embeddings) {
-        for (std::uint32_t i = 0; i < hidden; ++i) x[i] *= embedding_scale_;
-      }
-      if (!kernels_.residual_round(x, bits, hidden, shift)) fail(t);
-    } else {
-      kernels_.residual_expand(bits_ + std::size_t{t} * hidden, x, hidden, shift);
+  float* x = x_.data() + std::size_t{row} * hidden;
+  std::uint16_t* bits = bits_ + std::size_t{row} * hidden;
+  if (setup_.layers.begin == 0) {
+    const auto token = static_cast<std::uint32_t>(rows_[row].token);
+    kernels_.dequantize_row(setup_.weights->embedding, token, x);
+    if (spec_.family->scale_embeddings) {
+      for (std::uint32_t i = 0; i < hidden; ++i) x[i] *= embedding_scale_;
     }
-    kernels::rope_table_row(rows_[t].position, frequencies_,
-                            lane.cos_sin + std::size_t{t} * spec_.head_dim);
+    if (!kernels_.residual_round(x, bits, hidden, shift)) fail(row);
+  } else {
+    kernels_.residual_expand(bits, x, hidden, shift);
   }
+  kernels::rope_table_row(rows_[row].position, frequencies_,
+                          cos_sin_.data() + std::size_t{row} * spec_.head_dim);
 }
 
-void Forward::multiply(const Lane& lane, const kernels::QuantizedRows& x,
-                       std::initializer_list<Product> products) {
+void Forward::norm(std::uint32_t row, const std::vector<float>& weight,
+                   const kernels::QuantizedRows& out, std::uint32_t t) {
+  const float* x = x_.data() + std::size_t{row} * spec_.hidden;
+  if (!kernels_.rms_norm_quantize(x, weight.data(), spec_.rms_epsilon, out, t, nullptr)) fail(row);
+}
+
+void Forward::add_delta(std::uint32_t row) {
+  const std::size_t at = std::size_t{row} * spec_.hidden;
+  kernels_.add(x_.data() + at, delta_.data() + at, spec_.hidden);
+}
+
+void Forward::close_layer(std::uint32_t row) {
+  add_delta(row);
+  const std::size_t at = std::size_t{row} * spec_.hidden;
+  const int shift = spec_.family->residual_shift;
+  if (!kernels_.residual_round(x_.data() + at, bits_ + at, spec_.hidden, shift)) fail(row);
+}
+
+void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) {
   std::uint32_t groups = 0;
   for (const Product& product : products) groups += product.matrix->groups();
-  auto [begin, end] = share(groups, lane.member, setup_.team->size());
-  std::uint32_t first = 0;  // group of the whole at which this product begins
-  for (const Product& product : products) {
-    const std::uint32_t last = first + product.matrix->groups();
-    const std::uint32_t from = std::max(begin, first);
-    const std::uint32_t to = std::min(end, last);
-    if (from < to) {
-      kernels_.matmul(*product.matrix, x, from - first, to - first, product.out,
-                      product.matrix->rows());
+  const std::uint32_t least = std::max(1U, kLeastGroups / x.rows);
+  const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+    std::uint32_t first = 0;  // group of the whole at which this product begins
+    for (const Product& product : products) {
+      const std::uint32_t last = first + product.matrix->groups();
+      const std::uint32_t from = std::max(begin, first);
+      const std::uint32_t to = std::min(end, last);
+      if (from < to) {
+        kernels_.matmul(*product.matrix, x, from - first, to - first, product.out,
+                        product.matrix->rows());
+      }
+      first = last;
     }
-    first = last;
-  }
-  setup_.team->barrier();
+  };
+  pool_.parallel_for(groups, grain_of(groups, least), part);
 }
 
-void Forward::layer(const Lane& lane, std::uint32_t index) {
+// Begins with the normed and quantised residual in quant_, and leaves it there for the next layer.
+void Forward::layer(std::uint32_t index) {
   const LayerWeights& weights = setup_.weights->layers[index];
-  const std::uint32_t hidden = spec_.hidden;
-  attention(lane, weights, index);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    const std::size_t at = std::size_t{t} * hidden;
-    kernels_.add(lane.x + at, delta_.data() + at, hidden);
-  }
-  feed_forward(lane, weights);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    const std::size_t at = std::size_t{t} * hidden;
-    kernels_.add(lane.x + at, delta_.data() + at, hidden);
-    if (!kernels_.residual_round(lane.x + at, lane.bits + at, hidden,
-                                 spec_.family->residual_shift)) {
-      fail(t);
-    }
-  }
+  const auto in = quant_.view(rows(), spec_.hidden);
+  attention(weights, index);
+  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    add_delta(row);
+    norm(row, weights.feed_forward_norm, in, row);
+  });
+  feed_forward(weights);
+  const bool last = index + 1 == setup_.layers.size();
+  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    close_layer(row);
+    if (!last) norm(row, setup_.weights->layers[index + 1].attention_norm, in, row);
+  });
 }
 
-void Forward::attention(const Lane& lane, const LayerWeights& weights, std::uint32_t index) {
-  const auto rows = static_cast<std::uint32_t>(rows_.size());
-  const std::uint32_t members = setup_.team->size();
-  const auto in = lane.quant->view(rows, spec_.hidden);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    const float* x = lane.x + std::size_t{t} * spec_.hidden;
-    if (!kernels_.rms_norm_quantize(x, weights.attention_norm.data(), spec_.rms_epsilon, in, t,
-                                    nullptr)) {
-      fail(t);
+void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
+  multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
+                                               {&weights.key, key_.data()},
+                                               {&weights.value, value_.data()}});
+  // A row of a prompt reads what those before it store, so all store first.
+  for_rows(rows(), wide_ + 2 * narrow_, [&](std::uint32_t row) {
+    for (std::uint32_t h = 0; h < spec_.kv_heads; ++h) rotate_and_store(row, h, weights, index);
+  });
+  std::uint64_t products = 0;
+  for (const ForwardRow& row : rows_) products += (std::uint64_t{row.position} + 1) * wide_;
+  const std::uint32_t items = rows() * spec_.kv_heads;
+  const std::uint64_t least = kAttentionProducts * items / products + 1;
+  const auto grain =
+      grain_of(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(items, least)));
+  pool_.parallel_for(items, grain, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      attend(i / spec_.kv_heads, i % spec_.kv_heads, index, scratch_[thread]);
     }
-  }
-  meet(lane);
-  multiply(lane, in,
-           {{&weights.query, query_.data()},
-            {&weights.key, key_.data()},
-            {&weights.value, value_.data()}});
-
-  // A thread that is given a (row, kv head) stores and reads it; only where others' rows are read
-  // as well, those of one prompt, all must be stored first.
-  const std::uint32_t items = rows * spec_.kv_heads;
-  for (std::uint32_t i = lane.member; i < items; i += members) {
-    rotate_and_store(lane, i / spec_.kv_heads, i % spec_.kv_heads, weights, index);
-  }
-  meet(lane);
-  for (std::uint32_t i = lane.member; i < items; i += members) {
-    attend(lane, i / spec_.kv_heads, i % spec_.kv_heads, index);
-  }
-  setup_.team->barrier();
-
-  const auto out = lane.quant->view(rows, wide_);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    if (!kernels_.quantize(mixed_.data() + std::size_t{t} * wide_, out, t)) fail(t);
-  }
-  meet(lane);
-  multiply(lane, out, {{&weights.attention_output, delta_.data()}});
+  });
+  const auto out = quant_.view(rows(), wide_);
+  for_rows(rows(), wide_, [&](std::uint32_t row) {
+    if (!kernels_.quantize(mixed_.data() + std::size_t{row} * wide_, out, row)) fail(row);
+  });
+  multiply(out, {{&weights.attention_output, delta_.data()}});
 }
 
-void Forward::rotate_and_store(const Lane& lane, std::uint32_t row, std::uint32_t kv_head,
+void Forward::rotate_and_store(std::uint32_t row, std::uint32_t kv_head,
                                const LayerWeights& weights, std::uint32_t index) {
   const std::uint32_t head_dim = spec_.head_dim;
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
@@ -242,7 +222,7 @@ void Forward::rotate_and_store(const Lane& lane, std::uint32_t row, std::uint32_
     kernels_.add(key, weights.key_bias.data() + key_at, head_dim);
     kernels_.add(value, weights.value_bias.data() + key_at, head_dim);
   }
-  const float* cos_sin = lane.cos_sin + std::size_t{row} * head_dim;
+  const float* cos_sin = cos_sin_.data() + std::size_t{row} * head_dim;
   kernels_.rope(query, group, head_dim, spec_.family->rope, cos_sin);
   kernels_.rope(key, 1, head_dim, spec_.family->rope, cos_sin);
 
@@ -254,13 +234,12 @@ void Forward::rotate_and_store(const Lane& lane, std::uint32_t row, std::uint32_
   if (!kernels_.kv_write(one, page, position % kernels::kPageTokens, key, value)) fail(row);
 }
 
-void Forward::attend(const Lane& lane, std::uint32_t row, std::uint32_t kv_head,
-                     std::uint32_t index) {
-  Private& own = private_[lane.member];
+void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index,
+                     Scratch& scratch) {
   const ForwardRow& r = rows_[row];
   const std::uint32_t pages = r.position / kernels::kPageTokens + 1;
   for (std::uint32_t i = 0; i < pages; ++i) {
-    own.pages[i] = setup_.cache->page((*r.pages)[i], index);
+    scratch.pages[i] = setup_.cache->page((*r.pages)[i], index);
   }
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
   const std::size_t at = std::size_t{row} * wide_ + std::size_t{kv_head} * group * spec_.head_dim;
@@ -269,62 +248,42 @@ void Forward::attend(const Lane& lane, std::uint32_t row, std::uint32_t kv_head,
   args.kv_head = kv_head;
   args.group = group;
   args.query = query_.data() + at;
-  args.pages = own.pages.data();
+  args.pages = scratch.pages.data();
   args.begin = 0;
   args.end = r.position + 1;
   args.score_scale = score_scale_;
-  args.scratch = own.attention.data();
+  args.scratch = scratch.attention.data();
   args.out = mixed_.data() + at;
   if (!kernels_.attention(args)) fail(row);
 }
 
-void Forward::feed_forward(const Lane& lane, const LayerWeights& weights) {
-  const auto rows = static_cast<std::uint32_t>(rows_.size());
-  const auto in = lane.quant->view(rows, spec_.hidden);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    const float* x = lane.x + std::size_t{t} * spec_.hidden;
-    if (!kernels_.rms_norm_quantize(x, weights.feed_forward_norm.data(), spec_.rms_epsilon, in, t,
-                                    nullptr)) {
-      fail(t);
-    }
-  }
-  meet(lane);
-  multiply(lane, in, {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
-
-  const auto middle = lane.quant->view(rows, spec_.feed_forward);
-  for (std::uint32_t t = lane.begin; t < lane.end; ++t) {
-    const std::size_t at = std::size_t{t} * spec_.feed_forward;
-    if (!kernels_.swiglu_quantize(gate_.data() + at, up_.data() + at, middle, t)) fail(t);
-  }
-  meet(lane);
-  multiply(lane, middle, {{&weights.down, delta_.data()}});
+void Forward::feed_forward(const LayerWeights& weights) {
+  multiply(quant_.view(rows(), spec_.hidden),
+           {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
+  const auto middle = quant_.view(rows(), spec_.feed_forward);
+  for_rows(rows(), spec_.feed_forward, [&](std::uint32_t row) {
+    const std::size_t at = std::size_t{row} * spec_.feed_forward;
+    if (!kernels_.swiglu_quantize(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
+  });
+  multiply(middle, {{&weights.down, delta_.data()}});
 }
 
 // Logits of the sampled rows, some at a time, and the sampler over each.
-void Forward::head(const Lane& lane) {
+void Forward::head(const Sampler& sampler) {
   const auto count = static_cast<std::uint32_t>(sampled_.size());
-  const std::uint32_t members = setup_.team->size();
-  meet(lane);
   for (std::uint32_t tile = 0; tile < count; tile += kHeadRows) {
     const std::uint32_t size = std::min(kHeadRows, count - tile);
-    const auto in = lane.quant->view(size, spec_.hidden);
-    const auto [begin, end] =
-        lane.replicated ? std::pair{0U, size} : share(size, lane.member, members);
-    for (std::uint32_t s = begin; s < end; ++s) {
-      const std::uint32_t row = sampled_[tile + s];
-      const float* x = lane.x + std::size_t{row} * spec_.hidden;
-      if (!kernels_.rms_norm_quantize(x, setup_.weights->output_norm.data(), spec_.rms_epsilon, in,
-                                      s, nullptr)) {
-        fail(row);
+    const auto in = quant_.view(size, spec_.hidden);
+    for_rows(size, spec_.hidden, [&](std::uint32_t s) {
+      norm(sampled_[tile + s], setup_.weights->output_norm, in, s);
+    });
+    multiply(in, {{&setup_.weights->output(), logits_.data()}});
+    pool_.parallel_for(size, 1, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
+      for (std::uint32_t s = begin; s < end; ++s) {
+        const float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
+        sampler(sampled_[tile + s], thread, {logits, spec_.vocabulary});
       }
-    }
-    meet(lane);
-    multiply(lane, in, {{&setup_.weights->output(), logits_.data()}});
-    for (std::uint32_t s = lane.member; s < size; s += members) {
-      const float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
-      (*sampler_)(sampled_[tile + s], lane.member, {logits, spec_.vocabulary});
-    }
-    setup_.team->barrier();
+    });
   }
 }
 

@@ -1,14 +1,15 @@
-// Forward: the layers of one stage over the rows of one step, on all threads of a team.
+// Forward: the layers of one stage over the rows of one step, on all threads of a pool.
 //
-// Rows of several sequences share every matrix product. Products are split over threads by output
-// rows, attention by (row, kv head), everything else by row. A step of one row is computed the
-// other way round: each thread repeats the cheap row operations on a copy of its own, which costs
-// less than waiting for another one to do them.
+// Rows of several sequences share every matrix product. The caller of run() goes through the steps
+// of a layer; each step that is large enough is one parallel loop: products over the row groups of
+// all matrices that read the same input, attention over (row, kv head), everything else over rows.
+// How a loop is cut never changes a bit of the result.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,10 +17,10 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "kernels/kernels.h"
+#include "kernels/thread_pool.h"
 #include "model/spec.h"
 #include "node/engine/aligned_buffer.h"
 #include "node/engine/kv_cache.h"
-#include "node/engine/team.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
@@ -53,13 +54,13 @@ class Forward {
     const StageWeights* weights = nullptr;
     const kernels::Kernels* kernels = nullptr;
     KvCache* cache = nullptr;
-    Team* team = nullptr;
+    kernels::ThreadPool* pool = nullptr;
     LayerRange layers;
     std::uint32_t batch_rows = 0;
   };
-  // Logits of row `row`, on the member `member` of the team.
+  // Logits of row `row`, on thread `thread` of the pool.
   using Sampler =
-      std::function<void(std::uint32_t row, std::uint32_t member, std::span<const float> logits)>;
+      std::function<void(std::uint32_t row, unsigned thread, std::span<const float> logits)>;
 
   // Takes all memory that steps will need. Throws std::bad_alloc.
   explicit Forward(const Setup& setup);
@@ -70,52 +71,46 @@ class Forward {
   bool failed(std::uint32_t row) const { return failed_[row].load(std::memory_order_relaxed); }
 
  private:
-  // What one thread works on: its own copy of everything for a step of one row, else the memory
-  // that all share, of which it fills rows [begin, end).
-  struct Lane {
-    std::uint32_t member = 0;
-    std::uint32_t begin = 0;
-    std::uint32_t end = 0;
-    bool replicated = false;
-    float* x = nullptr;             // (rows, hidden)
-    std::uint16_t* bits = nullptr;  // (rows, hidden)
-    float* cos_sin = nullptr;       // (rows, head_dim)
-    const QuantBuffer* quant = nullptr;
-  };
-  struct Private {
-    AlignedBuffer<float> x;
-    AlignedBuffer<std::uint16_t> bits;
-    AlignedBuffer<float> cos_sin;
-    QuantBuffer quant;
+  struct Scratch {  // of one thread
     AlignedBuffer<float> attention;
     std::vector<const std::byte*> pages;
   };
-
-  Lane lane_of(std::uint32_t member);
-  void work(std::uint32_t member);
-  void enter(const Lane& lane);
-  void layer(const Lane& lane, std::uint32_t index);
-  void attention(const Lane& lane, const LayerWeights& weights, std::uint32_t index);
-  void feed_forward(const Lane& lane, const LayerWeights& weights);
-  void head(const Lane& lane);
-  void rotate_and_store(const Lane& lane, std::uint32_t row, std::uint32_t kv_head,
-                        const LayerWeights& weights, std::uint32_t index);
-  void attend(const Lane& lane, std::uint32_t row, std::uint32_t kv_head, std::uint32_t index);
-  // Rows are complete: waits for the others, unless everybody has his own copy.
-  void meet(const Lane& lane);
-  void fail(std::uint32_t row) { failed_[row].store(true, std::memory_order_relaxed); }
-
   struct Product {
     const kernels::PackedMatrix* matrix;
     float* out;
   };
-  // Several products of the same rows, as one piece of work split over the team.
-  void multiply(const Lane& lane, const kernels::QuantizedRows& x,
-                std::initializer_list<Product> products);
+
+  void enter(std::uint32_t row);
+  void layer(std::uint32_t index);
+  void attention(const LayerWeights& weights, std::uint32_t index);
+  void feed_forward(const LayerWeights& weights);
+  void head(const Sampler& sampler);
+  void rotate_and_store(std::uint32_t row, std::uint32_t kv_head, const LayerWeights& weights,
+                        std::uint32_t index);
+  void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
+  // Adds delta_ to the residual of `row`, in the middle of a layer.
+  void add_delta(std::uint32_t row);
+  // Adds it and rounds: the residual as it leaves a layer.
+  void close_layer(std::uint32_t row);
+  // Row `t` of `out` from the residual of `row`.
+  void norm(std::uint32_t row, const std::vector<float>& weight, const kernels::QuantizedRows& out,
+            std::uint32_t t);
+  void fail(std::uint32_t row) { failed_[row].store(true, std::memory_order_relaxed); }
+
+  // Several products of the same rows, as one loop.
+  void multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products);
+  // task(row) for every row in [0, rows), each of `width` values; inline when that is too little to
+  // be worth handing out.
+  template <typename Task>
+  void for_rows(std::uint32_t rows, std::uint32_t width, const Task& task);
+  // Units of one claim: few claims a thread, so that they cost little and still even out.
+  std::uint32_t grain_of(std::uint32_t units, std::uint32_t least) const;
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
 
   const Setup setup_;
   const model::ModelSpec& spec_;
   const kernels::Kernels& kernels_;
+  kernels::ThreadPool& pool_;
   const std::uint32_t wide_;    // heads * head_dim
   const std::uint32_t narrow_;  // kv_heads * head_dim
   const std::vector<double> frequencies_;
@@ -132,14 +127,13 @@ class Forward {
   AlignedBuffer<float> up_;
   AlignedBuffer<float> delta_;   // what is added to the residual
   AlignedBuffer<float> logits_;  // (kHeadRows, vocabulary)
-  QuantBuffer quant_;
-  std::vector<Private> private_;
+  QuantBuffer quant_;            // what the next product reads
+  std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 
   // Of the run under way.
   std::span<const ForwardRow> rows_;
   std::uint16_t* bits_ = nullptr;
-  const Sampler* sampler_ = nullptr;
   std::vector<std::uint32_t> sampled_;
 };
 

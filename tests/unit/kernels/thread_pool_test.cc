@@ -42,6 +42,23 @@ TEST_P(ThreadPools, LoopsFollowEachOther) {
   EXPECT_EQ(std::accumulate(values.begin(), values.end(), 0U), 97U * 20'000U);
 }
 
+// A worker late at a short loop must not claim a range of the longer one after it.
+TEST_P(ThreadPools, LoopsOfChangingLengthFollowEachOther) {
+  auto pool = ThreadPool::create(GetParam());
+  ASSERT_TRUE(pool.ok());
+  std::vector<std::atomic<std::uint32_t>> runs(200);
+  for (std::uint32_t round = 0; round < 20'000; ++round) {
+    const std::uint32_t units = 3 + round * 37 % 197;
+    for (std::uint32_t i = 0; i < units; ++i) runs[i].store(0);
+    (*pool)->parallel_for(units, 1 + round % 3,
+                          [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+                            ASSERT_LE(end, units);
+                            for (std::uint32_t i = begin; i < end; ++i) runs[i].fetch_add(1);
+                          });
+    for (std::uint32_t i = 0; i < units; ++i) ASSERT_EQ(runs[i].load(), 1U) << i;
+  }
+}
+
 TEST_P(ThreadPools, SleepersWakeUp) {
   auto pool = ThreadPool::create(GetParam());
   ASSERT_TRUE(pool.ok());
