@@ -35,8 +35,8 @@ Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
   std::vector<model::TextPiece> texts;
   texts.reserve(pieces.size());
   for (const model::PromptPiece& piece : pieces) {
-    texts.push_back({piece.text, piece.from_user ? model::SpecialTokens::kText
-                                                 : model::SpecialTokens::kParse});
+    texts.push_back(
+        {piece.text, piece.from_user ? model::SpecialTokens::kText : model::SpecialTokens::kParse});
   }
   TRY(std::vector<TokenId> ids, tokenizer.encode_pieces(texts, false));
   const TokenId bos = tokenizer.bos();
