@@ -24,8 +24,8 @@ constexpr Mapping kMappings[] = {
     {ErrorCode::kNoCapacity, 429, "rate_limit_error", "rate_limit_exceeded", true, false},
     {ErrorCode::kCancelled, 500, "server_error", "cancelled", false, false},
     {ErrorCode::kTimeout, 504, "unavailable_error", "timeout", false, false},
-    {ErrorCode::kVersion, 500, "server_error", "version", false, false},
-    {ErrorCode::kIo, 500, "server_error", "io", false, false},
+    {ErrorCode::kVersion, 500, "server_error", "version_mismatch", false, false},
+    {ErrorCode::kIo, 500, "server_error", "io_error", false, false},
     {ErrorCode::kUnsupported, 400, "not_supported_error", "unsupported_value", false, false},
     {ErrorCode::kNumeric, 500, "server_error", "numeric_range", false, true},
 };

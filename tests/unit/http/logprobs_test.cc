@@ -112,8 +112,8 @@ TEST(LogprobsTest, PartsOfAStreamContinueTheOffsets) {
       if ((cuts >> i & 1) == 0 && i + 1 < tokens.size()) continue;
       const ChoicePart part = choice.take();
       text += part.text;
-      for (const auto& offset :
-           completion_logprobs(part.logprobs, part.text_offset, *tokenizer)["text_offset"]) {
+      const OrderedJson logprobs = completion_logprobs(part.logprobs, part.text_offset, *tokenizer);
+      for (const auto& offset : logprobs["text_offset"]) {
         offsets.push_back(offset);
       }
     }
