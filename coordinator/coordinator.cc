@@ -80,8 +80,11 @@ void CoordinatorMachine::form_pipelines() {
       *message.mutable_assign() = pipelines_.assign_message(*pipeline, stage, data_.address());
       messages.emplace_back(pipeline->members[stage].link, std::move(message));
     }
-    // Sending may lose a worker, and with it the pipeline.
-    for (const auto& [link, message] : messages) send_control(link, message);
+    // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
+    for (const auto& [link, message] : messages) {
+      if (pipelines_.find(epoch) == nullptr) break;
+      send_control(link, message);
+    }
   }
 }
 
@@ -129,7 +132,9 @@ void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const s
 
 void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
                                        const Error& error) {
+  for (const auto& sequence : sequences) ending_.emplace(sequence->id, sequence);
   for (const auto& sequence : sequences) {
+    ending_.erase(sequence->id);
     if (sequence->ended) continue;
     if (sequence->held) {  // complete but for the hashes of its last rows
       finish(sequence, *sequence->held);

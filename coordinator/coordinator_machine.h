@@ -82,6 +82,8 @@ class CoordinatorMachine final : public Coordinator,
   Pipelines pipelines_;
   PipelineLinks links_;
   Scheduler scheduler_;
+  // Out of the scheduler and not told yet: the owner of one may cancel another.
+  std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
   std::uint64_t next_sequence_ = 1;

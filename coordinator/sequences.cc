@@ -1,6 +1,8 @@
 // The coordinator's part in the life of a sequence: in, out to the first stage, and its tokens.
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "base/limits.h"
 #include "coordinator/coordinator_machine.h"
 
@@ -50,6 +52,10 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
 }
 
 void CoordinatorMachine::cancel(SequenceId id) {
+  if (const auto ending = ending_.find(id); ending != ending_.end()) {
+    if (!std::exchange(ending->second->ended, true)) ++totals_.cancelled_total;
+    return;
+  }
   const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
   if (!sequence || sequence->ended) return;
   ++totals_.cancelled_total;

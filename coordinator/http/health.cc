@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "coordinator/http/handlers.h"
 #include "coordinator/http/swarm_query.h"
 
@@ -11,7 +13,8 @@ void handle_ready(const std::shared_ptr<Api>& api, HttpRequest,
                   std::shared_ptr<Exchange> exchange) {
   respond_with_status(api, std::move(exchange), [](const SwarmStatus& status) {
     if (status.ready) return json_response(R"({"status":"ok"})");
-    const std::size_t nodes = status.nodes.size();
+    const auto nodes = std::count_if(status.nodes.begin(), status.nodes.end(),
+                                     [](const NodeStatus& node) { return node.state != "lost"; });
     return error_response(from_coordinator(
         {ErrorCode::kUnavailable,
          "no pipeline serves: " + std::to_string(nodes) + " workers are registered, " +

@@ -80,6 +80,12 @@ std::size_t utf8_length(std::string_view s) {
 }  // namespace
 
 ApiResult<Json> parse_json(std::string_view text) {
+  // The parser takes a NUL for the end of the text and would not see what follows.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return ApiError::invalid(
+        "the body is not valid JSON (near byte " + std::to_string(nul + 1) + ")", std::nullopt,
+        "invalid_json");
+  }
   try {
     Bounds bounds;
     if (!Json::sax_parse(text.begin(), text.end(), &bounds)) {

@@ -69,8 +69,9 @@ OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::ui
     strings.push_back(completion_key(sampled.token, tokenizer));
     logprobs.push_back(finite(sampled.logprob));
     OrderedJson top = OrderedJson::object();
+    // Of tokens that are spelled alike the likelier one, which comes first, is told.
     for (const TokenLogprob& other : sampled.top) {
-      top[completion_key(other.token, tokenizer)] = finite(other.logprob);
+      top.emplace(completion_key(other.token, tokenizer), finite(other.logprob));
     }
     tops.push_back(std::move(top));
     offsets.push_back(text_offset);

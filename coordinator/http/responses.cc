@@ -47,7 +47,7 @@ double per_second(std::uint64_t count, double ms) {
 OrderedJson hearth_object(std::uint64_t seed, const std::vector<ChoiceHashes>& hashes,
                           bool with_hashes) {
   OrderedJson out;
-  out["seed"] = seed;
+  out["seed"] = static_cast<std::int64_t>(seed);  // as a request takes it
   if (!with_hashes) return out;
   OrderedJson rows = OrderedJson::array();
   for (const ChoiceHashes& choice : hashes) {

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "base/limits.h"
+#include "base/random.h"
 #include "tests/unit/coordinator/workers.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -106,6 +109,100 @@ TEST_F(RegistryTest, BoundsSessionsAndRememberedNames) {
   const auto refused = registry.add(LinkId(99'999), worker("one-more"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+}
+
+TEST_F(RegistryTest, TextFieldsAtTheirLimits) {
+  using Body = control::v1::Register;
+  EXPECT_EQ(refusal([](Body& body) { body.set_node(std::string(limits::kNodeNameBytes, 'n')); }),
+            "");
+  EXPECT_EQ(
+      refusal([](Body& body) { body.set_data_address(std::string(limits::kAddressBytes, 'a')); }),
+      "");
+  EXPECT_NE(refusal([](Body& body) {
+              body.set_data_address(std::string(limits::kAddressBytes + 1, 'a'));
+            }).find("data_address has 257 bytes"),
+            std::string::npos);
+  EXPECT_EQ(refusal([](Body& body) { body.set_isa(std::string(32, 'i')); }), "");
+  EXPECT_NE(refusal([](Body& body) { body.set_isa(std::string(33, 'i')); }), "");
+  for (int c = 0; c < 128; ++c) {
+    const std::string text = std::string("a") + static_cast<char>(c);
+    const bool visible = c > 0x20 && c < 0x7F;
+    EXPECT_EQ(refusal([&](Body& body) { body.set_data_address(text); }).empty(), visible) << c;
+    EXPECT_EQ(refusal([&](Body& body) { body.set_isa(text); }).empty(), visible) << c;
+  }
+  EXPECT_NE(refusal([](Body& body) { body.set_weight_bytes_per_second(INFINITY); }), "");
+  EXPECT_EQ(refusal([](Body& body) { body.set_weight_bytes_per_second(0); }), "");
+}
+
+TEST_F(RegistryTest, ANameThatComesBackStartsAfresh) {
+  Node* node = add(1, "a");
+  registry.assign(*node, Epoch(4), 1, {2, 4});
+  node->status.steps_total = 99;
+  registry.lose(*node);
+  EXPECT_EQ(registry.snapshot()[0].epoch, Epoch());
+  clock.advance(options.heartbeat_timeout * 3);
+  registry.free(*node, Duration::zero());
+  EXPECT_EQ(registry.find("a")->state, Node::State::kLost) << "the lost are not freed";
+  add(2, "b");
+  Node* again = add(3, "a");
+  EXPECT_EQ(again->state, Node::State::kFree);
+  EXPECT_EQ(again->status.steps_total, 0u);
+  EXPECT_EQ(registry.find(LinkId(1)), nullptr);
+  EXPECT_EQ(registry.find(LinkId(3)), again);
+  EXPECT_TRUE(registry.silent_nodes().empty());
+  ASSERT_EQ(registry.free_nodes().size(), 2u);
+  EXPECT_EQ(registry.free_nodes()[0]->status.name, "b") << "it has lost its turn";
+  EXPECT_EQ(registry.snapshot().size(), 2u);
+}
+
+// Against a model: who is connected, who is silent, who is remembered.
+TEST_F(RegistryTest, RandomLivesAgreeWithAModel) {
+  struct Life {
+    bool lost = false;
+    TimePoint heard{};
+  };
+  SeededRandom random(9);
+  std::map<std::string, Life> model;
+  std::uint64_t link = 0;
+  for (int round = 0; round < 5'000; ++round) {
+    const std::string name = "n" + std::to_string(random.next() % 12);
+    const auto known = model.find(name);
+    switch (random.next() % 5) {
+      case 0:
+        if (known != model.end() && !known->second.lost) break;
+        add(++link, name);
+        model[name] = {false, clock.now()};
+        break;
+      case 1:
+        if (known == model.end() || known->second.lost) break;
+        registry.lose(*registry.find(name));
+        known->second = {true, clock.now()};
+        break;
+      case 2:
+        if (known == model.end() || known->second.lost) break;
+        registry.find(name)->last_heard = clock.now();
+        known->second.heard = clock.now();
+        break;
+      case 3: clock.advance(std::chrono::milliseconds(random.next() % 4'000)); break;
+      default:
+        registry.forget();
+        std::erase_if(model, [&](const auto& entry) {
+          return entry.second.lost && clock.now() - entry.second.heard >= std::chrono::seconds(60);
+        });
+    }
+    std::size_t connected = 0;
+    std::set<std::string> silent;
+    for (const auto& [key, life] : model) {
+      connected += life.lost ? 0 : 1;
+      const bool old = clock.now() - life.heard >= options.heartbeat_timeout;
+      if (!life.lost && old) silent.insert(key);
+    }
+    ASSERT_EQ(registry.connected(), connected);
+    ASSERT_EQ(registry.snapshot().size(), model.size());
+    std::set<std::string> found;
+    for (const Node* node : registry.silent_nodes()) found.insert(node->status.name);
+    ASSERT_EQ(found, silent);
+  }
 }
 
 }  // namespace

@@ -74,6 +74,13 @@ std::vector<Case> framing_cases() {
       {"chunk of 2^64", chunked("10000000000000000\r\n"), 400, nullptr},
       {"huge chunk", chunked("fffffffffffffff\r\n"), 413, "body_too_large"},
       {"chunk extension flood", chunked("1;" + std::string(1 << 20, 'e')), 431, nullptr},
+  };
+}
+
+std::vector<Case> head_cases() {
+  const std::string host = "Host: localhost\r\n";
+  const std::string json = "Content-Type: application/json\r\n";
+  return {
       {"body over the limit",
        "POST /tokenize HTTP/1.1\r\n" + host + json + "Content-Length: 9000000\r\n\r\n", 413,
        "body_too_large"},
@@ -230,14 +237,20 @@ class HostileTest : public testing::Test {
 };
 
 TEST_F(HostileTest, Framing) { run(framing_cases()); }
+<<<<<<<< HEAD:tests/unit/http/session_test.cc
 TEST_F(HostileTest, Bodies) {
   run(json_cases());
   run(sampling_cases());
 }
+========
+TEST_F(HostileTest, Heads) { run(head_cases()); }
+TEST_F(HostileTest, Bodies) { run(json_cases()); }
+>>>>>>>> refs/heads/tests-coordinator:tests/unit/http/session_hostile_test.cc
 
 TEST_F(HostileTest, MemoryStaysWhereItWas) {
   const auto barrage = [this] {
     run(framing_cases());
+    run(head_cases());
     run(json_cases());
     run(sampling_cases());
   };

@@ -1,0 +1,565 @@
+// Whole swarms against the coordinator: several pipelines, workers that come and go, owners that
+// call back from inside their events. The simulated last stages keep the protocol.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "base/limits.h"
+#include "coordinator/coordinator.h"
+#include "tests/unit/coordinator/workers.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// One sequence's owner: checks the order of its events.
+struct Owner final : SequenceEvents {
+  void on_admitted() override {
+    EXPECT_FALSE(admitted || over) << id;
+    admitted = true;
+    if (order != nullptr) order->push_back(this);
+    if (then) then(*this);
+  }
+  void on_token(const SampledToken& token) override {
+    EXPECT_TRUE(admitted && !over) << id;
+    ++tokens;
+    over = token.finish != FinishReason::kNone;
+    if (then) then(*this);
+  }
+  void on_hashes(std::vector<RowHash>) override { EXPECT_TRUE(admitted && !over) << id; }
+  void on_error(const Error& error) override {
+    EXPECT_FALSE(over) << id;
+    over = true;
+    failed = true;
+    code = error.code;
+    message = error.message;
+    if (then) then(*this);
+  }
+  std::uint64_t id = 0;
+  bool admitted = false;
+  bool over = false;  // ended, or cancelled: nothing may follow
+  bool failed = false;
+  std::uint32_t tokens = 0;
+  ErrorCode code = ErrorCode::kNumeric;
+  std::string message;
+  std::vector<Owner*>* order = nullptr;
+  std::function<void(Owner&)> then;
+};
+
+// What runs on the stages of one pipeline.
+struct Ring {
+  struct Live {
+    Position next = 0;
+    std::uint32_t left = 0;
+    bool over = false;
+  };
+  LinkId first, last;
+  std::uint64_t step = 0;
+  std::size_t read = 0;
+  std::map<std::uint64_t, Live> live;
+};
+
+class Swarm {
+ public:
+  explicit Swarm(std::uint32_t stages)
+      : options(testing::swarm_options(stages)),
+        machine(Coordinator::start(options, clock, random, control, data)) {}
+
+  void join(const std::string& name) {
+    WorkerMessage message;
+    *message.mutable_register_() = testing::worker(name);
+    const LinkId link = control.incoming();
+    sessions[name] = link;
+    say(link, message);
+  }
+  void say(LinkId link, const WorkerMessage& message) {
+    Bytes payload(message.ByteSizeLong());
+    message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
+    control.receive(link, FrameType::kControl, std::move(payload));
+  }
+  void beat(const std::string& name) {
+    WorkerMessage message;
+    message.mutable_heartbeat();
+    say(sessions[name], message);
+  }
+  std::vector<CoordinatorMessage> told(LinkId link) {
+    std::vector<CoordinatorMessage> out;
+    for (const Frame& frame : control.sent[link]) {
+      out.emplace_back();
+      out.back().ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+    }
+    return out;
+  }
+  // All that the workers of a forming pipeline do until it serves.
+  void complete(const PipelineStatus& pipeline, std::uint32_t pages) {
+    Ring& ring = rings[pipeline.epoch.value];
+    ring.first = data.open(pipeline.nodes.front() + ":data");
+    data.receive(ring.first, FrameType::kHello, hello(pipeline.epoch, 0, pipeline.nodes.front()));
+    ring.last = data.incoming();
+    const auto stages = static_cast<std::uint32_t>(pipeline.nodes.size());
+    data.receive(ring.last, FrameType::kHello,
+                 hello(pipeline.epoch, stages - 1, pipeline.nodes.back()));
+    for (const std::string& node : pipeline.nodes) {
+      WorkerMessage message;
+      message.mutable_stage_ready()->set_epoch(pipeline.epoch.value);
+      message.mutable_stage_ready()->set_kv_pages(pages);
+      message.mutable_stage_ready()->set_kv_page_tokens(8);
+      say(sessions[node], message);
+    }
+  }
+  void complete_all(std::uint32_t pages) {
+    for (const PipelineStatus& pipeline : machine->status().pipelines) {
+      if (pipeline.state == "forming") complete(pipeline, pages);
+    }
+  }
+  static Bytes hello(Epoch epoch, std::uint32_t stage, const std::string& node) {
+    Hello hello;
+    hello.canonical = 1;
+    hello.epoch = epoch;
+    hello.stage = stage;
+    hello.node = node;
+    return encode(hello);
+  }
+  std::shared_ptr<Owner> submit(std::uint32_t prompt, std::uint32_t tokens) {
+    auto owner = std::make_shared<Owner>();
+    owner->order = &admitted;
+    GenerateRequest request;
+    request.prompt.assign(prompt, 1);
+    request.sampling.max_tokens = tokens;
+    const auto id = machine->submit(std::move(request), owner);
+    owner->id = id.ok() ? id->value : 0;
+    if (!id.ok()) owner->code = id.error().code;
+    return owner;
+  }
+  // Reads what the first stage was sent; computes a step in which each sequence gets a token when
+  // `wants` says so; releases what is over.
+  void compute(Ring& ring, Epoch epoch, const std::function<bool()>& wants) {
+    StepTokens out{epoch, StepId(ring.step++), {}, {}};
+    const std::vector<Frame>& sent = data.sent[ring.first];
+    for (; ring.read < sent.size(); ++ring.read) take(ring, epoch, sent[ring.read]);
+    for (auto it = ring.live.begin(); it != ring.live.end();) {
+      Ring::Live& live = it->second;
+      if (live.over && wants()) {
+        out.released.push_back(SequenceId(it->first));
+        it = ring.live.erase(it);
+        continue;
+      }
+      if (!live.over && wants()) {
+        const bool last = --live.left == 0;
+        out.tokens.push_back({SequenceId(it->first),
+                              live.next++,
+                              5,
+                              last ? FinishReason::kLength : FinishReason::kNone,
+                              ErrorCode::kNumeric,
+                              0.0F,
+                              {}});
+        live.over = last;
+      }
+      ++it;
+    }
+    data.receive(ring.last, FrameType::kTokens, encode(out));
+  }
+  void compute_all(const std::function<bool()>& wants) {
+    for (const PipelineStatus& pipeline : machine->status().pipelines) {
+      const auto ring = rings.find(pipeline.epoch.value);
+      if (pipeline.state == "serving") compute(ring->second, pipeline.epoch, wants);
+    }
+  }
+
+  CoordinatorOptions options;
+  testing::FakeClock clock;
+  SeededRandom random{1};
+  testing::FakeTransport control;
+  testing::FakeTransport data;
+  std::unique_ptr<Coordinator> machine;
+  std::map<std::string, LinkId> sessions;
+  std::map<std::uint64_t, Ring> rings;
+  std::vector<Owner*> admitted;
+
+ private:
+  void take(Ring& ring, Epoch epoch, const Frame& frame) {
+    if (frame.type == FrameType::kSubmit) {
+      const auto submit = decode_submit(frame.payload, options.shape);
+      ASSERT_TRUE(submit.ok()) << submit.error().message;
+      ASSERT_EQ(submit->epoch, epoch);
+      ring.live[submit->open.sequence.value] = {submit->open.prompt_tokens,
+                                                submit->open.sampling.max_tokens, false};
+    } else if (frame.type == FrameType::kCancel) {
+      const auto cancel = decode_cancel(frame.payload);
+      ASSERT_TRUE(cancel.ok());
+      for (const SequenceId id : cancel->sequences) {
+        const auto found = ring.live.find(id.value);
+        if (found != ring.live.end()) found->second.over = true;
+      }
+    }
+  }
+};
+
+bool always() { return true; }
+
+TEST(CoordinatorSwarm, TwoPipelinesServeSideBySideAndFailAlone) {
+  Swarm swarm(2);
+  for (const char* name : {"a", "b", "c", "d"}) swarm.join(name);
+  swarm.complete_all(8);
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 2u);
+  const auto one = swarm.submit(8, 8);
+  const auto two = swarm.submit(8, 8);
+  for (const PipelineStatus& pipeline : swarm.machine->status().pipelines) {
+    EXPECT_EQ(pipeline.running, 1u);
+    EXPECT_EQ(pipeline.kv_pages_reserved, 2u);
+  }
+  swarm.control.lose(swarm.sessions["a"]);
+  EXPECT_TRUE(one->failed);
+  EXPECT_EQ(one->code, ErrorCode::kUnavailable);
+  EXPECT_FALSE(two->over);
+  EXPECT_TRUE(swarm.machine->status().ready) << "the other one serves";
+  swarm.compute_all(always);
+  EXPECT_EQ(two->tokens, 1u);
+  swarm.join("a");
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 2u);
+  EXPECT_EQ(swarm.machine->status().pipelines.back().epoch, Epoch(3));
+}
+
+TEST(CoordinatorSwarm, NobodyIsAssignedToAPipelineThatEndedWhileItFormed) {
+  Swarm swarm(2);
+  swarm.join("a");
+  swarm.control.full.insert(swarm.sessions["a"]);  // its Assign cannot be sent: it is lost
+  swarm.join("b");
+  swarm.control.full.clear();
+  std::uint64_t ended = 0;
+  for (const CoordinatorMessage& message : swarm.told(swarm.sessions["b"])) {
+    if (message.has_unassign()) ended = std::max(ended, message.unassign().epoch());
+    if (message.has_assign()) {
+      EXPECT_GT(message.assign().epoch(), ended);
+    }
+  }
+  EXPECT_TRUE(swarm.machine->status().pipelines.empty());
+  swarm.join("c");
+  EXPECT_EQ(swarm.told(swarm.sessions["b"]).back().assign().epoch(), 2u);
+}
+
+// cancel() ends a sequence without further events, even while others of its pipeline are told.
+TEST(CoordinatorSwarm, ASequenceCancelledWhileItsPipelineEndsHearsNothing) {
+  Swarm swarm(1);
+  swarm.join("a");
+  swarm.complete_all(16);
+  std::vector<std::shared_ptr<Owner>> owners;
+  for (int i = 0; i < 3; ++i) owners.push_back(swarm.submit(4, 4));
+  owners[0]->then = [&](Owner&) {
+    swarm.machine->cancel(SequenceId(owners[2]->id));
+    owners[2]->over = true;
+  };
+  swarm.control.lose(swarm.sessions["a"]);
+  EXPECT_TRUE(owners[0]->failed);
+  EXPECT_TRUE(owners[1]->failed);
+  EXPECT_FALSE(owners[2]->failed);
+  EXPECT_EQ(swarm.machine->status().finished_error_total, 2u);
+  EXPECT_EQ(swarm.machine->status().cancelled_total, 1u);
+}
+
+TEST(CoordinatorSwarm, TheSameWhenWaitingSequencesExpire) {
+  Swarm swarm(1);
+  swarm.join("a");
+  swarm.complete_all(1);
+  const auto running = swarm.submit(4, 4);
+  std::vector<std::shared_ptr<Owner>> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(swarm.submit(4, 4));
+  waiting[0]->then = [&](Owner&) {
+    swarm.machine->cancel(SequenceId(waiting[1]->id));
+    waiting[1]->over = true;
+    EXPECT_EQ(swarm.submit(1, 1)->code, ErrorCode::kUnavailable);
+  };
+  swarm.control.lose(swarm.sessions["a"]);
+  swarm.clock.advance(seconds(11));
+  swarm.machine->on_timer();
+  EXPECT_TRUE(waiting[0]->failed && waiting[2]->failed);
+  EXPECT_FALSE(waiting[1]->failed);
+  EXPECT_EQ(swarm.machine->status().waiting, 0u);
+}
+
+TEST(CoordinatorSwarm, OwnersMayCancelThemselvesAndSubmitFromTheirEvents) {
+  Swarm swarm(1);
+  swarm.join("a");
+  swarm.complete_all(2);
+  std::vector<std::shared_ptr<Owner>> more;
+  const auto one = swarm.submit(4, 8);
+  one->then = [&](Owner& self) {
+    if (self.tokens != 2) return;
+    swarm.machine->cancel(SequenceId(self.id));
+    self.over = true;
+    more.push_back(swarm.submit(4, 1));
+  };
+  for (int i = 0; i < 6; ++i) swarm.compute_all(always);
+  EXPECT_EQ(one->tokens, 2u);
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(more[0]->tokens, 1u);
+  const SwarmStatus status = swarm.machine->status();
+  EXPECT_EQ(status.running, 0u);
+  EXPECT_EQ(status.pipelines[0].kv_pages_reserved, 0u);
+  EXPECT_EQ(status.cancelled_total, 1u);
+  EXPECT_EQ(status.finished_length_total, 1u);
+}
+
+TEST(CoordinatorSwarm, ASequenceThatNoPipelineLeftCanHoldEndsByItsSize) {
+  Swarm swarm(1);
+  swarm.join("big");
+  swarm.join("small");
+  const auto pipelines = swarm.machine->status().pipelines;
+  ASSERT_EQ(pipelines.size(), 2u);
+  swarm.complete(pipelines[0], 5);
+  swarm.complete(pipelines[1], 2);
+  const auto fills = swarm.submit(20, 20);
+  const auto large = swarm.submit(20, 20);  // waits for the big one
+  const auto small = swarm.submit(4, 4);    // waits behind it
+  EXPECT_TRUE(fills->admitted);
+  EXPECT_FALSE(large->admitted || small->admitted);
+  swarm.control.lose(swarm.sessions["big"]);
+  EXPECT_TRUE(large->failed);
+  EXPECT_EQ(large->code, ErrorCode::kNoCapacity);
+  EXPECT_NE(large->message.find("40"), std::string::npos) << large->message;
+  EXPECT_TRUE(small->admitted);
+}
+
+// A numeric failure is the sequence's own; its pipeline goes on.
+TEST(CoordinatorSwarm, AnErrorTokenEndsItsSequenceOnly) {
+  Swarm swarm(1);
+  swarm.join("a");
+  swarm.complete_all(4);
+  const auto bad = swarm.submit(2, 4);
+  const auto good = swarm.submit(2, 4);
+  Ring& ring = swarm.rings[1];
+  const auto token = [](std::uint64_t id, FinishReason finish) {
+    return SampledToken{SequenceId(id), 2, 5, finish, ErrorCode::kNumeric, 0.0F, {}};
+  };
+  swarm.data.receive(
+      ring.last, FrameType::kTokens,
+      encode(StepTokens{Epoch(1),
+                        StepId(0),
+                        {token(1, FinishReason::kError), token(2, FinishReason::kNone)},
+                        {}}));
+  EXPECT_TRUE(bad->failed);
+  EXPECT_EQ(bad->code, ErrorCode::kNumeric);
+  EXPECT_NE(bad->message.find("position 2"), std::string::npos);
+  EXPECT_EQ(good->tokens, 1u);
+  EXPECT_EQ(swarm.machine->status().running, 2u) << "its KV is not free yet";
+  EXPECT_TRUE(swarm.machine->status().ready);
+}
+
+struct Breach {
+  const char* name;
+  std::vector<StepTokens> steps;
+  const char* says;
+};
+
+TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
+  const auto token = [](std::uint64_t id, Position position, FinishReason finish) {
+    return SampledToken{SequenceId(id), position, 5, finish, ErrorCode::kNumeric, 0.0F, {}};
+  };
+  const auto none = FinishReason::kNone;
+  const Epoch one(1);
+  const std::vector<Breach> breaches = {
+      {"future epoch", {{Epoch(2), StepId(0), {}, {}}}, "epoch 2"},
+      {"a step left out",
+       {{one, StepId(0), {}, {}}, {one, StepId(2), {}, {}}},
+       "step 2 follows the one to step 0"},
+      {"unknown sequence", {{one, StepId(0), {token(9, 2, none)}, {}}}, "sequence 9"},
+      {"skipped position", {{one, StepId(0), {token(1, 3, none)}, {}}}, "the next is 2"},
+      {"the prompt again", {{one, StepId(0), {token(1, 1, none)}, {}}}, "position 1"},
+      {"named twice",
+       {{one, StepId(0), {token(1, 2, none), token(1, 3, none)}, {}}},
+       "sequence 1 twice"},
+      {"two ends",
+       {{one, StepId(0), {token(1, 2, FinishReason::kStop)}, {}},
+        {one, StepId(1), {token(1, 3, none)}, {}}},
+       "after its end"},
+      {"too many",
+       {{one, StepId(0), {token(1, 2, none)}, {}}, {one, StepId(1), {token(1, 3, none)}, {}}},
+       "goes on"},
+      {"released alive", {{one, StepId(0), {}, {SequenceId(1)}}}, "had not ended"},
+      {"released unknown", {{one, StepId(0), {}, {SequenceId(7)}}}, "sequence 7"},
+  };
+  for (const Breach& breach : breaches) {
+    Swarm swarm(1);
+    swarm.join("a");
+    swarm.complete_all(4);
+    const auto owner = swarm.submit(2, 2);
+    for (const StepTokens& step : breach.steps) {
+      swarm.data.receive(swarm.rings[1].last, FrameType::kTokens, encode(step));
+    }
+    EXPECT_FALSE(swarm.machine->status().ready) << breach.name;
+    EXPECT_EQ(swarm.machine->status().running, 0u) << breach.name;
+    EXPECT_TRUE(owner->over) << breach.name;
+    const auto told = swarm.told(swarm.sessions["a"]);
+    EXPECT_TRUE(told.back().has_unassign()) << breach.name;
+    if (owner->failed) {
+      EXPECT_NE(owner->message.find("worker a (stage 0 of 1"), std::string::npos) << breach.name;
+      EXPECT_NE(owner->message.find(breach.says), std::string::npos) << owner->message;
+    }
+  }
+}
+
+// Random days of a swarm. `check` holds after every event.
+class Chaos {
+ public:
+  explicit Chaos(std::uint64_t seed) : random_(seed) {}
+
+  void step() {
+    switch (random_.next() % 12) {
+      case 0: return toggle_worker();
+      case 1: return swarm.complete_all(2 + static_cast<std::uint32_t>(random_.next() % 6));
+      case 2:
+      case 3:
+      case 4: return submit();
+      case 5: return cancel();
+      case 6: return pass_time();
+      case 7: return choke();
+      default: return swarm.compute_all([this] { return random_.next() % 4 != 0; });
+    }
+  }
+
+  void check() {
+    const SwarmStatus status = swarm.machine->status();
+    std::set<std::string> members;
+    std::uint32_t running = 0;
+    for (const PipelineStatus& pipeline : status.pipelines) {
+      ASSERT_LE(pipeline.kv_pages_reserved, pipeline.kv_pages);
+      running += pipeline.running;
+      newest_ = std::max(newest_, pipeline.epoch.value);
+      for (const std::string& node : pipeline.nodes) {
+        ASSERT_TRUE(members.insert(node).second) << node << " is in two pipelines";
+      }
+    }
+    ASSERT_EQ(status.running, running);
+    ASSERT_LE(status.nodes.size(), kNames);
+    for (std::size_t i = 1; i < swarm.admitted.size(); ++i) {
+      ASSERT_TRUE(swarm.admitted[i - 1]->id < swarm.admitted[i]->id || swarm.admitted[i]->id == 0)
+          << "overtaken";
+    }
+    ASSERT_EQ(status.admitted_total, swarm.admitted.size());
+    for (const NodeStatus& node : status.nodes) {
+      ASSERT_EQ(members.contains(node.name), node.state == "loading" || node.state == "serving")
+          << node.name << " is " << node.state;
+    }
+  }
+
+  // With workers that stay, everything ends and every page comes back.
+  void settle() {
+    for (std::size_t i = 0; i < kNames; ++i) {
+      if (!alive(name(i))) swarm.join(name(i));
+    }
+    for (int i = 0; i < 400; ++i) {
+      pass_time();
+      swarm.complete_all(8);
+      swarm.compute_all(always);
+    }
+    const SwarmStatus status = swarm.machine->status();
+    EXPECT_EQ(status.running, 0u);
+    EXPECT_EQ(status.waiting, 0u);
+    for (const PipelineStatus& pipeline : status.pipelines) {
+      EXPECT_EQ(pipeline.kv_pages_reserved, 0u);
+    }
+    std::uint64_t accepted = 0;
+    for (const auto& owner : owners_) {
+      EXPECT_TRUE(owner->over) << "sequence " << owner->id << " was forgotten";
+      accepted += owner->id != 0 ? 1 : 0;
+    }
+    EXPECT_EQ(accepted,
+              status.finished_length_total + status.finished_error_total + status.cancelled_total);
+    for (const auto& [link, frames] : swarm.control.sent) check_epochs(link);
+  }
+
+  Swarm swarm{2};
+  std::uint64_t newest_ = 0;
+
+ private:
+  static constexpr std::size_t kNames = 7;
+
+  static std::string name(std::size_t i) { return "w" + std::to_string(i); }
+  bool alive(const std::string& node) {
+    for (const NodeStatus& status : swarm.machine->status().nodes) {
+      if (status.name == node) return status.state != "lost";
+    }
+    return false;
+  }
+  void toggle_worker() {
+    const std::string node = name(random_.next() % kNames);
+    if (!alive(node) || random_.next() % 6 == 0) return swarm.join(node);
+    if (random_.next() % 3 == 0) swarm.control.lose(swarm.sessions[node]);
+  }
+  void submit() {
+    const auto owner = swarm.submit(1 + static_cast<std::uint32_t>(random_.next() % 12),
+                                    1 + static_cast<std::uint32_t>(random_.next() % 12));
+    if (owner->id == 0) owner->over = true;
+    owners_.push_back(owner);
+  }
+  void cancel() {
+    if (owners_.empty()) return;
+    const auto& owner = owners_[random_.next() % owners_.size()];
+    if (owner->over) return;
+    swarm.machine->cancel(SequenceId(owner->id));
+    owner->over = true;
+  }
+  void pass_time() {
+    swarm.clock.advance(milliseconds(300));
+    for (const auto& [node, link] : swarm.sessions) {
+      if (alive(node)) swarm.beat(node);
+    }
+    swarm.machine->on_timer();
+  }
+  // One session takes nothing for a moment.
+  void choke() {
+    const std::string node = name(random_.next() % kNames);
+    swarm.control.full.insert(swarm.sessions[node]);
+    toggle_worker();
+    swarm.control.full.clear();
+  }
+  // What one worker hears of epochs only rises, and none comes back after its end.
+  void check_epochs(LinkId link) {
+    std::uint64_t assigned = 0;
+    std::uint64_t ended = 0;
+    for (const CoordinatorMessage& message : swarm.told(link)) {
+      if (message.has_assign()) {
+        EXPECT_GT(message.assign().epoch(), assigned);
+        EXPECT_GT(message.assign().epoch(), ended);
+        assigned = message.assign().epoch();
+      }
+      if (message.has_unassign()) ended = std::max(ended, message.unassign().epoch());
+    }
+  }
+
+  SeededRandom random_;
+  std::vector<std::shared_ptr<Owner>> owners_;
+};
+
+TEST(CoordinatorSwarm, RandomDaysKeepEveryInvariant) {
+  std::uint64_t finished = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t epochs = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    Chaos chaos(seed);
+    for (int i = 0; i < 500; ++i) {
+      chaos.step();
+      chaos.check();
+      if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << ", step " << i;
+    }
+    chaos.settle();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << ", at the end";
+    finished += chaos.swarm.machine->status().finished_length_total;
+    failed += chaos.swarm.machine->status().finished_error_total;
+    epochs += chaos.newest_;
+  }
+  EXPECT_GT(finished, 200u);
+  EXPECT_GT(failed, 20u);
+  EXPECT_GT(epochs, 100u);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

@@ -1,0 +1,306 @@
+// One request against a coordinator and a client that the test plays, in one thread: every order of
+// events that threads could bring.
+#include "coordinator/http/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "tests/unit/http/served_model.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+struct PlayedPort final : CoordinatorPort {
+  struct Submitted {
+    GenerateRequest request;
+    std::shared_ptr<SequenceEvents> events;
+    std::function<void(Result<SequenceId>)> done;
+  };
+  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
+              std::function<void(Result<SequenceId>)> done) override {
+    submitted.push_back({std::move(request), std::move(events), std::move(done)});
+  }
+  void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
+  void status(std::function<void(SwarmStatus)> done) override { done(swarm); }
+
+  std::vector<Submitted> submitted;
+  std::vector<std::uint64_t> cancelled;
+  SwarmStatus swarm;
+};
+
+struct PlayedClient final : Exchange {
+  void respond(HttpResponse answer) override {
+    EXPECT_FALSE(response || streaming) << "one answer only";
+    response = std::move(answer);
+  }
+  void start_stream() override {
+    EXPECT_FALSE(response || streaming);
+    streaming = true;
+  }
+  void send(std::string_view event) override {
+    EXPECT_TRUE(streaming && !finished);
+    text += event;
+  }
+  void finish_stream(bool with_error) override {
+    EXPECT_TRUE(streaming && !finished);
+    finished = true;
+    broken = with_error;
+  }
+  void on_gone(std::function<void()> callback) override { leave = std::move(callback); }
+  bool gone() const override { return false; }
+
+  // The JSON of every event but [DONE].
+  std::vector<Json> events() const {
+    std::vector<Json> out;
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      const std::size_t end = rest.find("\n\n");
+      const std::string_view data = rest.substr(6, end - 6);
+      rest.remove_prefix(end + 2);
+      if (data != "[DONE]") out.push_back(Json::parse(data));
+    }
+    return out;
+  }
+  bool done() const { return text.ends_with("data: [DONE]\n\n"); }
+
+  std::optional<HttpResponse> response;
+  std::string text;
+  bool streaming = false;
+  bool finished = false;
+  bool broken = false;
+  std::function<void()> leave;
+};
+
+struct GenerationTest : ::testing::Test {
+  hearth::testing::FakeClock clock;
+  SeededRandom random{1};
+  PlayedPort port;
+  std::deque<Gate::Task> tasks;
+  std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
+  std::shared_ptr<Api> api = std::make_shared<Api>(
+      HttpOptions(), tiny_model().served, port, clock, random,
+      [this](Gate::Task task) { tasks.push_back(std::move(task)); }, [](Gate::Task) {});
+
+  void pump() {
+    while (!tasks.empty()) {
+      const Gate::Task task = std::move(tasks.front());
+      tasks.pop_front();
+      task();
+    }
+  }
+  void start(GenerationRequest request, std::size_t prompt_tokens = 3) {
+    GenerationInput input;
+    input.request = std::move(request);
+    input.prompts = {std::vector<TokenId>(prompt_tokens, 70)};
+    HttpRequest http;
+    http.arrived = clock.now();
+    Generation::start(api, client, http, std::move(input));
+    pump();
+  }
+  static GenerationRequest completion(std::uint32_t n = 1, bool stream = false) {
+    GenerationRequest request;
+    request.chat = false;
+    request.n = n;
+    request.stream = stream;
+    return request;
+  }
+  void accept(std::size_t i) {
+    port.submitted[i].done(SequenceId(i + 1));
+    port.submitted[i].events->on_admitted();
+    pump();
+  }
+  void token(std::size_t i, TokenId token, FinishReason finish = FinishReason::kNone) {
+    SampledToken out;
+    out.sequence = SequenceId(i + 1);
+    out.token = token;
+    out.finish = finish;
+    port.submitted[i].events->on_token(out);
+    pump();
+  }
+  Json error() const { return Json::parse(client->response->body)["error"]; }
+};
+
+TEST_F(GenerationTest, DefaultLengthsSeedsAndEndTokens) {
+  GenerationRequest request = completion(3);
+  request.seed = UINT64_MAX;
+  start(request);
+  ASSERT_EQ(port.submitted.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const SamplingParams& sampling = port.submitted[i].request.sampling;
+    EXPECT_EQ(sampling.max_tokens, kCompletionMaxTokens);
+    EXPECT_EQ(sampling.seed, UINT64_MAX + i) << "counts up and wraps";
+    EXPECT_EQ(sampling.stop_tokens, api->model.tokenizer->end_tokens());
+  }
+  GenerationRequest chat;
+  chat.ignore_eos = true;
+  client = std::make_shared<PlayedClient>();
+  start(chat, 500);
+  ASSERT_EQ(port.submitted.size(), 4U);
+  EXPECT_EQ(port.submitted[3].request.sampling.max_tokens, 12U) << "what the context leaves";
+  EXPECT_TRUE(port.submitted[3].request.sampling.stop_tokens.empty());
+}
+
+TEST_F(GenerationTest, WhatDoesNotFitIsRefusedBeforeAnySubmission) {
+  GenerationRequest request = completion();
+  request.max_tokens = 510;
+  start(request);
+  EXPECT_TRUE(port.submitted.empty());
+  EXPECT_EQ(error()["code"], "context_length_exceeded");
+  EXPECT_EQ(error()["param"], "prompt");
+  PipelineStatus small;
+  small.state = "serving";
+  small.kv_pages = 2;
+  small.kv_page_tokens = 8;
+  PipelineStatus forming = small;
+  forming.state = "forming";
+  forming.kv_pages = 100;
+  port.swarm.pipelines = {small, forming};
+  for (const std::uint32_t tokens : {13U, 14U}) {
+    client = std::make_shared<PlayedClient>();
+    request.max_tokens = tokens;
+    start(request);
+    EXPECT_EQ(client->response.has_value(), tokens == 14) << "16 positions serve";
+  }
+  EXPECT_NE(error()["message"].get<std::string>().find("KV memory"), std::string::npos);
+  EXPECT_TRUE(port.cancelled.empty());
+}
+
+TEST_F(GenerationTest, AStreamOfTwoChoicesClosesOnce) {
+  GenerationRequest request = completion(2, true);
+  request.chat = true;
+  request.include_usage = true;
+  start(request);
+  accept(0);
+  token(0, 70);
+  EXPECT_FALSE(client->streaming) << "not before all are accepted";
+  accept(1);
+  token(1, 71);
+  token(1, 2, FinishReason::kStop);
+  token(0, 72, FinishReason::kLength);
+  ASSERT_TRUE(client->finished && client->done());
+  EXPECT_FALSE(client->broken);
+  std::map<int, std::string> reasons;
+  std::map<int, int> roles;
+  std::size_t closings = 0;
+  const auto events = client->events();
+  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json& choice = events[i]["choices"][0];
+    const int index = choice["index"];
+    EXPECT_FALSE(reasons.contains(index)) << "nothing follows the end of a choice";
+    roles[index] += choice["delta"].contains("role") ? 1 : 0;
+    if (choice["finish_reason"].is_string()) reasons[index] = choice["finish_reason"];
+    closings += events[i].contains("timings") ? 1 : 0;
+    EXPECT_EQ(events[i].contains("timings"), i + 2 == events.size());
+  }
+  EXPECT_EQ(reasons, (std::map<int, std::string>{{0, "length"}, {1, "stop"}}));
+  EXPECT_EQ(roles, (std::map<int, int>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(closings, 1U);
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(events.back()["usage"]["prompt_tokens"], 3);
+  EXPECT_TRUE(port.cancelled.empty());
+  EXPECT_TRUE(api->generations.empty());
+}
+
+TEST_F(GenerationTest, AClientThatGoesCancelsWhatRunsAndWhatComes) {
+  start(completion(3));
+  accept(0);
+  accept(1);
+  token(0, 70, FinishReason::kLength);
+  std::exchange(client->leave, nullptr)();
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{2}) << "the first has ended by itself";
+  accept(2);
+  EXPECT_EQ(port.cancelled, (std::vector<std::uint64_t>{2, 3})) << "accepted too late";
+  token(1, 70);
+  port.submitted[1].events->on_error({ErrorCode::kUnavailable, "late"});
+  pump();
+  EXPECT_FALSE(client->response.has_value());
+  EXPECT_TRUE(api->generations.empty());
+}
+
+TEST_F(GenerationTest, ARefusedChoiceEndsTheRequestAndCancelsTheAccepted) {
+  port.swarm.waiting = 5;
+  start(completion(3));
+  accept(0);
+  port.submitted[1].done(Error{ErrorCode::kNoCapacity, "the queue is full"});
+  pump();
+  ASSERT_TRUE(client->response.has_value());
+  EXPECT_EQ(client->response->status, 429U);
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1});
+  accept(2);
+  EXPECT_EQ(port.cancelled, (std::vector<std::uint64_t>{1, 3}));
+}
+
+TEST_F(GenerationTest, ErrorsSayWhetherWorkWasDone) {
+  const auto has_final = [this] {
+    for (const auto& [name, value] : client->response->headers) {
+      if (name == "x-should-retry") return value == "false";
+    }
+    return false;
+  };
+  for (const bool produced : {false, true}) {
+    client = std::make_shared<PlayedClient>();
+    port.submitted.clear();
+    start(completion());
+    accept(0);
+    if (produced) token(0, 70);
+    port.submitted[0].events->on_error({ErrorCode::kUnavailable, "worker attic was lost"});
+    pump();
+    ASSERT_TRUE(client->response.has_value());
+    EXPECT_EQ(client->response->status, 503U);
+    EXPECT_EQ(has_final(), produced);
+    EXPECT_EQ(error()["message"], "worker attic was lost");
+  }
+}
+
+TEST_F(GenerationTest, AnErrorInAStreamIsItsLastEvent) {
+  start(completion(2, true));
+  accept(0);
+  accept(1);
+  token(0, 70);
+  port.submitted[1].events->on_error({ErrorCode::kNumeric, "left the range"});
+  token(0, 71);
+  pump();
+  ASSERT_TRUE(client->finished);
+  EXPECT_TRUE(client->broken);
+  EXPECT_FALSE(client->done());
+  EXPECT_EQ(client->events().back()["error"]["code"], "numeric_range");
+  EXPECT_EQ(port.cancelled, (std::vector<std::uint64_t>{1, 2}));
+}
+
+// The stop string ends the sequence in the coordinator, too; also when the answer to the submission
+// comes after the tokens.
+TEST_F(GenerationTest, AStopStringCancelsTheSequence) {
+  const std::string stop = api->model.tokenizer->token_bytes(70, false);
+  for (const bool late : {false, true}) {
+    client = std::make_shared<PlayedClient>();
+    port.submitted.clear();
+    port.cancelled.clear();
+    GenerationRequest request = completion();
+    request.stop = {stop};
+    start(request);
+    if (!late) accept(0);
+    token(0, 70);
+    if (late) accept(0);
+    EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1}) << late;
+    ASSERT_TRUE(client->response.has_value()) << late;
+    const Json choice = Json::parse(client->response->body)["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "stop");
+    EXPECT_EQ(choice["text"], "");
+    token(0, 71);
+    EXPECT_EQ(port.cancelled.size(), 1U);
+  }
+}
+
+TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
+  start(completion());
+  api->sockets.close();
+  port.submitted[0].done(SequenceId(9));
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{9});
+}
+
+}  // namespace
+}  // namespace hearth::coordinator::http
