@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/http/handlers.h"
 #include "tests/unit/http/served_model.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -300,6 +301,21 @@ TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
   api->sockets.close();
   port.submitted[0].done(SequenceId(9));
   EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{9});
+}
+
+TEST_F(GenerationTest, UnreadinessCountsTheWorkersThatAreThere) {
+  for (const char* state : {"lost", "free", "lost", "loading"}) {
+    NodeStatus node;
+    node.state = state;
+    port.swarm.nodes.push_back(node);
+  }
+  port.swarm.stages_wanted = 3;
+  handle_ready(api, HttpRequest(), client);
+  pump();
+  ASSERT_TRUE(client->response.has_value());
+  EXPECT_EQ(client->response->status, 503U);
+  EXPECT_TRUE(error()["message"].get<std::string>().starts_with(
+      "no pipeline serves: 2 workers are registered, 3 free"));
 }
 
 }  // namespace

@@ -237,16 +237,13 @@ class HostileTest : public testing::Test {
 };
 
 TEST_F(HostileTest, Framing) { run(framing_cases()); }
-< < < < < < < < HEAD : tests / unit / http / session_test.cc TEST_F(HostileTest, Bodies) {
+TEST_F(HostileTest, Heads) { run(head_cases()); }
+TEST_F(HostileTest, Bodies) {
   run(json_cases());
   run(sampling_cases());
 }
-== == == == TEST_F(HostileTest, Heads) { run(head_cases()); }
-TEST_F(HostileTest, Bodies) { run(json_cases()); }
->>>>>>>> refs / heads / tests - coordinator : tests / unit / http /
-                                              session_hostile_test.cc
 
-                                              TEST_F(HostileTest, MemoryStaysWhereItWas) {
+TEST_F(HostileTest, MemoryStaysWhereItWas) {
   const auto barrage = [this] {
     run(framing_cases());
     run(head_cases());
