@@ -39,12 +39,12 @@ std::string format_bytes(std::uint64_t bytes) {
   const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
   double value = static_cast<double>(bytes);
   int unit = 0;
-  while (value >= 1000.0 && unit < 4) {
+  while (value >= 999.5 && unit < 4) {  // as written, not as it is: no "1000 kB"
     value /= 1000.0;
     ++unit;
   }
   char text[32];
-  std::snprintf(text, sizeof text, unit == 0 || value >= 100.0 ? "%.0f %s" : "%.1f %s", value,
+  std::snprintf(text, sizeof text, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
                 units[unit]);
   return text;
 }

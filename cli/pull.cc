@@ -213,7 +213,11 @@ class Download {
     TRY(HttpReply reply,
         http_.download(remote_.url, offset, {std::chrono::milliseconds(0), remote_.headers, true},
                        restart, sink));
-    if (reply.status == 416 && offset > 0) return restart();
+    if (reply.status == 416 && offset > 0) {  // what is here is no beginning of that file
+      TRY_VOID(restart());
+      return Error{ErrorCode::kUnavailable, remote_.url + " has nothing after byte " +
+                                                std::to_string(offset) + "; pull again"};
+    }
     if (reply.status >= 500 || reply.status == 429 || reply.status == 408) {
       return Error{ErrorCode::kUnavailable,
                    remote_.url + " answers " + std::to_string(reply.status)};
@@ -373,6 +377,7 @@ Result<LocalModel> admit(const PullOptions& options, const fs::path& partial,
   std::error_code failed;
   fs::rename(partial, target, failed);
   if (failed) return Error{ErrorCode::kIo, "cannot create " + target.string()};
+  fs::remove(partial, failed);  // still there when both names are links to one file
   fs::remove(partial.string() + ".json", failed);
   LocalModel model;
   model.name = target.stem().string();

@@ -30,6 +30,7 @@ std::optional<double> real_of(const Value& value) {
 
 Result<Value> whole_power(std::int64_t base, std::int64_t exponent) {
   if (exponent < 0) {
+    REQUIRE(base != 0, "zero has no negative power");
     return Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
   }
   std::int64_t result = 1;
@@ -69,19 +70,38 @@ Result<Value> whole_result(Operator op, std::int64_t a, std::int64_t b) {
   return Value(out);
 }
 
+Result<Value> real_power(double base, double exponent) {
+  REQUIRE(base != 0 || !(exponent < 0), "zero has no negative power");
+  const double power = std::pow(base, exponent);
+  const bool finite = std::isfinite(base) && std::isfinite(exponent);
+  REQUIRE(!finite || std::isfinite(power), "the power is no finite real number");
+  return Value(power);
+}
+
+// As Python: the remainder is exact and has the divisor's sign, and the quotient goes with it.
+double floor_quotient(double a, double b) {
+  const double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
 Result<Value> real_result(Operator op, double a, double b) {
   switch (op) {
     case Operator::kAdd: return Value(a + b);
     case Operator::kSubtract: return Value(a - b);
     case Operator::kMultiply: return Value(a * b);
-    case Operator::kPower: return Value(std::pow(a, b));
+    case Operator::kPower: return real_power(a, b);
     default: break;
   }
   REQUIRE(b != 0, "division by zero");
   if (op == Operator::kDivide) return Value(a / b);
-  if (op == Operator::kFloorDivide) return Value(std::floor(a / b));
+  if (op == Operator::kFloorDivide) return Value(floor_quotient(a, b));
   double rest = std::fmod(a, b);
-  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
+  if (rest == 0) return Value(std::copysign(0.0, b));
+  if ((rest < 0) != (b < 0)) rest += b;
   return Value(rest);
 }
 

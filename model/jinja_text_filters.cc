@@ -127,9 +127,7 @@ Result<Value> filter_indent(Meter& meter, const Value& input, const Arguments& a
 std::string number_text(const Text& text) {
   const Range range = strip_space(text.bytes, true, true);
   std::string digits = text.bytes.substr(range.begin, range.end - range.begin);
-  if (!digits.empty() && digits[0] == '+' && digits.find('-') == std::string::npos) {
-    digits.erase(0, 1);
-  }
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.erase(0, 1);
   return digits;
 }
 

@@ -257,7 +257,7 @@ Result<int> compare(Meter& meter, const Value& a, const Value& b) {
     TRY_VOID(meter.scan(std::min(text->bytes.size(), other->bytes.size())));
     return text->bytes.compare(other->bytes);
   }
-  if (as_list(a) != nullptr && as_list(b) != nullptr && a.index() == b.index()) {
+  if (as_list(a) != nullptr && as_list(b) != nullptr && as_list(a)->tuple == as_list(b)->tuple) {
     return compare_lists(meter, *as_list(a), *as_list(b));
   }
   return Error::invalid("a " + std::string(type_name(a)) + " and a " + std::string(type_name(b)) +

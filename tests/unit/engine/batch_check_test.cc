@@ -1,0 +1,198 @@
+#include "node/engine/batch_check.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr StepShape kShape{8, 50, 20, false};
+constexpr std::uint32_t kRows = 12;
+constexpr SequenceId kOld{1};   // a prompt of 4 tokens, at position 6
+constexpr SequenceId kHalf{2};  // a prompt of 8 tokens, at position 3
+constexpr SequenceId kFull{3};  // at the last position of the context
+constexpr SequenceId kNew{9};   // not open
+
+StageSequence at(SequenceId id, std::uint32_t prompt_tokens, Position next) {
+  StageSequence sequence;
+  sequence.open.sequence = id;
+  sequence.open.prompt_tokens = prompt_tokens;
+  sequence.next = next;
+  return sequence;
+}
+
+StageSequences three() {
+  StageSequences sequences;
+  sequences.emplace(kOld, at(kOld, 4, 6));
+  sequences.emplace(kHalf, at(kHalf, 8, 3));
+  sequences.emplace(kFull, at(kFull, 4, 19));
+  return sequences;
+}
+
+SequenceOpen open_of(SequenceId id, std::uint32_t prompt_tokens) {
+  SequenceOpen open;
+  open.sequence = id;
+  open.prompt_tokens = prompt_tokens;
+  return open;
+}
+
+// Rows of every kind that is allowed.
+StepBatch good() {
+  StepBatch batch;
+  batch.opens = {open_of(kNew, 2)};
+  batch.releases = {kFull};
+  batch.rows = {{kHalf, 3, 0, 0},
+                {kHalf, 4, 49, BatchRow::kFailed},
+                {kNew, 0, 1, 0},
+                {kNew, 1, 2, BatchRow::kSample},
+                {kOld, 6, 7, BatchRow::kSample},
+                {kFull, 19, 7, BatchRow::kSample}};
+  return batch;
+}
+
+struct Violation {
+  const char* name;
+  std::function<void(StepBatch&)> make;
+  std::vector<const char*> words;  // all of them stand in the error
+};
+
+const Violation kViolations[] = {
+    {"a gap", [](StepBatch& b) { b.rows[4].position = 7; }, {"sequence 1", "position 7", "6"}},
+    {"a repeat", [](StepBatch& b) { b.rows[4].position = 5; }, {"position 5", "6"}},
+    {"a gap inside a chunk", [](StepBatch& b) { b.rows[1].position = 5; }, {"sequence 2", "4"}},
+    {"a repeat inside a chunk", [](StepBatch& b) { b.rows[1].position = 3; }, {"sequence 2", "4"}},
+    {"a new sequence that does not begin at 0",
+     [](StepBatch& b) { b.rows.erase(b.rows.begin() + 2); },
+     {"sequence 9", "0"}},
+    {"past the context",
+     [](StepBatch& b) {
+       b.rows.push_back({kFull, 20, 7, BatchRow::kSample});
+     },
+     {"sequence 3", "20"}},
+    {"the largest position", [](StepBatch& b) { b.rows[0].position = 0xFFFFFFFF; }, {"4294967295"}},
+    {"a negative token", [](StepBatch& b) { b.rows[0].token = -1; }, {"token -1", "50"}},
+    {"a token past the vocabulary", [](StepBatch& b) { b.rows[0].token = 50; }, {"token 50", "50"}},
+    {"the smallest token", [](StepBatch& b) { b.rows[0].token = INT32_MIN; }, {"vocabulary"}},
+    {"sampled inside a prompt",
+     [](StepBatch& b) { b.rows[0].flags = BatchRow::kSample; },
+     {"sequence 2", "sampled inside", "8"}},
+    {"sampled inside a new prompt",
+     [](StepBatch& b) { b.rows[2].flags = BatchRow::kSample; },
+     {"sequence 9", "sampled inside"}},
+    {"never opened", [](StepBatch& b) { b.rows[4].sequence = SequenceId(77); }, {"77", "never"}},
+    {"its open is missing", [](StepBatch& b) { b.opens.clear(); }, {"sequence 9", "never opened"}},
+    {"apart", [](StepBatch& b) { std::swap(b.rows[1], b.rows[2]); }, {"not together"}},
+    {"come back",
+     [](StepBatch& b) {
+       b.rows.push_back({kHalf, 5, 0, 0});
+     },
+     {"not together"}},
+    {"opened twice",
+     [](StepBatch& b) { b.opens.push_back(open_of(kNew, 2)); },
+     {"sequence 9", "opened twice"}},
+    {"open already",
+     [](StepBatch& b) { b.opens.push_back(open_of(kOld, 2)); },
+     {"sequence 1", "open already"}},
+    {"opened anew while released",
+     [](StepBatch& b) { b.opens.push_back(open_of(kFull, 2)); },
+     {"sequence 3", "open already"}},
+    {"no prompt", [](StepBatch& b) { b.opens[0].prompt_tokens = 0; }, {"sequence 9", " 0 ", "20"}},
+    {"a prompt past the context",
+     [](StepBatch& b) { b.opens[0].prompt_tokens = 21; },
+     {"sequence 9", "21", "20"}},
+    {"released twice",
+     [](StepBatch& b) {
+       b.releases = {kOld, kFull, kOld};
+     },
+     {"1", "twice"}},
+    {"released and never opened",
+     [](StepBatch& b) { b.releases.push_back(SequenceId(77)); },
+     {"77", "never opened"}},
+    {"too many rows",
+     [](StepBatch& b) {
+       b.opens[0].prompt_tokens = 10;
+       b.rows.resize(2);
+       for (Position i = 0; i < 11; ++i) b.rows.push_back({kNew, i, 1, 0});
+     },
+     {"13 rows", "12"}},
+    {"activations on the first stage", [](StepBatch& b) { b.activations.resize(96); }, {"96", "0"}},
+};
+
+TEST(BatchCheck, TakesEverythingThatIsAllowed) {
+  EXPECT_TRUE(check_batch(good(), three(), kShape, kRows).ok());
+  EXPECT_TRUE(check_batch({}, {}, kShape, kRows).ok());
+  StepBatch batch;
+  batch.opens = {open_of(kNew, 20)};  // the whole context, opened and released without a row
+  batch.releases = {kNew, kOld, kHalf, kFull};
+  EXPECT_TRUE(check_batch(batch, three(), kShape, kRows).ok());
+  batch = good();
+  EXPECT_TRUE(check_batch(batch, three(), kShape, 6).ok());
+  EXPECT_FALSE(check_batch(batch, three(), kShape, 5).ok());
+}
+
+TEST(BatchCheck, NamesEveryViolationAndItsLimit) {
+  for (const Violation& violation : kViolations) {
+    StepBatch batch = good();
+    violation.make(batch);
+    const StepBatch before = batch;
+    const Status status = check_batch(batch, three(), kShape, kRows);
+    ASSERT_FALSE(status.ok()) << violation.name;
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput) << violation.name;
+    for (const char* word : violation.words) {
+      EXPECT_NE(status.error().message.find(word), std::string::npos)
+          << violation.name << ": " << status.error().message;
+    }
+    EXPECT_EQ(batch, before) << violation.name;
+  }
+}
+
+TEST(BatchCheck, WantsExactlyTheActivationsOfItsRows) {
+  const StepShape inner{8, 50, 20, true};
+  StepBatch batch = good();
+  for (const std::size_t bytes : {0, 95, 97, 80, 112}) {
+    batch.activations.assign(bytes, std::byte{0});
+    EXPECT_FALSE(check_batch(batch, three(), inner, kRows).ok()) << bytes;
+  }
+  batch.activations.assign(batch.rows.size() * 8 * 2, std::byte{0});
+  EXPECT_TRUE(check_batch(batch, three(), inner, kRows).ok());
+}
+
+// Batches made by the rules pass, and fail when any one number of a row is changed.
+TEST(BatchCheck, RandomBatchesPassAndAnyChangedPositionFails) {
+  SeededRandom random(11);
+  for (int round = 0; round < 500; ++round) {
+    StageSequences sequences;
+    StepBatch batch;
+    for (std::uint64_t id = 1; id <= 4; ++id) {
+      const auto prompt = static_cast<std::uint32_t>(1 + random.next() % 10);
+      Position next = 0;
+      if (random.next() % 2 == 0) {
+        batch.opens.push_back(open_of(SequenceId(id), prompt));
+      } else {
+        next = static_cast<Position>(random.next() % 16);
+        sequences.emplace(SequenceId(id), at(SequenceId(id), prompt, next));
+      }
+      for (std::uint64_t row = random.next() % 4; row > 0; --row, ++next) {
+        const bool may_sample = next + 1 >= prompt;
+        batch.rows.push_back({SequenceId(id), next, static_cast<TokenId>(random.next() % 50),
+                              may_sample ? BatchRow::kSample : std::uint8_t{0}});
+      }
+      if (random.next() % 3 == 0) batch.releases.push_back(SequenceId(id));
+    }
+    const Status whole = check_batch(batch, sequences, kShape, kRows);
+    ASSERT_TRUE(whole.ok()) << whole.error().message;
+    for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+      StepBatch changed = batch;
+      changed.rows[i].position += random.next() % 2 == 0 ? 1 : 0xFFFFFFFF;
+      EXPECT_FALSE(check_batch(changed, sequences, kShape, kRows).ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::node

@@ -1,0 +1,249 @@
+#include "node/control_session.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::node {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Orders final : ControlEvents {
+  void on_assign(const control::v1::Assign& assign) override { assigned.push_back(assign.epoch()); }
+  void on_unassign(Epoch epoch) override { unassigned.push_back(epoch.value); }
+  void on_control_lost() override { ++lost; }
+  void fill_heartbeat(control::v1::Heartbeat& heartbeat) override {
+    heartbeat.set_steps_total(++beats);
+  }
+  std::vector<std::uint64_t> assigned;
+  std::vector<std::uint64_t> unassigned;
+  int lost = 0;
+  std::uint64_t beats = 0;
+};
+
+struct ControlSessionTest : ::testing::Test {
+  testing::FakeClock clock;
+  SeededRandom random{5};
+  testing::FakeTransport transport;
+  Orders orders;
+  StageOptions options = [] {
+    StageOptions options;
+    options.node = "w1";
+    options.control_address = "home:1";
+    options.layers = 7;
+    options.process_id = 42;
+    return options;
+  }();
+  ControlSession session{options, "here:2", clock, random, transport, orders};
+  LinkId link;
+
+  void SetUp() override {
+    transport.set_events(&session);
+    session.dial();
+  }
+  void tell(const std::function<void(CoordinatorMessage&)>& fill) {
+    CoordinatorMessage message;
+    fill(message);
+    Bytes payload(message.ByteSizeLong());
+    message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
+    transport.receive(link, FrameType::kControl, std::move(payload));
+  }
+  void registered(std::uint32_t heartbeat = 250) {
+    tell([&](auto& m) { m.mutable_registered()->set_heartbeat_milliseconds(heartbeat); });
+  }
+  void begin() {
+    link = transport.open("home:1");
+    registered();
+  }
+  void assign(std::uint64_t epoch) {
+    tell([&](auto& m) { m.mutable_assign()->set_epoch(epoch); });
+  }
+  void pass(Duration pause) {
+    clock.advance(pause);
+    session.on_timer();
+  }
+  WorkerMessage said() {
+    WorkerMessage message;
+    const Bytes& payload = transport.sent[link].back().payload;
+    message.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    return message;
+  }
+};
+
+TEST_F(ControlSessionTest, SaysWhoItIsAndBeatsAsItIsTold) {
+  begin();
+  const auto body = said().register_();
+  EXPECT_EQ(body.node(), "w1");
+  EXPECT_EQ(body.layers(), 7U);
+  EXPECT_EQ(body.data_address(), "here:2");
+  EXPECT_EQ(body.process_id(), 42U);
+  EXPECT_EQ(body.protocol_version(), kProtocolVersion);
+  pass(milliseconds(249));
+  EXPECT_EQ(orders.beats, 0U);
+  pass(milliseconds(1));
+  EXPECT_EQ(said().heartbeat().steps_total(), 1U);
+  session.on_timer();
+  EXPECT_EQ(orders.beats, 1U);
+  pass(seconds(5));  // a late timer makes up for nothing
+  session.on_timer();
+  EXPECT_EQ(orders.beats, 2U);
+}
+
+TEST_F(ControlSessionTest, HeartbeatsAreKeptWithinTheirBounds) {
+  begin();
+  registered(0);
+  pass(milliseconds(9));
+  EXPECT_EQ(orders.beats, 0U);
+  pass(milliseconds(1));
+  EXPECT_EQ(orders.beats, 1U);
+  registered(0xFFFFFFFF);
+  pass(milliseconds(59'999));
+  EXPECT_EQ(orders.beats, 1U);
+  pass(milliseconds(1));
+  EXPECT_EQ(orders.beats, 2U);
+}
+
+TEST_F(ControlSessionTest, OrdersCountOnlyInASessionThatHasBegun) {
+  assign(1);  // nothing is open yet
+  link = transport.open("home:1");
+  assign(2);
+  tell([](auto& m) { m.mutable_unassign()->set_epoch(2); });
+  EXPECT_TRUE(orders.assigned.empty() && orders.unassigned.empty());
+  registered();
+  assign(3);
+  tell([](auto& m) { m.mutable_unassign()->set_epoch(9); });
+  EXPECT_EQ(orders.assigned, std::vector<std::uint64_t>{3});
+  EXPECT_EQ(orders.unassigned, std::vector<std::uint64_t>{9});
+  const LinkId old = link;
+  transport.lose(old);
+  assign(4);
+  EXPECT_EQ(orders.assigned.size(), 1U);
+}
+
+TEST_F(ControlSessionTest, ALossInAnyStateIsToldOnlyOfASession) {
+  transport.lose(transport.dialled.back().first);  // dialling
+  EXPECT_EQ(orders.lost, 0);
+  pass(seconds(2));
+  link = transport.open("home:1");
+  transport.lose(link);  // registering
+  EXPECT_EQ(orders.lost, 0);
+  pass(seconds(2));
+  begin();
+  transport.lose(link);
+  EXPECT_EQ(orders.lost, 1);
+  transport.lose(link);  // the same link again, and an unknown one
+  transport.lose(LinkId(999));
+  EXPECT_EQ(orders.lost, 1);
+}
+
+TEST_F(ControlSessionTest, EventsOfAnOldLinkDoNotTouchTheNewOne) {
+  begin();
+  const LinkId old = link;
+  transport.lose(old);
+  pass(seconds(2));
+  begin();
+  ASSERT_NE(link, old);
+  transport.lose(old);
+  transport.receive(old, FrameType::kControl, Bytes(3));
+  transport.receive(old, FrameType::kBatch, Bytes(3));
+  EXPECT_EQ(orders.lost, 1);
+  assign(8);
+  EXPECT_EQ(orders.assigned, std::vector<std::uint64_t>{8});
+}
+
+TEST_F(ControlSessionTest, BytesThatAreNoOrderEndTheSession) {
+  const std::pair<FrameType, Bytes> cases[] = {
+      {FrameType::kControl, Bytes(1, std::byte{0xFF})},
+      {FrameType::kControl, {}},
+      {FrameType::kControl, Bytes(limits::kControlMessageBytes + 1)},
+      {FrameType::kBatch, {}},
+      {FrameType::kHello, Bytes(4)},
+  };
+  int lost = 0;
+  for (const auto& [type, payload] : cases) {
+    begin();
+    transport.receive(link, type, payload);
+    EXPECT_EQ(orders.lost, ++lost);
+    EXPECT_TRUE(transport.closed.contains(link));
+    pass(seconds(2));
+  }
+}
+
+TEST_F(ControlSessionTest, ASilentCoordinatorIsGivenUpAndDialledAgain) {
+  const LinkId first = transport.dialled.back().first;
+  pass(milliseconds(9'999));
+  EXPECT_FALSE(transport.closed.contains(first));
+  pass(milliseconds(1));
+  EXPECT_TRUE(transport.closed.contains(first));
+  pass(milliseconds(100));
+  link = transport.open("home:1");
+  ASSERT_NE(link, first);
+  pass(seconds(10));  // open, and no answer to Register
+  EXPECT_TRUE(transport.closed.contains(link));
+  EXPECT_EQ(orders.lost, 0);
+}
+
+TEST_F(ControlSessionTest, PausesGrowToTwoSecondsAndBeginAnewAfterASession) {
+  const auto attempts_in = [&](Duration time) {
+    const std::size_t before = transport.dialled.size();
+    for (Duration passed{}; passed < time; passed += milliseconds(10)) {
+      pass(milliseconds(10));
+      if (transport.dialled.size() > before) transport.lose(transport.dialled.back().first);
+    }
+    return transport.dialled.size() - before;
+  };
+  transport.lose(transport.dialled.back().first);
+  attempts_in(seconds(20));
+  const std::size_t late = attempts_in(seconds(20));
+  EXPECT_GE(late, 9U);   // at most 2 s apart
+  EXPECT_LE(late, 21U);  // at least 1 s apart
+  while (transport.closed.contains(transport.dialled.back().first)) pass(milliseconds(10));
+  begin();
+  transport.lose(link);
+  const std::size_t before = transport.dialled.size();
+  pass(milliseconds(100));  // the shortest pause again
+  EXPECT_EQ(transport.dialled.size(), before + 1);
+}
+
+TEST_F(ControlSessionTest, AFullQueueIsACoordinatorThatStoppedReading) {
+  begin();
+  transport.full.insert(link);
+  pass(milliseconds(250));
+  EXPECT_EQ(orders.lost, 1);
+  EXPECT_TRUE(transport.closed.contains(link));
+  session.send({});  // to nobody
+  EXPECT_EQ(orders.lost, 1);
+}
+
+TEST_F(ControlSessionTest, ARefusalEndsASessionOnceAndForGood) {
+  begin();
+  tell([](auto& m) { m.mutable_refused()->set_reason("two\nlines \x1B[31m"); });
+  EXPECT_EQ(orders.lost, 1);
+  EXPECT_NE(session.refused().find("two"), std::string::npos);
+  EXPECT_EQ(session.refused().find_first_of("\n\x1B"), std::string::npos);
+  const std::size_t dialled = transport.dialled.size();
+  transport.lose(link);
+  assign(3);
+  for (int i = 0; i < 100; ++i) pass(seconds(1));
+  EXPECT_EQ(transport.dialled.size(), dialled);
+  EXPECT_EQ(orders.lost, 1);
+  EXPECT_TRUE(orders.assigned.empty());
+}
+
+TEST_F(ControlSessionTest, WhoDialsAWorkersControlPortIsHungUpOn) {
+  const LinkId stranger = transport.incoming();
+  EXPECT_TRUE(transport.closed.contains(stranger));
+  EXPECT_EQ(orders.lost, 0);
+}
+
+}  // namespace
+}  // namespace hearth::node
