@@ -77,7 +77,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
   const std::uint32_t threads =
       options.worker_threads > 0
           ? options.worker_threads
-          : local_worker_threads(options.local_workers, std::thread::hardware_concurrency());
+          : local_worker_threads(std::thread::hardware_concurrency());
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);
@@ -193,9 +193,7 @@ class Server {
 
 }  // namespace
 
-std::uint32_t local_worker_threads(std::uint32_t workers, std::uint32_t cores) {
-  return std::max(1U, cores / std::max(1U, workers));
-}
+std::uint32_t local_worker_threads(std::uint32_t cores) { return std::max(1U, cores); }
 
 int run_serve(const ServeOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {

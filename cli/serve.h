@@ -21,11 +21,11 @@ struct ServeOptions {
   std::string log_level = "info";
 };
 
-// Threads of each of `workers` processes on `cores` cores: an equal share, at least one. A step
-// meets at barriers, and a team with more threads than free cores waits for the one that does not
-// run: three workers on two busy cores gave 187 tokens a second with one thread each (540 over 16
-// streams), and 45 (92) with two.
-std::uint32_t local_worker_threads(std::uint32_t workers, std::uint32_t cores);
+// Threads of each local worker. With one stream a single stage works at a time and wants every
+// core: on two cores three workers of two threads decode 300 tokens/s, of one thread 245. With many
+// streams all stages work at once and their threads share the cores at no measurable loss (982 and
+// 995). Figures: tests/bench/swarm_speed.py.
+std::uint32_t local_worker_threads(std::uint32_t cores);
 
 // Until SIGINT or SIGTERM; running streams then end with an error event.
 int run_serve(const ServeOptions& options);
