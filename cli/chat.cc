@@ -7,6 +7,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "model/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {
@@ -57,6 +58,10 @@ class Chat {
         continue;
       }
       if (line.find_first_not_of(" \t\n") == std::string::npos) continue;
+      if (!model::is_utf8(line)) {
+        std::fputs("That is not valid UTF-8; nothing was sent.\n", stderr);
+        continue;
+      }
       say(line);
     }
     return exit_;

@@ -30,9 +30,22 @@ std::string api_base(std::string given) {
   return given;
 }
 
+// Nothing leaves this machine before there is encryption: other hosts are a usage error.
+std::string check_loopback(const std::string& host) {
+  const std::string bare = host.starts_with("http://") ? host.substr(7) : host;
+  for (const std::string name : {"127.0.0.1", "localhost", "[::1]"}) {
+    if (!bare.starts_with(name)) continue;
+    const std::string rest = bare.substr(name.size());
+    if (rest.empty() || rest[0] == ':' || rest[0] == '/') return "";
+  }
+  return host + " is not a loopback address; there is no encryption yet, so only 127.0.0.1, " +
+         "localhost and [::1] are dialled";
+}
+
 void add_host(CLI::App* verb, std::string& host) {
   verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
-      ->envname("HEARTH_HOST");
+      ->envname("HEARTH_HOST")
+      ->check(check_loopback);
 }
 
 void add_sampling(CLI::App* verb, RunOptions& o) {

@@ -14,6 +14,7 @@
 #include "cli/chat.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "model/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {
@@ -140,6 +141,10 @@ int run_run(RunOptions options) {
     if (!text.ok()) return fail(text.error());
     prompt = std::move(*text);
     while (!options.raw && prompt.ends_with('\n')) prompt.pop_back();
+  }
+  if (!model::is_utf8(prompt) || !model::is_utf8(options.system)) {
+    std::fprintf(stderr, "hearth: the prompt is not valid UTF-8; convert it first, e.g. iconv\n");
+    return kExitUsage;
   }
   if (!chat && prompt.empty()) {
     std::fprintf(stderr, "hearth: the prompt is empty; give one as an argument or on stdin\n");

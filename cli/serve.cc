@@ -74,10 +74,9 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
 
 std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
                                      const std::string& control) {
-  const std::uint32_t threads =
-      options.worker_threads > 0
-          ? options.worker_threads
-          : local_worker_threads(std::thread::hardware_concurrency());
+  const std::uint32_t threads = options.worker_threads > 0
+                                    ? options.worker_threads
+                                    : local_worker_threads(std::thread::hardware_concurrency());
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);

@@ -42,9 +42,10 @@ class SwarmAnswerer final : public Answerer {
     first_ = last_ = TimePoint{};
     HttpClient::Options http;
     http.timeout = std::chrono::milliseconds(static_cast<long>(options_.timeout_seconds * 1000));
-    auto reply =
-        http_.post_stream(url, request(question, chat).dump(), http,
-                          [&](std::string_view event) { return on_event(event, on_text); });
+    const std::string body =
+        request(question, chat).dump(-1, ' ', false, Json::error_handler_t::replace);
+    auto reply = http_.post_stream(
+        url, body, http, [&](std::string_view event) { return on_event(event, on_text); });
     if (interrupted()) {
       answer_.finish_reason = "cancelled";
       return finish();

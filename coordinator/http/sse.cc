@@ -27,11 +27,15 @@ std::string http_chunk(std::string_view bytes) {
 }
 
 bool SseQueue::push(std::string_view bytes) {
-  if (pending_.size() >= limit_) return false;
+  if (unread_ >= limit_) return false;
+  unread_ += bytes.size() <= limit_ ? bytes.size() : limit_ / 2;
   pending_ += bytes;
   return true;
 }
 
-std::string SseQueue::take() { return std::exchange(pending_, {}); }
+std::string SseQueue::take() {
+  unread_ = 0;
+  return std::exchange(pending_, {});
+}
 
 }  // namespace hearth::coordinator::http

@@ -15,8 +15,9 @@ inline constexpr std::string_view kSseDone = "[DONE]";
 std::string http_chunk(std::string_view bytes);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Bytes on their way to one client. An event may be of any size, but none is taken while `limit`
-// bytes are already unread: the client is then cut off.
+// Bytes on their way to one client. None are taken while `limit` are already unread: the client is
+// then cut off. A single event larger than the limit (the hashes of a long prompt) counts as half
+// of it, so that what follows at once still finds room.
 class SseQueue {
  public:
   explicit SseQueue(std::size_t limit) : limit_(limit) {}
@@ -28,6 +29,7 @@ class SseQueue {
 
  private:
   std::size_t limit_;
+  std::size_t unread_ = 0;
   std::string pending_;
 };
 

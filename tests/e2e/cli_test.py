@@ -42,6 +42,18 @@ class Verbs(unittest.TestCase):
             self.assertEqual((code, out), (3, ""), words)
             self.assertIn("hearth serve", err)
 
+    def test_hosts_beyond_this_machine_are_refused(self):
+        for host in ("192.0.2.1:80", "http://127.0.0.1.example:80", "https://127.0.0.1", "::"):
+            code, out, err = swarm.hearth("run", "m", "hi", "--host", host)
+            self.assertEqual((code, out), (2, ""), host)
+            self.assertIn("loopback", err)
+
+    def test_broken_utf8_is_refused(self):
+        for words in (["m", b"\xff hello"], ["m", "hi", "--system", b"\xfe"]):
+            done = subprocess.run([swarm.HEARTH, "run", *words], capture_output=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(b"UTF-8", done.stderr)
+
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):
             code, out, _ = swarm.hearth("completion", shell)

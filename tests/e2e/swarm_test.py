@@ -102,6 +102,15 @@ class SwarmEqualsLocal(unittest.TestCase):
         starts = sorted(times[0] for _, _, times in answers)
         self.assertLess(starts[8], ends[0] + (ends[-1] - ends[0]) / 2)
 
+    def test_hashes_of_a_long_prompt_arrive_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one, other = pathlib.Path(folder, "a"), pathlib.Path(folder, "b")
+            prompt, flags = "word soup " * 1200, ["--raw", "-n", "4", "--seed", "7"]
+            local(prompt, *flags, "--stages", "3", "--hashes", one)
+            self.run_swarm(prompt, *flags, "--hashes", other)
+            self.assertGreater(one.stat().st_size, 1 << 20)
+            self.assertEqual(one.read_text(), other.read_text())
+
     def test_state_shows_three_stages_of_ten_layers(self):
         nodes = [n for n in self.swarm.state()["nodes"] if n["state"] == "serving"]
         self.assertEqual(sorted(n["layers"] for n in nodes), [[0, 10], [10, 20], [20, 30]])

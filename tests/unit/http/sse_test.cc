@@ -97,6 +97,9 @@ TEST(SseTest, TheQueueRefusesOnlyWhenItsLimitIsReached) {
   EXPECT_EQ(queue.take(), "1234567890");
   EXPECT_EQ(queue.take(), "");
   EXPECT_TRUE(queue.push(std::string(1000, 'y'))) << "an event may be of any size";
+  EXPECT_TRUE(queue.push("done")) << "and what follows it at once still has room";
+  EXPECT_TRUE(queue.push(std::string(1000, 'z')));
+  EXPECT_FALSE(queue.push("x")) << "but large events are not without number";
   SseQueue none(0);
   EXPECT_FALSE(none.push("x"));
 }
