@@ -50,6 +50,14 @@ def stream_rate(swarm_module, api, model, tokens, seed):
     return (len(times) - 1) / (times[-1] - times[0]), times[0], times[-1], len(times)
 
 
+def run_rate(swarm_module, model, tokens, *flags):
+    """What `hearth run --verbose` prints: the same client, with and without a swarm behind it."""
+    code, _, err = swarm_module.hearth("run", model, "Once", "--raw", "-n", tokens + 1, "--temp",
+                                       "0", "--ignore-eos", "--verbose", *flags)
+    assert code == 0, err
+    return float(next(line.split()[2] for line in err.splitlines() if line.startswith("eval rate")))
+
+
 def many_streams(swarm_module, api, model, tokens, streams):
     """All tokens over the time from the first token of all to the last."""
     with concurrent.futures.ThreadPoolExecutor(streams) as pool:
@@ -91,6 +99,9 @@ def main():
         with swarm.Swarm(3) as s:
             model = s.model
             stream_rate(swarm, s.api, model, 16, 0)
+            add("one process, hearth run", run_rate(swarm, options.model, options.tokens, "--local"))
+            add("three workers, hearth run",
+                run_rate(swarm, model, options.tokens, "--host", s.api))
             add("three workers, one stream", stream_rate(swarm, s.api, model, options.tokens, 1)[0])
             add("three workers, 16 streams", many_streams(swarm, s.api, model, options.tokens, 16))
 
@@ -104,6 +115,7 @@ def main():
     if options.llama_bench:
         ratio("one process, decode", "llama.cpp, decode")
         ratio("one process, prefill 512", "llama.cpp, prefill 512")
+    ratio("three workers, hearth run", "one process, hearth run")
     ratio("three workers, one stream", "one process, decode")
     ratio("three workers, 16 streams", "three workers, one stream")
 
