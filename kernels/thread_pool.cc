@@ -14,7 +14,7 @@ namespace {
 
 // A thread that waits pauses first: the next loop of a step is a microsecond away. Then it offers
 // its core to whoever can use it, and sleeps at last.
-constexpr int kPauses = 150;  // of about 20 to 40 ns
+constexpr int kPauses = 150;   // of about 20 to 40 ns
 constexpr int kYields = 4000;  // of about 0.5 us on an idle machine: the pause between two steps
 
 void pause() {
