@@ -4,7 +4,7 @@
 //   pool->parallel_for(groups, 4, [&](std::uint32_t begin, std::uint32_t end, unsigned thread)
 //   {...});
 //
-// Idle workers spin for some tens of microseconds, giving way to other threads, then sleep. One
+// Idle workers wait for about 2 ms, giving way to other threads, then sleep. One
 // parallel_for at a time; not from inside a task. Tasks must not throw.
 #pragma once
 
