@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kTokens = 8;        // of one register tile
 constexpr std::uint32_t kGroups = 8;        // that a tile of several tokens passes over
+constexpr std::size_t kPrefetch = 4'096;    // bytes ahead of what is read
 constexpr std::uint32_t kHalfSums = 1'024;  // (token, block) pairs of one span
 
 // One token's share of one block.
@@ -138,6 +139,16 @@ void sum_halves(const QuantizedRows& x, std::uint32_t t, std::uint32_t tokens, B
   }
 }
 
+// Asks for the bytes that a walk over the weights will read next but a few: the processor's own
+// prefetching ends at every page of memory.
+template <std::size_t bytes>
+inline void prefetch(const std::byte* at) {
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(at) + kPrefetch + i, _MM_HINT_T0);
+  }
+}
+
 // sums[i] += grid steps of a group of rows with token t + i over a range of blocks.
 template <WeightType type, std::uint32_t tokens>
 void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
@@ -157,6 +168,7 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
     const std::byte* block = header + kLayout.header_bytes() + b % kBlocks * kLayout.block_bytes();
     const std::uint32_t end = std::min(range.end, (b / kBlocks + 1) * kBlocks);
     do {
+      prefetch<kLayout.block_bytes()>(block);
       const Weights<type> weights = load_weights<type>(block, shared);
       block += kLayout.block_bytes();
       // One running offset for all tokens: a pointer each would not fit the registers.
