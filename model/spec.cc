@@ -228,7 +228,7 @@ Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string
 }
 
 Status read_rope_factors(const GgufFile& file, ModelSpec& spec) {
-  if (file.find_tensor(kRopeFactors) == nullptr) return ok_status();
+  if (!spec.family->rope_factors || file.find_tensor(kRopeFactors) == nullptr) return ok_status();
   TRY(const TensorInfo* tensor,
       require_vector(file, std::string(kRopeFactors), {spec.head_dim / 2}));
   spec.rope_factors.resize(spec.head_dim / 2);

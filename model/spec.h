@@ -28,6 +28,7 @@ struct FamilyTraits {
   bool scale_embeddings = false;  // embeddings times sqrt(hidden)
   int residual_shift = 6;         // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
   double rope_base = 10000.0;     // where the file names none
+  bool rope_factors = false;      // files may have rope_freqs.weight
   // Of so many layers the last sees every position and the others a window; 0: all see everything.
   std::uint32_t global_every = 0;
   // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.

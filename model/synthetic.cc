@@ -241,7 +241,8 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   TRY_VOID(require_multiple("hidden", spec.hidden, limits::kModelWidth));
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
-  if (options.rope_factors) spec.rope_factors.resize(spec.head_dim / 2);
+  if (options.rope_factors && spec.family->rope_factors)
+    spec.rope_factors.resize(spec.head_dim / 2);
   return spec;
 }
 

@@ -26,8 +26,8 @@ struct SyntheticOptions {
   std::uint32_t head_dim = 0;      // 0: hidden / heads
   std::uint32_t vocabulary = 400;  // 259 at least: specials and bytes, the rest are merges
   std::uint32_t context = 512;
-  float rope_base = 0.0F;             // 0: the family's own
-  bool rope_factors = false;          // a rope_freqs.weight tensor, 1 to 8
+  float rope_base = 0.0F;     // 0: the family's own
+  bool rope_factors = false;  // in families that have it: a rope_freqs.weight tensor, 1 to 8
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
   // Rows that are no whole number of a type's blocks are Q8_0 instead.

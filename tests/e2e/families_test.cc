@@ -19,9 +19,11 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::
   model::SyntheticOptions options;
   options.family = family;
   options.layers = kLayers;
-  options.head_dim = 64;  // heads * head_dim is not hidden
+  options.hidden = 96;
+  options.feed_forward = 160;
+  options.head_dim = 32;  // heads * head_dim is not hidden
   options.vocabulary = kVocabulary;
-  options.rope_factors = family == "llama";
+  options.rope_factors = true;
   options.sliding_window = window;
   bytes = model::synthetic_model_bytes(options).value();
   return model::GgufFile::parse(bytes, family).value();

@@ -20,10 +20,10 @@ HEARTH = os.environ.get("HEARTH_BINARY", "build/hearth")
 MODEL = os.environ.get("HEARTH_DEMO_MODEL", "")
 
 
-def main():
+def main(variable="HEARTH_DEMO_MODEL"):
     """unittest.main with CTest's exit code for 'not run'."""
     if not os.path.exists(MODEL):
-        print("HEARTH_DEMO_MODEL names no file: the end-to-end tests are not run")
+        print(f"{variable} names no file: the end-to-end tests are not run")
         sys.exit(77)
     unittest.main(verbosity=2)
 

@@ -342,9 +342,11 @@ TEST(Spec, TraitsDecideTheTensors) {
   EXPECT_EQ(vectors, expected);
 }
 
-// A gemma3 file of `layers` layers with keys of one's own.
-Result<ModelSpec> gemma(std::uint32_t layers, std::map<std::string, AddKey> keys = {}) {
+// A gemma3 file of `layers` layers with keys and tensors of one's own.
+Result<ModelSpec> gemma(std::uint32_t layers, std::map<std::string, AddKey> keys = {},
+                        const std::map<std::string, Model::Tensor>& tensors = {}) {
   Model model;
+  model.tensors.insert(tensors.begin(), tensors.end());
   for (const char* key :
        {"block_count", "context_length", "embedding_length", "feed_forward_length",
         "attention.head_count", "attention.head_count_kv", "attention.layer_norm_rms_epsilon"}) {
@@ -388,6 +390,13 @@ TEST(Spec, GemmaHasLocalLayers) {
   EXPECT_EQ(spec->local_rope_frequencies()[8], kernels::pow_canonical(1e4, -0.5));
   EXPECT_EQ(spec->score_scale(), 1.0F / std::sqrt(32.0F));
   EXPECT_EQ(spec->embedding_scale(), std::sqrt(128.0F));
+}
+
+TEST(SpecRefusal, RopeFactorsInAFamilyThatHasNone) {
+  const auto spec = gemma(2, {}, {{"rope_freqs.weight", {TensorType::kF32, {16}}}});
+  ASSERT_FALSE(spec.ok());
+  EXPECT_EQ(spec.error().code, ErrorCode::kUnsupported);
+  expect_says(spec.error().message, "'rope_freqs.weight' has no place in a gemma3 model");
 }
 
 TEST(Spec, GemmaWithoutAWindowSeesEverything) {
