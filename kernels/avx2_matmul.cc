@@ -3,6 +3,7 @@
 // multiplied by magnitude and sign.
 #include "kernels/avx2.h"
 #include "kernels/matrix_view.h"
+#include "kernels/scalar.h"
 
 namespace hearth::kernels::avx2 {
 namespace {
@@ -118,17 +119,17 @@ struct BlockRange {
 template <WeightType type, std::uint32_t tokens>
 void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t row, std::uint32_t t,
           BlockRange range, const Output& out) {
-  constexpr std::size_t kHeader = type == WeightType::kQ4_1 ? 64 : 32;
+  constexpr std::size_t kHeader = layout_of(type).header_bytes();
+  constexpr std::size_t kStride = layout_of(type).super_bytes();
   const __m256i exponents = load_256(w.exponents + row);
   const __m256 factor = _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_sub_epi32(_mm256_set1_epi32(127), exponents), 23));
   const std::size_t half = row % kRowGroup;  // 0 or 8
-  const std::byte* block =
-      w.data + (std::size_t{row / kRowGroup} * w.blocks + range.begin) * w.block_bytes;
+  const std::byte* block = w.data + row / kRowGroup * w.group_bytes + range.begin * kStride;
   __m256i sums[tokens];
 #pragma GCC unroll 4
   for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = _mm256_setzero_si256();
-  for (std::uint32_t b = range.begin; b < range.end; ++b, block += w.block_bytes) {
+  for (std::uint32_t b = range.begin; b < range.end; ++b, block += kStride) {
     std::size_t at[tokens];
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) at[i] = std::size_t{t + i} * w.blocks + b;
@@ -162,13 +163,16 @@ void run(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
   }
 }
 
-void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
+// False for a type that has no kernel here yet.
+bool dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
               std::uint32_t group_end, BlockRange range, const Output& out) {
   switch (w.type) {
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_0: return run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_1: return run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out);
+    case WeightType::kQ8_0: run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out); break;
+    case WeightType::kQ4_0: run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out); break;
+    case WeightType::kQ4_1: run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out); break;
+    default: return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -176,14 +180,18 @@ void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
-  dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride});
+  if (!dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride})) {
+    scalar::matmul(w, x, group_begin, group_end, out, out_stride);
+  }
 }
 
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
-  dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
-           {nullptr, out, out_stride});
+  if (!dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
+                {nullptr, out, out_stride})) {
+    scalar::matmul_partial(w, x, group_begin, group_end, block_begin, block_end, out, out_stride);
+  }
 }
 
 }  // namespace hearth::kernels::avx2

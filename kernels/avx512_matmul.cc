@@ -3,6 +3,7 @@
 // that is taken off through the token's block sum.
 #include "kernels/avx512.h"
 #include "kernels/matrix_view.h"
+#include "kernels/scalar.h"
 
 namespace hearth::kernels::avx512 {
 namespace {
@@ -114,14 +115,14 @@ void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std:
   const __m512i exponents = _mm512_loadu_si512(w.exponents + group * kRowGroup);
   const __m512 factor = _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(127), exponents), 23));
-  const std::size_t block_bytes = w.block_bytes;
+  constexpr std::size_t kStride = layout_of(type).super_bytes();
   const std::size_t blocks = w.blocks;
   const std::size_t first = t * blocks;
-  const std::byte* block = w.data + (std::size_t{group} * w.blocks + range.begin) * block_bytes;
+  const std::byte* block = w.data + group * w.group_bytes + range.begin * kStride;
   __m512i sums[tokens];
 #pragma GCC unroll 8
   for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = _mm512_setzero_si512();
-  for (std::uint32_t b = range.begin; b < range.end; ++b, block += block_bytes) {
+  for (std::uint32_t b = range.begin; b < range.end; ++b, block += kStride) {
     const Weights<type> weights = load_weights<type>(block, factor);
     // One running offset for all tokens: a pointer each would not fit the registers.
     std::size_t at = first + b;
@@ -155,13 +156,16 @@ void run(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
   }
 }
 
-void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
+// False for a type that has no kernel here yet.
+bool dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
               std::uint32_t group_end, BlockRange range, const Output& out) {
   switch (w.type) {
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_0: return run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_1: return run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out);
+    case WeightType::kQ8_0: run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out); break;
+    case WeightType::kQ4_0: run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out); break;
+    case WeightType::kQ4_1: run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out); break;
+    default: return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -169,14 +173,18 @@ void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
-  dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride});
+  if (!dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride})) {
+    scalar::matmul(w, x, group_begin, group_end, out, out_stride);
+  }
 }
 
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
-  dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
-           {nullptr, out, out_stride});
+  if (!dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
+                {nullptr, out, out_stride})) {
+    scalar::matmul_partial(w, x, group_begin, group_end, block_begin, block_end, out, out_stride);
+  }
 }
 
 }  // namespace hearth::kernels::avx512

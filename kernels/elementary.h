@@ -64,10 +64,15 @@ static inline float magnitude_of(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFU);
 }
 
+// Smallest e with x <= 2^e, for a normal x > 0; for anything smaller some e <= -126.
+static inline std::int32_t smallest_exponent(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<int>(bits >> 23) - 127 + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
+}
+
 // Smallest e >= kExponentMin with maximum <= 2^e; maximum >= 0 and finite.
 static inline std::int32_t row_exponent(float maximum) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(maximum);
-  const int exponent = static_cast<int>(bits >> 23) - 127 + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
+  const std::int32_t exponent = smallest_exponent(maximum);
   return exponent < kExponentMin ? kExponentMin : exponent;
 }
 

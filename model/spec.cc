@@ -347,14 +347,26 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
 
 Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor) {
   switch (type) {
+    case TensorType::kF32: return kernels::WeightType::kF32;
+    case TensorType::kF16: return kernels::WeightType::kF16;
+    case TensorType::kBF16: return kernels::WeightType::kBF16;
     case TensorType::kQ8_0: return kernels::WeightType::kQ8_0;
     case TensorType::kQ4_0: return kernels::WeightType::kQ4_0;
     case TensorType::kQ4_1: return kernels::WeightType::kQ4_1;
+    case TensorType::kQ5_0: return kernels::WeightType::kQ5_0;
+    case TensorType::kQ5_1: return kernels::WeightType::kQ5_1;
+    case TensorType::kIQ4_NL: return kernels::WeightType::kIQ4_NL;
+    case TensorType::kQ2_K: return kernels::WeightType::kQ2_K;
+    case TensorType::kQ3_K: return kernels::WeightType::kQ3_K;
+    case TensorType::kQ4_K: return kernels::WeightType::kQ4_K;
+    case TensorType::kQ5_K: return kernels::WeightType::kQ5_K;
+    case TensorType::kQ6_K: return kernels::WeightType::kQ6_K;
+    case TensorType::kIQ4_XS: return kernels::WeightType::kIQ4_XS;
     default: break;
   }
   return unsupported("tensor " + quote(tensor) + " is of type " +
                      tensor_type_name(static_cast<std::uint32_t>(type)) +
-                     "; served are: Q8_0, Q4_0, Q4_1");
+                     ", which no kernel computes");
 }
 
 }  // namespace hearth::model
