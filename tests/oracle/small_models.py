@@ -37,7 +37,9 @@ class Shape:
     rope_factors: bool = False
     rope_scale: float = 0.0  # 0: no key
     window: int = 8
-    norm_scale: float = 1.0  # of the layers' norms
+    norm_scale: float = 1.0  # of the norms before attention
+    ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
+    ties: bool = False       # halves to even decide how the first activations are quantised
     types: dict = field(default_factory=dict)  # part of a tensor's name -> type
     poison: tuple = ()       # (tensor, field, fp16 bits): one block of it
 
@@ -99,6 +101,12 @@ def _poisoned(raw, kind, name, bits):
         at += size
 
 
+def _even_magnitude(rng, raw):
+    """Blocks of Q8_0 of +-1."""
+    raw[..., 0:2] = _half(np.float16(2.0**-6))
+    raw[..., 2:] = rng.choice(np.array([64, 192], np.uint8), raw[..., 2:].shape)
+
+
 class _Writer:
     def __init__(self, path, shape, seed):
         self.shape, self.rng = shape, np.random.default_rng(seed)
@@ -115,6 +123,8 @@ class _Writer:
             rows_ = _float_rows(self.rng, kind, rows, cols, deviation, shape.hostile)
         else:
             rows_ = _blocks(self.rng, kind, rows, cols, deviation, shape.hostile)
+            if shape.ties and name == "token_embd.weight":
+                _even_magnitude(self.rng, rows_)
             if shape.poison and shape.poison[0] == name:
                 _poisoned(rows_, kind, *shape.poison[1:])
             rows_ = rows_.reshape(rows, -1)
@@ -125,6 +135,12 @@ class _Writer:
         self.gguf.add_tensor(name, values.astype(np.float32))
 
     def norm(self, name, size, scale=1.0):
+        if self.shape.ties and name == "blk.0.attn_norm.weight":
+            # Embeddings of one magnitude make r its exact inverse: the row is +-w, its scale 1.
+            w = np.arange(size, dtype=np.float32) % 120 + np.float32(0.5)
+            w[::32] = 127
+            self.gguf.add_tensor(name, w)
+            return
         self.vector(name, size, scale, 0.1 * scale)
 
 
@@ -169,7 +185,7 @@ def _keys(w, shape):
     w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
     w.add_uint32(A + "attention.key_length", shape.head_dim)
     w.add_uint32(A + "attention.value_length", shape.head_dim)
-    w.add_float32(A + "attention.layer_norm_rms_epsilon", 1e-5)
+    w.add_float32(A + "attention.layer_norm_rms_epsilon", 1e-12 if shape.ties else 1e-5)
     w.add_float32(A + "rope.freq_base", shape.rope_base)
     if shape.rope_scale:
         w.add_string(A + "rope.scaling.type", "linear")
@@ -186,7 +202,7 @@ def _layer(w, shape, blk):
     w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
     w.matrix(blk + "attn_v.weight", kv, shape.hidden)
     w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
-    w.norm(blk + "ffn_norm.weight", shape.hidden)
+    w.norm(blk + "ffn_norm.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
     w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
     w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
     w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)

@@ -182,7 +182,7 @@ class Sequence:
         local = model.window is not None and i % 6 != 5
         c, s = tables[id(model.local_frequencies if local else model.frequencies)]
         q, k = rope(q, c, s, family.halves), rope(k, c, s, family.halves)
-        self._fail(self.kv[i].append(k, v))
+        self._fail(self.kv[i].append(k, v, self.failed))
         self._fail(refused(q))
         q = np.where(self.failed[:, None, None], F(0), q)
         o = np.empty((len(a), model.heads * model.head_dim), F)
