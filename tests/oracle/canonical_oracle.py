@@ -60,7 +60,11 @@ def small_cases():
     cases["llama, mixed types, factors"] = wide(
         "Q4_K", rope_factors=True, output_type="Q6_K",
         types={"ffn_down": "Q5_K", "attn_v": "Q6_K", "token_embd": "Q3_K", "attn_k": "F16"})
-    cases["llama, linear scale"] = Shape(layer_type="Q5_1", rope_scale=4.0, rope_base=500000.0)
+    cases["llama, linear scale"] = Shape(layer_type="Q5_1", rope_scale=3.0, rope_base=500000.0)
+    cases["llama, scale alone, factors"] = Shape(rope_scale=7.0, rope_factors=True,
+                                                 rope_scaling=("rope.scale_linear", ""))
+    cases["llama, scaling none"] = Shape(rope_scale=3.0,
+                                         rope_scaling=("rope.scaling.factor", "none"))
     cases["llama, very hostile"] = Shape(layer_type="Q4_1", hostile=0.6)
     cases["llama K, very hostile"] = wide("Q2_K", hostile=0.6)
     cases["llama, ties in quantising"] = Shape(ties=True, layer_type="Q4_1")

@@ -36,6 +36,7 @@ class Shape:
     rope_base: float = 10000.0
     rope_factors: bool = False
     rope_scale: float = 0.0  # 0: no key
+    rope_scaling: tuple = ("rope.scaling.factor", "linear")  # its key, and the type or none
     window: int = 8
     norm_scale: float = 1.0  # of the norms before attention
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
@@ -188,8 +189,10 @@ def _keys(w, shape):
     w.add_float32(A + "attention.layer_norm_rms_epsilon", 1e-12 if shape.ties else 1e-5)
     w.add_float32(A + "rope.freq_base", shape.rope_base)
     if shape.rope_scale:
-        w.add_string(A + "rope.scaling.type", "linear")
-        w.add_float32(A + "rope.scaling.factor", shape.rope_scale)
+        key, kind = shape.rope_scaling
+        w.add_float32(A + key, shape.rope_scale)
+        if kind:
+            w.add_string(A + "rope.scaling.type", kind)
     if shape.family == "gemma3":
         w.add_uint32(A + "attention.sliding_window", shape.window)
 

@@ -13,25 +13,18 @@ def refused(x):
 
 class KvCache:
     def __init__(self, kv_heads, head_dim):
-        self.written = np.zeros(0, bool)
         self.dk = np.zeros((0, kv_heads, head_dim // BLOCK), F)
         self.qk = np.zeros((0, kv_heads, head_dim // BLOCK, BLOCK), np.int8)
         self.dv = np.zeros((0, kv_heads), F)
         self.qv = np.zeros((0, kv_heads, head_dim), np.int8)
 
-    def append(self, k, v, failed):
-        """k, v (tokens, kv_heads, head_dim), k after RoPE; failed (tokens): failed before.
-
-        Returns the failed tokens: those, the refused ones, and those with a gap before them.
-        """
-        failed = failed | refused(k) | refused(v)
+    def append(self, k, v):
+        """k, v (tokens, kv_heads, head_dim), k after RoPE; returns the refused tokens."""
+        failed = refused(k) | refused(v)
         k = np.where(failed[:, None, None], F(0), k)
         v = np.where(failed[:, None, None], F(0), v)
         dk, qk = quantise(k.reshape(k.shape[:2] + (-1, BLOCK)))
         dv, qv = quantise(v)
         self.dk, self.qk = np.concatenate([self.dk, dk]), np.concatenate([self.qk, qk])
         self.dv, self.qv = np.concatenate([self.dv, dv]), np.concatenate([self.qv, qv])
-        begin = len(self.written)
-        self.written = np.concatenate([self.written, ~failed])
-        self.written &= np.logical_and.accumulate(self.written)
-        return ~self.written[begin:]
+        return failed

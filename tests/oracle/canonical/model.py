@@ -63,8 +63,9 @@ class Model:
     def _read_frequencies(self):
         base = float(self.key("rope.freq_base", 1000000.0 if self.A == "gemma3" else 10000.0))
         scale = 1.0
-        if self.key("rope.scaling.type", "none") == "linear":
-            scale = float(self.key("rope.scaling.factor"))
+        if self.key("rope.scaling.type", "linear") == "linear":
+            factor = self.key("rope.scaling.factor", self.key("rope.scale_linear", 0.0))
+            scale = float(factor) or 1.0
         factors = self.vector("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
         self.frequencies = angles.frequencies(self.head_dim, base, factors, scale)
         self.local_frequencies, self.window = self.frequencies, None
@@ -140,8 +141,10 @@ class Sequence:
         self.failed |= failed
 
     def _residual(self, x):
-        h, x, failed = residual(np.where(self.failed[:, None], F(0), x), self.model.family.shift)
-        self._fail(failed)
+        """At the end of the embedding and of every layer: a failure takes all later positions."""
+        h, x, failed = residual(x, self.model.family.shift)
+        self.failed = np.logical_or.accumulate(self.failed | failed)
+        x[self.failed], h[self.failed] = 0, 0
         return x, h
 
     def _norm(self, x, name):
@@ -182,7 +185,7 @@ class Sequence:
         local = model.window is not None and i % 6 != 5
         c, s = tables[id(model.local_frequencies if local else model.frequencies)]
         q, k = rope(q, c, s, family.halves), rope(k, c, s, family.halves)
-        self._fail(self.kv[i].append(k, v, self.failed))
+        self._fail(self.kv[i].append(k, v))
         self._fail(refused(q))
         q = np.where(self.failed[:, None, None], F(0), q)
         o = np.empty((len(a), model.heads * model.head_dim), F)
