@@ -1,5 +1,7 @@
 #include "model/synthetic.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "base/limits.h"
 #include "model/gguf_writer.h"
 #include "model/quantize.h"
+#include "model/random_weights.h"
 #include "model/spec.h"
 #include "model/synthetic_vocabulary.h"
 
@@ -34,14 +37,14 @@ class RowRandom {
     constexpr float kUnit = 2.6429e-5F;  // 1 / sqrt(4 * 65536^2 / 12)
     return static_cast<float>(sum - 131070) * kUnit;
   }
-
- private:
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15ULL;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
     return z ^ (z >> 31);
   }
+
+ private:
   std::uint64_t state_;
 };
 
@@ -72,12 +75,30 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   return {0.0F, gain};
 }
 
-TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
-  if (!tensor.is_matrix) return TensorType::kF32;
+bool is_finer(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (!options.finer_type) return false;
+  if (!tensor.name.ends_with("attn_v.weight") && !tensor.name.ends_with("ffn_down.weight")) {
+    return false;
+  }
+  const auto layer = static_cast<std::uint32_t>(std::stoul(tensor.name.substr(4)));  // "blk.N."
+  const std::uint32_t eighth = options.layers / 8;
+  return layer < eighth || layer >= 7 * options.layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+TensorType wanted_type(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (is_finer(tensor, options)) return *options.finer_type;
   if (tensor.name == "token_embd.weight") return options.embedding_type;
   if (tensor.name == "output.weight") return options.output_type;
   return tensor.name.find(".attn_") == std::string::npos ? options.feed_forward_type
                                                          : options.attention_type;
+}
+
+// Rows that are no whole number of blocks fall back to Q8_0.
+TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (!tensor.is_matrix) return TensorType::kF32;
+  const TensorType wanted = wanted_type(tensor, options);
+  const TensorTypeInfo* info = tensor_type_info(static_cast<std::uint32_t>(wanted));
+  return tensor.dims[0] % info->block_elements == 0 ? wanted : TensorType::kQ8_0;
 }
 
 // 1 for the fast half of the pairs, then rising to 8.
@@ -102,6 +123,15 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   }
   const Draw draw = draw_of(tensor, options);
   const std::uint64_t seed = options.seed;
+  if (has_random_blocks(type)) {
+    writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
+      RowRandom random(seed, index, row);
+      fill_random_blocks(
+          type, draw.deviation, [&random] { return random.next(); }, out);
+      return ok_status();
+    });
+    return;
+  }
   auto values = std::make_shared<std::vector<float>>(width);
   writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
     RowRandom random(seed, index, row);
@@ -260,6 +290,29 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   }
   return Error::invalid("no shape is called '" + std::string(name) +
                         "'; there are: tiny, demo, 8b, 70b");
+}
+
+Status set_weight_types(SyntheticOptions& options, std::string_view name) {
+  std::string wanted(name);
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const bool mixed = wanted == "Q4_K_M" || wanted == "Q5_K_M";
+  if (mixed) wanted.resize(4);
+  std::string choices = "Q4_K_M, Q5_K_M";
+  for (std::uint32_t number = 0; number < kTensorTypeNumbers; ++number) {
+    const TensorTypeInfo* info = tensor_type_info(number);
+    if (info == nullptr) continue;
+    choices += ", " + std::string(info->name);
+    if (info->name != wanted) continue;
+    const auto type = static_cast<TensorType>(number);
+    options.attention_type = options.feed_forward_type = options.embedding_type = type;
+    options.output_type = mixed ? TensorType::kQ6_K : type;
+    options.finer_type.reset();
+    if (mixed) options.finer_type = TensorType::kQ6_K;
+    return ok_status();
+  }
+  return Error::invalid("no weight type is called '" + std::string(name) +
+                        "'; there are: " + choices);
 }
 
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options) {

@@ -275,6 +275,7 @@ TEST(SpecRefusal, Tensors) {
     wide.tensors[name].dims[0] += 32;
     expect_says(wide.read().error().message, "tensor '" + name + "' has shape [");
     Model typed;
+    if (typed.tensors[name].dims.size() != 1) continue;  // a matrix has any type
     typed.tensors[name].type = TensorType::kF16;
     EXPECT_EQ(typed.read().error().code, ErrorCode::kUnsupported) << name;
     expect_says(typed.read().error().message, "tensor '" + name + "' is of type F16");

@@ -52,6 +52,29 @@ TEST(Synthetic, TinyIsACompleteModel) {
   EXPECT_NEAR(deviation(*tiny.file, "blk.2.ffn_up.weight"), 1.0 / std::sqrt(128.0), 0.005);
 }
 
+TEST(Synthetic, EveryWeightTypeMakesAModelThatLoads) {
+  for (const char* name : {"f32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL",
+                           "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "Q4_K_M"}) {
+    SyntheticOptions options;
+    options.hidden = 256;
+    options.layers = 8;
+    ASSERT_TRUE(set_weight_types(options, name).ok()) << name;
+    const Opened made = open_synthetic(options);
+    const bool k_type = std::string(name).find("_K") != std::string::npos ||
+                        std::string(name).find("_XS") != std::string::npos;
+    const auto type = [&](const char* tensor) { return made.file->find_tensor(tensor)->type; };
+    EXPECT_EQ(type("blk.3.attn_q.weight"), options.attention_type);
+    EXPECT_EQ(type("blk.3.ffn_down.weight"),  // rows of 224
+              k_type ? TensorType::kQ8_0 : options.feed_forward_type);
+    const bool mixed = std::string(name) == "Q4_K_M";
+    EXPECT_EQ(type("blk.0.attn_v.weight"), mixed ? TensorType::kQ6_K : options.attention_type);
+  }
+  SyntheticOptions options;
+  const Status refused = set_weight_types(options, "Q9_9");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("IQ4_XS"), std::string::npos);
+}
+
 TEST(Synthetic, OptionsReachTheFile) {
   SyntheticOptions options;
   options.layers = 2;
@@ -137,7 +160,7 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
   EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.vocabulary = 258; }), "");
-  EXPECT_NE(refusal([](auto& o) { o.attention_type = TensorType::kF32; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.layers = 1U << 20; }), "");
 }
 
 }  // namespace
