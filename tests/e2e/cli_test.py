@@ -27,6 +27,45 @@ class Verbs(unittest.TestCase):
 
     def test_help_and_version(self):
         code, out, _ = swarm.hearth("--help")
+    def test_wrong_words_are_named_first_with_the_nearest_known(self):
+        for words, start, near in ((["stauts"], "unknown command 'stauts'", "'status'"),
+                                   (["bogus"], "unknown command 'bogus'", "did you mean"),
+                                   (["run", "--nope"], "unknown option '--nope'", "did you mean"),
+                                   (["run", "m", "hi", "--tmep", "1"], "unknown option '--tmep'",
+                                    "'--temp'")):
+            code, out, err = swarm.hearth(*words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertTrue(err.startswith("hearth: " + start), err)
+            self.assertIn(near, err.splitlines()[0])
+
+    def test_values_out_of_range_reach_no_server(self):
+        asked = []
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked.append(self.path)
+                self.send_error(500)
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        for words, option, limit in ((["--temp", "9999"], "--temp", "100"),
+                                     (["--top-p", "2"], "--top-p", "at most 1"),
+                                     (["-n", "-1"], "--predict", "from 0"),
+                                     (["--top-k", "-5"], "--top-k", "from 0"),
+                                     (["--timeout", "-1"], "--timeout", "from 0")):
+            code, out, err = swarm.hearth("run", "m", "hi", "--host", host, *words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertIn(option, err)
+            self.assertIn(limit, err)
+        code, _, err = swarm.hearth("serve", "-m", swarm.MODEL, "--port", "99999")
+        self.assertEqual(code, 2)
+        self.assertIn("--port", err)
+        self.assertIn("65535", err)
+        self.assertEqual(asked, [])
+        server.shutdown()
+        server.server_close()
+
         self.assertEqual(code, 0)
         for verb in ("serve", "worker", "run", "status", "ps", "ls", "show", "pull", "bench"):
             self.assertIn(verb, out)
