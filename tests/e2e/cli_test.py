@@ -82,6 +82,7 @@ class Verbs(unittest.TestCase):
             self.assertIn("hearth serve", err)
 
     def test_hosts_beyond_this_machine_are_refused(self):
+            self.assertNotIn("reach Couldn't", err)
         for host in ("192.0.2.1:80", "http://127.0.0.1.example:80", "https://127.0.0.1", "::"):
             code, out, err = swarm.hearth("run", "m", "hi", "--host", host)
             self.assertEqual((code, out), (2, ""), host)
@@ -148,6 +149,13 @@ class LocalRun(unittest.TestCase):
 
     def test_stop_string_is_not_shown(self):
         code, out, _ = swarm.hearth("run", "--local", swarm.MODEL, "1 2 3 4 5 6", "--raw", "-n",
+    def test_timeout_says_so(self):
+        code, out, err = swarm.hearth("run", "--local", swarm.MODEL, "Count.", "-n", "4000",
+                                      "--ignore-eos", "--timeout", "0.4")
+        self.assertEqual(code, 124)
+        self.assertIn("0.4 seconds (--timeout)", err)
+        self.assertTrue(out.endswith("\n"), "what came in time is shown, and ends its line")
+
                                     "40", "--temp", "0", "--stop", "9")
         self.assertEqual(code, 0)
         self.assertNotIn("9", out)
@@ -324,3 +332,8 @@ class Pull(unittest.TestCase):
 
 if __name__ == "__main__":
     swarm.main()
+        _, _, err = swarm.hearth("pull", "http://192.0.2.1/y.gguf", env=self.env)
+        self.assertIn("127.0.0.1", err)  # where http is taken
+        self.assertIn("pull its path", err)
+        _, _, err = swarm.hearth("pull", "http://127.0.0.1:9/y.gguf", env=self.env)
+        self.assertIn("cannot reach http://127.0.0.1:9/y.gguf (", err)
