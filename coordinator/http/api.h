@@ -72,6 +72,12 @@ std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
 // 404 model_not_found unless `name` is the served model's.
 std::optional<ApiError> check_model(const Api& api, const std::string& name);
 
+// x-request-id of one answer.
+std::string new_request_id(Random& random);
+
+// 503: every place for a connection is taken.
+ApiError too_many_connections();
+
 HttpResponse error_response(const ApiError& error);
 HttpResponse json_response(const std::string& body);
 
