@@ -91,6 +91,7 @@ inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;    // of a chat that n
 inline constexpr std::uint32_t kJsonValues = 500'000;        // objects, arrays, scalars of one body
 inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;     // unparsed bytes of one connection
 inline constexpr std::size_t kHttpBodiesBytes = 256 * kMiB;  // all bodies being received
+inline constexpr std::size_t kHttpLightBytes = 128 * kKiB;   // of a body that is quickly read
 inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;    // unread events, then cut off
 inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests of a connection
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
