@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/exit_codes.h"
+#include "model/spec.h"
 #include "model/synthetic.h"
 
 namespace hearth::cli {
@@ -48,7 +49,11 @@ void add_make_model(CLI::App& bench, Action& action) {
   auto o = std::make_shared<MakeModelOptions>();
   CLI::App* make = bench.add_subcommand("make-model", "Write a model with random weights");
   make->add_option("out", o->out, "the GGUF file to write")->required();
-  make->add_option("--family", o->family, "llama, qwen2, qwen3 or gemma3")->capture_default_str();
+  std::string families;
+  for (const std::string_view family : model::known_families()) {
+    families += (families.empty() ? "" : ", ") + std::string(family);
+  }
+  make->add_option("--family", o->family, "one of " + families)->capture_default_str();
   make->add_option("--type", o->type, "weight type, as Q4_K or Q4_K_M")->capture_default_str();
   make->add_option("--shape", o->shape, "tiny, demo, 8b or 70b")->capture_default_str();
   make->add_option("--layers", o->layers, "layers (0: those of the shape)")->capture_default_str();

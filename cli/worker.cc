@@ -86,8 +86,8 @@ class Worker {
         },
         [this] { loop_.stop(); });
     if (stage_->refused().empty()) return kExitDone;
-    return fail({ErrorCode::kInvalidInput,
-                 "the coordinator refused this worker: " + escape_control(stage_->refused())});
+    fail({ErrorCode::kInvalidInput, stage_->refused()});
+    return kExitRefused;
   }
 
  private:

@@ -51,7 +51,7 @@ class CoordinatorMachine final : public Coordinator,
   void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
   void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
   void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
-  void refuse(LinkId link, const std::string& why);
+  void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
 
   // Pipelines.

@@ -149,9 +149,12 @@ void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
   if (token.finish == FinishReason::kError) {
     ++totals_.finished_error_total;
     scheduler_.end(*sequence);
-    sequence->events->on_error({token.error, "the model could not compute position " +
-                                                 std::to_string(token.position) + ": " +
-                                                 std::string(error_code_name(token.error))});
+    const std::string position = "position " + std::to_string(token.position);
+    sequence->events->on_error({token.error, token.error == ErrorCode::kNoCapacity
+                                                 ? "a stage has no KV page left for " + position
+                                                 : "the model could not compute " + position +
+                                                       ": " +
+                                                       std::string(error_code_name(token.error))});
     return;
   }
   ++totals_.generation_tokens_total;

@@ -96,4 +96,13 @@ static constexpr float kLog2E = 0x1.715476p+0F;
 
 static inline float silu(float x) { return x / (1.0F + exp2_of(x * -kLog2E)); }
 
+// The tanh form: 2 * sqrt(2 / pi) * log2(e), negated, and that times 0.044715.
+static constexpr float kGeluLinear = -0x1.26aec2p+1F;
+static constexpr float kGeluCubic = -0x1.a5a7dp-4F;
+
+static inline float gelu(float x) {
+  const float z = std::fma(kGeluCubic, x * x, kGeluLinear);
+  return x / (1.0F + exp2_of(x * z));
+}
+
 }  // namespace hearth::kernels

@@ -119,9 +119,16 @@ struct Kernels {
   bool (*rms_norm_quantize)(const float* x, const float* weight, float epsilon,
                             const QuantizedRows& out, std::uint32_t t, float* normed);
 
+  // RMSNorm of x (n) by weight (n); `out` may be x. False when the sum of squares leaves the range:
+  // `out` is then all zero. Values of `out` may be infinite where the weights are that large.
+  bool (*rms_norm)(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out);
+
   // silu(gate) * up, then quantize.
   bool (*swiglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
                           std::uint32_t t);
+  // gelu(gate) * up, then quantize.
+  bool (*geglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                         std::uint32_t t);
 
   // Rotates `heads` heads of head_dim in place. cos_sin: (head_dim / 2, 2) of the position.
   void (*rope)(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,

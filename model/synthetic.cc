@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "model/chat_template.h"
 #include "model/gguf_writer.h"
 #include "model/quantize.h"
 #include "model/random_weights.h"
@@ -16,11 +17,6 @@
 
 namespace hearth::model {
 namespace {
-
-constexpr std::string_view kChatTemplate =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
-    "+ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}"
-    "{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 // SplitMix64: the stream of a row depends on seed, tensor and row alone.
 class RowRandom {
@@ -65,7 +61,10 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
   const float gain = root_of_inverse(tensor.dims[0]);
-  if (name == "token_embd.weight" || name == "output.weight") return {0.0F, 3.0F * gain};
+  if (name == "token_embd.weight" || name == "output.weight") {
+    // Post norms make every branch add values of about 1, which is what scaled embeddings start at.
+    return {0.0F, find_family(options.family)->post_norms ? gain : 3.0F * gain};
+  }
   if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")) {
     return {0.0F, 1.5F * gain};
   }
@@ -159,25 +158,53 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
     writer.add(prefix + "attention.value_length", spec.head_dim);
   }
   writer.add(prefix + "attention.layer_norm_rms_epsilon", 1e-5F);
-  writer.add(prefix + "rope.freq_base", options.rope_base);
+  if (spec.family->global_every != 0) {
+    writer.add(prefix + "attention.sliding_window", options.sliding_window);
+  }
+  const auto own_base = static_cast<float>(spec.family->rope_base);
+  writer.add(prefix + "rope.freq_base", options.rope_base > 0.0F ? options.rope_base : own_base);
   writer.add(prefix + "rope.dimension_count", spec.head_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
 }
 
-void add_tokenizer_keys(GgufWriter& writer, std::uint32_t size) {
-  const SyntheticVocabulary vocabulary = synthetic_vocabulary(size);
+bool has_spm(const FamilyTraits& family) { return family.tokenizer == "spm"; }
+
+void add_bpe_keys(GgufWriter& writer, const SyntheticVocabulary& vocabulary, std::string_view pre) {
   writer.add("tokenizer.ggml.model", "gpt2");
-  writer.add("tokenizer.ggml.pre", "smollm");
-  writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens);
-  writer.add_array("tokenizer.ggml.token_type", vocabulary.types);
+  writer.add("tokenizer.ggml.pre", std::string(pre));
   writer.add_array("tokenizer.ggml.merges", vocabulary.merges);
   writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
   writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
   writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{0});
   writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{2});
   writer.add("tokenizer.ggml.add_bos_token", false);
+  writer.add("tokenizer.chat_template", std::string(chat_template_of(ChatMarks::kChatMl)));
+}
+
+void add_spm_keys(GgufWriter& writer, const SyntheticVocabulary& vocabulary) {
+  writer.add("tokenizer.ggml.model", "llama");
+  writer.add("tokenizer.ggml.pre", "default");
+  writer.add_array("tokenizer.ggml.scores", vocabulary.scores);
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{2});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{1});
+  writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{3});
+  writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{0});
+  writer.add("tokenizer.ggml.add_bos_token", true);
+  writer.add("tokenizer.chat_template", std::string(chat_template_of(ChatMarks::kTurns)));
+}
+
+void add_tokenizer_keys(GgufWriter& writer, const ModelSpec& spec) {
+  const bool spm = has_spm(*spec.family);
+  const SyntheticVocabulary vocabulary =
+      spm ? synthetic_spm(spec.vocabulary) : synthetic_bpe(spec.vocabulary);
+  writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens);
+  writer.add_array("tokenizer.ggml.token_type", vocabulary.types);
   writer.add("tokenizer.ggml.add_space_prefix", false);
-  writer.add("tokenizer.chat_template", std::string(kChatTemplate));
+  if (spm) {
+    add_spm_keys(writer, vocabulary);
+  } else {
+    add_bpe_keys(writer, vocabulary, spec.family->tokenizer);
+  }
 }
 
 Status require_multiple(std::string_view option, std::uint32_t value, std::uint32_t high) {
@@ -198,10 +225,10 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
           "option layers must be from 1 to " + std::to_string(limits::kModelLayers));
   REQUIRE(options.heads > 0 && options.kv_heads > 0 && options.heads % options.kv_heads == 0,
           "option heads must be a multiple of kv_heads, and neither 0");
-  REQUIRE(
-      options.vocabulary >= kSyntheticVocabularyMin && options.vocabulary <= limits::kVocabulary,
-      "option vocabulary must be from " + std::to_string(kSyntheticVocabularyMin) + " to " +
-          std::to_string(limits::kVocabulary));
+  const std::uint32_t least = has_spm(*spec.family) ? kSyntheticSpmMin : kSyntheticBpeMin;
+  REQUIRE(options.vocabulary >= least && options.vocabulary <= limits::kVocabulary,
+          "option vocabulary must be from " + std::to_string(least) + " to " +
+              std::to_string(limits::kVocabulary));
   spec.layers = options.layers;
   spec.hidden = options.hidden;
   spec.feed_forward = options.feed_forward;
@@ -226,7 +253,7 @@ Result<GgufWriter> writer_of(const SyntheticOptions& options) {
   }
   GgufWriter writer;
   add_model_keys(writer, spec, options);
-  add_tokenizer_keys(writer, spec.vocabulary);
+  add_tokenizer_keys(writer, spec);
   std::uint64_t index = 0;
   for (const ExpectedTensor& tensor : outer_tensors(spec)) {
     add_tensor(writer, tensor, index++, options);

@@ -278,7 +278,7 @@ void StageMachine::count_step(const StepBatch& batch, const StepResult& result) 
   ++steps_;
   rows_ += batch.rows.size();
   for (const BatchRow& row : batch.rows) {
-    if ((row.flags & BatchRow::kFailed) == 0) ++serving_->kv_tokens[row.sequence];
+    if (!row.failed()) ++serving_->kv_tokens[row.sequence];
   }
   for (const SequenceId sequence : result.released) serving_->kv_tokens.erase(sequence);
 }

@@ -43,7 +43,7 @@ struct HttpOptions {
   std::string host = "127.0.0.1";  // only loopback addresses are accepted
   std::uint16_t port = 0;          // 0: any free one
   std::string version;
-  std::uint32_t pool_threads = 2;
+  std::uint32_t pool_threads = 2;  // at least 2: one is kept from long tasks
   HttpTimeouts timeouts;
 };
 

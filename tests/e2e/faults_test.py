@@ -126,6 +126,31 @@ class CoordinatorLoss(unittest.TestCase):
         s.stop()
 
 
+class Names(unittest.TestCase):
+    def test_a_second_worker_of_a_name_is_refused_and_a_restarted_one_is_not(self):
+        with swarm.Swarm(0, "--stages", "1", ready=False) as s:
+            words = ["worker", "--model", swarm.MODEL, "--coordinator", s.info["control"],
+                     "--name", "den"]
+            first = subprocess.Popen([swarm.HEARTH, *words], stdout=s.log, stderr=s.log)
+            try:
+                s.wait_ready()
+                code, _, err = swarm.hearth(*words, timeout=60)
+                self.assertEqual(code, 5, err)
+                self.assertIn("a worker named den is connected", err)
+                self.assertIn("--name", err)
+                self.assertIsNone(first.poll())
+                self.assertEqual(s.worker_pids(), {"den": first.pid})
+                first.kill()
+                first.wait()
+                first = subprocess.Popen([swarm.HEARTH, *words], stdout=s.log, stderr=s.log)
+                swarm.wait_until(lambda: s.worker_pids() == {"den": first.pid}, 30,
+                                 "the restarted worker in its pipeline")
+                s.wait_ready()
+            finally:
+                first.kill()
+                first.wait()
+
+
 class Termination(unittest.TestCase):
     def test_sigterm_ends_streams_with_an_error_and_exits_zero(self):
         s = swarm.Swarm(3)

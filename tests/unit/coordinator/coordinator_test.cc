@@ -253,17 +253,30 @@ TEST_F(CoordinatorTest, WaitingSequencesGiveUpAfterTenSecondsWithoutAPipeline) {
   EXPECT_EQ(machine->status().waiting, 0u);
 }
 
-TEST_F(CoordinatorTest, ASecondWorkerOfTheNameReplacesTheFirst) {
+TEST_F(CoordinatorTest, ANameBelongsToItsWorkerWhileThatIsHeardOf) {
   serve();
-  const LinkId newer = join(testing::worker("b"));
-  EXPECT_NE(heard(b).refused().reason().find("registered under the name b"), std::string::npos);
-  EXPECT_EQ(machine->status().nodes.size(), 2u);
-  EXPECT_NE(newer, b);
+  const LinkId newcomer = join(testing::worker("b"));
+  EXPECT_NE(heard(newcomer).refused().reason().find("a worker named b is connected"),
+            std::string::npos);
+  EXPECT_TRUE(heard(newcomer).refused().may_pass());
+  EXPECT_TRUE(machine->status().ready) << "the one who has the name serves on";
   WorkerMessage beat;
   beat.mutable_heartbeat();
-  const std::size_t answers = control.sent[b].size();
-  say(b, beat);
-  EXPECT_EQ(control.sent[b].size(), answers) << "what the replaced one says is not heard";
+  const std::size_t answers = control.sent[newcomer].size();
+  say(newcomer, beat);
+  EXPECT_EQ(control.sent[newcomer].size(), answers) << "what a refused one says is not heard";
+  EXPECT_FALSE(control.sent[b].empty() || heard(b).has_refused());
+}
+
+TEST_F(CoordinatorTest, ANameIsFreeOnceItsWorkerIsGoneOrSilent) {
+  serve();
+  control.lose(b);
+  EXPECT_TRUE(heard(join(testing::worker("b"))).has_assign()) << "a closed session is gone at once";
+  EXPECT_EQ(machine->status().nodes.size(), 2u);
+  clock.advance(milliseconds(1500));  // nobody beats, and no timer has run yet
+  const LinkId newer = join(testing::worker("a"));
+  EXPECT_FALSE(heard(newer).has_refused());
+  EXPECT_TRUE(control.closed.contains(a)) << "the silent one is hung up on";
 }
 
 TEST_F(CoordinatorTest, TheLastTokenWaitsForItsHashesAndNotForEver) {

@@ -7,6 +7,7 @@
 
 #include "model/quantize.h"
 #include "model/spec.h"
+#include "model/tokenizer.h"
 
 namespace hearth::model {
 namespace {
@@ -132,6 +133,28 @@ TEST(Synthetic, VocabularyIsWhole) {
   }
 }
 
+TEST(Synthetic, EveryFamilyIsComplete) {
+  for (const std::string_view family : known_families()) {
+    SyntheticOptions options;
+    options.family = family;
+    options.layers = 7;
+    options.head_dim = 64;
+    const Opened model = open_synthetic(options);
+    EXPECT_EQ(model.spec.family->architecture, family);
+    EXPECT_EQ(model.spec.sliding_window, model.spec.family->global_every == 0 ? 0U : 40U);
+    const auto tokenizer = Tokenizer::load(*model.file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    const std::string text = "the thing in there, H\xC3\xA9 said";
+    const auto ids = (*tokenizer)->encode(text, SpecialTokens::kText, false);
+    ASSERT_TRUE(ids.ok());
+    EXPECT_LT(ids->size(), text.size() - 5) << "nothing was merged";
+    std::string back;
+    for (const TokenId id : *ids) back += (*tokenizer)->token_bytes(id, true);
+    EXPECT_EQ(back, text) << family;
+    EXPECT_FALSE((*tokenizer)->end_tokens().empty());
+  }
+}
+
 TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto demo = synthetic_preset("demo");
   EXPECT_EQ(demo->hidden / demo->heads, 64U);
@@ -160,6 +183,11 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
   EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.vocabulary = 258; }), "");
+  EXPECT_NE(refusal([](auto& o) {
+              o.family = "gemma3";
+              o.vocabulary = 356;
+            }),
+            "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 1U << 20; }), "");
 }
 
