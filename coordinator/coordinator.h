@@ -76,7 +76,8 @@ struct PipelineStatus {
 };
 
 struct SwarmStatus {
-  bool ready = false;  // a prompt sent now would be answered
+  bool ready = false;   // a prompt sent now would be answered
+  std::string missing;  // else why not: which workers and layers, as a sentence
   std::uint32_t stages_wanted = 0;
   std::vector<NodeStatus> nodes;
   std::vector<PipelineStatus> pipelines;

@@ -75,6 +75,7 @@ class CoordinatorMachine final : public Coordinator,
   void expire_waiting();
 
   const CoordinatorOptions options_;
+  std::string missing() const;  // to a pipeline that serves
   const Clock& clock_;
   Transport& control_;
   Transport& data_;
@@ -86,6 +87,7 @@ class CoordinatorMachine final : public Coordinator,
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
+  std::string last_loss_;                 // why the last pipeline ended, until one serves again
   std::uint64_t next_sequence_ = 1;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   RateWindow token_rate_;

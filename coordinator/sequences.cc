@@ -40,9 +40,7 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
   sequence->events = std::move(events);
   TRY_VOID(validate(open_of(*sequence), options_.shape));
   if (scheduler_.pools().empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 "no pipeline serves: " + std::to_string(registry_.connected()) + " of " +
-                     std::to_string(options_.stages) + " workers are registered"};
+    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
   }
   TRY_VOID(scheduler_.fits_somewhere(sequence->tokens_wanted()));
   TRY_VOID(scheduler_.enqueue(sequence));

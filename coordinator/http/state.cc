@@ -79,6 +79,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   out["stages_wanted"] = status.stages_wanted;
   out["running"] = status.running;
   out["waiting"] = status.waiting;
+  if (!status.ready) out["missing"] = status.missing;
   out["tokens_per_second"] = status.tokens_per_second;
   out["model"] = model_object(api.model);
   out["nodes"] = OrderedJson::array();

@@ -232,6 +232,23 @@ TEST_F(CoordinatorTest, SilenceIsALoss) {
   machine->on_timer();
   EXPECT_EQ(one->log, "admitted ");
   clock.advance(milliseconds(1));
+TEST_F(CoordinatorTest, UnreadinessNamesTheWorkerAndTheLayersThatAreMissing) {
+  const auto says = [&](const std::string& part) {
+    const std::string sentence = machine->status().missing;
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+  };
+  says("0 of 2 workers are registered");
+  serve();
+  EXPECT_EQ(machine->status().missing, "");
+  control.lose(b);
+  says("1 of 2 workers are registered; before, worker b (stage 1 of 2, layers ");
+  says("control session ended");
+  b = join(testing::worker("b"));
+  ready(a, 2);
+  says("2 of 2 workers are registered; worker b (stage 1 of 2, layers ");
+  says("is not ready yet");
+}
+
   machine->on_timer();
   EXPECT_EQ(one->log, "admitted unavailable ");
   EXPECT_TRUE(control.closed.contains(b));

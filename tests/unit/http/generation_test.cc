@@ -303,19 +303,36 @@ TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
   EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{9});
 }
 
-TEST_F(GenerationTest, UnreadinessCountsTheWorkersThatAreThere) {
-  for (const char* state : {"lost", "free", "lost", "loading"}) {
-    NodeStatus node;
-    node.state = state;
-    port.swarm.nodes.push_back(node);
-  }
-  port.swarm.stages_wanted = 3;
+TEST_F(GenerationTest, UnreadinessSaysWhatIsMissing) {
+  port.swarm.missing = "no pipeline serves: worker attic is gone";
   handle_ready(api, HttpRequest(), client);
   pump();
   ASSERT_TRUE(client->response.has_value());
   EXPECT_EQ(client->response->status, 503U);
-  EXPECT_TRUE(error()["message"].get<std::string>().starts_with(
-      "no pipeline serves: 2 workers are registered, 3 free"));
+  EXPECT_EQ(error()["message"], "no pipeline serves: worker attic is gone");
+}
+
+TEST_F(GenerationTest, ASilentCoordinatorIsAnsweredForOnce) {
+  Gate::Task deadline;
+  api->later = [&](std::chrono::seconds time, Gate::Task task) {
+    EXPECT_EQ(time, std::chrono::seconds(limits::kHttpSecondsStatus));
+    deadline = std::move(task);
+  };
+  for (const auto handle : {handle_ready, handle_metrics, handle_state}) {
+    for (const bool silent : {true, false}) {
+      client = std::make_shared<PlayedClient>();
+      port.swarm.ready = true;
+      handle(api, HttpRequest(), client);
+      if (silent) deadline();
+      pump();  // the coordinator's answer, late or not
+      deadline();
+      ASSERT_TRUE(client->response.has_value());
+      EXPECT_EQ(client->response->status, silent ? 503U : 200U);
+      if (silent) {
+        EXPECT_EQ(error()["code"], "coordinator_silent");
+      }
+    }
+  }
 }
 
 }  // namespace
