@@ -139,6 +139,10 @@ void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> se
   for (const auto& sequence : sequences) {
     ending_.erase(sequence->id);
     if (sequence->ended) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+      continue;
+    }
     if (sequence->held) {  // complete but for the hashes of its last rows
       finish(sequence, *sequence->held);
       continue;
@@ -177,11 +181,11 @@ std::string CoordinatorMachine::missing() const {
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = !scheduler_.pools().empty();
+  if (!status.ready) status.missing = "no pipeline serves: " + missing();
   status.stages_wanted = options_.stages;
   status.nodes = registry_.snapshot();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     PipelineStatus one;
-  if (!status.ready) status.missing = "no pipeline serves: " + missing();
     one.epoch = epoch;
     one.state = pipeline.serving ? "serving" : "forming";
     for (const Member& member : pipeline.members) one.nodes.push_back(member.node);

@@ -125,6 +125,10 @@ class Coordinator {
   virtual SwarmStatus status() const = 0;
 };
 
+  // Ends a sequence that its owner wants no token of from `position` on, for its text has ended.
+  // One that reports hashes has one more event, on_hashes with those of the positions before that
+  // have come in time. Unknown ids are ignored.
+  virtual void stop(SequenceId sequence, Position position) = 0;
 // The way to a Coordinator from other threads; callbacks come on the owner's thread and must not
 // block. Events that arrive after cancel() returns are dropped by the adapter's receiver.
 class CoordinatorPort {
@@ -136,4 +140,5 @@ class CoordinatorPort {
   virtual void status(std::function<void(SwarmStatus)> done) = 0;
 };
 
+  virtual void stop(SequenceId sequence, Position position) = 0;
 }  // namespace hearth::coordinator

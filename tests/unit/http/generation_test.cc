@@ -26,10 +26,14 @@ struct PlayedPort final : CoordinatorPort {
     submitted.push_back({std::move(request), std::move(events), std::move(done)});
   }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
+  void stop(SequenceId sequence, Position position) override {
+    stopped.emplace_back(sequence.value, position);
+  }
   void status(std::function<void(SwarmStatus)> done) override { done(swarm); }
 
   std::vector<Submitted> submitted;
   std::vector<std::uint64_t> cancelled;
+  std::vector<std::pair<std::uint64_t, Position>> stopped;
   SwarmStatus swarm;
 };
 
@@ -81,6 +85,7 @@ struct GenerationTest : ::testing::Test {
   SeededRandom random{1};
   PlayedPort port;
   std::deque<Gate::Task> tasks;
+  std::map<std::size_t, Position> generated;  // tokens of a prompt of three
   std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
   std::shared_ptr<Api> api = std::make_shared<Api>(
       HttpOptions(), tiny_model().served, port, clock, random,
@@ -95,6 +100,7 @@ struct GenerationTest : ::testing::Test {
   }
   void start(GenerationRequest request, std::size_t prompt_tokens = 3) {
     GenerationInput input;
+    generated.clear();
     input.request = std::move(request);
     input.prompts = {std::vector<TokenId>(prompt_tokens, 70)};
     HttpRequest http;
@@ -117,6 +123,7 @@ struct GenerationTest : ::testing::Test {
   void token(std::size_t i, TokenId token, FinishReason finish = FinishReason::kNone) {
     SampledToken out;
     out.sequence = SequenceId(i + 1);
+    out.position = 3 + generated[i]++;
     out.token = token;
     out.finish = finish;
     port.submitted[i].events->on_token(out);
@@ -293,6 +300,37 @@ TEST_F(GenerationTest, AStopStringCancelsTheSequence) {
     EXPECT_EQ(choice["text"], "");
     token(0, 71);
     EXPECT_EQ(port.cancelled.size(), 1U);
+  }
+}
+
+// Hashes of the positions that were computed belong to the answer, in whatever order they come.
+TEST_F(GenerationTest, AStoppedChoiceWaitsForItsHashes) {
+  const std::string stop = api->model.tokenizer->token_bytes(70, false);
+  for (const bool late : {false, true}) {
+    for (const bool stream : {false, true}) {
+      client = std::make_shared<PlayedClient>();
+      port = {};
+      GenerationRequest request = completion(1, stream);
+      request.stop = {stop};
+      request.return_hashes = true;
+      start(request);
+      if (!late) accept(0);
+      token(0, 71);
+      token(0, 70);
+      if (late) accept(0);
+      EXPECT_EQ(port.stopped, (std::vector<std::pair<std::uint64_t, Position>>{{1, 4}}));
+      EXPECT_FALSE(client->response || client->finished);
+      token(0, 72);
+      std::vector<RowHash> hashes(6);  // two more than the text needs
+      for (Position i = 0; i < 6; ++i) hashes[i].position = i;
+      port.submitted[0].events->on_hashes(hashes);
+      pump();
+      const Json answer = stream ? client->events().back() : Json::parse(client->response->body);
+      ASSERT_EQ(answer["hearth"]["hashes"].size(), 4U) << answer.dump();
+      EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+      EXPECT_EQ(stream, client->done());
+      EXPECT_TRUE(port.cancelled.empty());
+    }
   }
 }
 
