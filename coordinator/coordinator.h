@@ -62,6 +62,9 @@ struct NodeStatus {
   std::uint64_t steps_total = 0;
   std::uint64_t rows_total = 0;
   double busy_seconds_total = 0.0;
+  std::uint64_t kv_tokens_used = 0;    // positions with KV on this stage
+  std::uint64_t ring_steps_total = 0;  // first stage: steps that came back round the ring,
+  double ring_seconds_total = 0.0;     // and the time that they took together
   double heartbeat_age_seconds = 0.0;
 };
 
@@ -122,13 +125,13 @@ class Coordinator {
                                     std::shared_ptr<SequenceEvents> events) = 0;
   // Ends a sequence without further events. Unknown ids are ignored.
   virtual void cancel(SequenceId sequence) = 0;
-  virtual SwarmStatus status() const = 0;
-};
-
   // Ends a sequence that its owner wants no token of from `position` on, for its text has ended.
   // One that reports hashes has one more event, on_hashes with those of the positions before that
   // have come in time. Unknown ids are ignored.
   virtual void stop(SequenceId sequence, Position position) = 0;
+  virtual SwarmStatus status() const = 0;
+};
+
 // The way to a Coordinator from other threads; callbacks come on the owner's thread and must not
 // block. Events that arrive after cancel() returns are dropped by the adapter's receiver.
 class CoordinatorPort {
@@ -137,8 +140,8 @@ class CoordinatorPort {
   virtual void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
                       std::function<void(Result<SequenceId>)> done) = 0;
   virtual void cancel(SequenceId sequence) = 0;
+  virtual void stop(SequenceId sequence, Position position) = 0;
   virtual void status(std::function<void(SwarmStatus)> done) = 0;
 };
 
-  virtual void stop(SequenceId sequence, Position position) = 0;
 }  // namespace hearth::coordinator
