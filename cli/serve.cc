@@ -57,7 +57,8 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   const auto source = file->get_string("tokenizer.chat_template");
   TRY(served.chat_template,
-      model::ChatTemplate::parse(source ? *source : std::string(model::default_chat_template())));
+      model::ChatTemplate::parse(
+          source ? *source : std::string(model::default_chat_template(*served.tokenizer))));
   return served;
 }
 
@@ -82,11 +83,11 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);
-    specs.push_back(
-        {name,
-         {"worker", "--model", model, "--coordinator", control, "--name", name, "--threads",
-          std::to_string(threads), "--kv-budget", std::to_string(options.kv_budget_bytes),
-          "--log-level", options.log_level == "info" ? "warn" : options.log_level}});
+    specs.push_back({name,
+                     {"worker", "--model", model, "--coordinator", control, "--name", name,
+                      "--listen", "127.0.0.1:0", "--threads", std::to_string(threads),
+                      "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
+                      options.log_level == "info" ? "warn" : options.log_level}});
   }
   return specs;
 }
