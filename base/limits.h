@@ -95,6 +95,7 @@ inline constexpr std::size_t kHttpLightBytes = 128 * kKiB;   // of a body that i
 inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;    // unread events, then cut off
 inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests of a connection
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
+inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
 // Control plane (gRPC).

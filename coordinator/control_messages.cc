@@ -130,6 +130,9 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.steps_total = heartbeat.steps_total();
   node.status.rows_total = heartbeat.rows_total();
   node.status.busy_seconds_total = heartbeat.busy_seconds_total();
+  node.status.kv_tokens_used = heartbeat.kv_tokens_used();
+  node.status.ring_steps_total = heartbeat.ring_steps_total();
+  node.status.ring_seconds_total = heartbeat.ring_seconds_total();
 }
 
 void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {

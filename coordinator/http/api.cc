@@ -26,6 +26,14 @@ std::string new_request_id(Random& random) {
   return id;
 }
 
+ApiError silent_coordinator(std::uint32_t seconds) {
+  ApiError error = from_coordinator({ErrorCode::kUnavailable, "the coordinator did not answer in " +
+                                                                  std::to_string(seconds) + " s"},
+                                    1);
+  error.code = "coordinator_silent";
+  return error;
+}
+
 ApiError too_many_connections() {
   ApiError error =
       from_coordinator({ErrorCode::kUnavailable, "all " + std::to_string(limits::kHttpConnections) +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -64,6 +65,8 @@ struct Api {
   Random& random;  // socket thread only
   Metrics metrics;
   Gate sockets;
+  // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.
+  std::function<void(std::chrono::seconds, Gate::Task)> later;
   Gate pool;
   HeavyLane heavy;  // the long tasks of the pool; all but one of its threads may have one
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
@@ -85,6 +88,9 @@ std::optional<ApiError> check_model(const Api& api, const std::string& name);
 
 // x-request-id of one answer.
 std::string new_request_id(Random& random);
+
+// 503: no answer from the coordinator for so many seconds.
+ApiError silent_coordinator(std::uint32_t seconds);
 
 // 503: every place for a connection is taken.
 ApiError too_many_connections();

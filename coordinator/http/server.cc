@@ -57,6 +57,12 @@ class HttpServerImpl final : public HttpServer {
         std::move(options), std::move(model), port, clock, random,
         [this](Gate::Task task) { asio::post(io_, std::move(task)); },
         [this](Gate::Task task) { asio::post(pool_, std::move(task)); });
+    api_->later = [this](std::chrono::seconds time, Gate::Task task) {
+      const auto timer = std::make_shared<asio::steady_timer>(io_, time);
+      timer->async_wait([timer, task = std::move(task)](const error_code& error) {
+        if (!error) task();
+      });
+    };
   }
 
   Status listen() {

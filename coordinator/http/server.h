@@ -37,6 +37,7 @@ struct HttpTimeouts {
   std::uint32_t body = limits::kHttpSecondsBody;      // to send the whole body
   std::uint32_t write = limits::kHttpSecondsWrite;    // without a byte taken by the client
   std::uint32_t ping = limits::kHttpSecondsPing;      // silence of a stream
+  std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator to say how it is
 };
 
 struct HttpOptions {
