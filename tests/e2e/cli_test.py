@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -109,6 +110,44 @@ class Verbs(unittest.TestCase):
         _, out, _ = swarm.hearth("__complete", "--", "run", "--to")
         self.assertIn("--token-ids", out.split())
 
+    def test_completion_in_each_shell_that_is_here(self):
+        fish = "hearth completion fish | source\n"
+        starts = {"bash": (["bash", "--norc", "-i"], b". <(hearth completion bash)\r"),
+                  "zsh": (["zsh", "-f", "-i"], b"source <(hearth completion zsh)\r"),
+                  "fish": (["fish", "-N", "-c"], fish.encode())}
+        cases = (("hearth stat", b"status"), ("hearth status --wa", b"--wait"),
+                 ("hearth run al", b"alpha"), ("hearth run m --token", b"--token-ids"),
+                 ("hearth serve --log-level w", b"warn"), ("hearth worker --model al", b"alpha"),
+                 ("hearth bench mo", b"model"), ("hearth completion f", b"fish"),
+                 ("hearth pull ./a-", b"./a-file"))
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.abspath(swarm.HEARTH), os.path.join(folder, "hearth"))
+            for name in ("alpha.gguf", "a-file"):
+                pathlib.Path(folder, name).write_text("x")
+            env = {"PATH": folder + ":" + os.environ["PATH"], "HEARTH_MODELS": folder,
+                   "HOME": folder, "ZDOTDIR": folder, "TERM": "xterm"}
+            for shell, (program, start) in starts.items():
+                if shutil.which(shell) is None:
+                    continue
+                with self.subTest(shell):
+                    if shell == "fish":  # asks it directly: its line editor paints too much
+                        for line, word in cases + (("hearth ", b"status"),):
+                            done = subprocess.run([*program, fish + f"complete -C '{line}'"],
+                                                  cwd=folder, env={**os.environ, **env},
+                                                  capture_output=True)
+                            self.assertIn(word, done.stdout.split(), (line, done.stderr))
+                        continue
+                    terminal = Terminal(program=program, env=env, cwd=folder)
+                    terminal.type(start)
+                    for line, word in cases:
+                        head, _, last = line.rpartition(" ")
+                        # The shell runs what it has completed: echo shows the last word whole.
+                        terminal.type(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r")
+                        terminal.await_text(b": " + head.encode() + b" " + word)
+                    terminal.type(b"\x15exit\r")
+                    terminal.process.wait(5)
+                    os.close(terminal.main)
+
     def test_flag_beats_environment_beats_file(self):
         with tempfile.TemporaryDirectory() as folder:
             config = pathlib.Path(folder, "hearth.toml")
@@ -200,10 +239,10 @@ class LocalRun(unittest.TestCase):
 class Terminal:
     """A program on a terminal of its own."""
 
-    def __init__(self, *words, env=None):
+    def __init__(self, *words, program=(swarm.HEARTH,), env=None, cwd=None):
         self.main, terminal = pty.openpty()
         self.process = subprocess.Popen(
-            [swarm.HEARTH, *words], stdin=terminal, stdout=terminal, stderr=terminal,
+            [*program, *words], cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal,
             env={**os.environ, "TERM": "xterm", "LC_ALL": "C", **(env or {})},
             preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
         os.close(terminal)
@@ -222,7 +261,7 @@ class Terminal:
 
     def await_text(self, text, count=1, seconds=20):
         swarm.wait_until(lambda: self.seen.count(text) >= count, seconds,
-                         f"{count} of {text!r} in {self.seen[-2000:]!r}")
+                         f"{count} of {text!r} on the terminal")
 
     def command(self, line, answer):
         """Types a line at the prompt; what it prints must hold the answer."""
