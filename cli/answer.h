@@ -40,8 +40,8 @@ struct Answer {
 class Answerer {
  public:
   virtual ~Answerer() = default;
-  // Calls on_text with each piece as it comes; Ctrl-C ends the answer with kCancelled in
-  // finish_reason and what there is so far.
+  // Calls on_text with each piece as it comes; Ctrl-C ends the answer with "cancelled" in
+  // finish_reason and what there is so far. kTimeout when options.timeout_seconds have passed.
   virtual Result<Answer> ask(const RunOptions& options, const Question& question,
                              const std::function<void(std::string_view)>& on_text) = 0;
 };
@@ -49,6 +49,8 @@ class Answerer {
 std::unique_ptr<Answerer> swarm_answerer();
 // Loads the model; options.model, stages and threads are fixed from here on.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
+
+Error answer_timed_out(const RunOptions& options);
 
 Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes);
 

@@ -1,12 +1,13 @@
 #include "cli/chat.h"
 
 #include <cstdio>
-#include <cstdlib>
-#include <iostream>
 #include <sstream>
 
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "cli/line_editor.h"
+#include "cli/nearest.h"
+#include "cli/parameters.h"
 #include "model/untrusted_text.h"
 
 namespace hearth::cli {
@@ -14,33 +15,16 @@ namespace {
 
 constexpr const char* kHelp =
     "  \"\"\"                     begin and end a message of several lines\n"
+    "  /set                    the parameters and their values\n"
+    "  /set NAME VALUE         change one: temperature (temp), top_k, top_p, min_p, seed,\n"
+    "                          num_predict (n), repeat_penalty, presence_penalty,\n"
+    "                          frequency_penalty, stop\n"
     "  /set system TEXT        what the model is told first\n"
-    "  /set parameter NAME V   temperature, top_k, top_p, min_p, seed, num_predict,\n"
-    "                          repeat_penalty, presence_penalty, frequency_penalty, stop\n"
     "  /set verbose | quiet    figures after each answer\n"
     "  /show                   the settings\n"
     "  /clear                  forget the conversation\n"
-    "  /bye                    leave (also Ctrl-D); Ctrl-C stops an answer\n";
-
-bool parse_number(const std::string& text, double& value) {
-  char* end = nullptr;
-  value = std::strtod(text.c_str(), &end);
-  return !text.empty() && end == text.c_str() + text.size();
-}
-
-// One line of the terminal; false at its end. Ctrl-C at the prompt only clears the line.
-bool read_line(const char* prompt, std::string& line) {
-  for (;;) {
-    std::fputs(prompt, stderr);
-    std::fflush(stderr);
-    if (std::getline(std::cin, line)) return true;
-    if (!interrupted()) return false;
-    clear_interrupt();
-    std::cin.clear();
-    clearerr(stdin);
-    std::fputs("\nUse Ctrl-D or /bye to leave.\n", stderr);
-  }
-}
+    "  /bye                    leave (also Ctrl-D); Ctrl-C stops an answer\n"
+    "  /help, /?               this text\n";
 
 class Chat {
  public:
@@ -50,7 +34,7 @@ class Chat {
   int run() {
     std::string line;
     std::fputs("Send a message (/? for help)\n", stderr);
-    while (!left_ && read_line(">>> ", line)) {
+    while (!left_ && lines_.read(">>> ", line)) {
       if (line.starts_with("\"\"\"")) {
         if (!read_block(line)) break;
       } else if (line.starts_with("/")) {
@@ -72,7 +56,7 @@ class Chat {
     std::string text = line.substr(3);
     while (!text.ends_with("\"\"\"")) {
       std::string more;
-      if (!read_line("... ", more)) return false;
+      if (!lines_.read("... ", more)) return false;
       text += "\n" + more;
     }
     text.resize(text.size() - 3);
@@ -92,35 +76,47 @@ class Chat {
       history_.clear();
       std::fputs("The conversation is forgotten.\n", stderr);
     } else if (verb == "/show") {
-      std::fprintf(stderr,
-                   "model %s\ntemperature %g, top_k %u, top_p %g, min_p %g, seed %lld\n"
-                   "system: %s\n",
-                   options_.model.c_str(), options_.temperature, options_.top_k, options_.top_p,
-                   options_.min_p, static_cast<long long>(*options_.seed),
+      std::fprintf(stderr, "model %s\nsystem: %s\n", options_.model.c_str(),
                    options_.system.empty() ? "(the model's own)" : options_.system.c_str());
+      list_parameters();
     } else if (verb == "/set") {
       set(what, words);
     } else {
-      std::fprintf(stderr, "Unknown command %s; /? for help.\n", verb.c_str());
+      const std::vector<std::string> known = {"/set", "/show", "/clear", "/help", "/bye"};
+      std::fprintf(stderr, "Unknown command %s%s\n", verb.c_str(),
+                   did_you_mean(verb, known).c_str());
     }
   }
 
-  void set(const std::string& what, std::istringstream& words) {
-    std::string rest;
+  void list_parameters() const {
+    for (const std::string& line : parameter_lines(options_)) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }
+  }
+
+  void set(std::string what, std::istringstream& words) {
     if (what == "verbose" || what == "quiet") {
       options_.verbose = what == "verbose";
-    } else if (what == "system") {
+      return;
+    }
+    std::string value;
+    if (what == "system") {
       std::getline(words >> std::ws, options_.system);
       history_.clear();
-    } else if (what == "parameter") {
-      std::string name;
-      words >> name;
-      std::getline(words >> std::ws, rest);
-      if (auto status = set_parameter(options_, name, rest); !status.ok()) {
-        std::fprintf(stderr, "%s\n", status.error().message.c_str());
-      }
-    } else {
-      std::fputs("/set system TEXT, /set parameter NAME VALUE, /set verbose, /set quiet\n", stderr);
+      return;
+    }
+    if (what == "parameter") {  // as in ollama; the word may be left out
+      what.clear();
+      words >> what;
+    }
+    if (what.empty()) {
+      list_parameters();
+      return;
+    }
+    std::getline(words >> std::ws, value);
+    while (value.ends_with(' ') || value.ends_with('\t')) value.pop_back();
+    if (const Status status = set_parameter(options_, what, value); !status.ok()) {
+      std::fprintf(stderr, "%s\n", status.error().message.c_str());
     }
   }
 
@@ -152,6 +148,7 @@ class Chat {
     if (options_.verbose) print_figures(answer->figures);
   }
 
+  LineEditor lines_;
   RunOptions options_;
   Answerer& answerer_;
   std::vector<model::ChatMessage> history_;
@@ -160,41 +157,6 @@ class Chat {
 };
 
 }  // namespace
-
-Status set_parameter(RunOptions& options, const std::string& name, const std::string& value) {
-  if (name == "stop") {
-    options.stop.push_back(value);
-    return ok_status();
-  }
-  double number = 0.0;
-  REQUIRE(parse_number(value, number), "parameter " + name + ": \"" + value + "\" is no number");
-  const auto count = [&]() -> bool { return number >= 0 && number <= 1e9; };
-  if (name == "temperature") {
-    options.temperature = static_cast<float>(number);
-  } else if (name == "top_p") {
-    options.top_p = static_cast<float>(number);
-  } else if (name == "min_p") {
-    options.min_p = static_cast<float>(number);
-  } else if (name == "repeat_penalty") {
-    options.repetition_penalty = static_cast<float>(number);
-  } else if (name == "presence_penalty") {
-    options.presence_penalty = static_cast<float>(number);
-  } else if (name == "frequency_penalty") {
-    options.frequency_penalty = static_cast<float>(number);
-  } else if (name == "top_k") {
-    REQUIRE(count(), "parameter top_k: 0 to 1000000000");
-    options.top_k = static_cast<std::uint32_t>(number);
-  } else if (name == "num_predict") {
-    REQUIRE(count(), "parameter num_predict: 0 to 1000000000");
-    options.max_tokens = static_cast<std::uint32_t>(number);
-  } else if (name == "seed") {
-    REQUIRE(number >= -9e15 && number <= 9e15, "parameter seed: a whole number");
-    options.seed = static_cast<std::int64_t>(number);
-  } else {
-    return Error::invalid("unknown parameter " + name + "; /? lists them");
-  }
-  return ok_status();
-}
 
 int chat_loop(RunOptions options, Answerer& answerer) {
   return Chat(std::move(options), answerer).run();

@@ -1,71 +1,73 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
+#include "cli/api_address.h"
 #include "cli/paths.h"
 #include "cli/pull.h"
 #include "cli/run.h"
 #include "cli/status.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 
 namespace hearth::cli {
 namespace {
 
-constexpr const char* kDefaultApiBase = "http://127.0.0.1:11500";
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 // Where the server is: the flag, HEARTH_HOST, the server that runs on this machine, the default.
-std::string api_base(std::string given) {
-  if (given.empty()) {
+std::string server_base(const std::string& given) {
+  std::string text = given;
+  if (text.empty()) {
     std::ifstream file(data_dir() / "serve.json");
     const auto json = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
     if (json.is_object() && json.contains("api") && json["api"].is_string()) {
-      given = json["api"].get<std::string>();
+      text = json["api"].get<std::string>();
     }
   }
-  if (given.empty()) return kDefaultApiBase;
-  if (given.find("://") == std::string::npos) given = "http://" + given;
-  while (given.ends_with('/')) given.pop_back();
-  if (given.ends_with("/v1")) given.resize(given.size() - 3);
-  return given;
-}
-
-// Nothing leaves this machine before there is encryption: other hosts are a usage error.
-std::string check_loopback(const std::string& host) {
-  const std::string bare = host.starts_with("http://") ? host.substr(7) : host;
-  for (const std::string name : {"127.0.0.1", "localhost", "[::1]"}) {
-    if (!bare.starts_with(name)) continue;
-    const std::string rest = bare.substr(name.size());
-    if (rest.empty() || rest[0] == ':' || rest[0] == '/') return "";
-  }
-  return host + " is not a loopback address; there is no encryption yet, so only 127.0.0.1, " +
-         "localhost and [::1] are dialled";
+  const auto address = parse_api_address(text);
+  return api_base(address.ok() ? *address : ApiAddress{"127.0.0.1", kDefaultApiPort});
 }
 
 void add_host(CLI::App* verb, std::string& host) {
   verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
-      ->envname("HEARTH_HOST")
-      ->check(check_loopback);
+      ->check(loopback_host());
 }
 
 void add_sampling(CLI::App* verb, RunOptions& o) {
   verb->add_option("-n,--predict,--max-tokens", o.max_tokens,
                    "tokens to generate at most (0: to the end of the answer)")
-      ->envname("HEARTH_PREDICT");
-  verb->add_option("--temp,--temperature", o.temperature, "0 is greedy")
-      ->envname("HEARTH_TEMPERATURE")
+      ->check(whole_number(0, limits::kModelContext));
+  verb->add_option("--temperature,--temp", o.temperature, "0 is greedy")
+      ->check(number(0, 100))
       ->capture_default_str();
-  verb->add_option("--top-k", o.top_k, "0 is off")->capture_default_str();
-  verb->add_option("--top-p", o.top_p, "1 is off")->capture_default_str();
-  verb->add_option("--min-p", o.min_p, "0 is off")->capture_default_str();
-  verb->add_option("--repeat-penalty", o.repetition_penalty, "1 is off")->capture_default_str();
-  verb->add_option("--presence-penalty", o.presence_penalty)->capture_default_str();
-  verb->add_option("--frequency-penalty", o.frequency_penalty)->capture_default_str();
+  verb->add_option("--top-k", o.top_k, "0 is off")
+      ->check(whole_number(0, kInt32Max))
+      ->capture_default_str();
+  verb->add_option("--top-p", o.top_p, "1 is off")
+      ->check(number(0, 1, Low::kExcluded))
+      ->capture_default_str();
+  verb->add_option("--min-p", o.min_p, "0 is off")->check(number(0, 1))->capture_default_str();
+  verb->add_option("--repeat-penalty", o.repetition_penalty, "1 is off")
+      ->check(number(0, 100, Low::kExcluded))
+      ->capture_default_str();
+  verb->add_option("--presence-penalty", o.presence_penalty, "0 is off")
+      ->check(number(-100, 100))
+      ->capture_default_str();
+  verb->add_option("--frequency-penalty", o.frequency_penalty, "0 is off")
+      ->check(number(-100, 100))
+      ->capture_default_str();
   verb->add_option("-s,--seed", o.seed, "the same seed gives the same answer, bit for bit")
-      ->envname("HEARTH_SEED");
+      ->check(whole_number(std::numeric_limits<std::int64_t>::min(),
+                           std::numeric_limits<std::int64_t>::max())
+                  .description(""));
   verb->add_option("--stop", o.stop, "end the answer before this text (repeatable)")
       ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(stop_string());
 }
 
 void add_run(CLI::App& app, Action& action) {
@@ -86,15 +88,14 @@ void add_run(CLI::App& app, Action& action) {
                    "write JSON lines: step, stage, layers, hash in, hash out");
   verb->add_flag("--verbose", o->verbose, "print figures on stderr");
   verb->add_flag("--json", o->json, "print one JSON object when done");
-  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)");
+  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());
   verb->add_flag("--local", o->local, "in this process alone, no swarm");
   verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
-      ->check(CLI::Range(1, 512));
+      ->check(whole_number(1, limits::kStages));
   verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")
-      ->envname("HEARTH_THREADS")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, limits::kComputeThreads));
   verb->callback([o, host, &action] {
-    o->api_base = api_base(*host);
+    o->api_base = server_base(*host);
     action = [o] { return run_run(*o); };
   });
 }
@@ -106,9 +107,10 @@ void add_status(CLI::App& app, Action& action) {
     CLI::App* verb = app.add_subcommand(name, text);
     add_host(verb, *host);
     verb->add_flag("--json", o->json, "print JSON");
-    verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm");
+    verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
+        ->check(seconds());
     verb->callback([o, host, go, &action] {
-      o->api_base = api_base(*host);
+      o->api_base = server_base(*host);
       action = [o, go] { return go(*o); };
     });
   };
@@ -138,10 +140,12 @@ void add_models(CLI::App& app, Action& action) {
   pull->add_option("source", o->source,
                    "a path, https://..., hf:org/repo/file[@revision], or smollm2-135m")
       ->required();
-  pull->add_option("--name", o->name, "the name to give it");
-  pull->add_option("--sha256", o->sha256, "the digest it must have");
+  pull->add_option("--name", o->name, "the name to give it")
+      ->envname("HEARTH_PULL_NAME")  // HEARTH_NAME is a worker's
+      ->check(model_name_text());
+  pull->add_option("--sha256", o->sha256, "the digest it must have")->check(sha256_text());
   pull->add_flag("--force", o->force, "replace a model of the same name");
-  pull->add_flag("--offline", o->offline, "never dial out")->envname("HEARTH_OFFLINE");
+  pull->add_flag("--offline", o->offline, "never dial out");
   pull->add_flag("--quiet", o->quiet, "no progress");
   pull->add_flag("--json", *pull_json, "print JSON");
   pull->callback(

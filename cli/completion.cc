@@ -14,24 +14,44 @@ constexpr const char* kBash = R"(_hearth() {
 complete -o default -F _hearth hearth
 )";
 
-constexpr const char* kZsh = R"(#compdef hearth
+// compdef is there once compinit has run; a script that is sourced before runs it.
+constexpr const char* kZsh = R"zsh(#compdef hearth
 _hearth() {
   local -a found
-  found=("${(@f)$(hearth __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-  compadd -a found || _files
+  found=(${(f)"$(hearth __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( $#found )); then compadd -a found; else _files; fi
 }
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -D }
 compdef _hearth hearth
-)";
+)zsh";
 
 constexpr const char* kFish = R"(function __hearth_complete
-  set -l words (commandline -opc) (commandline -ct)
-  hearth __complete -- $words[2..-1] 2>/dev/null
+  set -l words (commandline -opc)
+  set -l last (commandline -ct)[1]
+  set -l found (hearth __complete -- $words[2..-1] "$last" 2>/dev/null)
+  if set -q found[1]
+    printf '%s\n' $found
+  else
+    __fish_complete_path "$last"
+  end
 end
-complete -c hearth -a '(__hearth_complete)'
+complete -c hearth -f -a '(__hearth_complete)'
 )";
 
 bool takes_model(const std::string& verb) {
-  return verb == "run" || verb == "show" || verb == "model" || verb == "serve";
+  return verb == "run" || verb == "show" || verb == "model";
+}
+
+// What may follow a flag, or stand for a positional word, that takes one of few.
+std::vector<std::string> choices(const CLI::App& verb, const std::string& before) {
+  if (before == "--model" || before == "-m") {
+    std::vector<std::string> names;
+    for (const LocalModel& model : list_models()) names.push_back(model.name);
+    return names;
+  }
+  if (before == "--log-level") return {"trace", "debug", "info", "warn", "error", "off"};
+  if (verb.get_name() == "completion") return {"bash", "zsh", "fish"};
+  return {};
 }
 
 }  // namespace
@@ -67,9 +87,9 @@ std::vector<std::string> complete(const CLI::App& root, const std::vector<std::s
   for (const CLI::App* verb : app->get_subcommands([](const CLI::App*) { return true; })) {
     if (!verb->get_group().empty()) offer(verb->get_name());
   }
-  const bool after_model_flag = words.size() >= 2 && (words[words.size() - 2] == "--model" ||
-                                                      words[words.size() - 2] == "-m");
-  if (takes_model(app->get_name()) && (app->get_name() != "serve" || after_model_flag)) {
+  const std::string before = words.size() >= 2 ? words[words.size() - 2] : "";
+  for (const std::string& word : choices(*app, before)) offer(word);
+  if (takes_model(app->get_name()) && found.empty()) {
     for (const LocalModel& model : list_models()) offer(model.name);
   }
   return found;

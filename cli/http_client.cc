@@ -57,16 +57,16 @@ int on_progress(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 }
 
 Error curl_error(CURLcode code, const std::string& url) {
-  const std::string what = std::string(curl_easy_strerror(code)) + " (" + url + ")";
+  const std::string what = url + " (" + curl_easy_strerror(code) + ")";
   switch (code) {
     case CURLE_ABORTED_BY_CALLBACK: return {ErrorCode::kCancelled, "interrupted"};
-    case CURLE_OPERATION_TIMEDOUT: return {ErrorCode::kTimeout, "timed out: " + what};
+    case CURLE_OPERATION_TIMEDOUT: return {ErrorCode::kTimeout, "no answer in time from " + what};
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST: return {ErrorCode::kUnavailable, "cannot reach " + what};
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
-    case CURLE_PARTIAL_FILE: return {ErrorCode::kUnavailable, "connection lost: " + what};
-    default: return {ErrorCode::kIo, what};
+    case CURLE_PARTIAL_FILE: return {ErrorCode::kUnavailable, "lost the connection to " + what};
+    default: return {ErrorCode::kIo, "the transfer failed: " + what};
   }
 }
 

@@ -144,6 +144,11 @@ class LocalAnswerer final : public Answerer {
         answer.finish_reason = "cancelled";
         break;
       }
+      if (options.timeout_seconds > 0 &&
+          seconds_between(begun_, clock_.now()) >= options.timeout_seconds) {
+        failed = answer_timed_out(options);
+        break;
+      }
       TRY(bool stepped, runner_->step());
       if (!stepped && !done) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
     }

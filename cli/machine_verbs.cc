@@ -3,10 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
 #include "cli/bench.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -40,25 +42,24 @@ void add_bench(CLI::App& app, Action& action) {
   model->add_option("model", o->model, "file or pulled name")->required();
   model->add_option("-p,--n-prompt", o->prompt, "prompt lengths (0: no prefill test)")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number(0, limits::kModelContext))
       ->capture_default_str();
   model->add_option("-n,--n-gen", o->generate, "generated lengths (0: no decode test)")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number(0, limits::kModelContext))
       ->capture_default_str();
   model->add_option("-b,--batch", o->batch, "sequences decoded at once")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, limits::kRunningSequences))
       ->capture_default_str();
   model->add_option("-t,--threads", o->threads, "compute threads")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1024))
-      ->envname("HEARTH_THREADS");
+      ->check(whole_number(1, limits::kComputeThreads));
   model->add_option("-r,--repetitions", o->repetitions, "measurements of each test")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   model->add_option("--stages", o->stages, "split the layers over as many engines")
-      ->check(CLI::Range(1, 512))
+      ->check(whole_number(1, limits::kStages))
       ->capture_default_str();
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
   model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });

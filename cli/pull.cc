@@ -68,7 +68,10 @@ bool is_loopback_http(const std::string& url) {
 
 Status check_url(const std::string& url) {
   REQUIRE(url.starts_with("https://") || is_loopback_http(url),
-          "source " + url + ": only https:// addresses are fetched");
+          "source " + url +
+              ": only https:// addresses are fetched, and http:// ones of this machine "
+              "(127.0.0.1, localhost, [::1]); use an https:// address, or download the file "
+              "and pull its path");
   return ok_status();
 }
 

@@ -69,13 +69,16 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
     question.messages.push_back({"user", prompt});
   }
   const bool streams = !options.token_ids && !options.json;
+  bool wrote = false;
   auto answer = answerer.ask(options, question, [&](std::string_view text) {
     if (!streams) return;
+    wrote = true;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   });
   if (!answer.ok()) {
-    if (streams) std::fflush(stdout);
+    if (wrote) std::printf("\n");
+    std::fflush(stdout);
     return fail(answer.error());
   }
   if (options.token_ids) print_ids(answer->token_ids);
@@ -92,6 +95,13 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
 }
 
 }  // namespace
+
+Error answer_timed_out(const RunOptions& options) {
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%g", options.timeout_seconds);
+  return {ErrorCode::kTimeout, std::string("the answer was not complete after ") + seconds +
+                                   " seconds (--timeout); allow more, or 0 for any time"};
+}
 
 Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes) {
   std::ofstream file(path);

@@ -53,6 +53,9 @@ class SwarmAnswerer final : public Answerer {
     if (!error_.ok()) return std::move(error_).error();
     if (!reply.ok()) {
       Error error = std::move(reply).error();
+      if (error.code == ErrorCode::kTimeout && options.timeout_seconds > 0) {
+        return answer_timed_out(options);
+      }
       if (error.code == ErrorCode::kUnavailable && first_ == TimePoint{}) {
         error.message += "; no server there, start one: hearth serve --model MODEL";
       }

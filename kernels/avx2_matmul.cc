@@ -45,6 +45,10 @@ inline void half_sums(const TokenBlock<tokens>& x, std::int32_t (&sums)[kTokens]
 // 16-bit sums of 2 * pairs products of a stored quant and an int8 must stay below 2^15.
 constexpr int quads_without_saturation(int bits) { return 32767 / (2 * ((1 << bits) - 1) * 127); }
 
+// Emits nothing; has the compiler finish `v` here, where it would else hoist the products of a
+// whole block and spill them.
+inline void pin(__m256i& v) { asm("" : "+x"(v)); }
+
 // dots[i]: sum over the block of the stored quants times token i's values; in two-scale types each
 // half is multiplied by factors[half].
 template <WeightType type, std::uint32_t tokens>
@@ -69,6 +73,7 @@ inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tok
           _mm256_add_epi16(_mm256_maddubs_epi16(weights_a, broadcast_four(values + a * 4)),
                            _mm256_maddubs_epi16(weights_b, broadcast_four(values + b * 4)));
       run[i] = step % kRun == 0 ? sum : _mm256_add_epi16(run[i], sum);
+      pin(run[i]);
       if ((step + 1) % kRun != 0) continue;
       const __m256i part = _mm256_madd_epi16(run[i], factors[step / 2]);
       dots[i] = step < kRun ? part : _mm256_add_epi32(dots[i], part);
@@ -88,6 +93,7 @@ inline void signed_dots(const StoredQuants<type>& quants, const TokenBlock<token
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const __m256i four = broadcast_four(x.values(i) + quad * 4);
       dots[i] = _mm256_add_epi32(dots[i], add_pairs(signed_pairs(weights, four)));
+      pin(dots[i]);
     }
   }
 }

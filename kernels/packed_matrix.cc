@@ -196,8 +196,10 @@ Status PackedMatrix::place_row(std::uint32_t row, const std::byte* file) {
         layout.form == BlockForm::kFloat
             ? place_floats(type_, layout.file_bytes / kBlock, file, in_group, packed, largest)
             : place_super_block(type_, layout, file, in_group, packed, units);
-    REQUIRE(finite, "a number in block " + std::to_string(s) + " of row " + std::to_string(row) +
-                        " of a weight matrix is not finite or out of range");
+    const bool floats = layout.form == BlockForm::kFloat;
+    REQUIRE(finite, std::string(floats ? "a value" : "the scale") + " of block " +
+                        std::to_string(s) + " of row " + std::to_string(row) +
+                        " of a weight matrix is not finite" + (floats ? " or above 2^64" : ""));
     file += layout.file_bytes;
     packed += layout.super_bytes();
   }

@@ -353,18 +353,33 @@ Status GgufParser::place_tensors() {
     }
     fits = checked_add(next, tensor.bytes) && checked_align(next, alignment_);
   }
-  // Writers pad the last tensor (or a header without tensors) to the alignment. More than that is
-  // no part of the format: a damaged copy, or something hidden.
-  subject_ = "end of the data";
-  subject_at_ = end;
-  if (size - end >= alignment_) {
-    return bad(number(size - end) + " bytes follow the last tensor, more than padding to " +
-               number(alignment_) + " explains");
-  }
+  TRY_VOID(check_tail(end));
   Blake2b hash;
   hash.update(file_.bytes_.first(std::min(data, size)));
   hash.update(std::as_bytes(std::span(&size, 1)));
   file_.fingerprint_ = hash.finish();
+  return ok_status();
+}
+
+// Writers pad the last tensor (or a header without tensors) with zeros to the alignment. Anything
+// else is no part of the format: a damaged copy, or something hidden.
+Status GgufParser::check_tail(std::uint64_t end) {
+  subject_ = "end of the data";
+  subject_at_ = end;
+  const ByteSpan tail = file_.bytes_.subspan(end);
+  std::uint64_t padded = end;
+  if (!checked_align(padded, alignment_)) padded = end;
+  if (tail.size() > padded - end) {
+    return bad(number(tail.size()) + " bytes follow the last tensor, more than the " +
+               number(padded - end) + " that pad it to the alignment " + number(alignment_));
+  }
+  const auto stray =
+      std::find_if(tail.begin(), tail.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  if (stray != tail.end()) {
+    return bad("byte " + number(end + static_cast<std::uint64_t>(stray - tail.begin())) +
+               " behind the last tensor is " + number(std::to_integer<unsigned>(*stray)) +
+               "; padding is zeros");
+  }
   return ok_status();
 }
 

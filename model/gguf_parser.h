@@ -46,6 +46,7 @@ class GgufParser {
   Status read_dims(TensorInfo& tensor);
   Status size_tensor(TensorInfo& tensor, const TensorTypeInfo& type) const;
   Status place_tensors();
+  Status check_tail(std::uint64_t end);
 
   // The next number, or an error that says what was cut off.
   template <typename T>

@@ -31,8 +31,9 @@ class Reader {
     REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
     out.resize(size);
     std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), size * sizeof(float));
-    for (const float value : out) {
-      REQUIRE(std::isfinite(value), "tensor " + name + " holds a value that is not finite");
+    for (std::uint32_t i = 0; i < size; ++i) {
+      REQUIRE(std::isfinite(out[i]),
+              "tensor " + name + ": value " + std::to_string(i) + " is not finite");
     }
     return ok_status();
   }

@@ -1,14 +1,17 @@
 """The program as a person uses it: verbs, streams, exit codes, downloads."""
 
+import fcntl
 import hashlib
 import http.server
 import json
 import os
 import pathlib
 import pty
+import shutil
 import signal
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -24,6 +27,45 @@ class Verbs(unittest.TestCase):
             self.assertEqual(code, 2, words)
             self.assertEqual(out, "")
             self.assertIn("hearth", err)
+
+    def test_wrong_words_are_named_first_with_the_nearest_known(self):
+        for words, start, near in ((["stauts"], "unknown command 'stauts'", "'status'"),
+                                   (["bogus"], "unknown command 'bogus'", "did you mean"),
+                                   (["run", "--nope"], "unknown option '--nope'", "did you mean"),
+                                   (["run", "m", "hi", "--tmep", "1"], "unknown option '--tmep'",
+                                    "'--temp'")):
+            code, out, err = swarm.hearth(*words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertTrue(err.startswith("hearth: " + start), err)
+            self.assertIn(near, err.splitlines()[0])
+
+    def test_values_out_of_range_reach_no_server(self):
+        asked = []
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked.append(self.path)
+                self.send_error(500)
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        for words, option, limit in ((["--temp", "9999"], "--temp", "100"),
+                                     (["--top-p", "2"], "--top-p", "at most 1"),
+                                     (["-n", "-1"], "--predict", "from 0"),
+                                     (["--top-k", "-5"], "--top-k", "from 0"),
+                                     (["--timeout", "-1"], "--timeout", "from 0")):
+            code, out, err = swarm.hearth("run", "m", "hi", "--host", host, *words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertIn(option, err)
+            self.assertIn(limit, err)
+        code, _, err = swarm.hearth("serve", "-m", swarm.MODEL, "--port", "99999")
+        self.assertEqual(code, 2)
+        self.assertIn("--port", err)
+        self.assertIn("65535", err)
+        self.assertEqual(asked, [])
+        server.shutdown()
+        server.server_close()
 
     def test_help_and_version(self):
         code, out, _ = swarm.hearth("--help")
@@ -41,6 +83,7 @@ class Verbs(unittest.TestCase):
             code, out, err = swarm.hearth(*words, "--host", "127.0.0.1:9")
             self.assertEqual((code, out), (3, ""), words)
             self.assertIn("hearth serve", err)
+            self.assertNotIn("reach Couldn't", err)
 
     def test_hosts_beyond_this_machine_are_refused(self):
         for host in ("192.0.2.1:80", "http://127.0.0.1.example:80", "https://127.0.0.1", "::"):
@@ -66,6 +109,44 @@ class Verbs(unittest.TestCase):
         self.assertEqual(found.stdout.strip(), "status", found.stderr)
         _, out, _ = swarm.hearth("__complete", "--", "run", "--to")
         self.assertIn("--token-ids", out.split())
+
+    def test_completion_in_each_shell_that_is_here(self):
+        fish = "hearth completion fish | source\n"
+        starts = {"bash": (["bash", "--norc", "-i"], b". <(hearth completion bash)\r"),
+                  "zsh": (["zsh", "-f", "-i"], b"source <(hearth completion zsh)\r"),
+                  "fish": (["fish", "-N", "-c"], fish.encode())}
+        cases = (("hearth stat", b"status"), ("hearth status --wa", b"--wait"),
+                 ("hearth run al", b"alpha"), ("hearth run m --token", b"--token-ids"),
+                 ("hearth serve --log-level w", b"warn"), ("hearth worker --model al", b"alpha"),
+                 ("hearth bench mo", b"model"), ("hearth completion f", b"fish"),
+                 ("hearth pull ./a-", b"./a-file"))
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.abspath(swarm.HEARTH), os.path.join(folder, "hearth"))
+            for name in ("alpha.gguf", "a-file"):
+                pathlib.Path(folder, name).write_text("x")
+            env = {"PATH": folder + ":" + os.environ["PATH"], "HEARTH_MODELS": folder,
+                   "HOME": folder, "ZDOTDIR": folder, "TERM": "xterm"}
+            for shell, (program, start) in starts.items():
+                if shutil.which(shell) is None:
+                    continue
+                with self.subTest(shell):
+                    if shell == "fish":  # asks it directly: its line editor paints too much
+                        for line, word in cases + (("hearth ", b"status"),):
+                            done = subprocess.run([*program, fish + f"complete -C '{line}'"],
+                                                  cwd=folder, env={**os.environ, **env},
+                                                  capture_output=True)
+                            self.assertIn(word, done.stdout.split(), (line, done.stderr))
+                        continue
+                    terminal = Terminal(program=program, env=env, cwd=folder)
+                    terminal.type(start)
+                    for line, word in cases:
+                        head, _, last = line.rpartition(" ")
+                        # The shell runs what it has completed: echo shows the last word whole.
+                        terminal.type(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r")
+                        terminal.await_text(b": " + head.encode() + b" " + word)
+                    terminal.type(b"\x15exit\r")
+                    terminal.process.wait(5)
+                    os.close(terminal.main)
 
     def test_flag_beats_environment_beats_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +187,13 @@ class LocalRun(unittest.TestCase):
         self.assertEqual(one["token_ids"], two["token_ids"])
         self.assertEqual(one["seed"], 3)
         self.assertEqual(one["completion_tokens"], 8)
+
+    def test_timeout_says_so(self):
+        code, out, err = swarm.hearth("run", "--local", swarm.MODEL, "Count.", "-n", "4000",
+                                      "--ignore-eos", "--timeout", "0.4")
+        self.assertEqual(code, 124)
+        self.assertIn("0.4 seconds (--timeout)", err)
+        self.assertTrue(out.endswith("\n"), "what came in time is shown, and ends its line")
 
     def test_stop_string_is_not_shown(self):
         code, out, _ = swarm.hearth("run", "--local", swarm.MODEL, "1 2 3 4 5 6", "--raw", "-n",
@@ -148,36 +236,96 @@ class LocalRun(unittest.TestCase):
         self.assertTrue(all(r["avg_ts"] > 0 and len(r["samples_ts"]) == 2 for r in rows))
 
 
-class Chat(unittest.TestCase):
-    def test_chat_on_a_terminal(self):
-        main, terminal = pty.openpty()
-        process = subprocess.Popen([swarm.HEARTH, "run", "--local", swarm.MODEL, "--temp", "0",
-                                    "-n", "400", "--ignore-eos"], stdin=terminal, stdout=terminal,
-                                   stderr=terminal, start_new_session=True)
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *words, program=(swarm.HEARTH,), env=None, cwd=None):
+        self.main, terminal = pty.openpty()
+        self.process = subprocess.Popen(
+            [*program, *words], cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal,
+            env={**os.environ, "TERM": "xterm", "LC_ALL": "C", **(env or {})},
+            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
         os.close(terminal)
-        seen = b""
+        self.seen = b""
+        threading.Thread(target=self._read, daemon=True).start()
 
-        def read():
-            nonlocal seen
-            try:
-                while piece := os.read(main, 4096):
-                    seen += piece
-            except OSError:
-                pass
+    def _read(self):
+        try:
+            while piece := os.read(self.main, 4096):
+                self.seen += piece
+        except OSError:
+            pass
 
-        threading.Thread(target=read, daemon=True).start()
-        swarm.wait_until(lambda: seen.count(b">>> ") >= 1, 20, "a prompt")
-        os.write(main, b"/set parameter seed 5\n/show\n")
-        swarm.wait_until(lambda: b"seed 5" in seen, 10, "the setting")
-        os.write(main, b'"""Count\nslowly."""\n')
-        swarm.wait_until(lambda: len(seen) > 700, 20, "some answer")
-        prompts = seen.count(b">>> ")
-        process.send_signal(signal.SIGINT)
-        swarm.wait_until(lambda: seen.count(b">>> ") > prompts, 5, "a prompt after Ctrl-C")
-        self.assertIsNone(process.poll(), "Ctrl-C stops the answer, not the program")
-        os.write(main, b"/bye\n")
-        self.assertEqual(process.wait(5), 0)
-        os.close(main)
+    def type(self, data):
+        os.write(self.main, data)
+
+    def await_text(self, text, count=1, seconds=20):
+        swarm.wait_until(lambda: self.seen.count(text) >= count, seconds,
+                         f"{count} of {text!r} on the terminal")
+
+    def command(self, line, answer):
+        """Types a line at the prompt; what it prints must hold the answer."""
+        begin = len(self.seen)
+        self.type(line + b"\r")
+        swarm.wait_until(lambda: answer in self.seen[begin:] and
+                         self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer), 10,
+                         f"{answer!r} in {self.seen[begin:]!r}")
+
+    def leave(self, test, words=b"/bye\r"):
+        self.type(words)
+        test.assertEqual(self.process.wait(5), 0)
+        os.close(self.main)
+
+
+class Chat(unittest.TestCase):
+    WORDS = ("run", "--local", swarm.MODEL, "--temp", "0")
+
+    def test_ctrl_c_stops_the_answer_alone(self):
+        for env in ({}, {"TERM": "dumb"}):
+            with self.subTest(env):
+                chat = Terminal(*self.WORDS, "-n", "400", "--ignore-eos", env=env)
+                chat.await_text(b">>> ")
+                chat.command(b"/set parameter seed 5", b"")
+                chat.command(b"/show", b"seed               5")
+                chat.type(b'"""Count\rslowly."""\r')
+                begin = len(chat.seen)
+                swarm.wait_until(lambda: len(chat.seen) > begin + 400, 20, "some answer")
+                prompts = chat.seen.count(b">>> ")
+                chat.type(b"\x03")
+                chat.await_text(b">>> ", prompts + 1, 5)
+                self.assertIsNone(chat.process.poll(), "Ctrl-C stops the answer, not the program")
+                chat.type(b"half a line\x03")
+                chat.await_text(b"Use Ctrl-D or /bye to leave.", 1, 5)
+                chat.command(b"/show", b"model ")
+                chat.leave(self, b"\x04" if not env else b"\r\x04")
+
+    def test_parameters(self):
+        chat = Terminal(*self.WORDS)
+        chat.await_text(b">>> ")
+        chat.command(b"/set", b"temperature        0  (from 0 to 100)")
+        chat.command(b"/set temp 0.5", b"")
+        chat.command(b"/set n 7", b"")
+        chat.command(b"/set seed 11", b"")
+        chat.command(b"/set top_p 0.25", b"")
+        chat.command(b"/set", b"seed               11")
+        for line in (b"temperature        0.5 ", b"num_predict        7 ", b"top_p              0.25 "):
+            self.assertIn(line, chat.seen)
+        chat.command(b"/set temperature 9999", b"temperature: '9999' is refused")
+        chat.command(b"/set tmep 1", b"unknown parameter 'tmep'; did you mean")
+        chat.command(b"/hlep", b"did you mean '/help'?")
+        chat.command(b"/help", b"/set NAME VALUE")
+        chat.leave(self)
+
+    def test_arrows_and_history(self):
+        chat = Terminal(*self.WORDS)
+        chat.await_text(b">>> ")
+        chat.command(b"/set seed 1\x1b[D2", b"")  # left arrow, then 2: 21
+        chat.command(b"/set", b"seed               21")
+        chat.command(b"\x1b[A\x1b[A5", b"")  # two lines up: /set seed 21, and a 5 behind it
+        chat.command(b"/set", b"seed               215")
+        chat.command("/set stop \u00e4\u00f6\x7f\u00fc".encode(), b"")  # one character is erased
+        chat.command(b"/set", "stop               \u00e4\u00fc".encode())
+        chat.leave(self)
 
 
 class RangeServer(http.server.BaseHTTPRequestHandler):
@@ -276,6 +424,11 @@ class Pull(unittest.TestCase):
             code, _, err = swarm.hearth("pull", source, env=self.env)
             self.assertEqual(code, 1, source)
             self.assertIn(word, err)
+        _, _, err = swarm.hearth("pull", "http://192.0.2.1/y.gguf", env=self.env)
+        self.assertIn("127.0.0.1", err)  # where http is taken
+        self.assertIn("pull its path", err)
+        _, _, err = swarm.hearth("pull", "http://127.0.0.1:9/y.gguf", env=self.env)
+        self.assertIn("cannot reach http://127.0.0.1:9/y.gguf (", err)
         RangeServer.data = b"this is no model"
         code, _, err = swarm.hearth("pull", self.base + "/m.gguf", env=self.env)
         self.assertEqual(code, 1)

@@ -34,6 +34,7 @@ FENCES = [
     (r"openssl/", ["proto/tcp_", "proto/tls"], "TLS belongs to the transport"),
     (r"sqlite3", ["coordinator/store"], "one file knows the database"),
     (r"curl/", ["cli/"], "only verbs download"),
+    (r"histedit", ["cli/line_editor"], "one file knows the terminal's editor"),
     (r"CLI/", ["cli/", "tests/unit/cli/"], "only verbs parse flags"),
     (r"nlohmann/", ["coordinator/http/", "cli/", "tests/"],
      "JSON is for clients; nothing of ours travels as JSON"),

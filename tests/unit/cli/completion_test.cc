@@ -33,6 +33,8 @@ struct CompletionTest : ::testing::Test {
     run->add_flag("--top,--topmost", flag);
     auto* serve = app.add_subcommand("serve");
     serve->add_option("-m,--model", text);
+    app.add_subcommand("worker")->add_option("-m,--model", text);
+    app.add_subcommand("completion")->add_option("shell", text);
     auto* model = app.add_subcommand("model");
     model->add_subcommand("rm")->add_flag("--all", flag);
     app.add_subcommand("__complete")->group("");
@@ -50,8 +52,8 @@ struct CompletionTest : ::testing::Test {
 };
 
 TEST_F(CompletionTest, OffersVerbsThatBeginWithTheWordAndHidesItsOwn) {
-  EXPECT_EQ(sorted({""}), (Words{"model", "ps", "run", "serve"}));
-  EXPECT_EQ(sorted({}), (Words{"model", "ps", "run", "serve"}));
+  EXPECT_EQ(sorted({""}), (Words{"completion", "model", "ps", "run", "serve", "worker"}));
+  EXPECT_EQ(sorted({}), (Words{"completion", "model", "ps", "run", "serve", "worker"}));
   EXPECT_EQ(sorted({"r"}), Words{"run"});
   EXPECT_EQ(sorted({"run"}), Words{"run"});
   EXPECT_EQ(sorted({"x"}), Words{});
@@ -78,6 +80,15 @@ TEST_F(CompletionTest, OffersModelsWhereOneIsExpected) {
     EXPECT_EQ(sorted({"serve", before, "al"}), (Words{"albert", "alpha"}));
   }
   EXPECT_EQ(sorted({"ps", "al"}), Words{});
+}
+
+TEST_F(CompletionTest, OffersTheWordsThatAFlagOrVerbTakes) {
+  EXPECT_EQ(sorted({"serve", "--log-level", ""}),
+            (Words{"debug", "error", "info", "off", "trace", "warn"}));
+  EXPECT_EQ(sorted({"serve", "--log-level", "w"}), Words{"warn"});
+  EXPECT_EQ(sorted({"completion", ""}), (Words{"bash", "fish", "zsh"}));
+  EXPECT_EQ(sorted({"completion", "f"}), Words{"fish"});
+  EXPECT_EQ(sorted({"worker", "-m", "b"}), Words{"beta"});
 }
 
 TEST_F(CompletionTest, EveryShellAsksTheProgramItself) {

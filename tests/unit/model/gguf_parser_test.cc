@@ -243,6 +243,41 @@ TEST(GgufHostile, DataShortOrFollowedByMore) {
   expect_says(RawGguf().header(0, 0).data(4096).refusal(), "follow the last tensor");
 }
 
+TEST(GgufHostile, OnlyZerosToTheAlignmentMayFollowTheLastTensor) {
+  const auto file = [](std::uint64_t elements, std::size_t count, std::size_t stray) {
+    RawGguf raw;
+    raw.header(1, 0).tensor("a", {elements}, kF32, 0).data(count);
+    Bytes bytes = raw.bytes();
+    if (stray > 0) bytes[bytes.size() - stray] = std::byte{7};
+    const auto parsed = GgufFile::parse(bytes, "raw");
+    return parsed.ok() ? std::string() : parsed.error().message;
+  };
+  // Without padding, cut inside it, whole. (llama.cpp and Python's gguf write the last.)
+  for (std::size_t count = 20; count <= 32; ++count) EXPECT_EQ(file(5, count, 0), "") << count;
+  expect_says(file(5, 33, 0), "13 bytes follow the last tensor, more than the 12 that pad it");
+  expect_says(file(5, 20 + 31, 0), "31 bytes follow the last tensor");
+  for (std::size_t count = 33; count < 64; ++count) {  // the tensor ends at the alignment: nothing
+    expect_says(file(8, count, 0), "bytes follow the last tensor, more than the 0 that pad it");
+  }
+  for (std::size_t stray = 1; stray <= 12; ++stray) {
+    expect_says(file(5, 32, stray), "behind the last tensor is 7; padding is zeros");
+  }
+  EXPECT_EQ(file(5, 32, 13), "");  // the tensor's own last byte
+}
+
+TEST(GgufHostile, AHeaderAloneMayBePaddedToo) {
+  Bytes bytes = RawGguf().header(0, 0).bytes();
+  EXPECT_TRUE(GgufFile::parse(bytes, "raw").ok());
+  for (std::size_t count = 1; count <= 8; ++count) {  // the 24 bytes end 8 before the alignment
+    bytes.resize(24 + count);
+    EXPECT_TRUE(GgufFile::parse(bytes, "raw").ok()) << count;
+    bytes.back() = std::byte{1};
+    EXPECT_FALSE(GgufFile::parse(bytes, "raw").ok()) << count;
+    bytes.back() = std::byte{0};
+  }
+  expect_says(RawGguf().header(0, 0).data(1).refusal(), "9 bytes follow the last tensor");
+}
+
 TEST(GgufHostile, SumOfSizesThatWraps) {
   const std::uint64_t large = std::uint64_t{1} << 61;  // F32 elements: 2^63 bytes each
   RawGguf raw;

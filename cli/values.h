@@ -1,0 +1,35 @@
+// What the options' values may be. Each check names the limits when it refuses; CLI11 puts the
+// option's name before.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+namespace hearth::cli {
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+
+enum class Low { kIncluded, kExcluded };
+CLI::Validator number(double low, double high, Low included = Low::kIncluded);
+
+// Seconds to wait; 0 has the meaning that the option's text gives it.
+CLI::Validator seconds();
+
+// As parse_api_address() reads it.
+CLI::Validator loopback_host();
+
+// "host:port" of a link, loopback.
+CLI::Validator loopback_link();
+
+CLI::Validator log_level();
+
+// "512MB", "2GiB" or bytes; becomes the number of bytes.
+CLI::Validator memory_size(std::uint64_t low, std::uint64_t high);
+
+CLI::Validator text_within(std::size_t bytes);
+CLI::Validator stop_string();
+CLI::Validator model_name_text();
+CLI::Validator sha256_text();
+
+}  // namespace hearth::cli
