@@ -36,7 +36,7 @@ Model make_model(std::string_view family, const char* type, SeededRandom& random
   options.head_dim = random.next() % 2 == 0 ? 32 : 64;
   options.hidden = random.next() % 3 == 0 ? 96 : 256;
   options.feed_forward = random.next() % 3 == 0 ? 160 : 256;
-  options.vocabulary = 300 + static_cast<std::uint32_t>(random.next() % 40);
+  options.vocabulary = 360 + static_cast<std::uint32_t>(random.next() % 40);
   options.context = 256;
   options.tied_output = random.next() % 2 == 0;
   Model made;
