@@ -27,8 +27,9 @@ class LocalAnswerer final : public Answerer {
     TRY(self->model_.tokenizer, model::Tokenizer::load(*file));
     auto source = file->get_string("tokenizer.chat_template");
     TRY(self->model_.chat_template,
-        model::ChatTemplate::parse(source.ok() ? *source
-                                               : std::string(model::default_chat_template())));
+        model::ChatTemplate::parse(
+            source.ok() ? *source
+                        : std::string(model::default_chat_template(*self->model_.tokenizer))));
     node::LocalOptions local;
     local.stages = options.stages;
     local.threads =

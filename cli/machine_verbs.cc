@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
+#include "cli/make_model.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "kernels/canonical.h"
@@ -62,6 +63,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
   model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });
+  add_make_model(*bench, action);
 }
 
 }  // namespace

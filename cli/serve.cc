@@ -55,7 +55,8 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   const auto source = file->get_string("tokenizer.chat_template");
   TRY(served.chat_template,
-      model::ChatTemplate::parse(source ? *source : std::string(model::default_chat_template())));
+      model::ChatTemplate::parse(
+          source ? *source : std::string(model::default_chat_template(*served.tokenizer))));
   return served;
 }
 

@@ -68,14 +68,32 @@ float sum_of_squares(const float* x, std::uint32_t n) {
   return avx2::sum_tree(lanes[0]);
 }
 
+// What every value of the row is multiplied with; NaN for a sum out of range, so that the quantiser
+// refuses the row.
+float norm_factor(const float* x, std::uint32_t n, float epsilon) {
+  const float squares = sum_of_squares(x, n);
+  const float mean = squares / static_cast<float>(n);
+  const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
+  return is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
+}
+
+bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  const float r = norm_factor(x, n, epsilon);
+  if (std::isnan(r)) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const __m256 factor = _mm256_set1_ps(r);
+  for (std::uint32_t i = 0; i < n; i += 8) {
+    const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x + i), factor);
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(scaled, _mm256_loadu_ps(weight + i)));
+  }
+  return true;
+}
+
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
-  const float squares = sum_of_squares(x, out.cols);
-  const float mean = squares / static_cast<float>(out.cols);
-  const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
-  // A sum out of range makes the whole row NaN, which the quantiser refuses.
-  const float r = is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
-  const __m256 factor = _mm256_set1_ps(r);
+  const __m256 factor = _mm256_set1_ps(norm_factor(x, out.cols, epsilon));
   return quantize_row(out, t, [=](std::uint32_t b) {
     Block y = load_block(x + b * kBlock);
     const Block w = load_block(weight + b * kBlock);
@@ -87,17 +105,24 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
   });
 }
 
-bool swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
-                     std::uint32_t t) {
+__m256 silu(__m256 x) {
+  const __m256 e = avx2::exp2_of(_mm256_mul_ps(x, _mm256_set1_ps(-kLog2E)));
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0F), e));
+}
+
+__m256 gelu(__m256 x) {
+  const __m256 z =
+      _mm256_fmadd_ps(_mm256_set1_ps(kGeluCubic), _mm256_mul_ps(x, x), _mm256_set1_ps(kGeluLinear));
+  const __m256 e = avx2::exp2_of(_mm256_mul_ps(x, z));
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0F), e));
+}
+
+template <__m256 (*activation)(__m256)>
+bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out, std::uint32_t t) {
   return quantize_row(out, t, [=](std::uint32_t b) {
     Block y = load_block(gate + b * kBlock);
     const Block u = load_block(up + b * kBlock);
-    for (int i = 0; i < 4; ++i) {
-      const __m256 x = y.parts[i];
-      const __m256 e = avx2::exp2_of(_mm256_mul_ps(x, _mm256_set1_ps(-kLog2E)));
-      const __m256 activated = _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0F), e));
-      y.parts[i] = _mm256_mul_ps(activated, u.parts[i]);
-    }
+    for (int i = 0; i < 4; ++i) y.parts[i] = _mm256_mul_ps(activation(y.parts[i]), u.parts[i]);
     return y;
   });
 }
@@ -197,7 +222,9 @@ constinit const Kernels kAvx2Kernels = {
     .matmul_partial = avx2::matmul_partial,
     .quantize = quantize,
     .rms_norm_quantize = rms_norm_quantize,
-    .swiglu_quantize = swiglu_quantize,
+    .rms_norm = rms_norm,
+    .swiglu_quantize = gated_quantize<silu>,
+    .geglu_quantize = gated_quantize<gelu>,
     .rope = rope,
     .kv_write = avx2::kv_write,
     .attention = avx2::attention,

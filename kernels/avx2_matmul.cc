@@ -1,7 +1,8 @@
 // Matrix product with maddubs: 8 rows, one a lane, against up to 4 tokens at a time. No 16-bit sum
-// can saturate: nibbles give at most 8 * 2 * 15 * 127 = 30480 over a whole block, and Q8_0 is
-// multiplied by magnitude and sign.
+// saturates: stored quants are unsigned and added up only as often as their bits allow; Q8_0 and
+// codebook values are multiplied by magnitude and sign.
 #include "kernels/avx2.h"
+#include "kernels/avx2_weights.h"
 #include "kernels/matrix_view.h"
 
 namespace hearth::kernels::avx2 {
@@ -10,74 +11,196 @@ namespace {
 constexpr std::uint32_t kTokens = 4;  // of one register tile
 constexpr std::uint32_t kLanes = 8;
 
-struct Scales {
-  __m256 scale;
-  __m256 minimum;
+// One block of up to 4 tokens.
+template <std::uint32_t tokens>
+struct TokenBlock {
+  TokenBlock(const QuantizedRows& rows, std::uint32_t t, std::uint32_t blocks, std::uint32_t b)
+      : x(rows) {
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) at[i] = std::size_t{t + i} * blocks + b;
+  }
+  const std::int8_t* values(std::uint32_t i) const { return x.values + at[i] * kBlock; }
+
+  const QuantizedRows& x;
+  std::size_t at[tokens];
 };
 
-inline __m256 load_halves(const std::byte* at) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-}
-
-template <WeightType type>
-inline Scales load_scales(const std::byte* block, __m256 factor) {
-  Scales s = {_mm256_mul_ps(load_halves(block), factor), _mm256_setzero_ps()};
-  if constexpr (type == WeightType::kQ4_1) {
-    s.minimum = _mm256_mul_ps(load_halves(block + 32), factor);
+// Sums of each token's values over columns 0..15 and 16..31, in the low and the high half.
+template <std::uint32_t tokens>
+inline void half_sums(const TokenBlock<tokens>& x, std::int32_t (&sums)[kTokens]) {
+  __m256i pairs[kTokens];
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < kTokens; ++i) {
+    const std::uint32_t token = i < tokens ? i : tokens - 1;
+    pairs[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), load_256(x.values(token)));
   }
-  return s;
+  const __m256i quarters = _mm256_hadd_epi16(_mm256_hadd_epi16(pairs[0], pairs[1]),
+                                             _mm256_hadd_epi16(pairs[2], pairs[3]));
+  const __m256i halves = add_pairs(quarters);  // columns 0..15 in the low 4 lanes, tokens in order
+  const __m128i high = _mm_slli_epi32(_mm256_extracti128_si256(halves, 1), 16);
+  const __m128i both = _mm_blend_epi16(_mm256_castsi256_si128(halves), high, 0xAA);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), both);
 }
 
-// dots[i]: exact products of one block's 8 rows with token i. quants: at the rows' first byte.
+// 16-bit sums of 2 * pairs products of a stored quant and an int8 must stay below 2^15.
+constexpr int quads_without_saturation(int bits) { return 32767 / (2 * ((1 << bits) - 1) * 127); }
+
+// Emits nothing; has the compiler finish `v` here, where it would else hoist the products of a
+// whole block and spill them.
+inline void pin(__m256i& v) { asm("" : "+x"(v)); }
+
+// dots[i]: sum over the block of the stored quants times token i's values; in two-scale types each
+// half is multiplied by factors[half].
 template <WeightType type, std::uint32_t tokens>
-inline void dot_products(const std::byte* quants, const QuantizedRows& x,
-                         const std::size_t (&at)[tokens], __m256i (&dots)[tokens]) {
+inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
+                          const __m256i (&factors)[2], __m256i (&dots)[tokens]) {
+  constexpr bool kTwo = layout_of(type).form == BlockForm::kTwoScales;
+  constexpr int kRoom = quads_without_saturation(layout_of(type).bits) / 2;
+  constexpr int kMost = kTwo ? 2 : 4;  // a half, or the block
+  constexpr int kRun = kRoom < kMost ? kRoom : kMost;
+  static_assert(4 % kRun == 0);
+  __m256i run[tokens];
 #pragma GCC unroll 4
-  for (std::uint32_t i = 0; i < tokens; ++i) dots[i] = _mm256_setzero_si256();
-  if constexpr (type == WeightType::kQ8_0) {
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      const __m256i w = _mm256_xor_si256(load_256(quants + g * 64), _mm256_set1_epi8(-128));
-#pragma GCC unroll 4
-      for (std::uint32_t i = 0; i < tokens; ++i) {
-        const __m256i four = broadcast_four(x.values + at[i] * kBlock + g * 4);
-        dots[i] = _mm256_add_epi32(dots[i], add_pairs(signed_pairs(w, four)));
-      }
-    }
-  } else {
-#pragma GCC unroll 4
-    for (int g = 0; g < 4; ++g) {
-      const __m256i both = load_256(quants + g * 64);
-      const __m256i low = _mm256_and_si256(both, _mm256_set1_epi8(15));
-      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), _mm256_set1_epi8(15));
-#pragma GCC unroll 4
-      for (std::uint32_t i = 0; i < tokens; ++i) {
-        const std::int8_t* values = x.values + at[i] * kBlock + g * 4;
-        const __m256i sum =
-            _mm256_add_epi16(_mm256_maddubs_epi16(low, broadcast_four(values)),
-                             _mm256_maddubs_epi16(high, broadcast_four(values + 16)));
-        dots[i] = _mm256_add_epi16(dots[i], sum);
-      }
-    }
+  for (int step = 0; step < 4; ++step) {
+    const int a = kTwo ? 2 * step : step;
+    const int b = kTwo ? 2 * step + 1 : step + 4;
+    const __m256i weights_a = quants.quad(a);
+    const __m256i weights_b = quants.quad(b);
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
-      dots[i] = add_pairs(dots[i]);
-      if constexpr (type == WeightType::kQ4_0) {
-        const __m256i bias = _mm256_set1_epi32(x.block_sums[at[i]]);
-        dots[i] = _mm256_sub_epi32(dots[i], _mm256_slli_epi32(bias, 3));
-      }
+      const std::int8_t* values = x.values(i);
+      const __m256i sum =
+          _mm256_add_epi16(_mm256_maddubs_epi16(weights_a, broadcast_four(values + a * 4)),
+                           _mm256_maddubs_epi16(weights_b, broadcast_four(values + b * 4)));
+      run[i] = step % kRun == 0 ? sum : _mm256_add_epi16(run[i], sum);
+      pin(run[i]);
+      if ((step + 1) % kRun != 0) continue;
+      const __m256i part = _mm256_madd_epi16(run[i], factors[step / 2]);
+      dots[i] = step < kRun ? part : _mm256_add_epi32(dots[i], part);
     }
   }
 }
 
-template <WeightType type>
-inline __m256i grid_steps(const Scales& s, __m256i dot, const QuantizedRows& x, std::size_t at) {
-  const __m256 unit = _mm256_mul_ps(s.scale, _mm256_set1_ps(x.scales[at]));
-  if constexpr (type == WeightType::kQ4_1) {
-    const __m256 offset = _mm256_mul_ps(s.minimum, _mm256_set1_ps(x.sums[at]));
-    return _mm256_cvtps_epi32(_mm256_fmadd_ps(unit, _mm256_cvtepi32_ps(dot), offset));
+template <WeightType type, std::uint32_t tokens>
+inline void signed_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
+                        __m256i (&dots)[tokens]) {
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) dots[i] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int quad = 0; quad < 8; ++quad) {
+    const __m256i weights = quants.signed_quad(quad);
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      const __m256i four = broadcast_four(x.values(i) + quad * 4);
+      dots[i] = _mm256_add_epi32(dots[i], add_pairs(signed_pairs(weights, four)));
+      pin(dots[i]);
+    }
+  }
+}
+
+inline __m256i grid_steps(__m256 unit, __m256i dot) {
+  return _mm256_cvtps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dot)));
+}
+inline __m256i grid_steps(__m256 unit, __m256i dot, __m256 offset) {
+  return _mm256_cvtps_epi32(_mm256_fmadd_ps(unit, _mm256_cvtepi32_ps(dot), offset));
+}
+
+// The three kinds of blocks: sums[i] += grid steps of 8 rows with token i. `block` at the first
+// row's integer scale, `quants` at its first quant.
+template <WeightType type, std::uint32_t tokens>
+inline void add_one_scale(const Scales& header, const std::byte* block, const std::byte* quants,
+                          const TokenBlock<tokens>& x, __m256i (&sums)[tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  __m256i dots[tokens];
+  if constexpr (kLayout.codebook || kLayout.bits == 8) {
+    signed_dots<type, tokens>(StoredQuants<type>(quants), x, dots);
   } else {
-    return _mm256_cvtps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dot)));
+    const __m256i ones = _mm256_set1_epi16(1);
+    unsigned_dots<type, tokens>(StoredQuants<type>(quants), x, {ones, ones}, dots);
+  }
+  const Scales scales = block_scales<type>(header, block);
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const std::size_t at = x.at[i];
+    if constexpr (kLayout.zero != 0 && kLayout.bits != 8) {
+      const __m256i bias = _mm256_set1_epi32(x.x.block_sums[at]);
+      constexpr int kShift = std::countr_zero(kLayout.zero);
+      dots[i] = _mm256_sub_epi32(dots[i], _mm256_slli_epi32(bias, kShift));
+    }
+    const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
+    __m256i steps;
+    if constexpr (kLayout.minimum) {
+      const __m256 sum = _mm256_set1_ps(x.x.sums[at]);
+      steps = grid_steps(unit, dots[i], _mm256_mul_ps(scales.minimum, sum));
+    } else {
+      steps = grid_steps(unit, dots[i]);
+    }
+    sums[i] = _mm256_add_epi32(sums[i], steps);
+  }
+}
+
+template <WeightType type, std::uint32_t tokens>
+inline void add_two_scales(const Scales& header, const std::byte* block, const std::byte* quants,
+                           const TokenBlock<tokens>& x, const std::int32_t (&halves)[kTokens],
+                           __m256i (&sums)[tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  const HalfScales scales = half_scales<type>(block);
+  __m256i dots[tokens];
+  unsigned_dots<type, tokens>(StoredQuants<type>(quants), x, scales.each, dots);
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const __m256i half_sum = _mm256_set1_epi32(halves[i]);
+    const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
+    const __m256 unit = _mm256_mul_ps(header.scale, scale);
+    __m256i steps;
+    if constexpr (kLayout.minimum) {
+      const __m256 low = _mm256_cvtepi32_ps(_mm256_madd_epi16(scales.minimums, half_sum));
+      const __m256 offset = _mm256_mul_ps(header.minimum, _mm256_mul_ps(scale, low));
+      steps = grid_steps(unit, dots[i], offset);
+    } else {
+      constexpr int kShift = std::countr_zero(kLayout.zero);
+      const __m256i bias = _mm256_slli_epi32(_mm256_madd_epi16(scales.both, half_sum), kShift);
+      steps = grid_steps(unit, _mm256_sub_epi32(dots[i], bias));
+    }
+    sums[i] = _mm256_add_epi32(sums[i], steps);
+  }
+}
+
+// 16 rows together: a chain of 32 dependent operations a row and token has to share its latency.
+template <WeightType type, std::uint32_t tokens>
+inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
+                       const TokenBlock<tokens>& x, __m256i (&sums)[2][tokens]) {
+  constexpr std::size_t kWidth = layout_of(type).file_bytes / kBlock;
+  float values[tokens][kBlock];
+  __m256 products[2][tokens];
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    products[0][i] = products[1][i] = _mm256_setzero_ps();
+#pragma GCC unroll 4
+    for (std::uint32_t k = 0; k < kBlock; k += kLanes) {
+      const __m256i eight = _mm256_cvtepi8_epi32(
+          load_eight_bytes(reinterpret_cast<const std::byte*>(x.values(i) + k)));
+      _mm256_storeu_ps(values[i] + k, _mm256_cvtepi32_ps(eight));
+    }
+  }
+  for (std::uint32_t k = 0; k < kBlock; ++k, block += kRowGroup * kWidth) {
+    const __m256 low = load_weights<type>(block, factors[0]);
+    const __m256 high = load_weights<type>(block + kLanes * kWidth, factors[1]);
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      const __m256 value = _mm256_broadcast_ss(values[i] + k);
+      products[0][i] = _mm256_fmadd_ps(low, value, products[0][i]);
+      products[1][i] = _mm256_fmadd_ps(high, value, products[1][i]);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      const __m256 p = _mm256_mul_ps(products[v][i], scale);
+      sums[v][i] = _mm256_add_epi32(sums[v][i], _mm256_cvtps_epi32(p));
+    }
   }
 }
 
@@ -114,60 +237,130 @@ struct BlockRange {
   std::uint32_t end;
 };
 
-// Rows [row, row + 8) against tokens [t, t + tokens).
-template <WeightType type, std::uint32_t tokens>
-void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t row, std::uint32_t t,
-          BlockRange range, const Output& out) {
-  constexpr std::size_t kHeader = type == WeightType::kQ4_1 ? 64 : 32;
-  const __m256i exponents = load_256(w.exponents + row);
-  const __m256 factor = _mm256_castsi256_ps(
-      _mm256_slli_epi32(_mm256_sub_epi32(_mm256_set1_epi32(127), exponents), 23));
-  const std::size_t half = row % kRowGroup;  // 0 or 8
+// 2^-B of 8 rows.
+inline __m256 row_factors(const std::int32_t* exponents) {
+  const __m256i biased = _mm256_sub_epi32(_mm256_set1_epi32(127), load_256(exponents));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+// sums[v][i] += grid steps of rows 8 * (first + v) .. + 7 of a group with token i.
+template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
+inline void add_super_block(const std::byte* super, const __m256 (&factors)[vectors],
+                            std::uint32_t first, const QuantizedRows& x, std::uint32_t t,
+                            std::uint32_t blocks, BlockRange range,
+                            __m256i (&sums)[vectors][tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  Scales headers[vectors];
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    headers[v] = load_header<type>(super + (first + v) * kLanes * 2, factors[v]);
+  }
   const std::byte* block =
-      w.data + (std::size_t{row / kRowGroup} * w.blocks + range.begin) * w.block_bytes;
-  __m256i sums[tokens];
+      super + kLayout.header_bytes() + range.begin % kLayout.blocks * kLayout.block_bytes();
+  for (std::uint32_t b = range.begin; b < range.end; ++b, block += kLayout.block_bytes()) {
+    const TokenBlock<tokens> token(x, t, blocks, b);
+    std::int32_t halves[kTokens];
+    if constexpr (kLayout.form == BlockForm::kTwoScales) half_sums(token, halves);
+#pragma GCC unroll 2
+    for (std::uint32_t v = 0; v < vectors; ++v) {
+      const std::byte* scales = block + (first + v) * kLanes;
+      const std::byte* quants =
+          block + kRowGroup * kLayout.integer_bytes + (first + v) * kLanes * 4;
+      if constexpr (kLayout.form == BlockForm::kTwoScales) {
+        add_two_scales<type, tokens>(headers[v], scales, quants, token, halves, sums[v]);
+      } else {
+        add_one_scale<type, tokens>(headers[v], scales, quants, token, sums[v]);
+      }
+    }
+  }
+}
+
+// Rows 8 * first .. 8 * (first + vectors) - 1 of `group` against tokens [t, t + tokens).
+template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
+void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t first,
+          std::uint32_t t, BlockRange range, const Output& out) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  const std::uint32_t row = group * kRowGroup + first * kLanes;
+  const std::byte* super =
+      w.data + group * w.group_bytes + range.begin / kLayout.blocks * kLayout.super_bytes();
+  __m256 factors[vectors];
+  __m256i sums[vectors][tokens];
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    factors[v] = row_factors(w.exponents + row + v * kLanes);
 #pragma GCC unroll 4
-  for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = _mm256_setzero_si256();
-  for (std::uint32_t b = range.begin; b < range.end; ++b, block += w.block_bytes) {
-    std::size_t at[tokens];
-#pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) at[i] = std::size_t{t + i} * w.blocks + b;
-    __m256i dots[tokens];
-    dot_products<type, tokens>(block + kHeader + half * 4, x, at, dots);
-    const Scales scales = load_scales<type>(block + half * 2, factor);
+    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = _mm256_setzero_si256();
+  }
+  for (std::uint32_t b = range.begin; b < range.end; super += kLayout.super_bytes()) {
+    const std::uint32_t next = (b / kLayout.blocks + 1) * kLayout.blocks;
+    const std::uint32_t end = next < range.end ? next : range.end;
+    if constexpr (kLayout.form == BlockForm::kFloat) {
+      add_floats<type, tokens>(factors, super, {x, t, w.blocks, b}, sums);
+    } else {
+      add_super_block<type, tokens, vectors>(super, factors, first, x, t, w.blocks, {b, end}, sums);
+    }
+    b = end;
+  }
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    if (row + v * kLanes >= w.rows) break;
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
-      sums[i] = _mm256_add_epi32(sums[i], grid_steps<type>(scales, dots[i], x, at[i]));
+      store(w, x, row + v * kLanes, t + i, out, sums[v][i]);
     }
   }
-#pragma GCC unroll 4
-  for (std::uint32_t i = 0; i < tokens; ++i) store(w, x, row, t + i, out, sums[i]);
 }
 
-using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
-                      BlockRange, const Output&);
+// A whole group against tokens [t, t + tokens): 16 rows at once where there are registers for it.
+template <WeightType type, std::uint32_t tokens>
+void group_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
+                BlockRange range, const Output& out) {
+  if constexpr (layout_of(type).form == BlockForm::kFloat || tokens <= 2) {
+    tile<type, tokens, 2>(w, x, group, 0, t, range, out);
+  } else {
+    tile<type, tokens, 1>(w, x, group, 0, t, range, out);
+    if (group * kRowGroup + kLanes < w.rows) tile<type, tokens, 1>(w, x, group, 1, t, range, out);
+  }
+}
+
+struct GroupRange {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
 
 template <WeightType type>
-void run(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
-         std::uint32_t group_end, BlockRange range, const Output& out) {
-  static constexpr Tile kTiles[kTokens + 1] = {nullptr, tile<type, 1>, tile<type, 2>, tile<type, 3>,
-                                               tile<type, 4>};
-  for (std::uint32_t group = group_begin; group < group_end; ++group) {
-    const std::uint32_t row = group * kRowGroup;
+void run(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
+         const Output& out) {
+  using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
+                        BlockRange, const Output&);
+  static constexpr Tile kTiles[kTokens + 1] = {nullptr, group_tile<type, 1>, group_tile<type, 2>,
+                                               group_tile<type, 3>, group_tile<type, 4>};
+  for (std::uint32_t group = groups.begin; group < groups.end; ++group) {
     for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
-      const Tile run_tile = kTiles[x.rows - t < kTokens ? x.rows - t : kTokens];
-      run_tile(w, x, row, t, range, out);
-      if (row + kLanes < w.rows) run_tile(w, x, row + kLanes, t, range, out);
+      kTiles[x.rows - t < kTokens ? x.rows - t : kTokens](w, x, group, t, range, out);
     }
   }
 }
 
-void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
-              std::uint32_t group_end, BlockRange range, const Output& out) {
+void dispatch(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
+              const Output& out) {
+  using enum WeightType;
   switch (w.type) {
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_0: return run<WeightType::kQ4_0>(w, x, group_begin, group_end, range, out);
-    case WeightType::kQ4_1: return run<WeightType::kQ4_1>(w, x, group_begin, group_end, range, out);
+    case kF32: return run<kF32>(w, x, groups, range, out);
+    case kF16: return run<kF16>(w, x, groups, range, out);
+    case kBF16: return run<kBF16>(w, x, groups, range, out);
+    case kQ8_0: return run<kQ8_0>(w, x, groups, range, out);
+    case kQ4_0: return run<kQ4_0>(w, x, groups, range, out);
+    case kQ4_1: return run<kQ4_1>(w, x, groups, range, out);
+    case kQ5_0: return run<kQ5_0>(w, x, groups, range, out);
+    case kQ5_1: return run<kQ5_1>(w, x, groups, range, out);
+    case kIQ4_NL: return run<kIQ4_NL>(w, x, groups, range, out);
+    case kQ2_K: return run<kQ2_K>(w, x, groups, range, out);
+    case kQ3_K: return run<kQ3_K>(w, x, groups, range, out);
+    case kQ4_K: return run<kQ4_K>(w, x, groups, range, out);
+    case kQ5_K: return run<kQ5_K>(w, x, groups, range, out);
+    case kQ6_K: return run<kQ6_K>(w, x, groups, range, out);
+    case kIQ4_XS: return run<kIQ4_XS>(w, x, groups, range, out);
   }
 }
 
@@ -176,13 +369,13 @@ void dispatch(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
-  dispatch(view, x, group_begin, group_end, {0, view.blocks}, {out, nullptr, out_stride});
+  dispatch(view, x, {group_begin, group_end}, {0, view.blocks}, {out, nullptr, out_stride});
 }
 
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
-  dispatch(view_of(w), x, group_begin, group_end, {block_begin, block_end},
+  dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
            {nullptr, out, out_stride});
 }
 

@@ -87,14 +87,32 @@ float sum_of_squares(const float* x, std::uint32_t n) {
   return avx512::sum_tree(lanes[0]);
 }
 
+// What every value of the row is multiplied with; NaN for a sum out of range, so that the quantiser
+// refuses the row.
+float norm_factor(const float* x, std::uint32_t n, float epsilon) {
+  const float squares = sum_of_squares(x, n);
+  const float mean = squares / static_cast<float>(n);
+  const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
+  return is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
+}
+
+bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  const float r = norm_factor(x, n, epsilon);
+  if (std::isnan(r)) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const __m512 factor = _mm512_set1_ps(r);
+  for (std::uint32_t i = 0; i < n; i += 16) {
+    const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + i), factor);
+    _mm512_storeu_ps(out + i, _mm512_mul_ps(scaled, _mm512_loadu_ps(weight + i)));
+  }
+  return true;
+}
+
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
-  const float squares = sum_of_squares(x, out.cols);
-  const float mean = squares / static_cast<float>(out.cols);
-  const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
-  // A sum out of range makes the whole row NaN, which the quantiser refuses.
-  const float r = is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
-  const __m512 factor = _mm512_set1_ps(r);
+  const __m512 factor = _mm512_set1_ps(norm_factor(x, out.cols, epsilon));
   return quantize_row(out, t, [=](std::uint32_t b) {
     const std::uint32_t i = b * kBlock;
     const Pair y = {
@@ -109,18 +127,25 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
   });
 }
 
-__m512 swiglu(const float* gate, const float* up) {
-  const __m512 x = _mm512_loadu_ps(gate);
+__m512 silu(__m512 x) {
   const __m512 e = avx512::exp2_of(_mm512_mul_ps(x, _mm512_set1_ps(-kLog2E)));
-  const __m512 activated = _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0F), e));
-  return _mm512_mul_ps(activated, _mm512_loadu_ps(up));
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0F), e));
 }
 
-bool swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
-                     std::uint32_t t) {
+__m512 gelu(__m512 x) {
+  const __m512 z =
+      _mm512_fmadd_ps(_mm512_set1_ps(kGeluCubic), _mm512_mul_ps(x, x), _mm512_set1_ps(kGeluLinear));
+  const __m512 e = avx512::exp2_of(_mm512_mul_ps(x, z));
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0F), e));
+}
+
+template <__m512 (*activation)(__m512)>
+bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out, std::uint32_t t) {
+  const auto half = [=](std::uint32_t i) {
+    return _mm512_mul_ps(activation(_mm512_loadu_ps(gate + i)), _mm512_loadu_ps(up + i));
+  };
   return quantize_row(out, t, [=](std::uint32_t b) {
-    const std::uint32_t i = b * kBlock;
-    return Pair{swiglu(gate + i, up + i), swiglu(gate + i + 16, up + i + 16)};
+    return Pair{half(b * kBlock), half(b * kBlock + 16)};
   });
 }
 
@@ -210,7 +235,9 @@ constinit const Kernels kAvx512Kernels = {
     .matmul_partial = avx512::matmul_partial,
     .quantize = quantize,
     .rms_norm_quantize = rms_norm_quantize,
-    .swiglu_quantize = swiglu_quantize,
+    .rms_norm = rms_norm,
+    .swiglu_quantize = gated_quantize<silu>,
+    .geglu_quantize = gated_quantize<gelu>,
     .rope = rope,
     .kv_write = avx512::kv_write,
     .attention = avx512::attention,

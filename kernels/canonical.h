@@ -10,7 +10,7 @@
 
 namespace hearth::kernels {
 
-inline constexpr std::uint32_t kCanonicalVersion = 1;
+inline constexpr std::uint32_t kCanonicalVersion = 2;
 
 inline constexpr std::uint32_t kBlock = 32;       // weights and activations share one block length
 inline constexpr std::uint32_t kRowGroup = 16;    // rows interleaved in a PackedMatrix
@@ -23,6 +23,25 @@ inline constexpr float kTiny = 0x1p-100F;         // a block or a weight below i
 inline constexpr float kAttentionMax = 0x1p40F;   // magnitude of what attention reads
 inline constexpr std::uint32_t kNormLanes = 256;  // strided partial sums of RMSNorm
 
-enum class WeightType : std::uint8_t { kQ8_0, kQ4_0, kQ4_1 };
+enum class WeightType : std::uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kIQ4_NL,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_XS,
+};
+inline constexpr std::uint32_t kWeightTypes = 15;
+inline constexpr std::uint32_t kSuperBlock = 256;  // of the K and XS types
+inline constexpr float kWeightMax = 0x1p64F;       // magnitude of a floating weight
 
 }  // namespace hearth::kernels

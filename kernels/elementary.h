@@ -64,10 +64,15 @@ static inline float magnitude_of(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFU);
 }
 
+// Smallest e with x <= 2^e, for a normal x > 0; for anything smaller some e <= -126.
+static inline std::int32_t smallest_exponent(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<int>(bits >> 23) - 127 + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
+}
+
 // Smallest e >= kExponentMin with maximum <= 2^e; maximum >= 0 and finite.
 static inline std::int32_t row_exponent(float maximum) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(maximum);
-  const int exponent = static_cast<int>(bits >> 23) - 127 + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
+  const std::int32_t exponent = smallest_exponent(maximum);
   return exponent < kExponentMin ? kExponentMin : exponent;
 }
 
@@ -90,5 +95,14 @@ static inline float exp2_of(float x) {
 static constexpr float kLog2E = 0x1.715476p+0F;
 
 static inline float silu(float x) { return x / (1.0F + exp2_of(x * -kLog2E)); }
+
+// The tanh form: 2 * sqrt(2 / pi) * log2(e), negated, and that times 0.044715.
+static constexpr float kGeluLinear = -0x1.26aec2p+1F;
+static constexpr float kGeluCubic = -0x1.a5a7dp-4F;
+
+static inline float gelu(float x) {
+  const float z = std::fma(kGeluCubic, x * x, kGeluLinear);
+  return x / (1.0F + exp2_of(x * z));
+}
 
 }  // namespace hearth::kernels

@@ -23,9 +23,9 @@ namespace hearth::kernels {
 // the GGUF file. Rows are padded with zero rows to a whole group. Move-only, owns its memory.
 class PackedMatrix {
  public:
-  // `blocks`: the tensor's bytes in the file, row-major. kInvalidInput for a shape (cols % kBlock
-  // != 0, a size that does not match) or a payload (non-finite scale, with its row and block) that
-  // is refused; kNoCapacity when memory is short.
+  // `blocks`: the tensor's bytes in the file, row-major. kInvalidInput for a shape (cols no
+  // multiple of the type's block, a size that does not match) or a payload (a scale or a weight
+  // that is not finite, with its row and block) that is refused; kNoCapacity when memory is short.
   static Result<PackedMatrix> pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
                                    ByteSpan blocks);
   WeightType type() const { return type_; }
@@ -33,15 +33,18 @@ class PackedMatrix {
   std::uint32_t cols() const { return cols_; }
   std::uint32_t groups() const { return (rows_ + kRowGroup - 1) / kRowGroup; }
   std::size_t bytes() const { return bytes_; }
-  // Packed blocks of one group: cols / kBlock of them, group_block_bytes(type) each.
+  // Packed super-blocks of one group (layout in matrix_view.h).
   const std::byte* group(std::uint32_t index) const;
+  std::size_t group_bytes() const;
   // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
   const std::int32_t* row_exponents() const { return row_exponents_.data(); }
-  static std::size_t group_block_bytes(WeightType type);
-  // Bytes of one row block in the file.
+  // Columns and bytes of one row's block as the file has it: 256 columns for K and XS types, else
+  // 32, floating weights included.
+  static std::uint32_t file_block_columns(WeightType type);
   static std::size_t file_block_bytes(WeightType type);
 
  private:
+  Status place_row(std::uint32_t row, const std::byte* file);
   struct Free {
     void operator()(std::byte* data) const;
   };
@@ -116,9 +119,16 @@ struct Kernels {
   bool (*rms_norm_quantize)(const float* x, const float* weight, float epsilon,
                             const QuantizedRows& out, std::uint32_t t, float* normed);
 
+  // RMSNorm of x (n) by weight (n); `out` may be x. False when the sum of squares leaves the range:
+  // `out` is then all zero. Values of `out` may be infinite where the weights are that large.
+  bool (*rms_norm)(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out);
+
   // silu(gate) * up, then quantize.
   bool (*swiglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
                           std::uint32_t t);
+  // gelu(gate) * up, then quantize.
+  bool (*geglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                         std::uint32_t t);
 
   // Rotates `heads` heads of head_dim in place. cos_sin: (head_dim / 2, 2) of the position.
   void (*rope)(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,

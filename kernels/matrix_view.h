@@ -9,16 +9,77 @@
 
 namespace hearth::kernels {
 
-// One group block: 16 scales (fp16), for Q4_1 16 minima (fp16), then the quants of 16 rows x 32
-// columns. With k a column of the block and r a row of the group:
-//   Q4_*: byte (k / 4 % 4) * 64 + r * 4 + k % 4, low half for k < 16, high half for k >= 16;
-//   Q8_0: byte (k / 4) * 64 + r * 4 + k % 4, holding q + 128.
+// A packed super-block holds 16 rows x 32 (or 256) columns: a header of fp16 numbers, then 1 (or 8)
+// blocks of 16 rows x 32 columns. With r a row of the group, k a column of the block and
+// lane = r * 4 + k % 4:
+//   header  d[16], then m[16] or dmin[16] where the type has them;
+//   block   integer scales, byte r and byte 16 + r:
+//             Q4_K, Q5_K    s, t                 IQ4_XS  s - 32 (16 bytes only)
+//             Q3_K, Q6_K    S[0], S[1] (int8)    Q2_K    S[0] + 16 T[0], S[1] + 16 T[1]
+//           then the stored quants, q + zero, by planes of bits, lowest first:
+//             bytes   (8 bits)          byte (k / 4) * 64 + lane
+//             nibbles (4, 5 and 6 bits) byte (k / 4 % 4) * 64 + lane, high half for k >= 16
+//             pairs   (2, 3 and 6 bits) byte (k / 16) * 64 + lane, from bit 2 * (k / 4 % 4) on
+//             singles (3 and 5 bits)    byte lane, bit k / 4
+//   Floating weights have no header: number k * 16 + r of the block, as in the file.
+enum class BlockForm : std::uint8_t { kFloat, kOneScale, kTwoScales };
+
+struct WeightLayout {
+  BlockForm form = BlockForm::kFloat;
+  bool minimum = false;            // the type has M
+  bool codebook = false;           // a quant is an index of kCodebook
+  std::uint8_t bits = 0;           // of a stored quant
+  std::uint8_t zero = 0;           // what is added to q to store it
+  std::uint8_t blocks = 1;         // of 32 columns, in a super-block
+  std::uint8_t integer_bytes = 0;  // of integer scales, of a row's block of 32
+  std::uint16_t file_bytes = 0;    // of a super-block of one row in the file
+  std::uint16_t d_offset = 0;      // of d in them; m or dmin follows it
+
+  constexpr std::size_t header_bytes() const {
+    return form == BlockForm::kFloat ? 0 : (minimum ? 2U : 1U) * kRowGroup * 2U;
+  }
+  constexpr std::size_t quant_bytes() const {
+    return form == BlockForm::kFloat ? std::size_t{kRowGroup} * file_bytes
+                                     : std::size_t{kRowGroup} * kBlock * bits / 8;
+  }
+  constexpr std::size_t block_bytes() const {
+    return std::size_t{kRowGroup} * integer_bytes + quant_bytes();
+  }
+  constexpr std::size_t super_bytes() const { return header_bytes() + blocks * block_bytes(); }
+  constexpr std::uint32_t columns() const { return blocks * kBlock; }
+};
+
+constexpr WeightLayout layout_of(WeightType type) {
+  using enum BlockForm;
+  switch (type) {  // form, M, codebook, bits, zero, blocks, integers, file bytes, d
+    case WeightType::kF32: return {kFloat, false, false, 0, 0, 1, 0, 128, 0};
+    case WeightType::kF16: return {kFloat, false, false, 0, 0, 1, 0, 64, 0};
+    case WeightType::kBF16: return {kFloat, false, false, 0, 0, 1, 0, 64, 0};
+    case WeightType::kQ8_0: return {kOneScale, false, false, 8, 128, 1, 0, 34, 0};
+    case WeightType::kQ4_0: return {kOneScale, false, false, 4, 8, 1, 0, 18, 0};
+    case WeightType::kQ4_1: return {kOneScale, true, false, 4, 0, 1, 0, 20, 0};
+    case WeightType::kQ5_0: return {kOneScale, false, false, 5, 16, 1, 0, 22, 0};
+    case WeightType::kQ5_1: return {kOneScale, true, false, 5, 0, 1, 0, 24, 0};
+    case WeightType::kIQ4_NL: return {kOneScale, false, true, 4, 0, 1, 0, 18, 0};
+    case WeightType::kQ2_K: return {kTwoScales, true, false, 2, 0, 8, 2, 84, 80};
+    case WeightType::kQ3_K: return {kTwoScales, false, false, 3, 4, 8, 2, 110, 108};
+    case WeightType::kQ4_K: return {kOneScale, true, false, 4, 0, 8, 2, 144, 0};
+    case WeightType::kQ5_K: return {kOneScale, true, false, 5, 0, 8, 2, 176, 0};
+    case WeightType::kQ6_K: return {kTwoScales, false, false, 6, 32, 8, 2, 210, 208};
+    case WeightType::kIQ4_XS: return {kOneScale, false, true, 4, 0, 8, 1, 136, 0};
+  }
+  return {};
+}
+
+inline constexpr std::int8_t kCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                              1,    13,   25,  38,  53,  69,  89,  113};
+
 struct MatrixView {
   WeightType type;
   std::uint32_t rows;
   std::uint32_t groups;
-  std::uint32_t blocks;  // of a row
-  std::size_t block_bytes;
+  std::uint32_t blocks;     // of 32 columns, of a row
+  std::size_t group_bytes;  // of all super-blocks of 16 rows
   const std::byte* data;
   const std::int32_t* exponents;
 };

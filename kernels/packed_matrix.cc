@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/elementary.h"
+#include "kernels/file_block.h"
 #include "kernels/kernels.h"
 #include "kernels/matrix_view.h"
 
@@ -13,9 +14,6 @@ namespace hearth::kernels {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kScalesBytes = kRowGroup * 2;
-
-bool has_minimum(WeightType type) { return type == WeightType::kQ4_1; }
 
 std::uint16_t read_half(const std::byte* bytes) {
   std::uint16_t half = 0;
@@ -30,29 +28,34 @@ std::uint64_t half_units(std::uint16_t half) {
   return exponent == 0 ? mantissa : (mantissa | 0x400U) << (exponent - 1);
 }
 
-std::uint32_t quant_magnitudes(WeightType type, const std::byte* quants) {
+// Sum of |q| over the quads [begin, end).
+std::uint32_t magnitudes(const WeightLayout& layout, const FileBlock& block, std::uint32_t begin,
+                         std::uint32_t end) {
   std::uint32_t sum = 0;
-  if (type == WeightType::kQ8_0) {
-    for (std::uint32_t i = 0; i < kBlock; ++i) {
-      sum += static_cast<std::uint32_t>(std::abs(static_cast<std::int8_t>(quants[i])));
-    }
-    return sum;
-  }
-  const int zero = type == WeightType::kQ4_0 ? 8 : 0;
-  for (std::uint32_t i = 0; i < kBlock / 2; ++i) {
-    const int low = std::to_integer<int>(quants[i] & std::byte{15});
-    const int high = std::to_integer<int>(quants[i] >> 4);
-    sum += static_cast<std::uint32_t>(std::abs(low - zero) + std::abs(high - zero));
+  for (std::uint32_t i = begin * 4; i < end * 4; ++i) {
+    const int stored = static_cast<int>((block.quads[i / 4] >> (i % 4 * 8)) & 0xFFU);
+    const int q = layout.codebook ? kCodebook[stored] : stored - layout.zero;
+    sum += static_cast<std::uint32_t>(std::abs(q));
   }
   return sum;
 }
 
-// The bound of one block's sum of |w|, in units of 2^-24.
-std::uint64_t block_units(WeightType type, const std::byte* block) {
-  const std::size_t header = has_minimum(type) ? 4 : 2;
-  std::uint64_t units = half_units(read_half(block)) * quant_magnitudes(type, block + header);
-  if (has_minimum(type)) units += kBlock * half_units(read_half(block + 2));
-  return units;
+std::uint32_t magnitude_of_scale(std::uint8_t scale) {
+  return static_cast<std::uint32_t>(std::abs(static_cast<std::int8_t>(scale)));
+}
+
+// The share of one block in S, in units of 2^-24.
+std::uint64_t block_units(const WeightLayout& layout, const FileBlock& block, std::uint64_t d,
+                          std::uint64_t m) {
+  if (layout.form == BlockForm::kTwoScales) {
+    const std::uint64_t low = magnitude_of_scale(block.scales[0]) * magnitudes(layout, block, 0, 4);
+    const std::uint64_t high =
+        magnitude_of_scale(block.scales[1]) * magnitudes(layout, block, 4, 8);
+    return d * (low + high) + m * 16 * (block.minimums[0] + block.minimums[1]);
+  }
+  const std::uint64_t sum = magnitudes(layout, block, 0, 8);
+  if (layout.blocks == 1) return d * sum + m * kBlock;
+  return d * magnitude_of_scale(block.scales[0]) * sum + m * block.minimums[0] * kBlock;
 }
 
 // Smallest B >= kWeightExponentMin with units * 2^-24 <= 2^B.
@@ -65,35 +68,110 @@ std::int32_t exponent_of(unsigned __int128 units) {
   return width + kWeightExponentMin;
 }
 
-// One file block into its row of a group block (layout in matrix_view.h).
-void place_block(WeightType type, const std::byte* block, std::uint32_t row, std::byte* packed) {
-  std::memcpy(packed + row * 2, block, 2);
-  const std::byte* quants = block + 2;
-  std::byte* out = packed + kScalesBytes;
-  if (has_minimum(type)) {
-    std::memcpy(out + row * 2, quants, 2);
-    quants += 2;
-    out += kScalesBytes;
+// Byte r and 16 + r of a block's integer scales, as matrix_view.h says.
+void place_scales(const WeightLayout& layout, const FileBlock& block, std::byte* out) {
+  if (layout.form == BlockForm::kTwoScales) {
+    for (int half = 0; half < 2; ++half) {
+      const int minimum = layout.minimum ? block.minimums[half] << 4 : 0;
+      out[half * kRowGroup] = static_cast<std::byte>(block.scales[half] | minimum);
+    }
+    return;
   }
-  const std::byte bias = type == WeightType::kQ8_0 ? std::byte{0x80} : std::byte{0};
-  const std::uint32_t count = type == WeightType::kQ8_0 ? kBlock : kBlock / 2;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    out[(i / 4) * 64 + row * 4 + i % 4] = quants[i] ^ bias;
+  out[0] = std::byte{block.scales[0]};
+  if (layout.minimum) out[kRowGroup] = std::byte{block.minimums[0]};
+}
+
+void put_word(std::byte* at, std::uint32_t four) { std::memcpy(at, &four, 4); }
+
+// A row's quants by planes; `out` is at the row's first byte of the block's quants.
+void place_quants(std::uint8_t bits, const FileBlock& block, std::byte* out) {
+  if (bits == 8) {
+    for (int g = 0; g < 8; ++g) put_word(out + g * 64, block.quads[g]);
+    return;
+  }
+  std::uint32_t shift = 0;
+  if (bits >= 4) {
+    for (int g = 0; g < 4; ++g, out += 64) {
+      put_word(out, (block.quads[g] & 0x0F0F0F0FU) | (block.quads[g + 4] & 0x0F0F0F0FU) << 4);
+    }
+    shift = 4;
+  }
+  if (bits == 2 || bits == 3 || bits == 6) {
+    for (int half = 0; half < 2; ++half, out += 64) {
+      std::uint32_t pairs = 0;
+      for (int g = 0; g < 4; ++g) {
+        pairs |= ((block.quads[half * 4 + g] >> shift) & 0x03030303U) << (2 * g);
+      }
+      put_word(out, pairs);
+    }
+    shift += 2;
+  }
+  if (bits == 3 || bits == 5) {
+    std::uint32_t singles = 0;
+    for (int g = 0; g < 8; ++g) singles |= ((block.quads[g] >> shift) & 0x01010101U) << g;
+    put_word(out, singles);
   }
 }
 
-bool scales_are_finite(WeightType type, const std::byte* block) {
-  return half_is_finite(read_half(block)) &&
-         (!has_minimum(type) || half_is_finite(read_half(block + 2)));
+// One super-block of a quantised row into its packed place; its share of S, or nothing when a
+// scale is not finite.
+bool place_super_block(WeightType type, const WeightLayout& layout, const std::byte* file,
+                       std::uint32_t row, std::byte* packed, unsigned __int128& units) {
+  const std::uint16_t d = read_half(file + layout.d_offset);
+  const std::uint16_t m = layout.minimum ? read_half(file + layout.d_offset + 2) : 0;
+  if (!half_is_finite(d) || !half_is_finite(m)) return false;
+  std::memcpy(packed + row * 2, &d, 2);
+  if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * 2, &m, 2);
+  std::byte* out = packed + layout.header_bytes();
+  for (std::uint32_t b = 0; b < layout.blocks; ++b, out += layout.block_bytes()) {
+    const FileBlock block = read_file_block(type, file, b);
+    units += block_units(layout, block, half_units(d), half_units(m));
+    if (layout.integer_bytes != 0) place_scales(layout, block, out + row);
+    place_quants(layout.bits, block, out + kRowGroup * layout.integer_bytes + row * 4);
+  }
+  return true;
 }
 
-// Rows of zero weight fill the last group: the value zero of each type's quants.
-void fill_padding(WeightType type, std::byte* group, std::size_t blocks, std::size_t block_bytes) {
-  const std::size_t header = kScalesBytes * (has_minimum(type) ? 2 : 1);
-  const int zero = type == WeightType::kQ8_0 ? 0x80 : type == WeightType::kQ4_0 ? 0x88 : 0;
-  for (std::size_t b = 0; b < blocks; ++b) {
-    std::memset(group + b * block_bytes, 0, header);
-    std::memset(group + b * block_bytes + header, zero, block_bytes - header);
+float widen(WeightType type, const std::byte* at) {
+  if (type == WeightType::kF16) return half_to_float(read_half(at));
+  if (type == WeightType::kBF16) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(read_half(at)) << 16);
+  }
+  float value = 0.0F;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// 32 floating weights of a row; raises `largest`. False when one is out of range.
+bool place_floats(WeightType type, std::size_t width, const std::byte* file, std::uint32_t row,
+                  std::byte* packed, float& largest) {
+  for (std::uint32_t k = 0; k < kBlock; ++k) {
+    const float magnitude = magnitude_of(widen(type, file + k * width));
+    if (!(magnitude <= kWeightMax)) return false;
+    largest = magnitude > largest ? magnitude : largest;
+    std::memcpy(packed + (k * kRowGroup + row) * width, file + k * width, width);
+  }
+  return true;
+}
+
+std::int32_t float_exponent(float largest, std::uint32_t cols) {
+  if (largest == 0.0F) return kWeightExponentMin;
+  const int width = std::bit_width(cols - 1);
+  return std::max(kWeightExponentMin, smallest_exponent(largest) + width);
+}
+
+// Rows of zero weight fill the last group.
+void fill_padding(const WeightLayout& layout, std::byte* group, std::size_t group_bytes) {
+  std::memset(group, 0, group_bytes);
+  if (layout.zero == 0) return;
+  FileBlock block{};
+  for (std::uint32_t& quad : block.quads) quad = layout.zero * 0x01010101U;
+  for (std::size_t at = 0; at < group_bytes; at += layout.super_bytes()) {
+    for (std::uint32_t i = 0; i < layout.blocks * kRowGroup; ++i) {
+      std::byte* quants = group + at + layout.header_bytes() +
+                          i / kRowGroup * layout.block_bytes() + kRowGroup * layout.integer_bytes;
+      place_quants(layout.bits, block, quants + i % kRowGroup * 4);
+    }
   }
 }
 
@@ -101,28 +179,42 @@ void fill_padding(WeightType type, std::byte* group, std::size_t blocks, std::si
 
 void PackedMatrix::Free::operator()(std::byte* data) const { std::free(data); }
 
-std::size_t PackedMatrix::group_block_bytes(WeightType type) {
-  switch (type) {
-    case WeightType::kQ8_0: return kScalesBytes + kRowGroup * kBlock;
-    case WeightType::kQ4_0: return kScalesBytes + kRowGroup * kBlock / 2;
-    case WeightType::kQ4_1: return 2 * kScalesBytes + kRowGroup * kBlock / 2;
-  }
-  return 0;
+std::uint32_t PackedMatrix::file_block_columns(WeightType type) {
+  return layout_of(type).columns();
 }
 
-std::size_t PackedMatrix::file_block_bytes(WeightType type) {
-  return group_block_bytes(type) / kRowGroup;
+std::size_t PackedMatrix::file_block_bytes(WeightType type) { return layout_of(type).file_bytes; }
+
+Status PackedMatrix::place_row(std::uint32_t row, const std::byte* file) {
+  const WeightLayout layout = layout_of(type_);
+  const std::uint32_t in_group = row % kRowGroup;
+  std::byte* packed = data_.get() + row / kRowGroup * group_bytes();
+  unsigned __int128 units = 0;
+  float largest = 0.0F;
+  for (std::uint32_t s = 0; s < cols_ / layout.columns(); ++s) {
+    const bool finite =
+        layout.form == BlockForm::kFloat
+            ? place_floats(type_, layout.file_bytes / kBlock, file, in_group, packed, largest)
+            : place_super_block(type_, layout, file, in_group, packed, units);
+    REQUIRE(finite, "a number in block " + std::to_string(s) + " of row " + std::to_string(row) +
+                        " of a weight matrix is not finite or out of range");
+    file += layout.file_bytes;
+    packed += layout.super_bytes();
+  }
+  row_exponents_[row] =
+      layout.form == BlockForm::kFloat ? float_exponent(largest, cols_) : exponent_of(units);
+  return ok_status();
 }
 
 Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
                                         ByteSpan blocks) {
+  const WeightLayout layout = layout_of(type);
   REQUIRE(rows > 0 && cols > 0, "a weight matrix has no rows or no columns");
-  REQUIRE(cols % kBlock == 0, "columns of a weight matrix (" + std::to_string(cols) +
-                                  ") are not a multiple of " + std::to_string(kBlock));
-  const std::size_t file_block = file_block_bytes(type);
-  const std::size_t row_blocks = cols / kBlock;
-  REQUIRE(blocks.size() / file_block / row_blocks == rows &&
-              blocks.size() == std::size_t{rows} * row_blocks * file_block,
+  REQUIRE(cols % layout.columns() == 0, "columns of a weight matrix (" + std::to_string(cols) +
+                                            ") are not a multiple of " +
+                                            std::to_string(layout.columns()));
+  const std::size_t row_bytes = std::size_t{cols} / layout.columns() * layout.file_bytes;
+  REQUIRE(blocks.size() / row_bytes == rows && blocks.size() % row_bytes == 0,
           "a weight matrix of " + std::to_string(rows) + " x " + std::to_string(cols) + " has " +
               std::to_string(blocks.size()) + " bytes, not the size of its type");
 
@@ -130,9 +222,7 @@ Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::uint32_t rows, std
   matrix.type_ = type;
   matrix.rows_ = rows;
   matrix.cols_ = cols;
-  const std::size_t block_bytes = group_block_bytes(type);
-  const std::size_t group_bytes = block_bytes * row_blocks;
-  matrix.bytes_ = group_bytes * matrix.groups();
+  matrix.bytes_ = matrix.group_bytes() * matrix.groups();
   const std::size_t rounded = (matrix.bytes_ + kAlignment - 1) / kAlignment * kAlignment;
   matrix.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
   if (!matrix.data_) {
@@ -140,37 +230,28 @@ Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::uint32_t rows, std
                  "no memory for a weight matrix of " + std::to_string(rounded) + " bytes"};
   }
   matrix.row_exponents_.assign(std::size_t{matrix.groups()} * kRowGroup, kWeightExponentMin);
-  fill_padding(type, matrix.data_.get() + (matrix.groups() - 1) * group_bytes, row_blocks,
-               block_bytes);
-
+  if (rows % kRowGroup != 0) {
+    std::byte* last = matrix.data_.get() + (matrix.groups() - 1) * matrix.group_bytes();
+    fill_padding(layout, last, matrix.group_bytes());
+  }
   for (std::uint32_t row = 0; row < rows; ++row) {
-    std::byte* group = matrix.data_.get() + (row / kRowGroup) * group_bytes;
-    unsigned __int128 units = 0;
-    for (std::size_t b = 0; b < row_blocks; ++b) {
-      const std::byte* block = blocks.data() + (row * row_blocks + b) * file_block;
-      REQUIRE(scales_are_finite(type, block), "the scale of block " + std::to_string(b) +
-                                                  " of row " + std::to_string(row) +
-                                                  " of a weight matrix is not finite");
-      units += block_units(type, block);
-      place_block(type, block, row % kRowGroup, group + b * block_bytes);
-    }
-    matrix.row_exponents_[row] = exponent_of(units);
+    TRY_VOID(matrix.place_row(row, blocks.data() + row * row_bytes));
   }
   return matrix;
 }
 
+std::size_t PackedMatrix::group_bytes() const {
+  const WeightLayout layout = layout_of(type_);
+  return cols_ / layout.columns() * layout.super_bytes();
+}
+
 const std::byte* PackedMatrix::group(std::uint32_t index) const {
-  return data_.get() + std::size_t{index} * group_block_bytes(type_) * (cols_ / kBlock);
+  return data_.get() + index * group_bytes();
 }
 
 MatrixView view_of(const PackedMatrix& matrix) {
-  return {matrix.type(),
-          matrix.rows(),
-          matrix.groups(),
-          matrix.cols() / kBlock,
-          PackedMatrix::group_block_bytes(matrix.type()),
-          matrix.group(0),
-          matrix.row_exponents()};
+  return {matrix.type(),        matrix.rows(),   matrix.groups(),       matrix.cols() / kBlock,
+          matrix.group_bytes(), matrix.group(0), matrix.row_exponents()};
 }
 
 PageOffsets page_offsets(std::uint32_t head_dim) {

@@ -74,13 +74,28 @@ float sum_of_squares(const float* x, std::uint32_t n) {
   return lanes[0];
 }
 
+// What every value of the row is multiplied with.
+float norm_factor(float squares, std::uint32_t n, float epsilon) {
+  return 1.0F / std::sqrt(squares / static_cast<float>(n) + epsilon);
+}
+
+bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  const float squares = sum_of_squares(x, n);
+  if (!is_finite(squares)) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const float r = norm_factor(squares, n, epsilon);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = (x[i] * r) * weight[i];
+  return true;
+}
+
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
   const QuantizedRow row = row_of(out, t);
   const float squares = sum_of_squares(x, out.cols);
   if (!is_finite(squares)) return clear_row(row);
-  const float mean = squares / static_cast<float>(out.cols);
-  const float r = 1.0F / std::sqrt(mean + epsilon);
+  const float r = norm_factor(squares, out.cols, epsilon);
   float block[kBlock];
   return quantize_row(row, [&](std::uint32_t b) {
     for (std::uint32_t k = 0; k < kBlock; ++k) {
@@ -92,13 +107,13 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
   });
 }
 
-bool swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
-                     std::uint32_t t) {
+template <float (*activation)(float)>
+bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out, std::uint32_t t) {
   float block[kBlock];
   return quantize_row(row_of(out, t), [&](std::uint32_t b) {
     for (std::uint32_t k = 0; k < kBlock; ++k) {
       const std::uint32_t i = b * kBlock + k;
-      block[k] = silu(gate[i]) * up[i];
+      block[k] = activation(gate[i]) * up[i];
     }
     return block;
   });
@@ -151,7 +166,9 @@ constinit const Kernels kScalarKernels = {
     .matmul_partial = scalar::matmul_partial,
     .quantize = quantize,
     .rms_norm_quantize = rms_norm_quantize,
-    .swiglu_quantize = swiglu_quantize,
+    .rms_norm = rms_norm,
+    .swiglu_quantize = gated_quantize<silu>,
+    .geglu_quantize = gated_quantize<gelu>,
     .rope = rope,
     .kv_write = scalar::kv_write,
     .attention = scalar::attention,

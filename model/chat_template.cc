@@ -70,11 +70,31 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view
       std::make_shared<const JinjaChatTemplate>(std::move(program)));
 }
 
-std::string_view default_chat_template() {
+std::string_view chat_template_of(ChatMarks marks) {
+  if (marks == ChatMarks::kTurns) {
+    return "{% set system = '' %}"
+           "{% if messages and messages[0]['role'] == 'system' %}"
+           "{% set system = messages[0]['content'] + '\n\n' %}{% set messages = messages[1:] %}"
+           "{% endif %}"
+           "{% for message in messages %}"
+           "{{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else message['role'])"
+           " + '\n' + (system if loop.first else '') + message['content'] + '<end_of_turn>\n' }}"
+           "{% endfor %}"
+           "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}";
+  }
   return "{% for message in messages %}"
-         "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+         "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
          "{% endfor %}"
-         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+}
+
+std::string_view default_chat_template(const Tokenizer& tokenizer) {
+  const auto has = [&](std::string_view mark) {
+    const auto ids = tokenizer.encode(mark, SpecialTokens::kParse, false);
+    return ids.ok() && ids->size() == 1 && tokenizer.is_special(ids->front());
+  };
+  const bool turns = has("<start_of_turn>") && !has("<|im_start|>");
+  return chat_template_of(turns ? ChatMarks::kTurns : ChatMarks::kChatMl);
 }
 
 }  // namespace hearth::model

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/tokenizer.h"
 
 namespace hearth::model {
 
@@ -49,7 +50,15 @@ class ChatTemplate {
   virtual Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const = 0;
 };
 
-// Used when a model has no template of its own (ChatML).
-std::string_view default_chat_template();
+// How a prompt marks whose words follow.
+enum class ChatMarks : std::uint8_t {
+  kChatMl,  // <|im_start|>role ... <|im_end|>
+  kTurns,   // <start_of_turn>role ... <end_of_turn>, the assistant being called "model" (Gemma)
+};
+std::string_view chat_template_of(ChatMarks marks);
+
+// Used when a model has no template of its own: that of the marks which the vocabulary has, ChatML
+// where it has neither.
+std::string_view default_chat_template(const Tokenizer& tokenizer);
 
 }  // namespace hearth::model

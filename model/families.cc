@@ -1,4 +1,4 @@
-// The families that the engine runs, one row each.
+// The families that the engine runs, one row each: what the table of CANONICAL.md section 12 says.
 #include <algorithm>
 #include <array>
 
@@ -7,15 +7,23 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 1> kFamilies{{
-    {.architecture = "llama",
-     .rope = kernels::RopeStyle::kAdjacent,
-     .activation = Activation::kSilu,
-     .qkv_bias = false,
-     .qk_norm = false,
-     .post_norms = false,
-     .scale_embeddings = false,
-     .residual_shift = 6},
+constexpr std::array<FamilyTraits, 4> kFamilies{{
+    // Llama 2, 3 and 3.1 to 3.3, Mistral, and whatever else is built like them.
+    {.architecture = "llama", .rope = kernels::RopeStyle::kAdjacent, .tokenizer = "smollm"},
+    // Qwen 2 and 2.5.
+    {.architecture = "qwen2", .qkv_bias = true, .tokenizer = "qwen2"},
+    // Qwen 3, dense.
+    {.architecture = "qwen3", .qk_norm = true, .tokenizer = "qwen2"},
+    // Gemma 3, text. Its model of 62 layers (27B) was trained with the scores of narrower heads.
+    {.architecture = "gemma3",
+     .activation = Activation::kGeluTanh,
+     .qk_norm = true,
+     .post_norms = true,
+     .scale_embeddings = true,
+     .rope_base = 1e6,
+     .global_every = 6,
+     .narrow_score_layers = 62,
+     .tokenizer = "spm"},
 }};
 
 }  // namespace

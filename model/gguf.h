@@ -40,6 +40,7 @@ enum class TensorType : std::uint32_t {
   kIQ4_XS = 23,
   kBF16 = 30,
 };
+inline constexpr std::uint32_t kTensorTypeNumbers = 31;  // all of them are below
 struct TensorTypeInfo {
   std::string_view name;
   std::uint32_t block_elements;  // elements of one block; the row length is a multiple

@@ -13,7 +13,7 @@ constexpr std::size_t kBlockElements = 32;
 
 Error not_served(TensorType type) {
   return {ErrorCode::kUnsupported, tensor_type_name(static_cast<std::uint32_t>(type)) +
-                                       " is not one of F32, F16, Q8_0, Q4_0, Q4_1"};
+                                       " is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1"};
 }
 
 void store_half(float value, std::byte* out) {
@@ -25,6 +25,19 @@ float load_half(const std::byte* in) {
   std::uint16_t half = 0;
   std::memcpy(&half, in, sizeof(half));
   return float_from_half(half);
+}
+
+// The high half of an fp32, ties to even; for finite values.
+void store_bfloat(float value, std::byte* out) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto half = static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+  std::memcpy(out, &half, sizeof(half));
+}
+
+float load_bfloat(const std::byte* in) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, in, sizeof(half));
+  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
 // round(value / scale) + bias in [low, high]; a zero scale has one code only.
@@ -106,8 +119,8 @@ void dequantize_block(TensorType type, const std::byte* in, float* out) {
 }
 
 bool is_served(TensorType type) {
-  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kQ8_0 ||
-         type == TensorType::kQ4_0 || type == TensorType::kQ4_1;
+  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16 ||
+         type == TensorType::kQ8_0 || type == TensorType::kQ4_0 || type == TensorType::kQ4_1;
 }
 
 Status check_sizes(TensorType type, std::uint64_t elements, std::uint64_t bytes) {
@@ -171,6 +184,10 @@ Status quantize_row(TensorType type, std::span<const float> row, MutableByteSpan
     for (std::size_t i = 0; i < row.size(); ++i) store_half(row[i], out.data() + 2 * i);
     return ok_status();
   }
+  if (type == TensorType::kBF16) {
+    for (std::size_t i = 0; i < row.size(); ++i) store_bfloat(row[i], out.data() + 2 * i);
+    return ok_status();
+  }
   const std::uint64_t block_bytes = row_bytes(type, kBlockElements);
   for (std::size_t block = 0; block < row.size() / kBlockElements; ++block) {
     const float* in = row.data() + block * kBlockElements;
@@ -190,6 +207,10 @@ Status dequantize_row(TensorType type, ByteSpan bytes, std::span<float> out) {
   }
   if (type == TensorType::kF16) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = load_half(bytes.data() + 2 * i);
+    return ok_status();
+  }
+  if (type == TensorType::kBF16) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = load_bfloat(bytes.data() + 2 * i);
     return ok_status();
   }
   const std::uint64_t block_bytes = row_bytes(type, kBlockElements);

@@ -139,12 +139,20 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
                        " values; served are multiples of " + std::to_string(kernels::kBlock) +
                        " up to " + std::to_string(limits::kModelHeadDim));
   }
+  if (spec.layers == spec.family->narrow_score_layers && spec.hidden % spec.heads != 0) {
+    return keys.bad("embedding_length", "is " + std::to_string(spec.hidden) + "; in a model of " +
+                                            std::to_string(spec.layers) +
+                                            " layers it must be a multiple of the " +
+                                            std::to_string(spec.heads) + " heads");
+  }
   if (std::uint64_t{spec.heads} * spec.head_dim > limits::kModelWidth) {
     return keys.bad("attention.head_count", "times the head's " + std::to_string(spec.head_dim) +
                                                 " values is above the limit of " +
                                                 std::to_string(limits::kModelWidth));
   }
-  for (const std::string_view suffix : {"attention.value_length", "rope.dimension_count"}) {
+  for (const std::string_view suffix :
+       {"attention.value_length", "attention.key_length_swa", "attention.value_length_swa",
+        "rope.dimension_count", "rope.dimension_count_swa"}) {
     if (!keys.has(suffix)) continue;
     TRY(const std::uint32_t value, keys.integer(suffix, 1, limits::kModelHeadDim));
     if (value != spec.head_dim) {
@@ -169,6 +177,15 @@ Status refuse_variants(const Keys& keys) {
   if (keys.has("attention.causal")) {
     TRY(const bool causal, keys.file().get_bool(keys.name("attention.causal")));
     if (!causal) return keys.not_served("attention.causal", "is false; only causal models are");
+  }
+  for (const std::string_view suffix :
+       {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "attention.scale",
+        "embedding_scale", "residual_scale"}) {
+    if (!keys.has(suffix)) continue;
+    TRY(const double value, keys.file().get_float(keys.name(suffix)));
+    if (value != 0.0) {
+      return keys.not_served(suffix, "is " + std::to_string(value) + "; only 0 (none) is served");
+    }
   }
   if (keys.has("rope.scaling.attn_factor")) {
     TRY(const double factor, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale));
@@ -233,10 +250,40 @@ Status read_numbers(const Keys& keys, ModelSpec& spec) {
   if (!(spec.rms_epsilon > 0.0F)) {
     return keys.bad("attention.layer_norm_rms_epsilon", "is too small for a 32-bit number");
   }
+  spec.rope_base = spec.family->rope_base;
   if (keys.has("rope.freq_base")) {
     TRY(spec.rope_base, keys.real("rope.freq_base", 1.0, limits::kRopeBase));
   }
   return read_rope_scale(keys, spec);
+}
+
+// A window in a family without local layers is refused where it could hide anything.
+Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
+  const std::uint32_t every = spec.family->global_every;
+  std::uint32_t window = 0;
+  if (keys.has("attention.sliding_window")) {
+    TRY(window, keys.integer("attention.sliding_window", 0, limits::kModelContext));
+  }
+  if (every == 0) {
+    if (window == 0 || window >= spec.context) return ok_status();
+    return keys.not_served("attention.sliding_window",
+                           "is " + std::to_string(window) + ", below the context of " +
+                               std::to_string(spec.context) + "; no layer of this family has one");
+  }
+  spec.sliding_window = window;
+  if (keys.has("attention.sliding_window_pattern")) {
+    TRY(const std::uint64_t pattern,
+        keys.file().get_uint(keys.name("attention.sliding_window_pattern")));
+    if (pattern != every) {
+      return keys.not_served(
+          "attention.sliding_window_pattern",
+          "is " + std::to_string(pattern) + "; only " + std::to_string(every) + " is served");
+    }
+  }
+  if (keys.has("rope.freq_base_swa")) {
+    TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase));
+  }
+  return ok_status();
 }
 
 // The embedding has a row a token; the key and the tokenizer's list, where present, must agree.
@@ -310,6 +357,7 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(read_heads(keys, spec));
   TRY_VOID(refuse_variants(keys));
   TRY_VOID(read_numbers(keys, spec));
+  TRY_VOID(read_sliding_window(keys, spec));
   TRY_VOID(read_vocabulary(keys, spec));
   TRY_VOID(read_rope_factors(file, spec));
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
@@ -347,14 +395,26 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
 
 Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor) {
   switch (type) {
+    case TensorType::kF32: return kernels::WeightType::kF32;
+    case TensorType::kF16: return kernels::WeightType::kF16;
+    case TensorType::kBF16: return kernels::WeightType::kBF16;
     case TensorType::kQ8_0: return kernels::WeightType::kQ8_0;
     case TensorType::kQ4_0: return kernels::WeightType::kQ4_0;
     case TensorType::kQ4_1: return kernels::WeightType::kQ4_1;
+    case TensorType::kQ5_0: return kernels::WeightType::kQ5_0;
+    case TensorType::kQ5_1: return kernels::WeightType::kQ5_1;
+    case TensorType::kIQ4_NL: return kernels::WeightType::kIQ4_NL;
+    case TensorType::kQ2_K: return kernels::WeightType::kQ2_K;
+    case TensorType::kQ3_K: return kernels::WeightType::kQ3_K;
+    case TensorType::kQ4_K: return kernels::WeightType::kQ4_K;
+    case TensorType::kQ5_K: return kernels::WeightType::kQ5_K;
+    case TensorType::kQ6_K: return kernels::WeightType::kQ6_K;
+    case TensorType::kIQ4_XS: return kernels::WeightType::kIQ4_XS;
     default: break;
   }
   return unsupported("tensor " + quote(tensor) + " is of type " +
                      tensor_type_name(static_cast<std::uint32_t>(type)) +
-                     "; served are: Q8_0, Q4_0, Q4_1");
+                     ", which no kernel computes");
 }
 
 }  // namespace hearth::model

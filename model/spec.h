@@ -20,13 +20,19 @@ enum class Activation : std::uint8_t { kSilu, kGeluTanh };
 // What sets one family apart from another.
 struct FamilyTraits {
   std::string_view architecture;  // general.architecture
-  kernels::RopeStyle rope;
-  Activation activation;
-  bool qkv_bias;          // attn_{q,k,v}.bias
-  bool qk_norm;           // attn_{q,k}_norm.weight, per head, before RoPE
-  bool post_norms;        // norms after attention and after the feed-forward
-  bool scale_embeddings;  // embeddings times sqrt(hidden)
-  int residual_shift;     // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
+  kernels::RopeStyle rope = kernels::RopeStyle::kHalves;
+  Activation activation = Activation::kSilu;
+  bool qkv_bias = false;          // attn_{q,k,v}.bias
+  bool qk_norm = false;           // attn_{q,k}_norm.weight, per head, before RoPE
+  bool post_norms = false;        // norms after attention and after the feed-forward
+  bool scale_embeddings = false;  // embeddings times sqrt(hidden)
+  int residual_shift = 6;         // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
+  double rope_base = 10000.0;     // where the file names none
+  // Of so many layers the last sees every position and the others a window; 0: all see everything.
+  std::uint32_t global_every = 0;
+  // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.
+  std::uint32_t narrow_score_layers = 0;
+  std::string_view tokenizer;  // what synthetic models of the family get (synthetic_vocabulary.h)
 };
 // Null when no family has this architecture. The error of ModelSpec::read lists the known ones.
 const FamilyTraits* find_family(std::string_view architecture);
@@ -45,10 +51,12 @@ struct ModelSpec {
   std::uint32_t context = 0;
   float rms_epsilon = 0.0F;
   double rope_base = 10000.0;
-  double rope_scale = 1.0;          // linear scaling: positions divided by it
-  std::vector<float> rope_factors;  // head_dim / 2 divisors (rope_freqs.weight), or empty
-  bool tied_embeddings = false;     // no output.weight: the head is token_embd.weight
-  std::uint64_t parameters = 0;     // elements of all tensors
+  double rope_scale = 1.0;           // linear scaling: positions divided by it
+  std::vector<float> rope_factors;   // head_dim / 2 divisors (rope_freqs.weight), or empty
+  std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
+  double local_rope_base = 10000.0;  // of the local layers, which have neither factors nor scale
+  bool tied_embeddings = false;      // no output.weight: the head is token_embd.weight
+  std::uint64_t parameters = 0;      // elements of all tensors
 
   // Every key and every tensor of the whole model is checked, so that an engine of any layer range
   // finds what it needs. A tensor that the family does not use is refused too: ignoring it would
@@ -58,6 +66,16 @@ struct ModelSpec {
   // Frequencies of the pairs of a head, factors and scale applied: (head_dim / 2). Pinned
   // arithmetic, no libm (CANONICAL.md, RoPE).
   std::vector<double> rope_frequencies() const;
+  std::vector<double> local_rope_frequencies() const;
+  bool is_local(std::uint32_t layer) const {
+    return sliding_window > 0 && (layer + 1) % family->global_every != 0;
+  }
+  // The first position that a row at `position` reads in this layer.
+  std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
+    return is_local(layer) && position >= sliding_window ? position + 1 - sliding_window : 0;
+  }
+  float score_scale() const;      // of attention
+  float embedding_scale() const;  // 1 where the family has none
   kernels::KvLayout kv_layout() const { return {kv_heads, head_dim}; }
 };
 

@@ -1,23 +1,22 @@
 #include "model/synthetic.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/limits.h"
+#include "model/chat_template.h"
 #include "model/gguf_writer.h"
 #include "model/quantize.h"
+#include "model/random_weights.h"
 #include "model/spec.h"
 #include "model/synthetic_vocabulary.h"
 
 namespace hearth::model {
 namespace {
-
-constexpr std::string_view kChatTemplate =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
-    "+ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}"
-    "{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 // SplitMix64: the stream of a row depends on seed, tensor and row alone.
 class RowRandom {
@@ -34,14 +33,14 @@ class RowRandom {
     constexpr float kUnit = 2.6429e-5F;  // 1 / sqrt(4 * 65536^2 / 12)
     return static_cast<float>(sum - 131070) * kUnit;
   }
-
- private:
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15ULL;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
     return z ^ (z >> 31);
   }
+
+ private:
   std::uint64_t state_;
 };
 
@@ -62,7 +61,10 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
   const float gain = root_of_inverse(tensor.dims[0]);
-  if (name == "token_embd.weight" || name == "output.weight") return {0.0F, 3.0F * gain};
+  if (name == "token_embd.weight" || name == "output.weight") {
+    // Post norms make every branch add values of about 1, which is what scaled embeddings start at.
+    return {0.0F, find_family(options.family)->post_norms ? gain : 3.0F * gain};
+  }
   if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")) {
     return {0.0F, 1.5F * gain};
   }
@@ -72,12 +74,30 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   return {0.0F, gain};
 }
 
-TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
-  if (!tensor.is_matrix) return TensorType::kF32;
+bool is_finer(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (!options.finer_type) return false;
+  if (!tensor.name.ends_with("attn_v.weight") && !tensor.name.ends_with("ffn_down.weight")) {
+    return false;
+  }
+  const auto layer = static_cast<std::uint32_t>(std::stoul(tensor.name.substr(4)));  // "blk.N."
+  const std::uint32_t eighth = options.layers / 8;
+  return layer < eighth || layer >= 7 * options.layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+TensorType wanted_type(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (is_finer(tensor, options)) return *options.finer_type;
   if (tensor.name == "token_embd.weight") return options.embedding_type;
   if (tensor.name == "output.weight") return options.output_type;
   return tensor.name.find(".attn_") == std::string::npos ? options.feed_forward_type
                                                          : options.attention_type;
+}
+
+// Rows that are no whole number of blocks fall back to Q8_0.
+TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
+  if (!tensor.is_matrix) return TensorType::kF32;
+  const TensorType wanted = wanted_type(tensor, options);
+  const TensorTypeInfo* info = tensor_type_info(static_cast<std::uint32_t>(wanted));
+  return tensor.dims[0] % info->block_elements == 0 ? wanted : TensorType::kQ8_0;
 }
 
 // 1 for the fast half of the pairs, then rising to 8.
@@ -102,6 +122,15 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   }
   const Draw draw = draw_of(tensor, options);
   const std::uint64_t seed = options.seed;
+  if (has_random_blocks(type)) {
+    writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
+      RowRandom random(seed, index, row);
+      fill_random_blocks(
+          type, draw.deviation, [&random] { return random.next(); }, out);
+      return ok_status();
+    });
+    return;
+  }
   auto values = std::make_shared<std::vector<float>>(width);
   writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
     RowRandom random(seed, index, row);
@@ -129,25 +158,53 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
     writer.add(prefix + "attention.value_length", spec.head_dim);
   }
   writer.add(prefix + "attention.layer_norm_rms_epsilon", 1e-5F);
-  writer.add(prefix + "rope.freq_base", options.rope_base);
+  if (spec.family->global_every != 0) {
+    writer.add(prefix + "attention.sliding_window", options.sliding_window);
+  }
+  const auto own_base = static_cast<float>(spec.family->rope_base);
+  writer.add(prefix + "rope.freq_base", options.rope_base > 0.0F ? options.rope_base : own_base);
   writer.add(prefix + "rope.dimension_count", spec.head_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
 }
 
-void add_tokenizer_keys(GgufWriter& writer, std::uint32_t size) {
-  const SyntheticVocabulary vocabulary = synthetic_vocabulary(size);
+bool has_spm(const FamilyTraits& family) { return family.tokenizer == "spm"; }
+
+void add_bpe_keys(GgufWriter& writer, const SyntheticVocabulary& vocabulary, std::string_view pre) {
   writer.add("tokenizer.ggml.model", "gpt2");
-  writer.add("tokenizer.ggml.pre", "smollm");
-  writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens);
-  writer.add_array("tokenizer.ggml.token_type", vocabulary.types);
+  writer.add("tokenizer.ggml.pre", std::string(pre));
   writer.add_array("tokenizer.ggml.merges", vocabulary.merges);
   writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
   writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
   writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{0});
   writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{2});
   writer.add("tokenizer.ggml.add_bos_token", false);
+  writer.add("tokenizer.chat_template", std::string(chat_template_of(ChatMarks::kChatMl)));
+}
+
+void add_spm_keys(GgufWriter& writer, const SyntheticVocabulary& vocabulary) {
+  writer.add("tokenizer.ggml.model", "llama");
+  writer.add("tokenizer.ggml.pre", "default");
+  writer.add_array("tokenizer.ggml.scores", vocabulary.scores);
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{2});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{1});
+  writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{3});
+  writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{0});
+  writer.add("tokenizer.ggml.add_bos_token", true);
+  writer.add("tokenizer.chat_template", std::string(chat_template_of(ChatMarks::kTurns)));
+}
+
+void add_tokenizer_keys(GgufWriter& writer, const ModelSpec& spec) {
+  const bool spm = has_spm(*spec.family);
+  const SyntheticVocabulary vocabulary =
+      spm ? synthetic_spm(spec.vocabulary) : synthetic_bpe(spec.vocabulary);
+  writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens);
+  writer.add_array("tokenizer.ggml.token_type", vocabulary.types);
   writer.add("tokenizer.ggml.add_space_prefix", false);
-  writer.add("tokenizer.chat_template", std::string(kChatTemplate));
+  if (spm) {
+    add_spm_keys(writer, vocabulary);
+  } else {
+    add_bpe_keys(writer, vocabulary, spec.family->tokenizer);
+  }
 }
 
 Status require_multiple(std::string_view option, std::uint32_t value, std::uint32_t high) {
@@ -168,10 +225,10 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
           "option layers must be from 1 to " + std::to_string(limits::kModelLayers));
   REQUIRE(options.heads > 0 && options.kv_heads > 0 && options.heads % options.kv_heads == 0,
           "option heads must be a multiple of kv_heads, and neither 0");
-  REQUIRE(
-      options.vocabulary >= kSyntheticVocabularyMin && options.vocabulary <= limits::kVocabulary,
-      "option vocabulary must be from " + std::to_string(kSyntheticVocabularyMin) + " to " +
-          std::to_string(limits::kVocabulary));
+  const std::uint32_t least = has_spm(*spec.family) ? kSyntheticSpmMin : kSyntheticBpeMin;
+  REQUIRE(options.vocabulary >= least && options.vocabulary <= limits::kVocabulary,
+          "option vocabulary must be from " + std::to_string(least) + " to " +
+              std::to_string(limits::kVocabulary));
   spec.layers = options.layers;
   spec.hidden = options.hidden;
   spec.feed_forward = options.feed_forward;
@@ -196,7 +253,7 @@ Result<GgufWriter> writer_of(const SyntheticOptions& options) {
   }
   GgufWriter writer;
   add_model_keys(writer, spec, options);
-  add_tokenizer_keys(writer, spec.vocabulary);
+  add_tokenizer_keys(writer, spec);
   std::uint64_t index = 0;
   for (const ExpectedTensor& tensor : outer_tensors(spec)) {
     add_tensor(writer, tensor, index++, options);
@@ -260,6 +317,29 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   }
   return Error::invalid("no shape is called '" + std::string(name) +
                         "'; there are: tiny, demo, 8b, 70b");
+}
+
+Status set_weight_types(SyntheticOptions& options, std::string_view name) {
+  std::string wanted(name);
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const bool mixed = wanted == "Q4_K_M" || wanted == "Q5_K_M";
+  if (mixed) wanted.resize(4);
+  std::string choices = "Q4_K_M, Q5_K_M";
+  for (std::uint32_t number = 0; number < kTensorTypeNumbers; ++number) {
+    const TensorTypeInfo* info = tensor_type_info(number);
+    if (info == nullptr) continue;
+    choices += ", " + std::string(info->name);
+    if (info->name != wanted) continue;
+    const auto type = static_cast<TensorType>(number);
+    options.attention_type = options.feed_forward_type = options.embedding_type = type;
+    options.output_type = mixed ? TensorType::kQ6_K : type;
+    options.finer_type.reset();
+    if (mixed) options.finer_type = TensorType::kQ6_K;
+    return ok_status();
+  }
+  return Error::invalid("no weight type is called '" + std::string(name) +
+                        "'; there are: " + choices);
 }
 
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,20 +26,29 @@ struct SyntheticOptions {
   std::uint32_t head_dim = 0;      // 0: hidden / heads
   std::uint32_t vocabulary = 400;  // 259 at least: specials and bytes, the rest are merges
   std::uint32_t context = 512;
-  float rope_base = 10000.0F;
-  bool rope_factors = false;  // a rope_freqs.weight tensor, 1 to 8
-  bool tied_output = true;    // no output.weight
+  float rope_base = 0.0F;             // 0: the family's own
+  bool rope_factors = false;          // a rope_freqs.weight tensor, 1 to 8
+  std::uint32_t sliding_window = 40;  // in families with local layers
+  bool tied_output = true;            // no output.weight
+  // Rows that are no whole number of a type's blocks are Q8_0 instead.
   TensorType attention_type = TensorType::kQ4_1;
   TensorType feed_forward_type = TensorType::kQ4_0;
   TensorType embedding_type = TensorType::kQ8_0;
   TensorType output_type = TensorType::kQ8_0;
+  // attn_v and ffn_down of the layers that llama.cpp's _M mixtures give more bits: the first and
+  // the last eighth and every third one between.
+  std::optional<TensorType> finer_type;
 };
 
 // "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0).
 Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
-// kInvalidInput or kUnsupported names the option. The tokenizer is byte-level BPE ("gpt2", pre
-// "smollm") with <|endoftext|>, <|im_start|>, <|im_end|> as tokens 0, 1 and 2; the template ChatML.
+// Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture
+// "Q4_K_M" or "Q5_K_M": finer layers and output Q6_K. kInvalidInput names the choices.
+Status set_weight_types(SyntheticOptions& options, std::string_view name);
+
+// kInvalidInput or kUnsupported names the option. The tokenizer is of the family's kind: byte-level
+// BPE with ChatML's template, or SentencePiece with Gemma's (synthetic_vocabulary.h).
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options);
 Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options);
 

@@ -9,15 +9,19 @@ namespace hearth::model {
 namespace {
 
 constexpr std::int32_t kNormal = 1;
+constexpr std::int32_t kUnknown = 2;
 constexpr std::int32_t kControl = 3;
+constexpr std::int32_t kByte = 6;
 
-// "\xC4\xA0" is the letter that byte-level BPE writes for a space.
+// What the vocabularies write for a space.
+constexpr std::string_view kBpeSpace = "\xC4\xA0";
+constexpr std::string_view kSpmSpace = "\xE2\x96\x81";
+
+// "_" stands for a space.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kFrequent{{
-    {"t", "h"},          {"th", "e"},       {"i", "n"},        {"e", "r"},
-    {"a", "n"},          {"r", "e"},        {"o", "n"},        {"o", "u"},
-    {"an", "d"},         {"in", "g"},       {"\xC4\xA0", "t"}, {"\xC4\xA0", "a"},
-    {"\xC4\xA0", "s"},   {"\xC4\xA0", "w"}, {"\xC4\xA0", "c"}, {"\xC4\xA0", "the"},
-    {"\xC4\xA0", "and"}, {"h", "e"},        {"l", "l"},        {"\xC4\xA0", "i"},
+    {"t", "h"}, {"th", "e"},  {"i", "n"},   {"e", "r"}, {"a", "n"}, {"r", "e"}, {"o", "n"},
+    {"o", "u"}, {"an", "d"},  {"in", "g"},  {"_", "t"}, {"_", "a"}, {"_", "s"}, {"_", "w"},
+    {"_", "c"}, {"_", "the"}, {"_", "and"}, {"h", "e"}, {"l", "l"}, {"_", "i"},
 }};
 
 void append_utf8(std::string& out, std::uint32_t code) {
@@ -52,16 +56,33 @@ class Builder {
     vocabulary_.tokens.push_back(std::move(token));
     vocabulary_.types.push_back(type);
   }
+  // What all vocabularies have in common, after their specials and bytes.
+  void fill(std::string_view space) {
+    for (const auto& [left, right] : kFrequent) merge(left == "_" ? space : left, right);
+    std::vector<std::string> words;
+    for (char c = 'a'; c <= 'z'; ++c) words.emplace_back(1, c);
+    while (!full()) {
+      std::vector<std::string> longer;
+      for (const std::string& word : words) {
+        for (char c = 'a'; c <= 'z' && !full(); ++c) {
+          merge(word, std::string(1, c));
+          longer.push_back(word + c);
+        }
+      }
+      words = std::move(longer);
+    }
+  }
+  SyntheticVocabulary take() { return std::move(vocabulary_); }
+
+ private:
+  bool full() const { return vocabulary_.tokens.size() >= size_; }
   void merge(std::string_view left, std::string_view right) {
     std::string token = std::string(left) + std::string(right);
     if (full() || seen_.count(token) != 0) return;
     vocabulary_.merges.push_back(std::string(left) + " " + std::string(right));
     add(std::move(token), kNormal);
   }
-  bool full() const { return vocabulary_.tokens.size() >= size_; }
-  SyntheticVocabulary take() { return std::move(vocabulary_); }
 
- private:
   std::uint32_t size_;
   SyntheticVocabulary vocabulary_;
   std::unordered_set<std::string> seen_;
@@ -69,26 +90,35 @@ class Builder {
 
 }  // namespace
 
-SyntheticVocabulary synthetic_vocabulary(std::uint32_t size) {
+SyntheticVocabulary synthetic_bpe(std::uint32_t size) {
   Builder builder(size);
   for (const char* special : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
     builder.add(special, kControl);
   }
   for (std::string& letter : byte_letters()) builder.add(std::move(letter), kNormal);
-  for (const auto& [left, right] : kFrequent) builder.merge(left, right);
-  std::vector<std::string> words;
-  for (char c = 'a'; c <= 'z'; ++c) words.emplace_back(1, c);
-  while (!builder.full()) {
-    std::vector<std::string> longer;
-    for (const std::string& word : words) {
-      for (char c = 'a'; c <= 'z' && !builder.full(); ++c) {
-        builder.merge(word, std::string(1, c));
-        longer.push_back(word + c);
-      }
-    }
-    words = std::move(longer);
-  }
+  builder.fill(kBpeSpace);
   return builder.take();
+}
+
+SyntheticVocabulary synthetic_spm(std::uint32_t size) {
+  Builder builder(size);
+  for (const char* special : {"<pad>", "<eos>", "<bos>"}) builder.add(special, kControl);
+  builder.add("<unk>", kUnknown);
+  for (const char* special : {"<start_of_turn>", "<end_of_turn>"}) builder.add(special, kControl);
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    builder.add(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">", kByte);
+  }
+  builder.add(std::string(kSpmSpace), kNormal);
+  for (char c = '!'; c <= '~'; ++c) builder.add(std::string(1, c), kNormal);
+  builder.fill(kSpmSpace);
+  SyntheticVocabulary vocabulary = builder.take();
+  vocabulary.merges.clear();
+  // Of two pieces the earlier is merged first; the order of those that nothing merges is free.
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    vocabulary.scores.push_back(-static_cast<float>(i));
+  }
+  return vocabulary;
 }
 
 }  // namespace hearth::model

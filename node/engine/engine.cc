@@ -281,11 +281,6 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
   REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads,
           "threads are " + std::to_string(options.threads) + ", allowed are 1 to " +
               std::to_string(limits::kComputeThreads));
-  const model::FamilyTraits& family = *spec.family;
-  if (family.qk_norm || family.post_norms || family.activation != model::Activation::kSilu) {
-    return Error{ErrorCode::kUnsupported, "the engine does not compute models of the family " +
-                                              std::string(family.architecture)};
-  }
   return ok_status();
 }
 

@@ -1,7 +1,6 @@
 #include "node/engine/forward.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -11,10 +10,6 @@ namespace {
 
 constexpr std::uint32_t kHeadRows = 32;  // sampled rows whose logits are held at once
 
-// Of a loop over rows, the values, and of one over attention heads, the products that are worth a
-// claim: some microseconds.
-constexpr std::uint32_t kRowValues = 4'096;
-constexpr std::uint64_t kAttentionProducts = 65'536;
 constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
 constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
 
@@ -46,14 +41,19 @@ Forward::Forward(const Setup& setup)
       pool_(*setup.pool),
       wide_(spec_.heads * spec_.head_dim),
       narrow_(spec_.kv_heads * spec_.head_dim),
-      frequencies_(spec_.rope_frequencies()) {
+      score_scale_(spec_.score_scale()),
+      embedding_scale_(spec_.embedding_scale()),
+      activate_(spec_.family->activation == model::Activation::kSilu ? kernels_.swiglu_quantize
+                                                                     : kernels_.geglu_quantize) {
   const std::size_t rows = setup.batch_rows;
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
-  score_scale_ = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
-  if (spec_.family->scale_embeddings)
-    embedding_scale_ = std::sqrt(static_cast<float>(spec_.hidden));
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
-  cos_sin_ = AlignedBuffer<float>(rows * spec_.head_dim);
+  angles_ = {spec_.rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
+  bool local = false;
+  for (std::uint32_t i = setup.layers.begin; i < setup.layers.end; ++i) local |= spec_.is_local(i);
+  if (local) {
+    local_angles_ = {spec_.local_rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
+  }
   query_ = AlignedBuffer<float>(rows * wide_);
   key_ = AlignedBuffer<float>(rows * narrow_);
   value_ = AlignedBuffer<float>(rows * narrow_);
@@ -98,15 +98,6 @@ std::uint32_t Forward::grain_of(std::uint32_t units, std::uint32_t least) const 
   return std::max(least, units / (kClaims * pool_.threads()));
 }
 
-template <typename Task>
-void Forward::for_rows(std::uint32_t count, std::uint32_t width, const Task& task) {
-  const std::uint32_t least = std::max(1U, kRowValues / width);
-  pool_.parallel_for(count, grain_of(count, least),
-                     [&](std::uint32_t begin, std::uint32_t end, unsigned) {
-                       for (std::uint32_t row = begin; row < end; ++row) task(row);
-                     });
-}
-
 // The residual of a row, from the embedding or from the previous stage.
 void Forward::enter(std::uint32_t row) {
   const std::uint32_t hidden = spec_.hidden;
@@ -123,8 +114,11 @@ void Forward::enter(std::uint32_t row) {
   } else {
     kernels_.residual_expand(bits, x, hidden, shift);
   }
-  kernels::rope_table_row(rows_[row].position, frequencies_,
-                          cos_sin_.data() + std::size_t{row} * spec_.head_dim);
+  for (Angles* angles : {&angles_, &local_angles_}) {
+    if (angles->frequencies.empty()) continue;
+    kernels::rope_table_row(rows_[row].position, angles->frequencies,
+                            angles->cos_sin.data() + std::size_t{row} * spec_.head_dim);
+  }
 }
 
 void Forward::norm(std::uint32_t row, const std::vector<float>& weight,
@@ -133,13 +127,18 @@ void Forward::norm(std::uint32_t row, const std::vector<float>& weight,
   if (!kernels_.rms_norm_quantize(x, weight.data(), spec_.rms_epsilon, out, t, nullptr)) fail(row);
 }
 
-void Forward::add_delta(std::uint32_t row) {
-  const std::size_t at = std::size_t{row} * spec_.hidden;
-  kernels_.add(x_.data() + at, delta_.data() + at, spec_.hidden);
+void Forward::add_delta(std::uint32_t row, const std::vector<float>& post_norm) {
+  const std::uint32_t n = spec_.hidden;
+  const std::size_t at = std::size_t{row} * n;
+  float* delta = delta_.data() + at;
+  if (!post_norm.empty() &&
+      !kernels_.rms_norm(delta, post_norm.data(), spec_.rms_epsilon, n, delta)) {
+    fail(row);
+  }
+  kernels_.add(x_.data() + at, delta, n);
 }
 
 void Forward::close_layer(std::uint32_t row) {
-  add_delta(row);
   const std::size_t at = std::size_t{row} * spec_.hidden;
   const int shift = spec_.family->residual_shift;
   if (!kernels_.residual_round(x_.data() + at, bits_ + at, spec_.hidden, shift)) fail(row);
@@ -171,90 +170,16 @@ void Forward::layer(std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   attention(weights, index);
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
-    add_delta(row);
+    add_delta(row, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
   feed_forward(weights);
   const bool last = index + 1 == setup_.layers.size();
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    add_delta(row, weights.post_feed_forward_norm);
     close_layer(row);
     if (!last) norm(row, setup_.weights->layers[index + 1].attention_norm, in, row);
   });
-}
-
-void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
-  multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
-                                               {&weights.key, key_.data()},
-                                               {&weights.value, value_.data()}});
-  // A row of a prompt reads what those before it store, so all store first.
-  for_rows(rows(), wide_ + 2 * narrow_, [&](std::uint32_t row) {
-    for (std::uint32_t h = 0; h < spec_.kv_heads; ++h) rotate_and_store(row, h, weights, index);
-  });
-  std::uint64_t products = 0;
-  for (const ForwardRow& row : rows_) products += (std::uint64_t{row.position} + 1) * wide_;
-  const std::uint32_t items = rows() * spec_.kv_heads;
-  const std::uint64_t least = kAttentionProducts * items / products + 1;
-  const auto grain =
-      grain_of(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(items, least)));
-  pool_.parallel_for(items, grain, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
-    for (std::uint32_t i = begin; i < end; ++i) {
-      attend(i / spec_.kv_heads, i % spec_.kv_heads, index, scratch_[thread]);
-    }
-  });
-  const auto out = quant_.view(rows(), wide_);
-  for_rows(rows(), wide_, [&](std::uint32_t row) {
-    if (!kernels_.quantize(mixed_.data() + std::size_t{row} * wide_, out, row)) fail(row);
-  });
-  multiply(out, {{&weights.attention_output, delta_.data()}});
-}
-
-void Forward::rotate_and_store(std::uint32_t row, std::uint32_t kv_head,
-                               const LayerWeights& weights, std::uint32_t index) {
-  const std::uint32_t head_dim = spec_.head_dim;
-  const std::uint32_t group = spec_.heads / spec_.kv_heads;
-  const std::size_t query_at = std::size_t{kv_head} * group * head_dim;
-  const std::size_t key_at = std::size_t{kv_head} * head_dim;
-  float* query = query_.data() + std::size_t{row} * wide_ + query_at;
-  float* key = key_.data() + std::size_t{row} * narrow_ + key_at;
-  float* value = value_.data() + std::size_t{row} * narrow_ + key_at;
-  if (!weights.query_bias.empty()) {
-    kernels_.add(query, weights.query_bias.data() + query_at, group * head_dim);
-    kernels_.add(key, weights.key_bias.data() + key_at, head_dim);
-    kernels_.add(value, weights.value_bias.data() + key_at, head_dim);
-  }
-  const float* cos_sin = cos_sin_.data() + std::size_t{row} * head_dim;
-  kernels_.rope(query, group, head_dim, spec_.family->rope, cos_sin);
-  kernels_.rope(key, 1, head_dim, spec_.family->rope, cos_sin);
-
-  // Heads lie one after the other in a page, so one of them is a page of one head.
-  const kernels::KvLayout one{1, head_dim};
-  const Position position = rows_[row].position;
-  const std::uint32_t page_index = (*rows_[row].pages)[position / kernels::kPageTokens];
-  std::byte* page = setup_.cache->page(page_index, index) + kv_head * one.page_bytes();
-  if (!kernels_.kv_write(one, page, position % kernels::kPageTokens, key, value)) fail(row);
-}
-
-void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index,
-                     Scratch& scratch) {
-  const ForwardRow& r = rows_[row];
-  const std::uint32_t pages = r.position / kernels::kPageTokens + 1;
-  for (std::uint32_t i = 0; i < pages; ++i) {
-    scratch.pages[i] = setup_.cache->page((*r.pages)[i], index);
-  }
-  const std::uint32_t group = spec_.heads / spec_.kv_heads;
-  const std::size_t at = std::size_t{row} * wide_ + std::size_t{kv_head} * group * spec_.head_dim;
-  kernels::AttentionArgs args;
-  args.layout = spec_.kv_layout();
-  args.kv_head = kv_head;
-  args.group = group;
-  args.query = query_.data() + at;
-  args.pages = scratch.pages.data();
-  args.begin = 0;
-  args.end = r.position + 1;
-  args.score_scale = score_scale_;
-  args.scratch = scratch.attention.data();
-  args.out = mixed_.data() + at;
-  if (!kernels_.attention(args)) fail(row);
 }
 
 void Forward::feed_forward(const LayerWeights& weights) {
@@ -263,7 +188,7 @@ void Forward::feed_forward(const LayerWeights& weights) {
   const auto middle = quant_.view(rows(), spec_.feed_forward);
   for_rows(rows(), spec_.feed_forward, [&](std::uint32_t row) {
     const std::size_t at = std::size_t{row} * spec_.feed_forward;
-    if (!kernels_.swiglu_quantize(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
+    if (!activate_(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
   multiply(middle, {{&weights.down, delta_.data()}});
 }

@@ -6,6 +6,7 @@
 // How a loop is cut never changes a bit of the result.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -71,9 +72,16 @@ class Forward {
   bool failed(std::uint32_t row) const { return failed_[row].load(std::memory_order_relaxed); }
 
  private:
+  static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
+
   struct Scratch {  // of one thread
     AlignedBuffer<float> attention;
     std::vector<const std::byte*> pages;
+  };
+  // Frequencies of the pairs of a head, and their cosines and sines at the position of each row.
+  struct Angles {
+    std::vector<double> frequencies;
+    AlignedBuffer<float> cos_sin;  // (rows, head_dim)
   };
   struct Product {
     const kernels::PackedMatrix* matrix;
@@ -81,16 +89,20 @@ class Forward {
   };
 
   void enter(std::uint32_t row);
+  // `index` counts from the stage's first layer, here and below.
   void layer(std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights);
   void head(const Sampler& sampler);
-  void rotate_and_store(std::uint32_t row, std::uint32_t kv_head, const LayerWeights& weights,
-                        std::uint32_t index);
+  // Biases, norms and angles of a row's heads, and its keys and values into the cache.
+  void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
+  // Norms each head in place.
+  void norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
+                  const std::vector<float>& weight);
   void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
-  // Adds delta_ to the residual of `row`, in the middle of a layer.
-  void add_delta(std::uint32_t row);
-  // Adds it and rounds: the residual as it leaves a layer.
+  // Adds delta_, normed where post_norm is not empty, to the residual of `row`.
+  void add_delta(std::uint32_t row, const std::vector<float>& post_norm);
+  // The residual as it leaves a layer.
   void close_layer(std::uint32_t row);
   // Row `t` of `out` from the residual of `row`.
   void norm(std::uint32_t row, const std::vector<float>& weight, const kernels::QuantizedRows& out,
@@ -102,7 +114,13 @@ class Forward {
   // task(row) for every row in [0, rows), each of `width` values; inline when that is too little to
   // be worth handing out.
   template <typename Task>
-  void for_rows(std::uint32_t rows, std::uint32_t width, const Task& task);
+  void for_rows(std::uint32_t rows, std::uint32_t width, const Task& task) {
+    const std::uint32_t least = std::max(1U, kRowValues / width);
+    pool_.parallel_for(rows, grain_of(rows, least),
+                       [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+                         for (std::uint32_t row = begin; row < end; ++row) task(row);
+                       });
+  }
   // Units of one claim: few claims a thread, so that they cost little and still even out.
   std::uint32_t grain_of(std::uint32_t units, std::uint32_t least) const;
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
@@ -113,12 +131,13 @@ class Forward {
   kernels::ThreadPool& pool_;
   const std::uint32_t wide_;    // heads * head_dim
   const std::uint32_t narrow_;  // kv_heads * head_dim
-  const std::vector<double> frequencies_;
-  float score_scale_ = 0.0F;
-  float embedding_scale_ = 1.0F;
+  const float score_scale_;
+  const float embedding_scale_;
+  decltype(kernels::Kernels::swiglu_quantize) const activate_;  // of the feed-forward
 
   AlignedBuffer<float> x_;
-  AlignedBuffer<float> cos_sin_;
+  Angles angles_;
+  Angles local_angles_;  // of the local layers; empty in a stage without one
   AlignedBuffer<float> query_;
   AlignedBuffer<float> key_;
   AlignedBuffer<float> value_;

@@ -52,7 +52,15 @@ class Reader {
       TRY_VOID(vector(name("attn_k.bias"), narrow, out.key_bias));
       TRY_VOID(vector(name("attn_v.bias"), narrow, out.value_bias));
     }
+    if (spec_.family->qk_norm) {
+      TRY_VOID(vector(name("attn_q_norm.weight"), spec_.head_dim, out.query_norm));
+      TRY_VOID(vector(name("attn_k_norm.weight"), spec_.head_dim, out.key_norm));
+    }
     TRY_VOID(matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
+    if (spec_.family->post_norms) {
+      TRY_VOID(vector(name("post_attention_norm.weight"), hidden, out.post_attention_norm));
+      TRY_VOID(vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
+    }
     TRY_VOID(vector(name("ffn_norm.weight"), hidden, out.feed_forward_norm));
     TRY_VOID(matrix(name("ffn_gate.weight"), spec_.feed_forward, hidden, out.gate));
     TRY_VOID(matrix(name("ffn_up.weight"), spec_.feed_forward, hidden, out.up));
@@ -65,10 +73,14 @@ class Reader {
 };
 
 std::size_t bytes_of(const LayerWeights& layer) {
-  const std::size_t norms = layer.attention_norm.size() + layer.feed_forward_norm.size() +
-                            layer.query_bias.size() + layer.key_bias.size() +
-                            layer.value_bias.size();
-  return norms * sizeof(float) + layer.query.bytes() + layer.key.bytes() + layer.value.bytes() +
+  std::size_t values = 0;
+  for (const std::vector<float>* vector :
+       {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
+        &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
+        &layer.post_feed_forward_norm}) {
+    values += vector->size();
+  }
+  return values * sizeof(float) + layer.query.bytes() + layer.key.bytes() + layer.value.bytes() +
          layer.attention_output.bytes() + layer.gate.bytes() + layer.up.bytes() +
          layer.down.bytes();
 }

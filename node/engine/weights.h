@@ -21,11 +21,15 @@ struct LayerWeights {
   std::vector<float> query_bias;      // empty where the family has none, as the next two
   std::vector<float> key_bias;
   std::vector<float> value_bias;
-  kernels::PackedMatrix attention_output;  // (hidden, heads * head_dim)
-  std::vector<float> feed_forward_norm;    // (hidden)
-  kernels::PackedMatrix gate;              // (feed_forward, hidden)
-  kernels::PackedMatrix up;                // (feed_forward, hidden)
-  kernels::PackedMatrix down;              // (hidden, feed_forward)
+  std::vector<float> query_norm;              // (head_dim); empty where the family has none
+  std::vector<float> key_norm;                // (head_dim); likewise
+  kernels::PackedMatrix attention_output;     // (hidden, heads * head_dim)
+  std::vector<float> post_attention_norm;     // (hidden); empty where the family has none
+  std::vector<float> feed_forward_norm;       // (hidden)
+  kernels::PackedMatrix gate;                 // (feed_forward, hidden)
+  kernels::PackedMatrix up;                   // (feed_forward, hidden)
+  kernels::PackedMatrix down;                 // (hidden, feed_forward)
+  std::vector<float> post_feed_forward_norm;  // (hidden); empty where the family has none
 };
 
 struct StageWeights {

@@ -107,26 +107,41 @@ void dispatch(benchmark::State& state, unsigned threads) {
   }
 }
 
+std::string name_of(WeightType type) {
+  static constexpr const char* kNames[kWeightTypes] = {// in the order of WeightType
+                                                       "f32",  "f16",  "bf16", "q8_0",   "q4_0",
+                                                       "q4_1", "q5_0", "q5_1", "iq4_nl", "q2_k",
+                                                       "q3_k", "q4_k", "q5_k", "q6_k",   "iq4_xs"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+void register_matmul(const Kernels* table, const Shape& shape,
+                     std::initializer_list<std::uint32_t> tokens,
+                     std::initializer_list<unsigned> threads) {
+  const std::string isa(table->name);
+  for (const std::uint32_t t : tokens) {
+    if (isa == "scalar" && (shape.rows > 2000 || t > 1)) continue;
+    for (const unsigned n : threads) {
+      const std::string name = "matmul/" + isa + "/" + name_of(shape.type) + "/" +
+                               std::to_string(shape.rows) + "x" + std::to_string(shape.cols) +
+                               "/T" + std::to_string(t) + "/threads" + std::to_string(n);
+      benchmark::RegisterBenchmark(name.c_str(), matmul, table, shape, t, n)->UseRealTime();
+    }
+  }
+}
+
 void register_all() {
   const Shape shapes[] = {{WeightType::kQ4_1, 576, 576},
                           {WeightType::kQ4_1, 1536, 576},
                           {WeightType::kQ4_1, 576, 1536},
                           {WeightType::kQ4_0, 1536, 576},
                           {WeightType::kQ8_0, 49152, 576}};
-  const char* names[] = {"q8_0", "q4_0", "q4_1"};
   for (const Kernels* table : available_kernels()) {
     const std::string isa(table->name);
-    for (const Shape& shape : shapes) {
-      for (const std::uint32_t tokens : {1U, 4U, 16U, 64U}) {
-        if (isa == "scalar" && (shape.rows > 2000 || tokens > 1)) continue;
-        for (const unsigned threads : {1U, 2U}) {
-          const std::string name = "matmul/" + isa + "/" + names[static_cast<int>(shape.type)] +
-                                   "/" + std::to_string(shape.rows) + "x" +
-                                   std::to_string(shape.cols) + "/T" + std::to_string(tokens) +
-                                   "/threads" + std::to_string(threads);
-          benchmark::RegisterBenchmark(name.c_str(), matmul, table, shape, tokens, threads)
-              ->UseRealTime();
-        }
+    for (const Shape& shape : shapes) register_matmul(table, shape, {1, 4, 16, 64}, {1, 2});
+    if (isa != "scalar") {
+      for (const WeightType type : kAllTypes) {
+        register_matmul(table, {type, 4096, 4096}, {1, 8, 64}, {1});
       }
     }
     for (const char* kernel :

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -137,13 +138,16 @@ class Verbs(unittest.TestCase):
                                                   capture_output=True)
                             self.assertIn(word, done.stdout.split(), (line, done.stderr))
                         continue
-                    terminal = Terminal(program=program, env=env, cwd=folder)
-                    terminal.type(start)
+                    terminal = Terminal(program=program, env={**env, "PS1": "ready> "},
+                                        cwd=folder)
+                    # Keys typed before the shell reads them would meet a plain terminal.
+                    terminal.await_text(b"ready> ")
+                    terminal.run(start, b"completion " + shell.encode(), b"ready> ")
                     for line, word in cases:
-                        head, _, last = line.rpartition(" ")
                         # The shell runs what it has completed: echo shows the last word whole.
-                        terminal.type(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r")
-                        terminal.await_text(b": " + head.encode() + b" " + word)
+                        head, _, _ = line.rpartition(" ")
+                        terminal.run(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r",
+                                     b"\n: " + head.encode() + b" " + word, b"ready> ")
                     terminal.type(b"\x15exit\r")
                     terminal.process.wait(5)
                     os.close(terminal.main)
@@ -270,6 +274,17 @@ class Terminal:
         swarm.wait_until(lambda: answer in self.seen[begin:] and
                          self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer), 10,
                          f"{answer!r} in {self.seen[begin:]!r}")
+
+    def run(self, keys, answer, prompt):
+        """Types keys; the answer must come, and a prompt after it. Escapes do not count."""
+        begin = len(self.seen)
+
+        def answered():
+            plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\r", b"", self.seen[begin:])
+            return answer in plain and prompt in plain[plain.rfind(answer):]
+
+        self.type(keys)
+        swarm.wait_until(answered, 20, f"{answer!r} and {prompt!r} on the terminal")
 
     def leave(self, test, words=b"/bye\r"):
         self.type(words)

@@ -104,6 +104,18 @@ TEST(Elementary, SiluIsAccurateAndDefinedForExtremes) {
   EXPECT_EQ(silu(-200.0F), -200.0F * 0x1p-127F);
 }
 
+TEST(Gelu, IsCloseToTheTanhFormAndFiniteEverywhere) {
+  for (float x = -10.0F; x < 12.0F; x += 0.0037F) {
+    const double inner = std::sqrt(2.0 / M_PI) * (x + 0.044715 * double{x} * x * x);
+    const double exact = x / (1.0 + std::exp(-2.0 * inner));
+    // The relative error of 2^y grows with y, which the large part of the argument brings.
+    ASSERT_NEAR(gelu(x), exact, std::abs(exact) * (4e-7 + std::abs(inner) * 0x1p-20)) << x;
+  }
+  EXPECT_EQ(gelu(0.0F), 0.0F);
+  EXPECT_EQ(gelu(3e38F), 3e38F);
+  EXPECT_EQ(gelu(-3e38F), -3e38F * 0x1p-127F);
+}
+
 TEST(Angles, SineAndCosineAreWithinAFloatRounding) {
   std::mt19937_64 random(2);
   std::uniform_real_distribution<double> exponents(-8.0, 0.0);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <random>
@@ -42,21 +43,63 @@ inline std::vector<float> wild(Generator& random, std::size_t n, int low = -140,
   return values;
 }
 
-// Blocks of a weight matrix as a file holds them. `scale`: of the fp16 scales; any bits for quants.
+inline constexpr WeightType kAllTypes[] = {
+    WeightType::kF32,    WeightType::kF16,  WeightType::kBF16,  WeightType::kQ8_0,
+    WeightType::kQ4_0,   WeightType::kQ4_1, WeightType::kQ5_0,  WeightType::kQ5_1,
+    WeightType::kIQ4_NL, WeightType::kQ2_K, WeightType::kQ3_K,  WeightType::kQ4_K,
+    WeightType::kQ5_K,   WeightType::kQ6_K, WeightType::kIQ4_XS};
+static_assert(std::size(kAllTypes) == kWeightTypes);
+
+inline bool is_floating(WeightType type) { return type <= WeightType::kBF16; }
+
+// Where the fp16 numbers of a file block are.
+inline std::vector<std::size_t> half_offsets(WeightType type) {
+  switch (type) {
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K: return {0, 2};
+    case WeightType::kQ2_K: return {80, 82};
+    case WeightType::kQ3_K: return {108};
+    case WeightType::kQ6_K: return {208};
+    default: return {0};
+  }
+}
+
+inline void put_float(WeightType type, float value, std::byte* at) {
+  if (type == WeightType::kF32) std::memcpy(at, &value, 4);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint16_t half =
+      type == WeightType::kF16 ? float_to_half(value) : static_cast<std::uint16_t>(bits >> 16);
+  if (type != WeightType::kF32) std::memcpy(at, &half, 2);
+}
+
+// Blocks of a weight matrix as a file holds them. `scale`: of the fp16 scales, or of the floating
+// weights; any bits for quants and integer scales.
 inline Bytes weight_blocks(Generator& random, WeightType type, std::uint32_t rows,
                            std::uint32_t cols, float scale = 0.01F) {
   const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
-  Bytes bytes(std::size_t{rows} * (cols / kBlock) * block_bytes);
+  Bytes bytes(std::size_t{rows} * (cols / PackedMatrix::file_block_columns(type)) * block_bytes);
+  const auto value = [&] { return std::clamp(normal(random, scale), -65504.0F, 65504.0F); };
+  if (is_floating(type)) {
+    const std::size_t width = block_bytes / kBlock;
+    for (std::size_t at = 0; at < bytes.size(); at += width) put_float(type, value(), &bytes[at]);
+    return bytes;
+  }
   for (std::byte& b : bytes) b = static_cast<std::byte>(random());
   for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
-    const int halves = type == WeightType::kQ4_1 ? 2 : 1;
-    for (int i = 0; i < halves; ++i) {
-      const float value = std::clamp(normal(random, scale), -65504.0F, 65504.0F);
-      const std::uint16_t half = float_to_half(value);
-      std::memcpy(bytes.data() + at + static_cast<std::size_t>(i) * 2, &half, 2);
+    for (const std::size_t offset : half_offsets(type)) {
+      const std::uint16_t half = float_to_half(value());
+      std::memcpy(bytes.data() + at + offset, &half, 2);
     }
   }
   return bytes;
+}
+
+// `cols` rounded up to what a row of the type can have.
+inline std::uint32_t columns_of(WeightType type, std::uint32_t cols) {
+  const std::uint32_t columns = PackedMatrix::file_block_columns(type);
+  return (cols + columns - 1) / columns * columns;
 }
 
 inline PackedMatrix weights(Generator& random, WeightType type, std::uint32_t rows,

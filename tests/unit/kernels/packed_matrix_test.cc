@@ -1,106 +1,44 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
-#include "kernels/matrix_view.h"
+#include "tests/unit/kernels/file_weights.h"
 #include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::kernels {
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
+using fixtures::file_weight;
+using fixtures::kAllTypes;
 
-// fp16 by its definition.
-double half_value(std::uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const int mantissa = half & 1023;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
-  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+std::vector<float> dequantised(const PackedMatrix& matrix, std::uint32_t row) {
+  std::vector<float> out(matrix.cols());
+  kernels_named("scalar").value()->dequantize_row(matrix, row, out.data());
+  return out;
 }
 
-std::uint16_t half_at(const std::byte* bytes) {
-  return static_cast<std::uint16_t>(std::to_integer<int>(bytes[0]) | std::to_integer<int>(bytes[1])
-                                                                         << 8);
-}
-
-struct Weight {
-  int quant = 0;  // the multiplier of the scale
-  std::uint16_t scale = 0;
-  std::uint16_t minimum = 0;
-};
-
-// Weight `k` of a block as the file format defines it, read without anything of ours.
-Weight file_weight(WeightType type, const std::byte* block, std::uint32_t k) {
-  Weight weight;
-  weight.scale = half_at(block);
-  if (type == WeightType::kQ8_0) {
-    const int byte = std::to_integer<int>(block[2 + k]);
-    weight.quant = byte < 128 ? byte : byte - 256;
-    return weight;
-  }
-  const int header = type == WeightType::kQ4_1 ? 4 : 2;
-  if (type == WeightType::kQ4_1) weight.minimum = half_at(block + 2);
-  const int byte = std::to_integer<int>(block[header + k % 16]);
-  weight.quant = k < 16 ? byte & 15 : byte >> 4;
-  if (type == WeightType::kQ4_0) weight.quant -= 8;
-  return weight;
-}
-
-// The same weight through the documented layout of a group block.
-Weight packed_weight(const PackedMatrix& matrix, std::uint32_t row, std::uint32_t column) {
-  const WeightType type = matrix.type();
-  const std::uint32_t r = row % 16;
-  const std::uint32_t k = column % 32;
-  const std::byte* block =
-      matrix.group(row / 16) + column / 32 * PackedMatrix::group_block_bytes(type);
-  Weight weight;
-  weight.scale = half_at(block + r * 2);
-  block += 32;
-  if (type == WeightType::kQ4_1) {
-    weight.minimum = half_at(block + r * 2);
-    block += 32;
-  }
-  if (type == WeightType::kQ8_0) {
-    weight.quant = std::to_integer<int>(block[k / 4 * 64 + r * 4 + k % 4]) - 128;
-    return weight;
-  }
-  const int byte = std::to_integer<int>(block[k / 4 % 4 * 64 + r * 4 + k % 4]);
-  weight.quant = (k < 16 ? byte & 15 : byte >> 4) - (type == WeightType::kQ4_0 ? 8 : 0);
-  return weight;
-}
-
-double value_of(const Weight& weight) {
-  return weight.quant * half_value(weight.scale) + half_value(weight.minimum);
-}
-
+// A value of the file is a product and a sum of two numbers that double holds exactly, so the fp32
+// result has one right value where the product needs no more than 24 bits, which holds for all.
 TEST(PackedMatrix, KeepsTheMeaningOfEveryWeightInEveryTypeAndShape) {
   fixtures::Generator random(5);
-  for (const WeightType type : kTypes) {
+  for (const WeightType type : kAllTypes) {
     for (const std::uint32_t rows : {1U, 15U, 16U, 17U, 33U}) {
-      for (const std::uint32_t cols : {32U, 96U}) {
-        const Bytes bytes = fixtures::weight_blocks(random, type, rows, cols);
+      for (const std::uint32_t least : {32U, 96U, 512U}) {
+        const std::uint32_t cols = fixtures::columns_of(type, least);
+        const Bytes bytes = fixtures::weight_blocks(random, type, rows, cols, 3.0F);
         const auto matrix = PackedMatrix::pack(type, rows, cols, bytes);
         ASSERT_TRUE(matrix.ok());
         ASSERT_EQ(matrix->groups(), (rows + 15) / 16);
-        const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
         for (std::uint32_t row = 0; row < rows; ++row) {
+          const std::byte* file = bytes.data() + bytes.size() / rows * row;
+          const std::vector<float> found = dequantised(*matrix, row);
           for (std::uint32_t column = 0; column < cols; ++column) {
-            const std::byte* block =
-                bytes.data() + (std::size_t{row} * (cols / 32) + column / 32) * block_bytes;
-            const Weight expected = file_weight(type, block, column % 32);
-            const Weight found = packed_weight(*matrix, row, column);
-            ASSERT_EQ(found.quant, expected.quant) << row << " " << column;
-            ASSERT_EQ(found.scale, expected.scale);
-            ASSERT_EQ(found.minimum, expected.minimum);
-          }
-        }
-        for (std::uint32_t row = rows; row < matrix->groups() * 16; ++row) {
-          for (std::uint32_t column = 0; column < cols; ++column) {
-            ASSERT_EQ(value_of(packed_weight(*matrix, row, column)), 0.0);
-            ASSERT_EQ(packed_weight(*matrix, row, column).quant, 0);
+            ASSERT_EQ(found[column], static_cast<float>(file_weight(type, file, column).value()))
+                << "type " << static_cast<int>(type) << " row " << row << " column " << column;
           }
         }
       }
@@ -108,21 +46,26 @@ TEST(PackedMatrix, KeepsTheMeaningOfEveryWeightInEveryTypeAndShape) {
   }
 }
 
-// One fused multiply and add in double is exact here, so the fp32 result has one right value.
-TEST(PackedMatrix, DequantisesToTheDefinedValuesInEveryTable) {
+TEST(PackedMatrix, PaddingRowsAreZero) {
   fixtures::Generator random(6);
-  for (const WeightType type : kTypes) {
-    const Bytes bytes = fixtures::weight_blocks(random, type, 19, 64, 3.0F);
-    const auto matrix = PackedMatrix::pack(type, 19, 64, bytes);
-    ASSERT_TRUE(matrix.ok());
+  for (const WeightType type : kAllTypes) {
+    const auto matrix = fixtures::weights(random, type, 19, 256);
+    for (std::uint32_t row = 19; row < 32; ++row) {
+      for (const float value : dequantised(matrix, row)) ASSERT_EQ(value, 0.0F);
+      ASSERT_EQ(matrix.row_exponents()[row], kWeightExponentMin);
+    }
+  }
+}
+
+TEST(PackedMatrix, EveryTableDequantisesAlike) {
+  fixtures::Generator random(16);
+  for (const WeightType type : kAllTypes) {
+    const auto matrix = fixtures::weights(random, type, 19, 512, 3.0F);
     for (const Kernels* table : available_kernels()) {
       for (std::uint32_t row = 0; row < 19; ++row) {
-        auto out = fixtures::aligned<float>(64);
-        table->dequantize_row(*matrix, row, out.get());
-        for (std::uint32_t column = 0; column < 64; ++column) {
-          const double exact = value_of(packed_weight(*matrix, row, column));
-          ASSERT_EQ(out[column], static_cast<float>(exact)) << table->name << " " << column;
-        }
+        std::vector<float> out(512);
+        table->dequantize_row(matrix, row, out.data());
+        ASSERT_TRUE(fixtures::same_bits(out, dequantised(matrix, row))) << table->name;
       }
     }
   }
@@ -130,29 +73,29 @@ TEST(PackedMatrix, DequantisesToTheDefinedValuesInEveryTable) {
 
 TEST(PackedMatrix, RowExponentsBoundTheSumOfMagnitudes) {
   fixtures::Generator random(7);
-  for (const WeightType type : kTypes) {
+  for (const WeightType type : kAllTypes) {
     for (const float scale : {1e-7F, 0.01F, 3.0F, 60000.0F}) {
       const std::uint32_t rows = 18;
-      const std::uint32_t cols = 160;
-      const auto matrix = fixtures::weights(random, type, rows, cols, scale);
+      const std::uint32_t cols = fixtures::columns_of(type, 160);
+      const Bytes bytes = fixtures::weight_blocks(random, type, rows, cols, scale);
+      const auto matrix = PackedMatrix::pack(type, rows, cols, bytes).value();
       for (std::uint32_t row = 0; row < rows; ++row) {
-        double sum = 0;    // of |w|
-        double bound = 0;  // of |q| * |scale| + |minimum|, exact in double
+        const std::byte* file = bytes.data() + bytes.size() / rows * row;
+        double bound = 0;  // of |product| + |minimum|, exact in double
+        double largest = 0;
         for (std::uint32_t column = 0; column < cols; ++column) {
-          const Weight weight = packed_weight(matrix, row, column);
-          sum += std::abs(value_of(weight));
-          bound += std::abs(weight.quant * half_value(weight.scale)) +
-                   std::abs(half_value(weight.minimum));
+          const auto weight = file_weight(type, file, column);
+          bound += weight.bound();
+          largest = std::max(largest, weight.bound());
+        }
+        if (fixtures::is_floating(type)) {  // rounded up twice, to powers of two
+          bound = std::exp2(std::ceil(std::log2(largest))) * std::exp2(std::ceil(std::log2(cols)));
         }
         const int exponent = matrix.row_exponents()[row];
-        EXPECT_LE(sum, std::ldexp(1.0, exponent));
         EXPECT_LE(bound, std::ldexp(1.0, exponent));
         if (exponent > kWeightExponentMin) {
           EXPECT_GT(bound, std::ldexp(1.0, exponent - 1));
         }
-      }
-      for (std::uint32_t row = rows; row < 32; ++row) {
-        EXPECT_EQ(matrix.row_exponents()[row], kWeightExponentMin);
       }
     }
   }
@@ -180,22 +123,22 @@ TEST(PackedMatrix, RowExponentsAreTightAtPowersOfTwo) {
 
 TEST(PackedMatrix, RefusesEveryScaleThatIsNotFiniteAndSaysWhere) {
   fixtures::Generator random(8);
-  for (const WeightType type : kTypes) {
-    const Bytes good = fixtures::weight_blocks(random, type, 3, 96);
+  for (const WeightType type : kAllTypes) {
+    if (fixtures::is_floating(type)) continue;
+    const std::uint32_t cols = 3 * PackedMatrix::file_block_columns(type);
+    const Bytes good = fixtures::weight_blocks(random, type, 3, cols);
     const std::size_t block = PackedMatrix::file_block_bytes(type);
     for (const std::uint16_t bad : {0x7C00, 0xFC00, 0x7C01, 0x7E00, 0xFFFF}) {
       for (std::size_t at = 0; at < 9; ++at) {
-        for (std::size_t place = 0; place < (type == WeightType::kQ4_1 ? 2U : 1U); ++place) {
+        for (const std::size_t offset : fixtures::half_offsets(type)) {
           Bytes bytes = good;
-          std::memcpy(bytes.data() + at * block + place * 2, &bad, 2);
-          const auto refused = PackedMatrix::pack(type, 3, 96, bytes);
+          std::memcpy(bytes.data() + at * block + offset, &bad, 2);
+          const auto refused = PackedMatrix::pack(type, 3, cols, bytes);
           ASSERT_FALSE(refused.ok());
           EXPECT_EQ(refused.error().code, ErrorCode::kInvalidInput);
-          EXPECT_NE(refused.error().message.find("block " + std::to_string(at % 3)),
-                    std::string::npos)
-              << refused.error().message;
-          EXPECT_NE(refused.error().message.find("row " + std::to_string(at / 3)),
-                    std::string::npos)
+          const std::string where =
+              "block " + std::to_string(at % 3) + " of row " + std::to_string(at / 3);
+          EXPECT_NE(refused.error().message.find(where), std::string::npos)
               << refused.error().message;
         }
       }
@@ -203,30 +146,46 @@ TEST(PackedMatrix, RefusesEveryScaleThatIsNotFiniteAndSaysWhere) {
   }
 }
 
+TEST(PackedMatrix, RefusesFloatingWeightsThatAreNotFiniteOrTooLarge) {
+  fixtures::Generator random(9);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBF16}) {
+    const Bytes good = fixtures::weight_blocks(random, type, 2, 64);
+    for (const float bad : {infinity, -infinity, std::nanf(""), 0x1.02p64F}) {
+      Bytes bytes = good;
+      fixtures::put_float(type, bad, &bytes[bytes.size() / 2 + 40 * (bytes.size() / 128)]);
+      const auto refused = PackedMatrix::pack(type, 2, 64, bytes);
+      ASSERT_FALSE(refused.ok());
+      EXPECT_NE(refused.error().message.find("block 1 of row 1"), std::string::npos);
+    }
+  }
+}
+
 TEST(PackedMatrix, RefusesSizesThatDoNotFit) {
-  for (const WeightType type : kTypes) {
+  for (const WeightType type : kAllTypes) {
+    const std::uint32_t width = PackedMatrix::file_block_columns(type);
     const std::size_t block = PackedMatrix::file_block_bytes(type);
     const Bytes bytes(block * 6);
-    EXPECT_TRUE(PackedMatrix::pack(type, 2, 96, bytes).ok());
-    EXPECT_TRUE(PackedMatrix::pack(type, 6, 32, bytes).ok());
-    const std::pair<std::uint32_t, std::uint32_t> shapes[] = {{0, 32},
+    EXPECT_TRUE(PackedMatrix::pack(type, 2, 3 * width, bytes).ok());
+    EXPECT_TRUE(PackedMatrix::pack(type, 6, width, bytes).ok());
+    const std::pair<std::uint32_t, std::uint32_t> shapes[] = {{0, width},
                                                               {6, 0},
-                                                              {5, 32},
-                                                              {7, 32},
-                                                              {2, 64},
-                                                              {2, 95},
-                                                              {2, 97},
-                                                              {6, 31},
-                                                              {0xFFFFFFFF, 32},
-                                                              {0xFFFFFFFF, 0xFFFFFFE0},
+                                                              {5, width},
+                                                              {7, width},
+                                                              {2, 2 * width},
+                                                              {2, 3 * width - 1},
+                                                              {2, 3 * width + 1},
+                                                              {6, width - 1},
+                                                              {0xFFFFFFFF, width},
+                                                              {0xFFFFFFFF, 0xFFFFFF00},
                                                               {0x80000000, 0x80000000},
-                                                              {1, 0xFFFFFFE0}};
+                                                              {1, 0xFFFFFF00}};
     for (const auto& [rows, cols] : shapes) {
       const auto refused = PackedMatrix::pack(type, rows, cols, bytes);
       ASSERT_FALSE(refused.ok()) << rows << " x " << cols;
       EXPECT_EQ(refused.error().code, ErrorCode::kInvalidInput) << rows << " x " << cols;
     }
-    EXPECT_FALSE(PackedMatrix::pack(type, 2, 96, ByteSpan(bytes).first(block * 6 - 1)).ok());
+    EXPECT_FALSE(PackedMatrix::pack(type, 2, 3 * width, ByteSpan(bytes).first(block * 6 - 1)).ok());
     EXPECT_FALSE(PackedMatrix::pack(type, 1, 32, {}).ok());
   }
 }

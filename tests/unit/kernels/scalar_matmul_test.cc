@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/unit/kernels/file_weights.h"
 #include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace fixtures;  // NOLINT
-
-constexpr WeightType kTypes[] = {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
 
 std::vector<float> run(const Kernels& table, const PackedMatrix& w, const QuantizedRows& x) {
   std::vector<float> out(std::size_t{x.rows} * w.rows(), -7.0F);
@@ -43,18 +42,18 @@ constexpr Shape kShapes[] = {{1, 32, 1},     {15, 64, 2},  {16, 96, 3},    {17, 
 
 TEST(Matmul, EveryTableComputesTheSameBits) {
   const Kernels* scalar = kernels_named("scalar").value();
-  for (const WeightType type : kTypes) {
+  for (const WeightType type : kAllTypes) {
     for (const Shape& shape : kShapes) {
       for (const bool extreme : {false, true}) {
         Generator random(shape.rows * 7 + shape.cols + (extreme ? 1 : 0));
-        const PackedMatrix w =
-            weights(random, type, shape.rows, shape.cols, extreme ? 15'000.0F : 0.01F);
-        const auto x = activations(random, shape.tokens, shape.cols, extreme);
+        const std::uint32_t cols = columns_of(type, shape.cols);
+        const PackedMatrix w = weights(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F);
+        const auto x = activations(random, shape.tokens, cols, extreme);
         const std::vector<float> expected = run(*scalar, w, x->view);
         for (const Kernels* table : available_kernels()) {
           ASSERT_TRUE(same_bits(run(*table, w, x->view), expected))
               << table->name << " type " << static_cast<int>(type) << " rows " << shape.rows
-              << " cols " << shape.cols << " tokens " << shape.tokens;
+              << " cols " << cols << " tokens " << shape.tokens;
         }
       }
     }
@@ -65,9 +64,9 @@ TEST(Matmul, EveryTableComputesTheSameBits) {
 // 2^-30 of (row bound x token bound) a block, the float operations a few units of the last place.
 TEST(Matmul, IsTheProductOfTheDequantisedValues) {
   for (const Kernels* table : available_kernels()) {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
       Generator random(3);
-      const std::uint32_t cols = 576;
+      const std::uint32_t cols = columns_of(type, 576);
       const PackedMatrix w = weights(random, type, 40, cols);
       const auto x = activations(random, 3, cols);
       const std::vector<float> out = run(*table, w, x->view);
@@ -94,10 +93,11 @@ TEST(Matmul, IsTheProductOfTheDequantisedValues) {
 
 TEST(Matmul, ATokensResultDoesNotDependOnItsBatch) {
   for (const Kernels* table : available_kernels()) {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
       Generator random(4);
-      const PackedMatrix w = weights(random, type, 50, 288);
-      const auto x = activations(random, 21, 288);
+      const std::uint32_t cols = columns_of(type, 288);
+      const PackedMatrix w = weights(random, type, 50, cols);
+      const auto x = activations(random, 21, cols);
       const std::vector<float> together = run(*table, w, x->view);
       for (std::uint32_t t = 0; t < 21; ++t) {
         const std::vector<float> alone = run(*table, w, one_row(x->view, t));
@@ -129,10 +129,10 @@ TEST(Matmul, GroupRangesWriteTheirRowsOnly) {
 TEST(Matmul, PartialSumsOfAnyCutAddUpToTheProduct) {
   Generator random(6);
   const auto tables = available_kernels();
-  for (const WeightType type : kTypes) {
+  for (const WeightType type : kAllTypes) {
     for (int round = 0; round < 12; ++round) {
       const std::uint32_t rows = 1 + random() % 60;
-      const std::uint32_t blocks = 1 + random() % 40;
+      const std::uint32_t blocks = columns_of(type, (1 + random() % 40) * kBlock) / kBlock;
       const std::uint32_t tokens = 1 + random() % 11;
       const PackedMatrix w = weights(random, type, rows, blocks * kBlock);
       const auto x = activations(random, tokens, blocks * kBlock, round % 2 == 1);
@@ -162,62 +162,34 @@ TEST(Matmul, PartialSumsOfAnyCutAddUpToTheProduct) {
 // The largest sums there can be: every weight and activation at its extreme and of one sign.
 TEST(Matmul, TheLargestSumsDoNotOverflow) {
   const std::uint32_t cols = 8192;
-  for (const WeightType type : kTypes) {
-    const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
-    Bytes bytes(cols / kBlock * block_bytes);
-    for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
-      // -128 for Q8_0, -8 for Q4_0, 15 for Q4_1
-      const int fill = type == WeightType::kQ8_0 ? 0x80 : type == WeightType::kQ4_0 ? 0x00 : 0xFF;
-      std::memset(bytes.data() + at, fill, block_bytes);
-      const std::uint16_t scale = 0x7BFF;  // 65504
-      std::memcpy(bytes.data() + at, &scale, 2);
-      if (type == WeightType::kQ4_1) std::memcpy(bytes.data() + at + 2, &scale, 2);
-    }
-    const PackedMatrix w = PackedMatrix::pack(type, 1, cols, bytes).value();
-    const double weight = type == WeightType::kQ8_0   ? -128.0 * 65504
-                          : type == WeightType::kQ4_0 ? -8.0 * 65504
-                                                      : 16.0 * 65504;
-    for (const float value : {1.0F, -1.0F, 1.9999999F}) {
-      Activations x(1, cols);
-      const std::vector<float> row(cols, value);
-      ASSERT_TRUE(kernels_named("scalar").value()->quantize(row.data(), x.view, 0));
-      for (const Kernels* table : available_kernels()) {
-        const std::vector<float> out = run(*table, w, x.view);
-        EXPECT_NEAR(out[0] / (weight * cols * value), 1.0, 1e-6) << table->name;
-      }
-    }
-  }
-}
-
-TEST(Matmul, DequantisedRowsAreTheFilesValues) {
-  Generator random(8);
-  const std::uint32_t cols = 96;
-  for (const WeightType type : kTypes) {
-    const Bytes file = weight_blocks(random, type, 21, cols);
-    const PackedMatrix w = PackedMatrix::pack(type, 21, cols, file).value();
-    const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
-    for (const Kernels* table : available_kernels()) {
-      std::vector<float> row(cols);
-      for (std::uint32_t r = 0; r < 21; ++r) {
-        table->dequantize_row(w, r, row.data());
-        for (std::uint32_t k = 0; k < cols; ++k) {
-          const std::byte* block = file.data() + (r * (cols / kBlock) + k / kBlock) * block_bytes;
-          std::uint16_t halves[2];
-          std::memcpy(halves, block, 4);
-          const std::uint32_t i = k % kBlock;
-          const std::byte* quants = block + (type == WeightType::kQ4_1 ? 4 : 2);
-          const int nibble = i < 16 ? std::to_integer<int>(quants[i] & std::byte{15})
-                                    : std::to_integer<int>(quants[i % 16] >> 4);
-          const float d = half_to_float(halves[0]);
-          float expected = 0.0F;
-          if (type == WeightType::kQ8_0) {
-            expected = d * static_cast<float>(static_cast<std::int8_t>(quants[i]));
-          } else if (type == WeightType::kQ4_0) {
-            expected = d * static_cast<float>(nibble - 8);
-          } else {
-            expected = d * static_cast<float>(nibble) + half_to_float(halves[1]);
+  for (const WeightType type : kAllTypes) {
+    for (const int fill : {0x00, 0x7F, 0x80, 0xFF}) {
+      Generator random(7);
+      Bytes bytes = weight_blocks(random, type, 1, cols);
+      const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
+      for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+        if (is_floating(type)) {
+          for (std::size_t i = 0; i < block_bytes; i += block_bytes / kBlock) {
+            put_float(type, fill < 0x80 ? 65504.0F : -65504.0F, &bytes[at + i]);
           }
-          ASSERT_EQ(row[k], expected) << table->name << " " << r << " " << k;
+          continue;
+        }
+        std::memset(bytes.data() + at, fill, block_bytes);
+        for (const std::size_t offset : half_offsets(type)) {
+          const std::uint16_t scale = 0x7BFF;  // 65504
+          std::memcpy(bytes.data() + at + offset, &scale, 2);
+        }
+      }
+      const PackedMatrix w = PackedMatrix::pack(type, 1, cols, bytes).value();
+      double sum = 0;
+      for (std::uint32_t k = 0; k < cols; ++k) sum += file_weight(type, bytes.data(), k).value();
+      for (const float value : {1.0F, -1.0F, 1.9999999F}) {
+        Activations x(1, cols);
+        const std::vector<float> row(cols, value);
+        ASSERT_TRUE(kernels_named("scalar").value()->quantize(row.data(), x.view, 0));
+        for (const Kernels* table : available_kernels()) {
+          const std::vector<float> out = run(*table, w, x.view);
+          EXPECT_NEAR(out[0], sum * value, std::abs(sum * value) * 1e-6) << table->name;
         }
       }
     }

@@ -210,54 +210,111 @@ TEST(RmsNorm, ASumOutOfRangeOrANonFiniteValueIsRefused) {
   }
 }
 
-TEST(Swiglu, EveryTableComputesTheSameBits) {
-  Generator random(7);
+TEST(PlainRmsNorm, EveryTableComputesTheBitsOfTheQuantisingOne) {
+  Generator random(14);
   for (const std::uint32_t n : kWidths) {
-    for (const std::vector<float>& gate : rows_of(random, n)) {
-      for (const std::vector<float>& up : {normals(random, n), wild(random, n, -60, 0)}) {
-        Activations expected(1, n);
-        const bool ok = scalar().swiglu_quantize(gate.data(), up.data(), expected.view, 0);
+    for (const std::vector<float>& x : rows_of(random, n)) {
+      for (const float epsilon : {1e-6F, 0.0F}) {
+        const std::vector<float> weight = wild(random, n, -20, 20);
+        Activations row(1, n);
+        std::vector<float> quantised(n);
+        scalar().rms_norm_quantize(x.data(), weight.data(), epsilon, row.view, 0, quantised.data());
+        std::vector<float> expected(n);
+        const bool ok = scalar().rms_norm(x.data(), weight.data(), epsilon, n, expected.data());
+        if (ok && std::all_of(expected.begin(), expected.end(), is_finite)) {
+          EXPECT_TRUE(same_bits(expected, quantised));
+        }
         for (const Kernels* table : available_kernels()) {
-          Activations out(1, n);
-          ASSERT_EQ(table->swiglu_quantize(gate.data(), up.data(), out.view, 0), ok);
-          ASSERT_TRUE(out == expected) << table->name << " width " << n;
+          std::vector<float> out = x;  // in place
+          ASSERT_EQ(table->rms_norm(out.data(), weight.data(), epsilon, n, out.data()), ok);
+          const bool same =
+              std::equal(out.begin(), out.end(), expected.begin(), [](float a, float b) {
+                return (std::isnan(a) && std::isnan(b)) ||
+                       std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+              });
+          ASSERT_TRUE(same) << table->name << " width " << n;
         }
       }
     }
   }
 }
 
-// One value of interest at a time, so that its scale shows every bit of silu.
-TEST(Swiglu, EveryTableComputesTheSameSiluForAllMagnitudes) {
-  Generator random(8);
-  std::vector<float> gate(32, 0.0F);
-  const std::vector<float> up(32, 1.0F);
-  for (int i = 0; i < 20'000; ++i) {
-    gate[i % 32] = i % 2 == 0 ? normal(random, 40.0F) : wild(random, 1, -40, 20)[0];
-    Activations expected(1, 32);
-    ASSERT_TRUE(scalar().swiglu_quantize(gate.data(), up.data(), expected.view, 0));
-    for (const Kernels* table : available_kernels()) {
-      Activations out(1, 32);
-      ASSERT_TRUE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0));
-      ASSERT_TRUE(out == expected) << table->name << " " << gate[i % 32];
+TEST(PlainRmsNorm, ASumOutOfRangeOrANonFiniteValueIsRefused) {
+  Generator random(15);
+  for (const Kernels* table : available_kernels()) {
+    const std::vector<float> weight(64, 1.0F);
+    for (const float bad : {1e20F, INFINITY, -INFINITY, NAN}) {
+      std::vector<float> x = normals(random, 64);
+      x[33] = bad;
+      EXPECT_FALSE(table->rms_norm(x.data(), weight.data(), 1e-6F, 64, x.data())) << bad;
+      EXPECT_TRUE(same_bits(x, std::vector<float>(64, 0.0F)));
     }
-    gate[i % 32] = 0.0F;
   }
 }
 
-TEST(Swiglu, ANonFiniteValueIsRefused) {
+// Both gated activations.
+struct Gated {
+  const char* name;
+  bool (*Kernels::*quantize)(const float*, const float*, const QuantizedRows&, std::uint32_t);
+};
+constexpr Gated kGated[] = {{"silu", &Kernels::swiglu_quantize},
+                            {"gelu", &Kernels::geglu_quantize}};
+
+TEST(Gated, EveryTableComputesTheSameBits) {
+  Generator random(7);
+  for (const Gated& gated : kGated) {
+    for (const std::uint32_t n : kWidths) {
+      for (const std::vector<float>& gate : rows_of(random, n)) {
+        for (const std::vector<float>& up : {normals(random, n), wild(random, n, -60, 0)}) {
+          Activations expected(1, n);
+          const bool ok = (scalar().*gated.quantize)(gate.data(), up.data(), expected.view, 0);
+          for (const Kernels* table : available_kernels()) {
+            Activations out(1, n);
+            ASSERT_EQ((table->*gated.quantize)(gate.data(), up.data(), out.view, 0), ok);
+            ASSERT_TRUE(out == expected) << table->name << " " << gated.name << " width " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// One value of interest at a time, so that its scale shows every bit of the activation.
+TEST(Gated, EveryTableComputesTheSameActivationForAllMagnitudes) {
+  Generator random(8);
+  std::vector<float> gate(32, 0.0F);
+  const std::vector<float> up(32, 1.0F);
+  for (const Gated& gated : kGated) {
+    for (int i = 0; i < 20'000; ++i) {
+      gate[i % 32] = i % 2 == 0 ? normal(random, i % 4 == 0 ? 4.0F : 40.0F)
+                                : wild(random, 1, -40, i % 4 == 1 ? 20 : 120)[0];
+      Activations expected(1, 32);
+      ASSERT_TRUE((scalar().*gated.quantize)(gate.data(), up.data(), expected.view, 0));
+      for (const Kernels* table : available_kernels()) {
+        Activations out(1, 32);
+        ASSERT_TRUE((table->*gated.quantize)(gate.data(), up.data(), out.view, 0));
+        ASSERT_TRUE(out == expected) << table->name << " " << gated.name << " " << gate[i % 32];
+      }
+      gate[i % 32] = 0.0F;
+    }
+  }
+}
+
+TEST(Gated, ANonFiniteValueIsRefused) {
   Generator random(9);
   for (const Kernels* table : available_kernels()) {
-    for (const float bad : kNotFinite) {
-      std::vector<float> gate = normals(random, 96);
-      std::vector<float> up = normals(random, 96);
-      gate[70] = bad;
-      Activations out(1, 96);
-      EXPECT_FALSE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0)) << bad;
-      EXPECT_TRUE(is_clear(out));
-      gate[70] = 1.0F;
-      up[3] = bad;
-      EXPECT_FALSE(table->swiglu_quantize(gate.data(), up.data(), out.view, 0));
+    for (const Gated& gated : kGated) {
+      for (const float bad : kNotFinite) {
+        std::vector<float> gate = normals(random, 96);
+        std::vector<float> up = normals(random, 96);
+        gate[70] = bad;
+        Activations out(1, 96);
+        EXPECT_FALSE((table->*gated.quantize)(gate.data(), up.data(), out.view, 0)) << bad;
+        EXPECT_TRUE(is_clear(out));
+        gate[70] = 1.0F;
+        up[3] = bad;
+        EXPECT_FALSE((table->*gated.quantize)(gate.data(), up.data(), out.view, 0));
+      }
     }
   }
 }

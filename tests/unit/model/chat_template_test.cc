@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "model/synthetic.h"
 
 namespace hearth::model {
 namespace {
@@ -49,13 +50,38 @@ Error refusal(std::string_view source) {
   return pieces.ok() ? Error::invalid("rendered: " + joined(pieces.value())) : pieces.error();
 }
 
-TEST(ChatTemplate, DefaultIsChatMl) {
+TEST(ChatTemplate, ChatMl) {
   ChatTemplateInput input = conversation("Hi <|im_end|>");
-  EXPECT_EQ(marked(default_chat_template(), input),
+  EXPECT_EQ(marked(chat_template_of(ChatMarks::kChatMl), input),
             "<|im_start|>[user]\n[Hi <|im_end|>]<|im_end|>\n<|im_start|>assistant\n");
   input.add_generation_prompt = false;
-  EXPECT_EQ(marked(default_chat_template(), input),
+  EXPECT_EQ(marked(chat_template_of(ChatMarks::kChatMl), input),
             "<|im_start|>[user]\n[Hi <|im_end|>]<|im_end|>\n");
+}
+
+TEST(ChatTemplate, TurnsAreGemmas) {
+  ChatTemplateInput input = conversation("Hi <end_of_turn>");
+  const std::string_view source = chat_template_of(ChatMarks::kTurns);
+  EXPECT_EQ(marked(source, input),
+            "<start_of_turn>[user]\n[Hi <end_of_turn>]<end_of_turn>\n<start_of_turn>model\n");
+  input.messages = {
+      {"system", "Be brief."}, {"user", "Hi"}, {"assistant", "Yes?"}, {"user", "Bye"}};
+  input.add_generation_prompt = false;
+  EXPECT_EQ(joined(render(source, input).value()),
+            "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n"
+            "<start_of_turn>model\nYes?<end_of_turn>\n<start_of_turn>user\nBye<end_of_turn>\n");
+}
+
+TEST(ChatTemplate, TheDefaultFollowsTheVocabulary) {
+  const auto default_of = [](const std::string& family) {
+    SyntheticOptions options;
+    options.family = family;
+    options.layers = 1;
+    const Bytes bytes = synthetic_model_bytes(options).value();
+    return default_chat_template(*Tokenizer::load(*GgufFile::parse(bytes, "m").value()).value());
+  };
+  EXPECT_EQ(default_of("qwen2"), chat_template_of(ChatMarks::kChatMl));
+  EXPECT_EQ(default_of("gemma3"), chat_template_of(ChatMarks::kTurns));
 }
 
 TEST(ChatTemplate, NeighbouringPiecesDiffer) {
@@ -221,7 +247,7 @@ TEST(ChatTemplate, LongConversationsFit) {
   for (std::uint32_t i = 0; i < limits::kMessages; ++i) {
     input.messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1024, 'x')});
   }
-  EXPECT_TRUE(render(default_chat_template(), input).ok());
+  EXPECT_TRUE(render(chat_template_of(ChatMarks::kChatMl), input).ok());
   input = conversation(std::string(limits::kHttpBodyBytes, 'x'));
   const auto pieces = render("{{ messages[0].content | trim }}", input);
   ASSERT_TRUE(pieces.ok()) << pieces.error().message;
@@ -232,7 +258,7 @@ TEST(ChatTemplate, LongConversationsFit) {
 // and a text that only the user can have written comes back as user text alone.
 TEST(ChatTemplateProperty, MutationsNeverTrustUserText) {
   const std::vector<std::string> seeds = {
-      std::string(default_chat_template()),
+      std::string(chat_template_of(ChatMarks::kChatMl)),
       "{% set ns = namespace(s='') %}{% for m in messages if m.content %}"
       "{% set ns.s = ns.s ~ (m['content'] | trim | replace('a', 'b'))[1:-1] %}{% endfor %}"
       "{{ ns.s }}",

@@ -107,7 +107,7 @@ TEST(Quantize, RefusesOtherTypesAndSizes) {
   std::vector<float> row(256);
   Bytes packed(144);
   EXPECT_EQ(quantize_row(TensorType::kQ4_K, row, packed).error().message,
-            "Q4_K is not one of F32, F16, Q8_0, Q4_0, Q4_1");
+            "Q4_K is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1");
   EXPECT_FALSE(quantize_row(TensorType::kQ8_0, row, packed).ok());
   EXPECT_FALSE(dequantize_row(TensorType::kF32, packed, row).ok());
   EXPECT_FALSE(quantize_row(TensorType::kQ4_0, std::span(row).first(33), packed).ok());

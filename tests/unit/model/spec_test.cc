@@ -168,7 +168,7 @@ TEST(Spec, NameFallsBackToTheFile) {
 
 TEST(SpecRefusal, Architecture) {
   expect_says(with_key("general.architecture", value(std::string("mamba"))),
-              "architecture 'mamba' is not served; known are: llama");
+              "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3");
   EXPECT_EQ(code_with_key("general.architecture", value(std::string("mamba"))),
             ErrorCode::kUnsupported);
   Model model;
@@ -251,6 +251,25 @@ TEST(SpecRefusal, VariantsThatNeedOtherCode) {
   EXPECT_EQ(with_key("llama.attention.causal", value(true)), "");
 }
 
+TEST(SpecRefusal, ScalesAndCapsThatNoServedModelHas) {
+  for (const char* suffix : {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
+                             "attention.scale", "embedding_scale", "residual_scale"}) {
+    const std::string key = std::string("llama.") + suffix;
+    EXPECT_EQ(code_with_key(key, value(30.0F)), ErrorCode::kUnsupported);
+    expect_says(with_key(key, value(30.0F)), "key '" + key + "' is 30");
+    EXPECT_EQ(with_key(key, value(0.0F)), "");
+  }
+  expect_says(with_key("llama.attention.key_length_swa", u32(64)), "only the head's full length");
+}
+
+TEST(SpecRefusal, AWindowInAFamilyWithoutLocalLayers) {
+  expect_says(with_key("llama.attention.sliding_window", u32(127)),
+              "is 127, below the context of 128");
+  EXPECT_EQ(code_with_key("llama.attention.sliding_window", u32(127)), ErrorCode::kUnsupported);
+  EXPECT_EQ(with_key("llama.attention.sliding_window", u32(128)), "");
+  EXPECT_EQ(with_key("llama.attention.sliding_window", u32(0)), "");
+}
+
 TEST(SpecRefusal, Vocabulary) {
   expect_says(with_key("llama.vocab_size", u32(49)),
               "is 49; it must equal the 50 rows of 'token_embd.weight'");
@@ -275,6 +294,7 @@ TEST(SpecRefusal, Tensors) {
     wide.tensors[name].dims[0] += 32;
     expect_says(wide.read().error().message, "tensor '" + name + "' has shape [");
     Model typed;
+    if (typed.tensors[name].dims.size() != 1) continue;  // a matrix has any type
     typed.tensors[name].type = TensorType::kF16;
     EXPECT_EQ(typed.read().error().code, ErrorCode::kUnsupported) << name;
     expect_says(typed.read().error().message, "tensor '" + name + "' is of type F16");
@@ -301,7 +321,6 @@ TEST(SpecRefusal, RopeFactors) {
   expect_says(shaped.read().error().message, "it must be [16]");
 }
 
-// Traits that no served family has yet ask for the tensors that their files have.
 TEST(Spec, TraitsDecideTheTensors) {
   FamilyTraits traits = *find_family("llama");
   traits.qkv_bias = true;
@@ -321,6 +340,87 @@ TEST(Spec, TraitsDecideTheTensors) {
       {"blk.7.post_ffw_norm.weight", {128}},
   };
   EXPECT_EQ(vectors, expected);
+}
+
+// A gemma3 file of `layers` layers with keys of one's own.
+Result<ModelSpec> gemma(std::uint32_t layers, std::map<std::string, AddKey> keys = {}) {
+  Model model;
+  for (const char* key :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length",
+        "attention.head_count", "attention.head_count_kv", "attention.layer_norm_rms_epsilon"}) {
+    model.keys[std::string("gemma3.") + key] = model.keys[std::string("llama.") + key];
+  }
+  model.keys["general.architecture"] = value(std::string("gemma3"));
+  model.keys["gemma3.block_count"] = u32(layers);
+  for (auto& [key, add] : keys) model.keys["gemma3." + key] = add;
+  const Model two = model;
+  for (std::uint32_t i = 0; i < layers; ++i) {
+    const std::string layer = "blk." + std::to_string(i) + ".";
+    for (const auto& [name, tensor] : two.tensors) {
+      if (name.starts_with("blk.0.")) model.tensors[layer + name.substr(6)] = tensor;
+    }
+    for (const char* norm : {"post_attention_norm.weight", "post_ffw_norm.weight"}) {
+      model.tensors[layer + norm] = {TensorType::kF32, {128}};
+    }
+    for (const char* norm : {"attn_q_norm.weight", "attn_k_norm.weight"}) {
+      model.tensors[layer + norm] = {TensorType::kF32, {32}};
+    }
+  }
+  return model.read();
+}
+
+TEST(Spec, GemmaHasLocalLayers) {
+  const auto spec = gemma(7, {{"attention.sliding_window", u32(16)},
+                              {"rope.scaling.type", value(std::string("linear"))},
+                              {"rope.scaling.factor", value(8.0F)}});
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->sliding_window, 16U);
+  EXPECT_EQ(spec->rope_base, 1e6);
+  EXPECT_EQ(spec->local_rope_base, 1e4);
+  for (std::uint32_t i = 0; i < 7; ++i) EXPECT_EQ(spec->is_local(i), i != 5) << i;
+  EXPECT_EQ(spec->first_visible(0, 0), 0U);
+  EXPECT_EQ(spec->first_visible(0, 15), 0U);
+  EXPECT_EQ(spec->first_visible(0, 16), 1U);
+  EXPECT_EQ(spec->first_visible(6, 100), 85U);
+  EXPECT_EQ(spec->first_visible(5, 100), 0U);
+  EXPECT_EQ(spec->rope_frequencies()[0], 1.0 / 8.0);
+  EXPECT_EQ(spec->local_rope_frequencies()[0], 1.0);
+  EXPECT_EQ(spec->local_rope_frequencies()[8], kernels::pow_canonical(1e4, -0.5));
+  EXPECT_EQ(spec->score_scale(), 1.0F / std::sqrt(32.0F));
+  EXPECT_EQ(spec->embedding_scale(), std::sqrt(128.0F));
+}
+
+TEST(Spec, GemmaWithoutAWindowSeesEverything) {
+  for (const auto& spec : {gemma(7), gemma(7, {{"attention.sliding_window", u32(0)}})}) {
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_FALSE(spec->is_local(0));
+    EXPECT_EQ(spec->first_visible(0, 100), 0U);
+  }
+}
+
+TEST(Spec, GemmaKeysOfTheLocalLayers) {
+  const auto own = gemma(2, {{"attention.sliding_window", u32(16)},
+                             {"attention.sliding_window_pattern", u32(6)},
+                             {"rope.freq_base_swa", value(5000.0F)}});
+  ASSERT_TRUE(own.ok()) << own.error().message;
+  EXPECT_EQ(own->local_rope_base, 5000.0);
+  const auto pattern = gemma(2, {{"attention.sliding_window_pattern", u32(4)}});
+  expect_says(pattern.error().message, "is 4; only 6 is served");
+  EXPECT_EQ(pattern.error().code, ErrorCode::kUnsupported);
+}
+
+// The scores of the model of 62 layers are scaled as if heads were hidden / heads wide.
+TEST(Spec, GemmaOf62Layers) {
+  const std::map<std::string, AddKey> two_heads = {{"attention.head_count", u32(4)},
+                                                   {"attention.key_length", u32(32)}};
+  ASSERT_TRUE(gemma(62, two_heads).ok());
+  ModelSpec spec = *gemma(62, two_heads);
+  spec.hidden = 5376;
+  spec.heads = 32;
+  spec.head_dim = 128;
+  EXPECT_EQ(spec.score_scale(), 1.0F / std::sqrt(168.0F));
+  spec.layers = 61;
+  EXPECT_EQ(spec.score_scale(), 1.0F / std::sqrt(128.0F));
 }
 
 TEST(Spec, RopeFrequenciesFollowBaseFactorsAndScale) {

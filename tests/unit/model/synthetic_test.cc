@@ -7,6 +7,7 @@
 
 #include "model/quantize.h"
 #include "model/spec.h"
+#include "model/tokenizer.h"
 
 namespace hearth::model {
 namespace {
@@ -50,6 +51,29 @@ TEST(Synthetic, TinyIsACompleteModel) {
   EXPECT_TRUE(tiny.spec.rope_factors.empty());
   EXPECT_NEAR(deviation(*tiny.file, "token_embd.weight"), 3.0 / std::sqrt(128.0), 0.01);
   EXPECT_NEAR(deviation(*tiny.file, "blk.2.ffn_up.weight"), 1.0 / std::sqrt(128.0), 0.005);
+}
+
+TEST(Synthetic, EveryWeightTypeMakesAModelThatLoads) {
+  for (const char* name : {"f32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL",
+                           "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "Q4_K_M"}) {
+    SyntheticOptions options;
+    options.hidden = 256;
+    options.layers = 8;
+    ASSERT_TRUE(set_weight_types(options, name).ok()) << name;
+    const Opened made = open_synthetic(options);
+    const bool k_type = std::string(name).find("_K") != std::string::npos ||
+                        std::string(name).find("_XS") != std::string::npos;
+    const auto type = [&](const char* tensor) { return made.file->find_tensor(tensor)->type; };
+    EXPECT_EQ(type("blk.3.attn_q.weight"), options.attention_type);
+    EXPECT_EQ(type("blk.3.ffn_down.weight"),  // rows of 224
+              k_type ? TensorType::kQ8_0 : options.feed_forward_type);
+    const bool mixed = std::string(name) == "Q4_K_M";
+    EXPECT_EQ(type("blk.0.attn_v.weight"), mixed ? TensorType::kQ6_K : options.attention_type);
+  }
+  SyntheticOptions options;
+  const Status refused = set_weight_types(options, "Q9_9");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("IQ4_XS"), std::string::npos);
 }
 
 TEST(Synthetic, OptionsReachTheFile) {
@@ -109,6 +133,28 @@ TEST(Synthetic, VocabularyIsWhole) {
   }
 }
 
+TEST(Synthetic, EveryFamilyIsComplete) {
+  for (const std::string_view family : known_families()) {
+    SyntheticOptions options;
+    options.family = family;
+    options.layers = 7;
+    options.head_dim = 64;
+    const Opened model = open_synthetic(options);
+    EXPECT_EQ(model.spec.family->architecture, family);
+    EXPECT_EQ(model.spec.sliding_window, model.spec.family->global_every == 0 ? 0U : 40U);
+    const auto tokenizer = Tokenizer::load(*model.file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    const std::string text = "the thing in there, H\xC3\xA9 said";
+    const auto ids = (*tokenizer)->encode(text, SpecialTokens::kText, false);
+    ASSERT_TRUE(ids.ok());
+    EXPECT_LT(ids->size(), text.size() - 5) << "nothing was merged";
+    std::string back;
+    for (const TokenId id : *ids) back += (*tokenizer)->token_bytes(id, true);
+    EXPECT_EQ(back, text) << family;
+    EXPECT_FALSE((*tokenizer)->end_tokens().empty());
+  }
+}
+
 TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto demo = synthetic_preset("demo");
   EXPECT_EQ(demo->hidden / demo->heads, 64U);
@@ -137,7 +183,12 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
   EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.vocabulary = 258; }), "");
-  EXPECT_NE(refusal([](auto& o) { o.attention_type = TensorType::kF32; }), "");
+  EXPECT_NE(refusal([](auto& o) {
+              o.family = "gemma3";
+              o.vocabulary = 356;
+            }),
+            "");
+  EXPECT_NE(refusal([](auto& o) { o.layers = 1U << 20; }), "");
 }
 
 }  // namespace

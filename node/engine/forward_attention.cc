@@ -1,0 +1,100 @@
+// The attention half of a layer.
+#include <algorithm>
+
+#include "node/engine/forward.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::uint64_t kAttentionProducts = 65'536;  // worth a claim: some microseconds
+
+}  // namespace
+
+void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
+  multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
+                                               {&weights.key, key_.data()},
+                                               {&weights.value, value_.data()}});
+  // A row of a prompt reads what those before it store, so all store first.
+  for_rows(rows(), wide_ + 2 * narrow_,
+           [&](std::uint32_t row) { store_heads(row, weights, index); });
+  const std::uint32_t layer = setup_.layers.begin + index;
+  std::uint64_t products = 0;
+  for (const ForwardRow& row : rows_) {
+    const std::uint32_t first = spec_.first_visible(layer, row.position);
+    products += (std::uint64_t{row.position} + 1 - first) * wide_;
+  }
+  const std::uint32_t items = rows() * spec_.kv_heads;
+  const std::uint64_t least = kAttentionProducts * items / products + 1;
+  const auto grain =
+      grain_of(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(items, least)));
+  pool_.parallel_for(items, grain, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      attend(i / spec_.kv_heads, i % spec_.kv_heads, index, scratch_[thread]);
+    }
+  });
+  const auto out = quant_.view(rows(), wide_);
+  for_rows(rows(), wide_, [&](std::uint32_t row) {
+    if (!kernels_.quantize(mixed_.data() + std::size_t{row} * wide_, out, row)) fail(row);
+  });
+  multiply(out, {{&weights.attention_output, delta_.data()}});
+}
+
+void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
+                         const std::vector<float>& weight) {
+  const std::uint32_t n = spec_.head_dim;
+  for (std::uint32_t h = 0; h < heads; ++h, x += n) {
+    if (!kernels_.rms_norm(x, weight.data(), spec_.rms_epsilon, n, x)) fail(row);
+  }
+}
+
+void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index) {
+  float* query = query_.data() + std::size_t{row} * wide_;
+  float* key = key_.data() + std::size_t{row} * narrow_;
+  float* value = value_.data() + std::size_t{row} * narrow_;
+  if (!weights.query_bias.empty()) {
+    kernels_.add(query, weights.query_bias.data(), wide_);
+    kernels_.add(key, weights.key_bias.data(), narrow_);
+    kernels_.add(value, weights.value_bias.data(), narrow_);
+  }
+  if (!weights.query_norm.empty()) {
+    norm_heads(row, query, spec_.heads, weights.query_norm);
+    norm_heads(row, key, spec_.kv_heads, weights.key_norm);
+  }
+  const std::uint32_t head_dim = spec_.head_dim;
+  const Angles& angles = spec_.is_local(setup_.layers.begin + index) ? local_angles_ : angles_;
+  const float* cos_sin = angles.cos_sin.data() + std::size_t{row} * head_dim;
+  kernels_.rope(query, spec_.heads, head_dim, spec_.family->rope, cos_sin);
+  kernels_.rope(key, spec_.kv_heads, head_dim, spec_.family->rope, cos_sin);
+
+  const Position position = rows_[row].position;
+  const std::uint32_t page_index = (*rows_[row].pages)[position / kernels::kPageTokens];
+  std::byte* page = setup_.cache->page(page_index, index);
+  const std::uint32_t slot = position % kernels::kPageTokens;
+  if (!kernels_.kv_write(spec_.kv_layout(), page, slot, key, value)) fail(row);
+}
+
+void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index,
+                     Scratch& scratch) {
+  const ForwardRow& r = rows_[row];
+  const std::uint32_t begin = spec_.first_visible(setup_.layers.begin + index, r.position);
+  for (std::uint32_t i = begin / kernels::kPageTokens; i <= r.position / kernels::kPageTokens;
+       ++i) {
+    scratch.pages[i] = setup_.cache->page((*r.pages)[i], index);
+  }
+  const std::uint32_t group = spec_.heads / spec_.kv_heads;
+  const std::size_t at = std::size_t{row} * wide_ + std::size_t{kv_head} * group * spec_.head_dim;
+  kernels::AttentionArgs args;
+  args.layout = spec_.kv_layout();
+  args.kv_head = kv_head;
+  args.group = group;
+  args.query = query_.data() + at;
+  args.pages = scratch.pages.data();
+  args.begin = begin;
+  args.end = r.position + 1;
+  args.score_scale = score_scale_;
+  args.scratch = scratch.attention.data();
+  args.out = mixed_.data() + at;
+  if (!kernels_.attention(args)) fail(row);
+}
+
+}  // namespace hearth::node

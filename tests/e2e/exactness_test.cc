@@ -1,0 +1,125 @@
+// Every weight type and every family, small and random: whatever must not matter does not change a
+// bit of tokens, log probabilities or hashes. The baseline is the scalar table, one thread, one
+// stage, one sequence at a time in one chunk.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "kernels/kernels.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "model/synthetic.h"
+#include "tests/e2e/trace.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr const char* kTypes[] = {"F32",  "F16",  "BF16",   "Q8_0",  "Q4_0", "Q4_1",
+                                  "Q5_0", "Q5_1", "IQ4_NL", "Q2_K",  "Q3_K", "Q4_K",
+                                  "Q5_K", "Q6_K", "IQ4_XS", "Q4_K_M"};
+
+struct Model {
+  Bytes bytes;
+  std::shared_ptr<const model::GgufFile> file;
+};
+
+// Widths of rows that are whole super-blocks and rows that are not, rows of no multiple of 16.
+Model make_model(std::string_view family, const char* type, SeededRandom& random) {
+  model::SyntheticOptions options;
+  EXPECT_TRUE(model::set_weight_types(options, type).ok());
+  options.family = family;
+  options.seed = random.next();
+  options.layers = family == "gemma3" ? 6 : 3;  // five local ones and a global one
+  options.heads = 4;
+  options.kv_heads = random.next() % 2 == 0 ? 2 : 1;
+  options.head_dim = random.next() % 2 == 0 ? 32 : 64;
+  options.hidden = random.next() % 3 == 0 ? 96 : 256;
+  options.feed_forward = random.next() % 3 == 0 ? 160 : 256;
+  options.vocabulary = 300 + static_cast<std::uint32_t>(random.next() % 40);
+  options.context = 256;
+  options.tied_output = random.next() % 2 == 0;
+  Model made;
+  auto bytes = model::synthetic_model_bytes(options);
+  EXPECT_TRUE(bytes.ok()) << (bytes.ok() ? "" : bytes.error().message);
+  made.bytes = std::move(*bytes);
+  auto file = model::GgufFile::parse(made.bytes, "synthetic");
+  EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().message);
+  made.file = *file;
+  return made;
+}
+
+std::vector<Request> requests_of(std::uint32_t count, SeededRandom& random) {
+  std::vector<Request> requests;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Request request;
+    request.id = SequenceId(1 + i);
+    const std::uint64_t length = i == 0 ? 70 : 1 + random.next() % 9;  // 70: over two pages
+    for (std::uint64_t t = 0; t < length; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(3 + random.next() % 250));
+    }
+    request.sampling.max_tokens = i == 0 ? 4 : 2;
+    request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+    request.sampling.seed = random.next();
+    request.sampling.logprobs = true;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+RunPlan plan_of(const kernels::Kernels* table, std::uint32_t stages, std::uint32_t threads,
+                std::uint32_t prefill_rows) {
+  RunPlan plan;
+  plan.options.stages = stages;
+  plan.options.threads = threads;
+  plan.options.prefill_rows = prefill_rows;
+  plan.options.kernels = table;
+  plan.options.kv_budget_bytes = 64 << 20;
+  return plan;
+}
+
+class Exactness : public ::testing::TestWithParam<std::string_view> {};
+
+// Batches of 1, 2, 7 and 33 sequences; each type meets every table and every batch, and the rest
+// in turn.
+TEST_P(Exactness, EveryTypeOnEveryTable) {
+  SeededRandom random(std::hash<std::string_view>{}(GetParam()));
+  constexpr std::uint32_t kBatches[] = {1, 2, 7, 33};
+  constexpr std::uint32_t kChunks[] = {1, 7, 64, 512};
+  constexpr std::uint32_t kThreads[] = {1, 2, 4};
+  constexpr std::uint32_t kStages[] = {1, 2, 3, 3};
+  for (const char* type : kTypes) {
+    const Model model = make_model(GetParam(), type, random);
+    const std::uint32_t layers = GetParam() == "gemma3" ? 6 : 3;
+    const std::vector<Request> all = requests_of(33, random);
+    RunPlan baseline = plan_of(kernels::kernels_named("scalar").value(), layers, 1, 512);
+    baseline.one_by_one = true;
+    const Traces wanted = run_plan(model.file, baseline, all);
+    for (const kernels::Kernels* table : kernels::available_kernels()) {
+      for (const std::uint32_t batch : kBatches) {
+        if (batch > 2 && table->name == "scalar") continue;  // the slow one
+        const std::uint32_t stages = kStages[random.next() % 4];
+        RunPlan plan =
+            plan_of(table, stages, kThreads[random.next() % 3], kChunks[random.next() % 4]);
+        plan.join_every = static_cast<std::uint32_t>(random.next() % 3);
+        const std::vector<Request> some(all.begin(), all.begin() + batch);
+        Traces part(wanted.begin(), std::next(wanted.begin(), batch));
+        expect_same(run_plan(model.file, plan, some), part, stages,
+                    std::string(GetParam()) + " " + type + ", " + std::string(table->name) +
+                        ", batch " + std::to_string(batch));
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+}
+
+std::vector<std::string_view> families() {
+  const auto known = model::known_families();
+  return {known.begin(), known.end()};
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Exactness, ::testing::ValuesIn(families()),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hearth::node

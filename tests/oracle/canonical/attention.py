@@ -1,0 +1,30 @@
+"""Section 8: attention of all heads of one position over the visible positions."""
+
+import numpy as np
+
+from .arithmetic import BLOCK, F, LOG2E, TINY, fma
+from .elementwise import exp2
+from .quantise import quantise
+
+
+def attention(query, kv, begin, end, score_scale):
+    """query (heads, head_dim) -> (heads, head_dim)"""
+    heads, head_dim = query.shape
+    group = np.arange(heads) // (heads // kv.dk.shape[1])
+    dq, qq = quantise(query.reshape(heads, -1, BLOCK))
+    dq = dq * (F(score_scale) * LOG2E)
+    dk, qk = kv.dk[begin:end][:, group], kv.qk[begin:end][:, group]
+    dots = (qq[None].astype(np.int32) * qk).sum(axis=-1, dtype=np.int32)
+    s = np.zeros((end - begin, heads), F)
+    for b in range(head_dim // BLOCK):
+        s = fma(dots[..., b].astype(F), dq[:, b] * dk[..., b], s)
+    w = exp2(s - s.max(axis=0))
+    den = np.rint(w * F(2.0**24)).astype(np.int64).sum(axis=0)
+    x = w * kv.dv[begin:end][:, group]
+    M = x.max(axis=0)
+    live = M >= TINY
+    divisor = np.where(live, M, F(1))
+    P = np.rint(x * (F(65535) / divisor)).astype(np.int64)
+    acc = np.einsum("ih,ihk->hk", P, kv.qv[begin:end][:, group].astype(np.int64))
+    r = (M / F(65535)) / (den.astype(F) * F(2.0**-24))
+    return np.where(live[:, None], acc.astype(F) * r[:, None], F(0))

@@ -1,0 +1,75 @@
+"""Section 6: exp2, silu, gelu, RMSNorm, RoPE, the residual."""
+
+import numpy as np
+
+from .arithmetic import F, LOG2E, fma, pow2
+
+
+def _hex(*texts):
+    return [F(float.fromhex(text)) for text in texts]
+
+
+EXP2 = _hex("0x1.41fbbcp-13", "0x1.5f3e54p-10", "0x1.3b2d4cp-7", "0x1.c6aee8p-5",
+            "0x1.ebfbdcp-3", "0x1.62e43p-1", "0x1p0")
+G1, G2 = _hex("-0x1.26aec2p+1", "-0x1.a5a7dp-4")
+LANES = 256
+
+
+def exp2(x):
+    x = np.asarray(x, dtype=F)
+    held = np.where(np.isnan(x), F(0), np.clip(x, F(-126), F(127)))
+    n = np.rint(held)
+    f = held - n
+    p = np.broadcast_to(EXP2[0], x.shape)
+    for c in EXP2[1:]:
+        p = fma(p, f, c)
+    result = (p.view(np.int32) + (n.astype(np.int32) << 23)).view(F)
+    return np.where(np.isnan(x), x, np.where(x < F(-126), F(0), result))
+
+
+def silu(x):
+    return x / (F(1) + exp2(x * -LOG2E))
+
+
+def gelu(x):
+    z = fma(G2, x * x, G1)
+    return x / (F(1) + exp2(x * z))
+
+
+def rms_norm(x, w, epsilon):
+    """x (..., n), w (n) -> (y (..., n), failed (...))"""
+    n = x.shape[-1]
+    lane = np.zeros(x.shape[:-1] + (LANES,), F)
+    for begin in range(0, n, LANES):
+        part = x[..., begin:begin + LANES]
+        width = part.shape[-1]
+        lane[..., :width] = fma(part, part, lane[..., :width])
+    h = LANES // 2
+    while h:
+        lane = lane[..., :h] + lane[..., h:2 * h]
+        h //= 2
+    s = lane[..., 0]
+    failed = ~np.isfinite(s)
+    s = np.where(failed, F(1), s)
+    r = F(1) / np.sqrt(s / F(n) + F(epsilon))
+    return np.where(failed[..., None], F(0), (x * r[..., None]) * w), failed
+
+
+def rope(x, c, s, halves):
+    """x (tokens, heads, head_dim); c, s (tokens, pairs)."""
+    c, s = c[:, None, :], s[:, None, :]
+    pairs = x.shape[-1] // 2
+    first = slice(0, pairs) if halves else slice(0, None, 2)
+    second = slice(pairs, None) if halves else slice(1, None, 2)
+    out = np.empty_like(x)
+    out[..., first] = x[..., first] * c - x[..., second] * s
+    out[..., second] = x[..., first] * s + x[..., second] * c
+    return out
+
+
+def residual(x, shift):
+    """x (tokens, hidden) -> (h fp16, x fp32, failed (tokens))"""
+    h = (x * pow2(-shift)).astype(np.float16)
+    failed = ~np.isfinite(h).all(axis=-1)
+    h[failed] = 0
+    return h, h.astype(F) * pow2(shift), failed

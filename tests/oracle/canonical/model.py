@@ -1,0 +1,229 @@
+"""Section 12: a GGUF file to tokens and hashes."""
+
+from dataclasses import dataclass
+
+import gguf
+import numpy as np
+
+from . import angles, hashes, sampler
+from .arithmetic import F, NotCanonical
+from .attention import attention
+from .elementwise import gelu, residual, rms_norm, rope, silu
+from .kv import KvCache, refused
+from .matmul import product
+from .quantise import Activations
+from .weights import matrix
+
+
+@dataclass(frozen=True)
+class Family:
+    halves: bool
+    biases: bool
+    head_norms: bool
+    post_norms: bool
+    act: object
+    shift: int = 6
+
+
+FAMILIES = {
+    "llama": Family(False, False, False, False, silu),
+    "qwen2": Family(True, True, False, False, silu),
+    "qwen3": Family(True, False, True, False, silu),
+    "gemma3": Family(True, False, True, True, gelu),
+}
+
+
+class Model:
+    def __init__(self, path):
+        reader = gguf.GGUFReader(path)
+        self.fields = {name: field for name, field in reader.fields.items()}
+        self.tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self.matrices = {}
+        self.A = self.key("general.architecture", bare=True)
+        self.family = FAMILIES[self.A]
+        self.layers = self.key("block_count")
+        self.hidden = self.key("embedding_length")
+        self.context = self.key("context_length")
+        self.heads = self.key("attention.head_count")
+        self.kv_heads = self.key("attention.head_count_kv", self.heads)
+        self.head_dim = self.key("attention.key_length", self.hidden // self.heads)
+        self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
+        scaled = self.hidden // self.heads if self.A == "gemma3" and self.layers == 62 else None
+        self.score_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
+        self._read_frequencies()
+
+    def key(self, name, default=None, bare=False):
+        field = self.fields.get(name if bare else f"{self.A}.{name}")
+        if field is None:
+            if default is None:
+                raise NotCanonical(f"key {name} is missing")
+            return default
+        return field.contents()
+
+    def _read_frequencies(self):
+        base = float(self.key("rope.freq_base", 1000000.0 if self.A == "gemma3" else 10000.0))
+        scale = 1.0
+        if self.key("rope.scaling.type", "linear") == "linear":
+            factor = self.key("rope.scaling.factor", self.key("rope.scale_linear", 0.0))
+            scale = float(factor) or 1.0
+        factors = self.vector("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
+        self.frequencies = angles.frequencies(self.head_dim, base, factors, scale)
+        self.local_frequencies, self.window = self.frequencies, None
+        if self.A == "gemma3":
+            local = float(self.key("rope.freq_base_swa", 10000.0))
+            self.local_frequencies = angles.frequencies(self.head_dim, local)
+            self.window = self.key("attention.sliding_window")
+
+    def vector(self, name):
+        tensor = self.tensors[name]
+        if tensor.tensor_type.name != "F32":
+            raise NotCanonical(f"{name} is not F32")
+        return np.asarray(tensor.data, F).reshape(-1)
+
+    def weights(self, name):
+        if name not in self.matrices:
+            tensor = self.tensors[name]
+            rows = int(tensor.shape[1])
+            raw = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8).reshape(rows, -1)
+            self.matrices[name] = matrix(tensor.tensor_type.name, raw)
+        return self.matrices[name]
+
+    def head(self):
+        return self.weights("output.weight" if "output.weight" in self.tensors
+                            else "token_embd.weight")
+
+
+class Sequence:
+    """One sequence over a model: feed() tokens, sample() after the last one."""
+
+    def __init__(self, model):
+        self.model = model
+        self.kv = [KvCache(model.kv_heads, model.head_dim) for _ in range(model.layers)]
+        self.tokens = []
+        self.hashes = {}  # (boundary, position) -> hex
+        self.failed_at = None  # the first position that failed
+        self.last = None
+
+    def feed(self, tokens):
+        model, begin = self.model, len(self.tokens)
+        positions = np.arange(begin, begin + len(tokens))
+        self.tokens += tokens
+        self.failed = np.zeros(len(tokens), bool)
+        v = model.weights("token_embd.weight").dequantised(np.array(tokens))
+        if model.A == "gemma3":
+            v = v * np.sqrt(F(model.hidden))
+        x, h = self._residual(v)
+        for position, token in zip(positions, tokens):
+            self.hashes[0, int(position)] = hashes.token_in(int(position), token)
+        tables = {id(f): angles.table(positions, f)
+                  for f in (model.frequencies, model.local_frequencies)}
+        for i in range(model.layers):
+            x, h = self._layer(i, x, positions, tables)
+            for row, position in enumerate(positions):
+                if i + 1 < model.layers:
+                    at = int(position)
+                    self.hashes[i + 1, at] = hashes.boundary(i + 1, at, h[row])
+        for position in positions:
+            self.hashes[model.layers, int(position)] = hashes.token_out(int(position), None)
+        if self.failed.any() and self.failed_at is None:
+            self.failed_at = begin + int(np.argmax(self.failed))
+        self.last = x[-1:]
+
+    def logits(self):
+        model = self.model
+        y, failed = rms_norm(self.last, model.vector("output_norm.weight"), model.epsilon)
+        a = Activations(y)
+        if failed[0] or a.failed[0]:
+            raise NotCanonical("the last norm failed")
+        return product(model.head(), a)[0]
+
+    def _fail(self, failed):
+        self.failed |= failed
+
+    def _residual(self, x):
+        """At the end of the embedding and of every layer: a failure takes all later positions."""
+        h, x, failed = residual(x, self.model.family.shift)
+        self.failed = np.logical_or.accumulate(self.failed | failed)
+        x[self.failed], h[self.failed] = 0, 0
+        return x, h
+
+    def _norm(self, x, name):
+        y, failed = rms_norm(x, self.model.vector(name), self.model.epsilon)
+        self._fail(failed.reshape(len(x), -1).any(axis=1))
+        return y
+
+    def _project(self, names, x):
+        a = Activations(x)
+        self._fail(a.failed)
+        return [product(self.model.weights(name), a) for name in names]
+
+    def _layer(self, i, x, positions, tables):
+        family, blk = self.model.family, f"blk.{i}."
+        y = self._attention(i, self._norm(x, blk + "attn_norm.weight"), positions, tables)
+        if family.post_norms:
+            y = self._norm(y, blk + "post_attention_norm.weight")
+        x = x + y
+        f = self._norm(x, blk + "ffn_norm.weight")
+        gate, up = self._project([blk + "ffn_gate.weight", blk + "ffn_up.weight"], f)
+        y, = self._project([blk + "ffn_down.weight"], family.act(gate) * up)
+        if family.post_norms:
+            y = self._norm(y, blk + "post_ffw_norm.weight")
+        return self._residual(x + y)
+
+    def _attention(self, i, a, positions, tables):
+        model, family, blk = self.model, self.model.family, f"blk.{i}."
+        parts = ("q", "k", "v")
+        q, k, v = self._project([f"{blk}attn_{part}.weight" for part in parts], a)
+        if family.biases:
+            q, k, v = (y + model.vector(f"{blk}attn_{part}.bias")
+                       for part, y in zip(parts, (q, k, v)))
+        q = q.reshape(len(a), model.heads, model.head_dim)
+        k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
+        if family.head_norms:
+            q = self._norm(q, blk + "attn_q_norm.weight")
+            k = self._norm(k, blk + "attn_k_norm.weight")
+        local = model.window is not None and i % 6 != 5
+        c, s = tables[id(model.local_frequencies if local else model.frequencies)]
+        q, k = rope(q, c, s, family.halves), rope(k, c, s, family.halves)
+        self._fail(self.kv[i].append(k, v))
+        self._fail(refused(q))
+        q = np.where(self.failed[:, None, None], F(0), q)
+        o = np.empty((len(a), model.heads * model.head_dim), F)
+        for row, position in enumerate(positions):
+            begin = max(0, int(position) + 1 - model.window) if local else 0
+            o[row] = attention(q[row], self.kv[i], begin, int(position) + 1,
+                               model.score_scale).reshape(-1)
+        return self._project([blk + "attn_output.weight"], o)[0]
+
+
+@dataclass
+class Result:
+    tokens: list  # (position, token, finish or None, logprob, [(alternative, its)])
+    hashes: dict
+    failed_at: object  # position of the first failed row, or None
+
+
+def generate(model, prompt, params):
+    """Runs one request to its end."""
+    sequence = Sequence(model)
+    out, feed = [], list(prompt)
+    with np.errstate(all="ignore"):
+        while True:
+            sequence.feed(feed)
+            if sequence.failed_at is not None:
+                return Result(out, sequence.hashes, sequence.failed_at)
+            row = len(sequence.tokens) - 1
+            try:
+                logits = sequence.logits()
+                token = sampler.sample(logits, params, sequence.tokens, len(prompt))
+            except NotCanonical:
+                return Result(out, sequence.hashes, row)
+            sequence.hashes[model.layers, row] = hashes.token_out(row, token)
+            logprob, top = None, []
+            if params.top_logprobs is not None:
+                logprob, top = sampler.log_probabilities(logits, token, params.top_logprobs)
+            end = sampler.finish(token, params, len(out) + 1, row + 1, model.context)
+            out.append((row + 1, token, end, logprob, top))
+            if end:
+                return Result(out, sequence.hashes, None)
+            feed = [token]

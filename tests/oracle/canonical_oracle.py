@@ -1,0 +1,369 @@
+"""Compares Hearth with the second implementation of the canonical function, for equality.
+
+usage: canonical_oracle.py REQUEST_TOOL HEARTH [--seeds N] [--only TEXT] [--model FILE] [--perturb P]
+
+Whole small models of every weight type and family run through both: the hash at every boundary of
+every layer and position, the token ids, the log probabilities. The demo model as well where
+HEARTH_DEMO_MODEL names it. --seeds N runs N rounds with other weights and requests; --model FILE
+runs that file alone; --perturb plants a defect in the oracle, and the run must then fail.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import gguf  # noqa: F401
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: the Python package {missing.name} is not installed")
+    sys.exit(77)
+
+from canonical import arithmetic, model, quantise, sampler
+from canonical.weights import FLOATS, LAYOUT, SUPER
+import small_models
+from small_models import Shape, wide
+
+NARROW = [kind for kind in LAYOUT if kind not in SUPER] + list(FLOATS)
+PROMPT = "The first rule of arithmetic:"
+
+
+class Mismatch(Exception):
+    pass
+
+
+@dataclasses.dataclass
+class Counts:
+    models: int = 0
+    requests: int = 0
+    hashes: int = 0
+    tokens: int = 0
+    logprobs: int = 0
+    refusals: int = 0
+    failures: int = 0
+
+
+def small_cases():
+    """name -> shape"""
+    cases = {}
+    for kind in NARROW:
+        cases[f"llama {kind}"] = Shape(layer_type=kind, embedding_type=kind, hostile=0.05)
+    for kind in sorted(SUPER):
+        cases[f"llama {kind}"] = wide(kind, hostile=0.05)
+    cases["llama, mixed types, factors"] = wide(
+        "Q4_K", rope_factors=True, output_type="Q6_K",
+        types={"ffn_down": "Q5_K", "attn_v": "Q6_K", "token_embd": "Q3_K", "attn_k": "F16"})
+    cases["llama, linear scale"] = Shape(layer_type="Q5_1", rope_scale=3.0, rope_base=500000.0)
+    cases["llama, scale alone, factors"] = Shape(rope_scale=7.0, rope_factors=True,
+                                                 rope_scaling=("rope.scale_linear", ""))
+    cases["llama, scaling none"] = Shape(rope_scale=3.0,
+                                         rope_scaling=("rope.scaling.factor", "none"))
+    cases["llama, very hostile"] = Shape(layer_type="Q4_1", hostile=0.6)
+    cases["llama K, very hostile"] = wide("Q2_K", hostile=0.6)
+    cases["llama, ties in quantising"] = Shape(ties=True, layer_type="Q4_1")
+    cases["llama, one token overflows"] = Shape(poison=("token_embd.weight", "d", 0x7BFF))
+    cases["llama, feed-forward overflows"] = Shape(layers=3, ffn_scale=2200.0)
+    cases["llama, norm overflows"] = Shape(norm_scale=1e38)
+    cases["llama, keys too large"] = Shape(types={"attn_k": "F32"}, norm_scale=2e12)
+    tall = Shape(hidden=64, heads=2, kv_heads=1, head_dim=64, feed_forward=96)
+    cases["qwen2 Q5_0"] = Shape(family="qwen2", layer_type="Q5_0", hostile=0.05)
+    cases["qwen2 Q4_K"] = wide("Q4_K", family="qwen2")
+    cases["qwen3 Q8_0"] = tall.but(family="qwen3", layer_type="Q8_0")
+    cases["qwen3 IQ4_XS"] = wide("IQ4_XS", family="qwen3", hostile=0.05)
+    cases["gemma3 Q4_0"] = tall.but(family="gemma3", layers=7, layer_type="Q4_0", rope_scale=8.0,
+                                    rope_base=1000000.0)
+    cases["gemma3 Q6_K"] = wide("Q6_K", family="gemma3")
+    cases["gemma3, 62 layers"] = tall.but(family="gemma3", layers=62, hidden=96, heads=2)
+    return cases
+
+
+def refused_cases():
+    """Files that both must refuse: a scale that is not a number."""
+    cases = {}
+    for kind in LAYOUT:
+        shape = wide(kind) if kind in SUPER else Shape(layer_type=kind, embedding_type=kind)
+        names = [name for name, _ in LAYOUT[kind] if name in ("d", "m", "dmin")]
+        for index, name in enumerate(names):
+            bits = 0x7C00 if index else 0xFE01  # infinity, a NaN
+            poison = ("blk.1.ffn_up.weight", name, bits)
+            cases[f"{kind}, {name} not finite"] = shape.but(poison=poison)
+    return cases
+
+
+def requests_of(rng, vocabulary, rounds):
+    """[(prompt, Params)]: greedy, plain sampling, everything at once, a stop token."""
+    def prompt(low, high):
+        return [int(t) for t in rng.integers(0, vocabulary, rng.integers(low, high))]
+
+    def seed():
+        return int(rng.integers(0, 2**64, dtype=np.uint64))
+
+    Params = sampler.Params
+    out = []
+    for _ in range(rounds):
+        out.append((prompt(20, 44), Params(temperature=0.0, max_tokens=5, top_logprobs=4)))
+        out.append((prompt(1, 6), Params(temperature=1.0, seed=seed(), max_tokens=6,
+                                         top_logprobs=0)))
+        bias = [[int(t), float(np.float32(rng.normal(0, 4)))]
+                for t in rng.integers(0, vocabulary, 12)]
+        bias += [[int(t), None] for t in rng.integers(0, vocabulary, 4)]
+        out.append((prompt(3, 12), Params(
+            temperature=float(np.float32(rng.uniform(0.3, 2.5))), seed=seed(), max_tokens=6,
+            top_k=int(rng.integers(0, 60)), top_p=float(np.float32(rng.uniform(0.3, 1))),
+            min_p=float(np.float32(rng.choice([0, 0.01, 0.1]))),
+            repetition=float(np.float32(rng.uniform(0.7, 1.6))),
+            presence=float(np.float32(rng.uniform(-2, 2))),
+            frequency=float(np.float32(rng.uniform(-2, 2))), bias=bias, top_logprobs=20)))
+        share = min(60, vocabulary // 3)
+        stop = [int(t) for t in rng.integers(0, vocabulary, share)]
+        out.append((prompt(2, 8), Params(temperature=0.9, seed=seed(), max_tokens=8, stop=stop,
+                                         repetition=1.3)))
+    return out
+
+
+def run_tool(tool, path, requests):
+    lines = [json.dumps({"prompt": prompt, **dataclasses.asdict(params)})
+             for prompt, params in requests]
+    done = subprocess.run([tool, path], input="\n".join(lines), capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr.strip()
+    return [json.loads(line) for line in done.stdout.splitlines()], ""
+
+
+def bits(x):
+    return struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+def compare_hashes(theirs, ours, where, counts):
+    """Both: {(boundary, position): hex}, those of failed positions included."""
+    for (boundary, position), value in sorted(theirs.items(), key=lambda e: e[0][::-1]):
+        if ours.get((boundary, position)) != value:
+            raise Mismatch(f"{where}: position {position}, boundary {boundary}: hearth {value}, "
+                           f"oracle {ours.get((boundary, position))}")
+        counts.hashes += 1
+
+
+def compare_tokens(theirs, ours, params, where, counts):
+    generated = [t for t in theirs if t["finish"] != "error"]
+    if len(generated) != len(ours.tokens):
+        raise Mismatch(f"{where}: hearth gave {len(generated)} tokens, oracle {len(ours.tokens)}")
+    for t, (position, token, finish, logprob, top) in zip(generated, ours.tokens):
+        got = (t["position"], t["token"], t["finish"])
+        if got != (position, token, finish or ""):
+            raise Mismatch(f"{where}: position {position}: hearth {got}, oracle "
+                           f"{(position, token, finish or '')}")
+        counts.tokens += 1
+        if params.top_logprobs is None:
+            continue
+        want = [[i, bits(p)] for i, p in top]
+        if t["logprob"] != bits(logprob) or t["top"] != want:
+            raise Mismatch(f"{where}: position {position}: log probabilities differ: hearth "
+                           f"{t['logprob']} {t['top']}, oracle {bits(logprob)} {want}")
+        counts.logprobs += 1 + len(want)
+
+
+def compare_answer(answer, result, params, where, counts):
+    failed = bool(answer["tokens"]) and answer["tokens"][-1]["finish"] == "error"
+    if failed != (result.failed_at is not None):
+        raise Mismatch(f"{where}: hearth {'fails' if failed else 'does not fail'}, oracle's first "
+                       f"failed position is {result.failed_at}")
+    counts.failures += failed
+    theirs = {}
+    for position, begin, end, h_in, h_out in answer["hashes"]:
+        for place, value in (((begin, position), h_in), ((end, position), h_out)):
+            if theirs.setdefault(place, value) != value:
+                raise Mismatch(f"{where}: two stages of hearth disagree at {place}")
+    compare_hashes(theirs, result.hashes, where, counts)
+    compare_tokens(answer["tokens"], result, params, where, counts)
+
+
+def compare_model(tool, path, requests, name, counts):
+    answers, refusal = run_tool(tool, path, requests)
+    if answers is None:
+        raise Mismatch(f"{name}: hearth refuses the file or a request: {refusal}")
+    loaded = model.Model(path)
+    counts.models += 1
+    for index, ((prompt, params), answer) in enumerate(zip(requests, answers, strict=True)):
+        counts.requests += 1
+        result = model.generate(loaded, prompt, params)
+        compare_answer(answer, result, params, f"{name}, request {index}", counts)
+
+
+def compare_refusal(tool, path, name, counts):
+    request = [([5], sampler.Params(max_tokens=1, temperature=0.0))]
+    answers, refusal = run_tool(tool, path, request)
+    try:
+        model.generate(model.Model(path), *request[0])
+        ours = False
+    except arithmetic.NotCanonical:
+        ours = True
+    if answers is not None or not ours:
+        raise Mismatch(f"{name}: hearth {'serves' if answers is not None else 'refuses'} it, the "
+                       f"oracle {'refuses' if ours else 'serves'} it")
+    if "blk.1.ffn_up" not in refusal:
+        raise Mismatch(f"{name}: refused for another reason: {refusal}")
+    counts.refusals += 1
+
+
+def compare_cli(hearth, path, ids, text, params, stages, name, counts):
+    """`hearth run --local` itself, against the oracle's tokens and hashes."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as hashes:
+        words = [hearth, "run", "--local", "--raw", "--token-ids", "--ignore-eos", "--hashes",
+                 hashes.name, "--stages", stages, "-n", params.max_tokens, "--temp",
+                 params.temperature, "--top-k", params.top_k, "--top-p", params.top_p, "--min-p",
+                 params.min_p, "--repeat-penalty", params.repetition, "--presence-penalty",
+                 params.presence, "--frequency-penalty", params.frequency, "--seed", params.seed,
+                 path, text]
+        done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Mismatch(f"{name}: hearth run: {done.stderr.strip()}")
+        lines = [json.loads(line) for line in pathlib.Path(hashes.name).read_text().splitlines()]
+    result = model.generate(model.Model(path), ids, params)
+    counts.requests += 1
+    theirs = {}
+    for line in lines:
+        theirs[line["layers"][0], line["step"]] = line["in"]
+        theirs[line["layers"][1], line["step"]] = line["out"]
+    compare_hashes(theirs, result.hashes, name, counts)
+    tokens = [int(word) for word in done.stdout.split()]
+    if tokens != [t[1] for t in result.tokens]:
+        raise Mismatch(f"{name}: hearth {tokens}, oracle {[t[1] for t in result.tokens]}")
+    counts.tokens += len(tokens)
+
+
+def run_cli_small(hearth, folder, counts):
+    path = os.path.join(folder, "cli.gguf")
+    small_models.write(path, Shape(layer_type="Q4_1", layers=4), 99)
+    params = sampler.Params(temperature=0.8, top_k=40, top_p=0.95, min_p=0.02, repetition=1.1,
+                            presence=0.2, frequency=0.1, seed=4242, max_tokens=12)
+    compare_cli(hearth, path, small_models.text_ids(PROMPT), PROMPT, params, 3, "hearth run",
+                counts)
+
+
+def run_file(tool, path, rounds, counts):
+    """A real model: a prompt of 24 tokens and 8 generated ones, greedy; then sampled."""
+    rng = np.random.default_rng(11)
+    vocabulary = len(model.Model(path).fields["tokenizer.ggml.tokens"].data)
+    ids = [int(t) for t in rng.integers(0, vocabulary, 24)]
+    requests = [(ids, sampler.Params(temperature=0.0, max_tokens=8, top_logprobs=2))]
+    requests += requests_of(rng, vocabulary, rounds)[1:3]
+    compare_model(tool, path, requests, pathlib.Path(path).name, counts)
+
+
+class HalfAway:
+    """numpy whose rint rounds halves away from zero."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    @staticmethod
+    def rint(x):
+        tie = np.abs(x - np.trunc(x)) == 0.5
+        return np.where(tie, np.trunc(x) + np.sign(x), np.rint(x))
+
+
+def round_half_away():
+    quantise.np = HalfAway()
+
+
+def grid_half_away():
+    sys.modules["canonical.matmul"].np = HalfAway()
+
+
+def split_fma():
+    def split(a, b, c):
+        return np.float32(1) * (np.multiply(a, b, dtype=np.float32) + c)
+
+    for module in ("matmul", "elementwise", "attention"):
+        sys.modules["canonical." + module].fma = split
+
+
+def top_p_of_all():
+    sampler._kept, kept = (lambda candidates, params: kept(
+        candidates, dataclasses.replace(params, top_p=1.0))), sampler._kept
+
+
+def first_angle():
+    table = model.angles.table
+    model.angles.table = lambda positions, f: table([p + (p == 7) for p in positions], f)
+
+
+PERTURBATIONS = {"round-half-away": round_half_away, "grid-half-away": grid_half_away,
+                 "split-fma": split_fma, "no-top-p": top_p_of_all, "angle": first_angle}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tool")
+    parser.add_argument("hearth")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--model", help="compare over this file alone")
+    parser.add_argument("--perturb", choices=PERTURBATIONS)
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+def work(args, folder):
+    """Yields (name, function of the counts)."""
+    if args.model:
+        yield args.model, lambda counts: run_file(args.tool, args.model, args.seeds, counts)
+        return
+    path = os.path.join(folder, "small.gguf")
+    for seed in range(args.seeds):
+        for index, (name, shape) in enumerate(small_cases().items()):
+            def compare(counts, name=name, shape=shape, seed=1000 * seed + index):
+                small_models.write(path, shape, seed)
+                requests = requests_of(np.random.default_rng(seed), shape.vocabulary, 1)
+                if shape.poison:
+                    prompt = requests[0][0]
+                    prompt[len(prompt) // 2] = shape.vocabulary // 2
+                compare_model(args.tool, path, requests, f"{name}, seed {seed}", counts)
+            yield name, compare
+    for index, (name, shape) in enumerate(refused_cases().items()):
+        def refuse(counts, name=name, shape=shape, index=index):
+            small_models.write(path, shape, index)
+            compare_refusal(args.tool, path, name, counts)
+        yield name, refuse
+    yield "hearth run", lambda counts: run_cli_small(args.hearth, folder, counts)
+    demo = os.environ.get("HEARTH_DEMO_MODEL")
+    if demo:
+        yield "demo model", lambda counts: run_file(args.tool, demo, 1, counts)
+    else:
+        print("not run: HEARTH_DEMO_MODEL names no file")
+
+
+def main():
+    args = arguments()
+    arithmetic.self_check()
+    if args.perturb:
+        PERTURBATIONS[args.perturb]()
+    counts, mismatches = Counts(), []
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, compare in work(args, folder):
+            if args.only not in name:
+                continue
+            at = time.monotonic()
+            try:
+                compare(counts)
+                verdict = "equal"
+            except Mismatch as mismatch:
+                mismatches.append(str(mismatch))
+                verdict = f"MISMATCH {mismatch}"
+            if args.verbose or verdict != "equal":
+                print(f"{name}: {verdict} ({time.monotonic() - at:.1f} s)", flush=True)
+    print(", ".join(f"{value} {name}" for name, value in dataclasses.asdict(counts).items()),
+          f"compared in {time.monotonic() - begun:.0f} s; {len(mismatches)} mismatches")
+    return 1 if mismatches or counts.requests + counts.refusals == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""Small GGUF files with random block bytes: every legal scale, sub-scale and weight may turn up."""
+
+from dataclasses import dataclass, field, replace
+
+import gguf
+import numpy as np
+
+from canonical.weights import FLOATS, LAYOUT, block_bytes, block_weights
+
+BYTES = 256
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+FIRST_BYTE = len(SPECIALS)
+
+# Typical magnitude of a weight whose scale is 1, for blocks of random bytes.
+UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL": 70, "Q4_K": 330,
+        "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370}
+# The minimum that centres the block, in units of its scale.
+CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
+
+
+@dataclass
+class Shape:
+    family: str = "llama"
+    layers: int = 2
+    hidden: int = 96
+    feed_forward: int = 288
+    heads: int = 3
+    kv_heads: int = 1
+    head_dim: int = 32
+    vocabulary: int = 288
+    context: int = 512
+    layer_type: str = "Q8_0"
+    embedding_type: str = "Q8_0"
+    output_type: str = ""  # empty: tied
+    hostile: float = 0.0   # share of the blocks
+    rope_base: float = 10000.0
+    rope_factors: bool = False
+    rope_scale: float = 0.0  # 0: no key
+    rope_scaling: tuple = ("rope.scaling.factor", "linear")  # its key, and the type or none
+    window: int = 8
+    norm_scale: float = 1.0  # of the norms before attention
+    ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
+    ties: bool = False       # halves to even decide how the first activations are quantised
+    types: dict = field(default_factory=dict)  # part of a tensor's name -> type
+    poison: tuple = ()       # (tensor, field, fp16 bits): one block of it
+
+    def but(self, **changes):
+        return replace(self, **changes)
+
+
+def wide(kind, **changes):
+    """A shape whose rows are multiples of 256."""
+    return Shape(hidden=256, feed_forward=512, heads=4, kv_heads=2, head_dim=64, layer_type=kind,
+                 embedding_type=kind, **changes)
+
+
+def _half(x):
+    return np.asarray(x, np.float16)[..., None].view(np.uint8)
+
+
+def _hostile_scale(rng, d):
+    choices = np.stack([np.zeros_like(d), -np.zeros_like(d), np.full_like(d, 2.0**-24), -d, 4 * d,
+                        np.full_like(d, -37 * 2.0**-24), np.full_like(d, 2.0**-14)])
+    return np.take_along_axis(choices, rng.integers(0, len(choices), d.shape)[None], 0)[0]
+
+
+def _blocks(rng, kind, rows, cols, deviation, hostile):
+    count = cols // block_weights(kind)
+    raw = rng.integers(0, 256, (rows, count, block_bytes(kind)), dtype=np.uint8)
+    d = deviation / UNIT[kind] * rng.uniform(0.5, 1.5, (rows, count))
+    m = d * CENTRE.get(kind, 0) * rng.uniform(0.8, 1.2, d.shape)
+    bad = rng.random(d.shape) < hostile
+    d = np.where(bad, _hostile_scale(rng, d), d)
+    m = np.where(rng.random(d.shape) < hostile, _hostile_scale(rng, m), m)
+    at = 0
+    for name, size in LAYOUT[kind]:
+        if name in ("d", "m", "dmin"):
+            raw[..., at:at + 2] = _half(d if name == "d" else m)
+        else:
+            flat = rng.random(d.shape) < hostile / 2
+            value = rng.choice(np.array([0, 0x7F, 0x80, 0xFF], np.uint8), d.shape)
+            raw[..., at:at + size] = np.where(flat[..., None], value[..., None],
+                                              raw[..., at:at + size])
+        at += size
+    return raw
+
+
+def _float_rows(rng, kind, rows, cols, deviation, hostile):
+    w = (rng.standard_normal((rows, cols)) * deviation).astype(np.float32)
+    small = np.array([0.0, -0.0, 1e-41, -1e-38, 2.0**-126, 2.0**-149], np.float32)
+    w = np.where(rng.random(w.shape) < hostile, rng.choice(small, w.shape), w)
+    if kind == "BF16":
+        return (w.view(np.uint32) >> 16).astype("<u2").view(np.uint8).reshape(rows, cols * 2)
+    return w.astype("<f2" if kind == "F16" else "<f4")
+
+
+def _poisoned(raw, kind, name, bits):
+    at = 0
+    for field_name, size in LAYOUT[kind]:
+        if field_name == name:
+            raw[raw.shape[0] // 2, -1, at:at + 2] = np.array([bits], "<u2").view(np.uint8)
+        at += size
+
+
+def _even_magnitude(rng, raw):
+    """Blocks of Q8_0 of +-1."""
+    raw[..., 0:2] = _half(np.float16(2.0**-6))
+    raw[..., 2:] = rng.choice(np.array([64, 192], np.uint8), raw[..., 2:].shape)
+
+
+class _Writer:
+    def __init__(self, path, shape, seed):
+        self.shape, self.rng = shape, np.random.default_rng(seed)
+        self.gguf = gguf.GGUFWriter(path, shape.family)
+
+    def matrix(self, name, rows, cols, gain=1.0):
+        shape = self.shape
+        kind = shape.layer_type if name.startswith("blk.") else \
+            shape.output_type if name == "output.weight" else shape.embedding_type
+        for part, other in shape.types.items():
+            kind = other if part in name else kind
+        deviation = gain / cols**0.5
+        if kind in FLOATS:
+            rows_ = _float_rows(self.rng, kind, rows, cols, deviation, shape.hostile)
+        else:
+            rows_ = _blocks(self.rng, kind, rows, cols, deviation, shape.hostile)
+            if shape.ties and name == "token_embd.weight":
+                _even_magnitude(self.rng, rows_)
+            if shape.poison and shape.poison[0] == name:
+                _poisoned(rows_, kind, *shape.poison[1:])
+            rows_ = rows_.reshape(rows, -1)
+        self.gguf.add_tensor(name, rows_, raw_dtype=getattr(gguf.GGMLQuantizationType, kind))
+
+    def vector(self, name, size, mean, deviation):
+        values = mean + deviation * self.rng.standard_normal(size)
+        self.gguf.add_tensor(name, values.astype(np.float32))
+
+    def norm(self, name, size, scale=1.0):
+        if self.shape.ties and name == "blk.0.attn_norm.weight":
+            # Embeddings of one magnitude make r its exact inverse: the row is +-w, its scale 1.
+            w = np.arange(size, dtype=np.float32) % 120 + np.float32(0.5)
+            w[::32] = 127
+            self.gguf.add_tensor(name, w)
+            return
+        self.vector(name, size, scale, 0.1 * scale)
+
+
+def _letters():
+    """GPT-2's letter of each byte."""
+    letters, following = [], 256
+    for byte in range(BYTES):
+        printable = 33 <= byte <= 126 or 161 <= byte <= 172 or 174 <= byte <= 255
+        letters.append(chr(byte if printable else following))
+        following += not printable
+    return letters
+
+
+def text_ids(text):
+    """Ids of a text without 'q' (every merge begins with one)."""
+    return [FIRST_BYTE + byte for byte in text.encode()]
+
+
+def _tokenizer(w, size):
+    merged = ["q" + a for a in "abcdefghijklmnopqrstuvwxyz"]
+    merged += [m + a for m in merged for a in "abcdefghijklmnopqrstuvwxyz"]
+    merged = merged[:size - FIRST_BYTE - BYTES]
+    tokens = SPECIALS + _letters() + merged
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("smollm")
+    w.add_token_list(tokens)
+    w.add_token_types([3] * FIRST_BYTE + [1] * (len(tokens) - FIRST_BYTE))
+    w.add_token_merges([m[:-1] + " " + m[-1] for m in merged])
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_add_bos_token(False)
+
+
+def _keys(w, shape):
+    A = shape.family + "."
+    w.add_string("general.name", "small")
+    w.add_uint32(A + "block_count", shape.layers)
+    w.add_uint32(A + "context_length", shape.context)
+    w.add_uint32(A + "embedding_length", shape.hidden)
+    w.add_uint32(A + "feed_forward_length", shape.feed_forward)
+    w.add_uint32(A + "attention.head_count", shape.heads)
+    w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
+    w.add_uint32(A + "attention.key_length", shape.head_dim)
+    w.add_uint32(A + "attention.value_length", shape.head_dim)
+    w.add_float32(A + "attention.layer_norm_rms_epsilon", 1e-12 if shape.ties else 1e-5)
+    w.add_float32(A + "rope.freq_base", shape.rope_base)
+    if shape.rope_scale:
+        key, kind = shape.rope_scaling
+        w.add_float32(A + key, shape.rope_scale)
+        if kind:
+            w.add_string(A + "rope.scaling.type", kind)
+    if shape.family == "gemma3":
+        w.add_uint32(A + "attention.sliding_window", shape.window)
+
+
+def _layer(w, shape, blk):
+    heads, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    branch = 1 / (2 * shape.layers) ** 0.5
+    w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
+    w.matrix(blk + "attn_q.weight", heads, shape.hidden, 1.5)
+    w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
+    w.matrix(blk + "attn_v.weight", kv, shape.hidden)
+    w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
+    w.norm(blk + "ffn_norm.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
+    w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
+    w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
+    w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
+    if shape.family == "qwen2":
+        for part, size in (("q", heads), ("k", kv), ("v", kv)):
+            w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
+    if shape.family in ("qwen3", "gemma3"):
+        w.norm(blk + "attn_q_norm.weight", shape.head_dim)
+        w.norm(blk + "attn_k_norm.weight", shape.head_dim)
+    if shape.family == "gemma3":
+        w.norm(blk + "post_attention_norm.weight", shape.hidden, 0.5)
+        w.norm(blk + "post_ffw_norm.weight", shape.hidden, 0.5)
+
+
+def write(path, shape, seed):
+    w = _Writer(path, shape, seed)
+    _keys(w.gguf, shape)
+    _tokenizer(w.gguf, shape.vocabulary)
+    w.matrix("token_embd.weight", shape.vocabulary, shape.hidden, 3.0)
+    if shape.output_type:
+        w.matrix("output.weight", shape.vocabulary, shape.hidden, 3.0)
+    w.norm("output_norm.weight", shape.hidden)
+    if shape.rope_factors:
+        factors = np.linspace(1, 8, shape.head_dim // 2).astype(np.float32)
+        w.gguf.add_tensor("rope_freqs.weight", factors)
+    for i in range(shape.layers):
+        _layer(w, shape, f"blk.{i}.")
+    w.gguf.write_header_to_file()
+    w.gguf.write_kv_data_to_file()
+    w.gguf.write_tensors_to_file()
+    w.gguf.close()
