@@ -79,7 +79,9 @@ inline constexpr std::uint32_t kWaitingSequences = 512;
 inline constexpr std::size_t kHttpHeaderBytes = 32 * kKiB;
 inline constexpr std::size_t kHttpBodyBytes = 8 * kMiB;
 inline constexpr std::uint32_t kHttpConnections = 512;
-inline constexpr std::uint32_t kHttpSecondsHeader = 10;  // to send the whole header
+inline constexpr std::uint32_t kHttpProbeConnections = 32;  // beyond those, for probes alone
+inline constexpr std::uint32_t kHttpSecondsProbe = 2;       // to send the head on one of them
+inline constexpr std::uint32_t kHttpSecondsHeader = 10;     // to send the whole header
 inline constexpr std::uint32_t kHttpSecondsBody = 60;
 inline constexpr std::uint32_t kJsonDepth = 64;
 inline constexpr std::uint32_t kMessages = 4'096;
@@ -89,9 +91,11 @@ inline constexpr std::uint32_t kDefaultMaxTokens = 4'096;    // of a chat that n
 inline constexpr std::uint32_t kJsonValues = 500'000;        // objects, arrays, scalars of one body
 inline constexpr std::size_t kHttpReadBytes = 64 * kKiB;     // unparsed bytes of one connection
 inline constexpr std::size_t kHttpBodiesBytes = 256 * kMiB;  // all bodies being received
+inline constexpr std::size_t kHttpLightBytes = 128 * kKiB;   // of a body that is quickly read
 inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;    // unread events, then cut off
 inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests of a connection
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
+inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
 // Control plane (gRPC).

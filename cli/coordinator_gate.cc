@@ -31,7 +31,11 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     if (token.finish != FinishReason::kNone) forget();
     events->on_token(token);
   }
-  void on_hashes(std::vector<RowHash> hashes) override { events_->on_hashes(std::move(hashes)); }
+  void on_hashes(std::vector<RowHash> hashes) override {
+    const auto events = events_;
+    if (stopped) forget();
+    events->on_hashes(std::move(hashes));
+  }
   void on_error(const Error& error) override {
     const auto events = events_;
     forget();
@@ -40,6 +44,7 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
 
   SequenceId id;  // set once it is accepted
   bool over = false;
+  bool stopped = false;  // hashes are its last event
 
  private:
   void forget() {
@@ -74,6 +79,15 @@ void CoordinatorGate::cancel(SequenceId sequence) {
   state_->post([state = state_, sequence] {
     state->running.erase(sequence);
     state->coordinator.cancel(sequence);
+  });
+}
+
+void CoordinatorGate::stop(SequenceId sequence, Position position) {
+  state_->post([state = state_, sequence, position] {
+    if (const auto found = state->running.find(sequence); found != state->running.end()) {
+      found->second->stopped = true;
+    }
+    state->coordinator.stop(sequence, position);
   });
 }
 

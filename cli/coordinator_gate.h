@@ -22,6 +22,7 @@ class CoordinatorGate final : public coordinator::CoordinatorPort {
               std::shared_ptr<coordinator::SequenceEvents> events,
               std::function<void(Result<SequenceId>)> done) override;
   void cancel(SequenceId sequence) override;
+  void stop(SequenceId sequence, Position position) override;
   void status(std::function<void(coordinator::SwarmStatus)> done) override;
 
   // On the owner's thread: every sequence ends with `why`, and so does every later submit.

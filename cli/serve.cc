@@ -20,6 +20,7 @@
 #include "cli/models.h"
 #include "cli/process_log.h"
 #include "cli/server_file.h"
+#include "cli/worker.h"
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/server.h"
@@ -29,6 +30,7 @@
 #include "model/spec.h"
 #include "model/tokenizer.h"
 #include "proto/address.h"
+#include "proto/split.h"
 #include "proto/tcp_transport.h"
 
 namespace hearth::cli {
@@ -90,6 +92,16 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
   return specs;
 }
 
+// What no start of a worker again would mend.
+Status check_split(const ServeOptions& options, const model::ModelSpec& spec,
+                   std::uint32_t stages) {
+  REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
+                                     " layers, fewer than " + std::to_string(stages) + " stages");
+  if (options.local_workers == 0) return ok_status();
+  const std::uint32_t layers = split_layers(spec.layers, stages).front().size();
+  return check_kv_budget(options.kv_budget_bytes, spec, layers);
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
  public:
@@ -97,13 +109,10 @@ class Server {
     TRY_VOID(check(options));
     TRY(const auto path, resolve_model(options.model));
     TRY(ServedModel served, read_model(options, path));
-    REQUIRE(
-        served.spec.layers >= std::max(options.stages, options.local_workers) || options.stages > 0,
-        "the model has " + std::to_string(served.spec.layers) + " layers, fewer than " +
-            std::to_string(options.local_workers) + " stages");
+    const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
+    TRY_VOID(check_split(options, served.spec, wiring.stages));
     TRY(file_, ServerFile::lock(options.data_dir));
     TRY_VOID(open_links(options));
-    const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
 

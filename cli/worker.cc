@@ -19,6 +19,7 @@
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "node/control_client.h"
+#include "node/engine/kv_cache.h"
 #include "node/engine_thread.h"
 #include "node/stage.h"
 #include "node/weight_rate.h"
@@ -54,6 +55,7 @@ class Worker {
     TRY(const auto path, resolve_model(options.model));
     TRY(const auto file, model::GgufFile::open(path.string()));
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
@@ -86,8 +88,8 @@ class Worker {
         },
         [this] { loop_.stop(); });
     if (stage_->refused().empty()) return kExitDone;
-    return fail({ErrorCode::kInvalidInput,
-                 "the coordinator refused this worker: " + escape_control(stage_->refused())});
+    fail({ErrorCode::kInvalidInput, stage_->refused()});
+    return kExitRefused;
   }
 
  private:
@@ -114,6 +116,16 @@ class Worker {
 };
 
 }  // namespace
+
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers) {
+  const std::size_t least = node::KvCache::page_bytes(layers, spec.kv_layout());
+  REQUIRE(bytes >= least,
+          "a KV budget of " + std::to_string(bytes) + " bytes holds no page of " +
+              std::to_string(kernels::kPageTokens) + " positions: " + std::to_string(layers) +
+              (layers == 1 ? " layer" : " layers") + " of this model need --kv-budget " +
+              std::to_string(least) + " or more");
+  return ok_status();
+}
 
 int run_worker(const WorkerOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.h"
+#include "model/spec.h"
+
 namespace hearth::cli {
 
 struct WorkerOptions {
@@ -18,7 +21,10 @@ struct WorkerOptions {
   std::string log_level = "info";
 };
 
-// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (1).
+// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused).
 int run_worker(const WorkerOptions& options);
+
+// That a stage of so many layers gets one KV page; the error names the least budget and the flag.
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
 
 }  // namespace hearth::cli

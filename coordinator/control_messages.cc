@@ -57,13 +57,14 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   }
   const Status fit = registry_.check(message.register_());
   if (!fit.ok()) return refuse(link, fit.error().message);
-  const Node* older = registry_.find(message.register_().node());
-  if (older != nullptr && older->state != Node::State::kLost) {
-    // The older process, should it live, must not come back and replace the newer one.
-    const LinkId older_link = older->link;
-    refuse(older_link, "another worker registered under the name " + message.register_().node());
-    lose_node(message.register_().node(), "a worker of the same name registered");
+  const std::string& name = message.register_().node();
+  if (registry_.holds(name)) {
+    // May pass: a worker that was started again can be faster than the end of its old connection.
+    return refuse(
+        link, "a worker named " + name + " is connected; give this one another name with --name",
+        true);
   }
+  lose_node(name, "no heartbeat came in time");  // connected still, but silent for too long
   auto added = registry_.add(link, message.register_());
   strangers_.erase(link);
   if (!added.ok()) {  // not for good: it may come back when there is room
@@ -79,10 +80,11 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   form_pipelines();
 }
 
-void CoordinatorMachine::refuse(LinkId link, const std::string& why) {
+void CoordinatorMachine::refuse(LinkId link, const std::string& why, bool may_pass) {
   spdlog::warn("refused a worker: {}", why);
   CoordinatorMessage message;
   message.mutable_refused()->set_reason(decode_refused(as_bytes(why)));
+  message.mutable_refused()->set_may_pass(may_pass);
   Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
   message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
   // The worker hangs up when it has read this; the deadline is for one that does not.
@@ -128,6 +130,9 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.steps_total = heartbeat.steps_total();
   node.status.rows_total = heartbeat.rows_total();
   node.status.busy_seconds_total = heartbeat.busy_seconds_total();
+  node.status.kv_tokens_used = heartbeat.kv_tokens_used();
+  node.status.ring_steps_total = heartbeat.ring_steps_total();
+  node.status.ring_seconds_total = heartbeat.ring_seconds_total();
 }
 
 void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {

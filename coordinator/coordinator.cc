@@ -10,6 +10,7 @@ namespace {
 
 // How long sequences wait for a pipeline to come back.
 constexpr Duration kPipelinePatience = std::chrono::seconds(10);
+constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
@@ -95,6 +96,7 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   if (pipeline == nullptr || pipeline->serving) return;
   if (!pipeline->all_ready() || !links_.linked(epoch)) return;
   pipeline->serving = true;
+  last_loss_.clear();
   for (const Member& member : pipeline->members) {
     registry_.find(member.node)->state = Node::State::kServing;
   }
@@ -114,6 +116,7 @@ void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const s
   if (pipeline == nullptr) return;
   const std::string sentence = pipeline->describe(stage) + " failed: " + why;
   spdlog::warn("epoch {} ended: {}", epoch.value, sentence);
+  last_loss_ = sentence;
   const std::vector<Member> members = pipeline->members;
   pipelines_.end(epoch, {members[stage].node});
   links_.close(epoch);
@@ -136,6 +139,10 @@ void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> se
   for (const auto& sequence : sequences) {
     ending_.erase(sequence->id);
     if (sequence->ended) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+      continue;
+    }
     if (sequence->held) {  // complete but for the hashes of its last rows
       finish(sequence, *sequence->held);
       continue;
@@ -153,14 +160,28 @@ void CoordinatorMachine::expire_waiting() {
   }
   if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
   end_sequences(scheduler_.take_waiting(),
-                {ErrorCode::kUnavailable,
-                 "no pipeline came back in time: " + std::to_string(registry_.connected()) +
-                     " of " + std::to_string(options_.stages) + " workers are registered"});
+                {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
+}
+
+std::string CoordinatorMachine::missing() const {
+  std::string sentence = std::to_string(registry_.connected()) + " of " +
+                         std::to_string(options_.stages) + " workers are registered";
+  std::uint32_t named = 0;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
+      if (pipeline.members[stage].ready || named == kMissingNamed) continue;
+      sentence += "; " + pipeline.describe(stage) + " is not ready yet";
+      ++named;
+    }
+  }
+  if (!last_loss_.empty()) sentence += "; before, " + last_loss_;
+  return sentence;
 }
 
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = !scheduler_.pools().empty();
+  if (!status.ready) status.missing = "no pipeline serves: " + missing();
   status.stages_wanted = options_.stages;
   status.nodes = registry_.snapshot();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {

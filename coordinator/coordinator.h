@@ -62,6 +62,9 @@ struct NodeStatus {
   std::uint64_t steps_total = 0;
   std::uint64_t rows_total = 0;
   double busy_seconds_total = 0.0;
+  std::uint64_t kv_tokens_used = 0;    // positions with KV on this stage
+  std::uint64_t ring_steps_total = 0;  // first stage: steps that came back round the ring,
+  double ring_seconds_total = 0.0;     // and the time that they took together
   double heartbeat_age_seconds = 0.0;
 };
 
@@ -76,7 +79,8 @@ struct PipelineStatus {
 };
 
 struct SwarmStatus {
-  bool ready = false;  // a prompt sent now would be answered
+  bool ready = false;   // a prompt sent now would be answered
+  std::string missing;  // else why not: which workers and layers, as a sentence
   std::uint32_t stages_wanted = 0;
   std::vector<NodeStatus> nodes;
   std::vector<PipelineStatus> pipelines;
@@ -121,6 +125,10 @@ class Coordinator {
                                     std::shared_ptr<SequenceEvents> events) = 0;
   // Ends a sequence without further events. Unknown ids are ignored.
   virtual void cancel(SequenceId sequence) = 0;
+  // Ends a sequence that its owner wants no token of from `position` on, for its text has ended.
+  // One that reports hashes has one more event, on_hashes with those of the positions before that
+  // have come in time. Unknown ids are ignored.
+  virtual void stop(SequenceId sequence, Position position) = 0;
   virtual SwarmStatus status() const = 0;
 };
 
@@ -132,6 +140,7 @@ class CoordinatorPort {
   virtual void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
                       std::function<void(Result<SequenceId>)> done) = 0;
   virtual void cancel(SequenceId sequence) = 0;
+  virtual void stop(SequenceId sequence, Position position) = 0;
   virtual void status(std::function<void(SwarmStatus)> done) = 0;
 };
 

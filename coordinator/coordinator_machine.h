@@ -32,6 +32,7 @@ class CoordinatorMachine final : public Coordinator,
   Result<SequenceId> submit(GenerateRequest request,
                             std::shared_ptr<SequenceEvents> events) override;
   void cancel(SequenceId sequence) override;
+  void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
 
  private:
@@ -51,7 +52,7 @@ class CoordinatorMachine final : public Coordinator,
   void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
   void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
   void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
-  void refuse(LinkId link, const std::string& why);
+  void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
 
   // Pipelines.
@@ -71,8 +72,10 @@ class CoordinatorMachine final : public Coordinator,
   Status take_token(Epoch epoch, const SampledToken& token);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish_stopped(const std::shared_ptr<Sequence>& sequence);
   void finish_held(bool only_overdue);
   void expire_waiting();
+  std::string missing() const;  // to a pipeline that serves
 
   const CoordinatorOptions options_;
   const Clock& clock_;
@@ -84,6 +87,7 @@ class CoordinatorMachine final : public Coordinator,
   Scheduler scheduler_;
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
+  std::string last_loss_;                 // why the last pipeline ended, until one serves again
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
   std::uint64_t next_sequence_ = 1;

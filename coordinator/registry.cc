@@ -90,6 +90,16 @@ Node* Registry::find(const std::string& name) {
   return found == nodes_.end() ? nullptr : &found->second;
 }
 
+bool Registry::silent(const Node& node) const {
+  return clock_.now() - node.last_heard >= options_.heartbeat_timeout;
+}
+
+bool Registry::holds(const std::string& name) const {
+  const auto found = nodes_.find(name);
+  return found != nodes_.end() && found->second.state != Node::State::kLost &&
+         !silent(found->second);
+}
+
 void Registry::lose(Node& node) {
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
@@ -129,8 +139,7 @@ std::vector<Node*> Registry::free_nodes() {
 std::vector<Node*> Registry::silent_nodes() {
   std::vector<Node*> nodes;
   for (auto& [name, node] : nodes_) {
-    const bool silent = clock_.now() - node.last_heard >= options_.heartbeat_timeout;
-    if (silent && node.state != Node::State::kLost) nodes.push_back(&node);
+    if (silent(node) && node.state != Node::State::kLost) nodes.push_back(&node);
   }
   return nodes;
 }

@@ -41,6 +41,8 @@ class Registry {
 
   Node* find(LinkId link);
   Node* find(const std::string& name);
+  // Whether a worker of this name has a session and was heard of lately.
+  bool holds(const std::string& name) const;
   // The worker has no session any more; it is remembered for a minute.
   void lose(Node& node);
   void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
@@ -54,6 +56,8 @@ class Registry {
   std::uint32_t connected() const;
 
  private:
+  bool silent(const Node& node) const;
+
   const CoordinatorOptions& options_;
   const Clock& clock_;
   std::map<std::string, Node> nodes_;

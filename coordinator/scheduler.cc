@@ -131,7 +131,7 @@ void Scheduler::remove_done(const Sequence& sequence) {
 std::vector<std::shared_ptr<Sequence>> Scheduler::held() const {
   std::vector<std::shared_ptr<Sequence>> sequences;
   for (const auto& [id, sequence] : running_) {
-    if (sequence->held) sequences.push_back(sequence);
+    if (!sequence->ended && sequence->waits_for_hashes()) sequences.push_back(sequence);
   }
   return sequences;
 }

@@ -50,7 +50,7 @@ class Scheduler {
 
   std::uint32_t waiting() const { return static_cast<std::uint32_t>(waiting_.size()); }
   std::uint32_t running() const { return static_cast<std::uint32_t>(running_.size()); }
-  // Running sequences whose last token waits for hashes.
+  // Running sequences that wait for hashes.
   std::vector<std::shared_ptr<Sequence>> held() const;
 
  private:

@@ -1,5 +1,7 @@
 #include "coordinator/sequence.h"
 
+#include <iterator>
+
 namespace hearth::coordinator {
 
 Status Sequence::take(const SampledToken& token) {
@@ -29,13 +31,20 @@ Status Sequence::add_hash(const RowHash& hash) {
 }
 
 bool Sequence::hashes_complete(std::uint32_t stages) const {
-  return held && hashes.size() >= std::size_t{held->position} * stages;
+  if (!waits_for_hashes()) return false;
+  const Position end = stopped ? *stopped : held->position;
+  // Rows behind the end may have been computed before the stop came to the first stage.
+  const auto behind = hashes.lower_bound({end, 0});
+  const auto count = static_cast<std::size_t>(std::distance(hashes.begin(), behind));
+  return count >= std::size_t{end} * stages;
 }
 
 std::vector<RowHash> Sequence::sorted_hashes() {
   std::vector<RowHash> sorted;
   sorted.reserve(hashes.size());
-  for (const auto& [key, hash] : hashes) sorted.push_back(hash);
+  for (const auto& [key, hash] : hashes) {
+    if (!stopped || hash.position < *stopped) sorted.push_back(hash);
+  }
   hashes.clear();
   return sorted;
 }

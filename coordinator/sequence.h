@@ -33,6 +33,7 @@ struct Sequence {
   std::map<std::pair<Position, std::uint32_t>, RowHash> hashes;
   std::optional<SampledToken> held;
   TimePoint held_until{};
+  std::optional<Position> stopped;  // by its owner: hashes before it are wanted, tokens are not
 
   std::uint64_t tokens_wanted() const {
     return std::uint64_t{prompt_tokens} + request.sampling.max_tokens;
@@ -41,9 +42,11 @@ struct Sequence {
   Status take(const SampledToken& token);
   // kInvalidInput for a position that the sequence cannot have, or one told twice.
   Status add_hash(const RowHash& hash);
-  // Hashes of every row up to the held token, from every stage, are there.
+  // The last token waits for hashes, or a stopped sequence does.
+  bool waits_for_hashes() const { return held || stopped; }
+  // Hashes of every row up to the last token, from every stage, are there.
   bool hashes_complete(std::uint32_t stages) const;
-  std::vector<RowHash> sorted_hashes();  // gives them away
+  std::vector<RowHash> sorted_hashes();  // gives them away; of a stopped one, those before its end
 };
 
 }  // namespace hearth::coordinator

@@ -40,9 +40,7 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
   sequence->events = std::move(events);
   TRY_VOID(validate(open_of(*sequence), options_.shape));
   if (scheduler_.pools().empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 "no pipeline serves: " + std::to_string(registry_.connected()) + " of " +
-                     std::to_string(options_.stages) + " workers are registered"};
+    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
   }
   TRY_VOID(scheduler_.fits_somewhere(sequence->tokens_wanted()));
   TRY_VOID(scheduler_.enqueue(sequence));
@@ -72,6 +70,23 @@ void CoordinatorMachine::cancel(SequenceId id) {
   }
   sequence->held.reset();
   scheduler_.end(*sequence);
+}
+
+void CoordinatorMachine::stop(SequenceId id, Position position) {
+  const std::shared_ptr<Sequence> sequence = ending_.contains(id) ? nullptr : scheduler_.find(id);
+  if (!sequence || sequence->ended || sequence->stopped) return;
+  const bool runs = sequence->epoch != Epoch();
+  const std::uint64_t computed = std::uint64_t{sequence->prompt_tokens} + sequence->generated;
+  if (!runs || !sequence->request.report_hashes || position >= computed) return cancel(id);
+  ++totals_.finished_stop_total;
+  if (!sequence->answered) {
+    links_.send(sequence->epoch,
+                {FrameType::kCancel, encode(CancelMessage{sequence->epoch, {id}})});
+  }
+  sequence->held.reset();
+  sequence->stopped = position;
+  sequence->held_until = clock_.now() + kHashPatience;
+  finish_held(false);
 }
 
 // One at a time, for every event may change what comes next.
@@ -127,7 +142,7 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
   for (const SequenceId id : tokens.released) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
-                (sequence->answered || sequence->ended),
+                (sequence->answered || sequence->ended || sequence->stopped),
             "sequence " + std::to_string(id.value) + " was released and had not ended");
     scheduler_.release(*sequence);
   }
@@ -140,7 +155,7 @@ Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
           "a token of sequence " + std::to_string(token.sequence.value) +
               ", which is not on this pipeline");
   TRY_VOID(sequence->take(token));
-  if (!sequence->ended) deliver(sequence, token);
+  if (!sequence->ended && !sequence->stopped) deliver(sequence, token);
   return ok_status();
 }
 
@@ -149,9 +164,12 @@ void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
   if (token.finish == FinishReason::kError) {
     ++totals_.finished_error_total;
     scheduler_.end(*sequence);
-    sequence->events->on_error({token.error, "the model could not compute position " +
-                                                 std::to_string(token.position) + ": " +
-                                                 std::string(error_code_name(token.error))});
+    const std::string position = "position " + std::to_string(token.position);
+    sequence->events->on_error({token.error, token.error == ErrorCode::kNoCapacity
+                                                 ? "a stage has no KV page left for " + position
+                                                 : "the model could not compute " + position +
+                                                       ": " +
+                                                       std::string(error_code_name(token.error))});
     return;
   }
   ++totals_.generation_tokens_total;
@@ -175,17 +193,28 @@ void CoordinatorMachine::finish(const std::shared_ptr<Sequence>& sequence,
   sequence->events->on_token(last);
 }
 
+void CoordinatorMachine::finish_stopped(const std::shared_ptr<Sequence>& sequence) {
+  std::vector<RowHash> hashes = sequence->sorted_hashes();
+  scheduler_.end(*sequence);
+  sequence->events->on_hashes(std::move(hashes));
+}
+
 // Last tokens go out when all hashes are there, or when the wait for them is over.
 void CoordinatorMachine::finish_held(bool only_overdue) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
-    if (!sequence->held) continue;
+    if (sequence->ended || !sequence->waits_for_hashes()) continue;
     const bool overdue = clock_.now() >= sequence->held_until;
     if (overdue) {
       spdlog::warn("sequence {}: {} hashes came in time", sequence->id.value,
                    sequence->hashes.size());
     }
     const bool complete = !only_overdue && sequence->hashes_complete(options_.stages);
-    if (overdue || complete) finish(sequence, *sequence->held);
+    if (!overdue && !complete) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+    } else {
+      finish(sequence, *sequence->held);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "model/bpe.h"
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 #include <utility>
@@ -145,6 +146,9 @@ Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSour
   std::shared_ptr<BpeTokenizer> tokenizer(
       new BpeTokenizer(std::move(entries), source, *pre, std::move(merges)));
   tokenizer->byte_symbols_ = bytes;
+  const auto& tokens = tokenizer->byte_tokens_;
+  const bool whole = std::all_of(tokens.begin(), tokens.end(), [](TokenId t) { return t >= 0; });
+  if (whole || !tokenizer->missing_.empty()) tokenizer->measure_tokens();
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 

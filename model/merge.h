@@ -1,11 +1,14 @@
 // The merging that byte-level BPE and SentencePiece share: of all adjacent pairs the one of the
 // lowest rank, the leftmost of equals, becomes one, until no pair has a rank. A list of nodes and
-// a heap of pairs: O(n log n).
+// a heap of pairs, O(n log n); for long texts a heap of what is due now and a list for every later
+// rank, since a heap of millions of pairs waits for memory at every step.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace hearth::model {
@@ -25,32 +28,67 @@ class MergeList {
   std::vector<MergeNode> nodes;  // the caller fills `value`; node 0 is always the first that lives
 
   // rank(left, right): the rank of two adjacent nodes or kNoRank; join(left, right): called when
-  // they merge into `left`, before `right` leaves the list.
+  // they merge into `left`, before `right` leaves the list. The result is the same in all three.
   template <typename Rank, typename Join>
   void run(Rank rank, Join join) {
+    if (nodes.size() < kLong) {
+      run_short(rank, join);
+    } else {
+      run_long(rank, join);
+    }
+  }
+
+  template <typename Rank, typename Join>
+  void run_short(Rank rank, Join join) {
+    link(rank);
+    due_ = kNoRank;  // everything is: a heap of all pairs
+    for (std::uint32_t i = 0; i + 1 < nodes.size(); ++i) {
+      if (nodes[i].rank != kNoRank) heap_.push_back(entry(i));
+    }
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    while (!heap_.empty()) merge(pop(), rank, join);
+  }
+
+  template <typename Rank, typename Join>
+  void run_long(Rank rank, Join join) {
+    link(rank);
+    for (std::uint32_t i = 0; i + 1 < nodes.size(); ++i) {
+      if (nodes[i].rank != kNoRank) later_[nodes[i].rank].push_back(i);
+    }
+    while (!later_.empty()) {
+      due_ = later_.begin()->first;
+      std::vector<std::uint32_t> lefts = std::exchange(later_.begin()->second, {});
+      later_.erase(later_.begin());
+      if (!std::is_sorted(lefts.begin(), lefts.end())) std::sort(lefts.begin(), lefts.end());
+      for (const std::uint32_t left : lefts) {
+        const std::uint64_t next = (std::uint64_t{due_} << 32) | left;
+        while (!heap_.empty() && heap_.front() < next) merge(pop(), rank, join);
+        merge(next, rank, join);
+      }
+      while (!heap_.empty()) merge(pop(), rank, join);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLong = 8192;  // nodes; their heap is as large as a first cache
+
+  template <typename Rank>
+  void link(Rank rank) {
     heap_.clear();
+    later_.clear();
     const auto count = static_cast<std::uint32_t>(nodes.size());
     for (std::uint32_t i = 0; i < count; ++i) {
       nodes[i].prev = i == 0 ? kNoNode : i - 1;
       nodes[i].next = i + 1 == count ? kNoNode : i + 1;
     }
-    for (std::uint32_t i = 0; i + 1 < count; ++i) {
-      nodes[i].rank = rank(i, i + 1);
-      if (nodes[i].rank != kNoRank) heap_.push_back(entry(i));
-    }
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const std::uint64_t top = heap_.back();
-      heap_.pop_back();
-      const auto left = static_cast<std::uint32_t>(top);
-      // A pair that has changed since has another rank, and an entry of its own.
-      if (nodes[left].rank != static_cast<std::uint32_t>(top >> 32)) continue;
-      merge(left, rank, join);
-    }
+    for (std::uint32_t i = 0; i + 1 < count; ++i) nodes[i].rank = rank(i, i + 1);
   }
-
- private:
+  std::uint64_t pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const std::uint64_t top = heap_.back();
+    heap_.pop_back();
+    return top;
+  }
   std::uint64_t entry(std::uint32_t left) const {
     return (std::uint64_t{nodes[left].rank} << 32) | left;
   }
@@ -59,12 +97,16 @@ class MergeList {
     MergeNode& node = nodes[left];
     node.rank = node.next == kNoNode ? kNoRank : rank(left, node.next);
     if (node.rank == kNoRank) return;
+    if (node.rank > due_) return later_[node.rank].push_back(left);
     heap_.push_back(entry(left));
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
   template <typename Rank, typename Join>
-  void merge(std::uint32_t left, Rank rank, Join join) {
+  void merge(std::uint64_t pair, Rank rank, Join join) {
+    const auto left = static_cast<std::uint32_t>(pair);
     MergeNode& node = nodes[left];
+    // A pair that has changed since has another rank, and an entry of its own.
+    if (node.rank != static_cast<std::uint32_t>(pair >> 32)) return;
     const std::uint32_t right = node.next;
     join(left, right);
     node.next = nodes[right].next;
@@ -74,7 +116,9 @@ class MergeList {
     if (node.prev != kNoNode) renew(node.prev, rank);
   }
 
-  std::vector<std::uint64_t> heap_;  // rank << 32 | left node
+  std::vector<std::uint64_t> heap_;  // rank << 32 | left node, of ranks up to due_
+  std::uint32_t due_ = kNoRank;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> later_;  // left nodes by rank
 };
 
 }  // namespace hearth::model

@@ -64,7 +64,11 @@ Result<std::shared_ptr<const Tokenizer>> SpmTokenizer::build(const TokenizerSour
   fall_back(source.unknown, 0);
   TRY_VOID(check_scores(source));
   TRY(Vocabulary entries, Vocabulary::build(source));
-  return std::shared_ptr<const Tokenizer>(new SpmTokenizer(std::move(entries), source));
+  std::shared_ptr<SpmTokenizer> tokenizer(new SpmTokenizer(std::move(entries), source));
+  const auto& tokens = tokenizer->byte_tokens_;
+  const bool whole = std::all_of(tokens.begin(), tokens.end(), [](TokenId t) { return t >= 0; });
+  if (whole || tokenizer->unknown_ >= 0) tokenizer->measure_tokens();
+  return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
 SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)

@@ -52,6 +52,9 @@ class Tokenizer {
   TokenId bos() const { return bos_; }  // -1: none
   TokenId eos() const { return eos_; }
   bool adds_bos() const { return adds_bos_; }
+  // No token stands for more bytes of a text, so that n bytes are at least n divided by this many
+  // tokens. 0: nothing is known, for some bytes are left out by this vocabulary.
+  std::size_t longest_token_bytes() const { return longest_token_bytes_; }
   std::string_view kind() const { return kind_; }  // "bpe" or "spm"
   // Control and unknown tokens. No user text becomes a control token; the unknown token stands for
   // what the vocabulary cannot encode.
@@ -63,6 +66,7 @@ class Tokenizer {
   TokenId bos_ = -1;
   TokenId eos_ = -1;
   bool adds_bos_ = false;
+  std::size_t longest_token_bytes_ = 0;
   std::string_view kind_;
 };
 

@@ -1,5 +1,6 @@
 #include "model/vocabulary_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
@@ -7,6 +8,8 @@
 namespace hearth::model {
 
 namespace {
+
+constexpr std::size_t kCharacterBytes = 4;  // of UTF-8, at most
 
 // Pieces as one string, and up to where special tokens count in each stretch of it.
 struct Joined {
@@ -96,6 +99,13 @@ Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const 
   }
   flush(text.size());
   return ids;
+}
+
+void VocabularyTokenizer::measure_tokens() {
+  longest_token_bytes_ = kCharacterBytes;  // of one that becomes the unknown token
+  for (TokenId token = 0; known(token); ++token) {
+    longest_token_bytes_ = std::max(longest_token_bytes_, token_bytes(token, true, false).size());
+  }
 }
 
 std::string VocabularyTokenizer::token_bytes(TokenId token, bool show_special, bool first) const {

@@ -38,6 +38,8 @@ class VocabularyTokenizer : public Tokenizer {
   // The bytes of an entry that is neither special nor user-defined.
   virtual std::string text_bytes(TokenId token) const = 0;
   virtual bool strips_first_space() const { return false; }
+  // Finds longest_token_bytes(); for a vocabulary that leaves no byte out.
+  void measure_tokens();
 
   bool known(TokenId token) const {
     return token >= 0 && token < static_cast<TokenId>(entries_.size());

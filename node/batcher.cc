@@ -15,7 +15,10 @@
 namespace hearth::node {
 namespace {
 
-// The ids of an epoch, as intervals: a coordinator counts them up, so there are few.
+// The ids of an epoch, as intervals: a coordinator counts them up, so there are few. Where several
+// pipelines share the count every id may be an interval of its own: the lowest are forgotten, so
+// that only the newest ones are known to have been here. A repeated id that still runs is found
+// among the sequences; one that is over and forgotten does no harm on any stage.
 class SeenIds {
  public:
   bool insert(std::uint64_t id) {
@@ -30,11 +33,13 @@ class SeenIds {
       std::prev(after)->second = end;
     } else {
       begins_.emplace(id, end);
+      if (begins_.size() > kIntervals) begins_.erase(begins_.begin());
     }
     return true;
   }
 
  private:
+  static constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;
   std::map<std::uint64_t, std::uint64_t> begins_;  // first id of an interval -> its last id
 };
 
@@ -101,7 +106,8 @@ Status Batcher::submit(SubmitMessage message) {
   REQUIRE(message.prompt.size() == message.open.prompt_tokens,
           name_of(id) + " announces " + std::to_string(message.open.prompt_tokens) +
               " prompt tokens and brings " + std::to_string(message.prompt.size()));
-  REQUIRE(s.seen.insert(id.value), name_of(id) + " was submitted before");
+  REQUIRE(!s.sequences.contains(id) && s.seen.insert(id.value),
+          name_of(id) + " was submitted before");
   Sequence sequence;
   sequence.open = std::move(message.open);
   sequence.prompt = std::move(message.prompt);

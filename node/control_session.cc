@@ -14,6 +14,9 @@ using control::v1::WorkerMessage;
 
 // How long dialling and registering may take before the link is given up.
 constexpr Duration kPatience = std::chrono::seconds(10);
+// How long a refusal that may pass is tried again: the coordinator notices a dead worker much
+// earlier, so that the reason is then here to stay.
+constexpr Duration kRefusedPatience = std::chrono::seconds(10);
 constexpr std::uint32_t kHeartbeatShortest = 10;
 constexpr std::uint32_t kHeartbeatLongest = 60'000;
 
@@ -102,7 +105,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
   }
   switch (message.body_case()) {
     case CoordinatorMessage::kRegistered: return on_registered(message.registered());
-    case CoordinatorMessage::kRefused: return on_refused(message.refused().reason());
+    case CoordinatorMessage::kRefused: return on_refused(message.refused());
     case CoordinatorMessage::kAssign:
       if (state_ == State::kRegistered) events_.on_assign(message.assign());
       return;
@@ -120,14 +123,24 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   heartbeat_ = std::chrono::milliseconds(milliseconds);
   next_heartbeat_ = clock_.now() + heartbeat_;
   state_ = State::kRegistered;
+  refused_since_.reset();
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node,
                options_.control_address);
 }
 
-void ControlSession::on_refused(const std::string& reason) {
+void ControlSession::on_refused(const control::v1::Refused& refused) {
   const bool had_session = state_ == State::kRegistered;
-  refused_ = "the coordinator refused this worker: " + decode_refused(as_bytes(reason));
+  const std::string reason = decode_refused(as_bytes(refused.reason()));
+  if (refused.may_pass()) {
+    const TimePoint since = refused_since_.value_or(clock_.now());
+    if (clock_.now() - since < kRefusedPatience) {
+      lose("refused: " + reason);
+      refused_since_ = since;
+      return;
+    }
+  }
+  refused_ = "the coordinator refused this worker: " + reason;
   spdlog::error("{}: {}", options_.node, refused_);
   state_ = State::kRefused;
   transport_.close(link_);
@@ -143,10 +156,11 @@ void ControlSession::lose(const std::string& why) {
   const bool had_session = state_ == State::kRegistered;
   transport_.close(link_);
   state_ = State::kWaiting;
+  refused_since_.reset();
   const Duration pause = backoff_.next();
   deadline_ = clock_.now() + pause;
-  spdlog::warn("{}: no coordinator at {}: {}; dialling again in {} ms", options_.node,
-               options_.control_address, why, pause.count() / 1'000'000);
+  spdlog::warn("{}: no session with the coordinator at {}: {}; dialling again in {} ms",
+               options_.node, options_.control_address, why, pause.count() / 1'000'000);
   if (had_session) events_.on_control_lost();
 }
 

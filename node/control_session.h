@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -45,7 +46,7 @@ class ControlSession final : public TransportEvents {
 
   void register_worker();
   void on_registered(const control::v1::Registered& registered);
-  void on_refused(const std::string& reason);
+  void on_refused(const control::v1::Refused& refused);
   // Leaves the session, telling the owner when it had begun, and plans the next attempt.
   void lose(const std::string& why);
 
@@ -61,6 +62,7 @@ class ControlSession final : public TransportEvents {
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
   std::string refused_;
+  std::optional<TimePoint> refused_since_;  // for a reason that may pass
 };
 
 }  // namespace hearth::node

@@ -137,6 +137,8 @@ void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
   heartbeat.set_rows_total(rows_);
   heartbeat.set_busy_seconds_total(std::chrono::duration<double>(busy).count());
   heartbeat.set_kv_tokens_used(kv_tokens);
+  heartbeat.set_ring_steps_total(ring_steps_);
+  heartbeat.set_ring_seconds_total(std::chrono::duration<double>(ring_time_).count());
 }
 
 // --- frames in ---
@@ -200,7 +202,16 @@ Status StageMachine::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
   if (is_late(tokens.epoch)) return ok_status();
   TRY_VOID(check_step(tokens.step));
-  return serving_->batcher->on_tokens(tokens);
+  return take_answer(tokens);
+}
+
+// Answers come in the order of the steps.
+Status StageMachine::take_answer(const StepTokens& tokens) {
+  TRY_VOID(serving_->batcher->on_tokens(tokens));
+  ++ring_steps_;
+  ring_time_ += clock_.now() - serving_->started.front();
+  serving_->started.pop_front();
+  return ok_status();
 }
 
 Status StageMachine::take_submit(const Frame& frame) {
@@ -229,6 +240,7 @@ void StageMachine::start_steps() {
     if (links_.queued(Peer::kCoordinator) >= serving_->assignment.batches_in_flight) break;
     std::optional<StepBatch> batch = serving_->batcher->next();
     if (!batch) break;
+    serving_->started.push_back(clock_.now());
     compute(std::move(*batch));
   }
   starting_steps_ = false;
@@ -266,7 +278,7 @@ Status StageMachine::answer(StepTokens tokens) {
   links_.send(Peer::kCoordinator, {FrameType::kTokens, payload});
   if (!serving_) return ok_status();
   if (serving_->batcher) {
-    TRY_VOID(serving_->batcher->on_tokens(tokens));
+    TRY_VOID(take_answer(tokens));
     start_steps();
     return ok_status();
   }
@@ -278,7 +290,7 @@ void StageMachine::count_step(const StepBatch& batch, const StepResult& result) 
   ++steps_;
   rows_ += batch.rows.size();
   for (const BatchRow& row : batch.rows) {
-    if ((row.flags & BatchRow::kFailed) == 0) ++serving_->kv_tokens[row.sequence];
+    if (!row.failed()) ++serving_->kv_tokens[row.sequence];
   }
   for (const SequenceId sequence : result.released) serving_->kv_tokens.erase(sequence);
 }

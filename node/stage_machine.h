@@ -45,6 +45,7 @@ class StageMachine final : public Stage,
     std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
     std::optional<StepId> last_step;  // that a peer sent
     std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
+    std::deque<TimePoint> started;  // of the batcher's steps that are not answered, oldest first
   };
 
   void on_assign(const control::v1::Assign& assign) override;
@@ -76,6 +77,7 @@ class StageMachine final : public Stage,
   void count_step(const StepBatch& batch, const StepResult& result);
   void report_hashes(const StepResult& result);
   Status answer(StepTokens tokens);
+  Status take_answer(const StepTokens& tokens);  // on the first stage
 
   const StageOptions options_;
   const Clock& clock_;
@@ -91,6 +93,8 @@ class StageMachine final : public Stage,
   std::uint64_t steps_ = 0;
   std::uint64_t rows_ = 0;
   std::uint64_t late_frames_ = 0;
+  std::uint64_t ring_steps_ = 0;
+  Duration ring_time_{};
 };
 
 }  // namespace hearth::node

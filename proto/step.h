@@ -51,13 +51,22 @@ struct SequenceOpen {
 
 // One position of one sequence. Rows of a sequence are contiguous, positions ascending by one.
 struct BatchRow {
-  static constexpr std::uint8_t kSample = 1;  // the last stage samples the next token here
-  static constexpr std::uint8_t kFailed = 2;  // a stage left the numeric range or has no KV page;
-                                              // the row is carried on as zeros and ends in kError
+  static constexpr std::uint8_t kSample = 1;   // the last stage samples the next token here
+  static constexpr std::uint8_t kFailed = 2;   // a stage left the numeric range or has no KV page;
+                                               // the row is carried on as zeros and ends in kError
+  static constexpr unsigned kReasonShift = 4;  // above it, of a failed row: its ErrorCode
   SequenceId sequence;
   Position position = 0;
   TokenId token = 0;
   std::uint8_t flags = 0;
+
+  bool failed() const { return (flags & kFailed) != 0; }
+  ErrorCode reason() const { return static_cast<ErrorCode>(flags >> kReasonShift); }
+  // Of a row that has failed before, the first reason stays.
+  void fail(ErrorCode why) {
+    const unsigned reason = static_cast<unsigned>(why) << kReasonShift;
+    if (!failed()) flags = static_cast<std::uint8_t>(flags | kFailed | reason);
+  }
   friend bool operator==(const BatchRow&, const BatchRow&) = default;
 };
 

@@ -16,8 +16,11 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   TRY(row.position, fields::read_position(reader, "rows.position", shape.context));
   TRY(row.token, fields::read_token(reader, "rows.token", shape.vocabulary));
   row.flags = reader.read<std::uint8_t>();
-  REQUIRE((row.flags & ~kKnownFlags) == 0,
+  const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
+  REQUIRE((lower & ~kKnownFlags) == 0,
           "rows.flags is " + std::to_string(row.flags) + "; only bits 1 and 2 have a meaning");
+  REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
+          "rows.flags is " + std::to_string(row.flags) + "; its reason has no meaning");
   return row;
 }
 

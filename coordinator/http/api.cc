@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 namespace hearth::coordinator::http {
 
@@ -17,6 +18,29 @@ std::optional<ApiError> check_model(const Api& api, const std::string& name) {
   return ApiError::not_found("the model '" + valid_utf8(name.substr(0, 128)) +
                                  "' is not served here; this swarm serves '" + api.model.id + "'",
                              "model_not_found");
+}
+
+std::string new_request_id(Random& random) {
+  char id[24];
+  std::snprintf(id, sizeof id, "req-%016llx", static_cast<unsigned long long>(random.next()));
+  return id;
+}
+
+ApiError silent_coordinator(std::uint32_t seconds) {
+  ApiError error = from_coordinator({ErrorCode::kUnavailable, "the coordinator did not answer in " +
+                                                                  std::to_string(seconds) + " s"},
+                                    1);
+  error.code = "coordinator_silent";
+  return error;
+}
+
+ApiError too_many_connections() {
+  ApiError error =
+      from_coordinator({ErrorCode::kUnavailable, "all " + std::to_string(limits::kHttpConnections) +
+                                                     " connections are in use"},
+                       1);
+  error.code = "too_many_connections";
+  return error;
 }
 
 HttpResponse error_response(const ApiError& error) {

@@ -2,6 +2,8 @@
 // pool.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,6 +12,7 @@
 #include "base/limits.h"
 #include "coordinator/http/errors.h"
 #include "coordinator/http/exchange.h"
+#include "coordinator/http/heavy_lane.h"
 #include "coordinator/http/metrics.h"
 #include "coordinator/http/requests.h"
 #include "coordinator/http/server.h"
@@ -51,7 +54,9 @@ struct Api {
         random(random_in),
         metrics(options.version, model.id),
         sockets(std::move(to_sockets)),
-        pool(std::move(to_pool)) {}
+        pool(std::move(to_pool)),
+        heavy([this](Gate::Task task) { return pool.post(std::move(task)); },
+              std::max(2U, options.pool_threads) - 1) {}
 
   HttpOptions options;
   ServedModel model;
@@ -60,8 +65,17 @@ struct Api {
   Random& random;  // socket thread only
   Metrics metrics;
   Gate sockets;
+  // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.
+  std::function<void(std::chrono::seconds, Gate::Task)> later;
   Gate pool;
+  HeavyLane heavy;  // the long tasks of the pool; all but one of its threads may have one
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
+
+  // To the pool, with the body's size as the measure of the task.
+  void on_pool(std::size_t body_bytes, Gate::Task task) {
+    if (body_bytes > limits::kHttpLightBytes) return heavy.post(std::move(task));
+    pool.post(std::move(task));
+  }
 
   ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
@@ -71,6 +85,15 @@ std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
 
 // 404 model_not_found unless `name` is the served model's.
 std::optional<ApiError> check_model(const Api& api, const std::string& name);
+
+// x-request-id of one answer.
+std::string new_request_id(Random& random);
+
+// 503: no answer from the coordinator for so many seconds.
+ApiError silent_coordinator(std::uint32_t seconds);
+
+// 503: every place for a connection is taken.
+ApiError too_many_connections();
 
 HttpResponse error_response(const ApiError& error);
 HttpResponse json_response(const std::string& body);

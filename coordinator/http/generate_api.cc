@@ -13,9 +13,23 @@ ApiError prompt_error(const Error& error, bool chat) {
   return out;
 }
 
+// Refuses by its bytes alone what cannot fit, before the work of tokenising it is done.
+std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes, bool chat) {
+  const std::uint64_t longest = served.tokenizer->longest_token_bytes();
+  const std::uint64_t context = served.spec.context;
+  if (longest == 0 || bytes <= context * longest) return std::nullopt;
+  return ApiError::invalid("the prompt has " + std::to_string(bytes) +
+                               " bytes; the model's context of " + std::to_string(context) +
+                               " tokens holds at most " + std::to_string(context * longest) +
+                               ", for its longest token has " + std::to_string(longest),
+                           chat ? "messages" : "prompt", "context_length_exceeded");
+}
+
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const Prompt& prompt) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
-  auto ids = encode_text(*served.tokenizer, std::get<std::string>(prompt));
+  const std::string& text = std::get<std::string>(prompt);
+  if (auto error = check_bytes(served, text.size(), false)) return *error;
+  auto ids = encode_text(*served.tokenizer, text);
   if (!ids.ok()) return prompt_error(ids.error(), false);
   return std::move(*ids);
 }
@@ -23,6 +37,9 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const P
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationRequest& request) {
   auto pieces = render_chat(served, std::move(request.messages));
   if (!pieces.ok()) return prompt_error(pieces.error(), true);
+  std::size_t bytes = 0;
+  for (const model::PromptPiece& piece : *pieces) bytes += piece.text.size();
+  if (auto error = check_bytes(served, bytes, true)) return *error;
   auto ids = encode_pieces(*served.tokenizer, *pieces);
   if (!ids.ok()) return prompt_error(ids.error(), true);
   return std::move(*ids);
@@ -61,7 +78,8 @@ ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool
 
 void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
                        std::shared_ptr<Exchange> exchange, bool chat) {
-  api->pool.post([api, request = std::move(request), exchange, chat]() mutable {
+  const std::size_t bytes = request.body.size();
+  api->on_pool(bytes, [api, request = std::move(request), exchange, chat]() mutable {
     auto input = prepare(*api, request.body, chat);
     request.body = {};
     auto next = [api, request = std::move(request), exchange = std::move(exchange),

@@ -158,11 +158,12 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
   Running& running = running_[index];
   running.sequence = *result;
   running.submitted = true;
-  if (ended_ || running.choice.stopped_by_text()) {
+  if (ended_) {
     api_->port.cancel(running.sequence);
     running.submitted = false;
-    if (ended_) return;
+    return;
   }
+  if (running.stopped) stop_sequence(running);
   if (++accepted_ < running_.size()) return;
   if (!input_.request.stream) {
     if (finished_ == running_.size()) complete();
@@ -172,7 +173,7 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
   streaming_ = true;
   for (Running& each : running_) {
     if (ended_) return;
-    if (each.choice.tokens() > 0) flush(each);
+    if (each.choice.tokens() > 0 && !waits_for_hashes(each)) flush(each);
   }
   if (finished_ == running_.size() && !ended_) complete();
 }
@@ -195,20 +196,41 @@ void Generation::on_token(std::uint32_t index, const SampledToken& token) {
   }
   const bool ready = running.choice.push(token);
   observe(running, running.choice.done());
-  if (running.choice.stopped_by_text() && running.submitted) {
-    api_->port.cancel(running.sequence);
+  if (running.choice.stopped_by_text()) {
+    running.stopped = token.position;
+    if (running.submitted) stop_sequence(running);
   }
-  if (running.choice.done()) {
-    running.submitted = false;  // nothing left to cancel
-    ++finished_;
-  }
+  if (waits_for_hashes(running)) return;
+  if (running.choice.done()) return settle(running);
   if (streaming_ && ready) flush(running);
+}
+
+// The coordinator ends what a stop string has ended here.
+void Generation::stop_sequence(Running& running) {
+  if (waits_for_hashes(running)) return api_->port.stop(running.sequence, *running.stopped);
+  api_->port.cancel(running.sequence);
+  running.submitted = false;
+}
+
+void Generation::settle(Running& running) {
+  running.submitted = false;  // nothing left to cancel
+  ++finished_;
+  if (streaming_) flush(running);
   const bool all = finished_ == running_.size() && accepted_ == running_.size();
   if (all && !ended_) complete();
 }
 
 void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
-  running_[index].hashes = std::move(hashes);
+  Running& running = running_[index];
+  if (ended_ || running.hashed) return;
+  const bool waited = waits_for_hashes(running);
+  running.hashed = true;
+  running.hashes = std::move(hashes);
+  if (!waited) return;
+  // Of a sequence that had ended by itself before it could be stopped, there are more.
+  std::erase_if(running.hashes,
+                [&](const RowHash& hash) { return hash.position >= *running.stopped; });
+  settle(running);
 }
 
 void Generation::on_error(const Error& error) {

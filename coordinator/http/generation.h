@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Choice choice;
     std::vector<RowHash> hashes;
     SequenceId sequence;
-    bool submitted = false;  // the coordinator has it
+    bool submitted = false;           // the coordinator has it
+    bool hashed = false;              // its hashes are all there
+    std::optional<Position> stopped;  // by a stop string that this position's token completed
     TimePoint admitted{};
     TimePoint first_token{};
     TimePoint last_token{};
@@ -49,6 +52,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_hashes(std::uint32_t index, std::vector<RowHash> hashes);
   void on_error(const Error& error);
 
+  // A stop string ended it and its hashes are still to come.
+  bool waits_for_hashes(const Running& running) const {
+    return running.stopped && input_.request.return_hashes && !running.hashed;
+  }
+  void stop_sequence(Running& running);
+  void settle(Running& running);  // after its last event
   void observe(Running& running, bool end);
   void flush(Running& running);
   void complete();

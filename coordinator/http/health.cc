@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "coordinator/http/handlers.h"
 #include "coordinator/http/swarm_query.h"
 
@@ -13,13 +11,7 @@ void handle_ready(const std::shared_ptr<Api>& api, HttpRequest,
                   std::shared_ptr<Exchange> exchange) {
   respond_with_status(api, std::move(exchange), [](const SwarmStatus& status) {
     if (status.ready) return json_response(R"({"status":"ok"})");
-    const auto nodes = std::count_if(status.nodes.begin(), status.nodes.end(),
-                                     [](const NodeStatus& node) { return node.state != "lost"; });
-    return error_response(from_coordinator(
-        {ErrorCode::kUnavailable,
-         "no pipeline serves: " + std::to_string(nodes) + " workers are registered, " +
-             std::to_string(status.stages_wanted) + " free ones make a pipeline"},
-        1));
+    return error_response(from_coordinator({ErrorCode::kUnavailable, status.missing}, 1));
   });
 }
 

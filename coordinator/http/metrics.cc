@@ -92,14 +92,38 @@ void add_nodes(const SwarmStatus& status, Families& families) {
   for (const auto& [state, count] : states) {
     families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});
   }
-  for (const NodeStatus& node : status.nodes) {
-    families.counter("hearth_node_steps_total", "Steps that a worker has computed",
-                     static_cast<double>(node.steps_total), {{"node", node.name}});
-  }
-  for (const NodeStatus& node : status.nodes) {
-    families.counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
-                     node.busy_seconds_total, {{"node", node.name}});
-  }
+  const auto counter = [&](const char* name, const char* help, auto value) {
+    for (const NodeStatus& node : status.nodes) {
+      families.counter(name, help, static_cast<double>(value(node)), {{"node", node.name}});
+    }
+  };
+  counter("hearth_node_steps_total", "Steps that a worker has computed",
+          [](const NodeStatus& node) { return node.steps_total; });
+  counter("hearth_node_tokens_total",
+          "Positions that a worker has computed, of prompts and answers",
+          [](const NodeStatus& node) { return node.rows_total; });
+  counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
+          [](const NodeStatus& node) { return node.busy_seconds_total; });
+  counter("hearth_node_ring_steps_total",
+          "Steps that a worker began as first stage and that came back round the ring",
+          [](const NodeStatus& node) { return node.ring_steps_total; });
+  counter("hearth_node_ring_seconds_total", "Seconds that those steps took together",
+          [](const NodeStatus& node) { return node.ring_seconds_total; });
+}
+
+// KV of the stages that serve; those of one pipeline may have different room.
+void add_stages(const SwarmStatus& status, Families& families) {
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    for (const NodeStatus& node : status.nodes) {
+      if (node.state != "serving") continue;
+      families.gauge(name, help, static_cast<double>(value(node)),
+                     {{"node", node.name}, {"stage", std::to_string(node.stage)}});
+    }
+  };
+  gauge("hearth_stage_kv_pages", "KV pages of a serving stage",
+        [](const NodeStatus& node) { return node.kv_pages; });
+  gauge("hearth_stage_kv_tokens_used", "Positions that have KV on a serving stage",
+        [](const NodeStatus& node) { return node.kv_tokens_used; });
 }
 
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
@@ -111,11 +135,16 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                    static_cast<double>(status.prompt_tokens_total));
   families.counter("hearth_generation_tokens_total", "Tokens generated",
                    static_cast<double>(status.generation_tokens_total));
+  families.counter("hearth_admitted_total", "Sequences that were given room",
+                   static_cast<double>(status.admitted_total));
+  families.counter("hearth_failed_total", "Sequences that ended with an error",
+                   static_cast<double>(status.finished_error_total));
   families.counter("hearth_cancelled_total", "Sequences that their client gave up",
                    static_cast<double>(status.cancelled_total));
   families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
                  min_replicas(status), {{"model", model}});
   add_nodes(status, families);
+  add_stages(status, families);
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ constexpr std::array kRoutes = {
     Row{"GET", "/api/v1/state", false, handle_state},
 };
 
+bool is_probe(Handler handler) {
+  return handler == handle_live || handler == handle_ready || handler == handle_metrics;
+}
+
 }  // namespace
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
@@ -38,7 +42,7 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     const bool matches = row.is_prefix ? path.starts_with(row.path) && path.size() > row.path.size()
                                        : path == row.path;
     if (!matches) continue;
-    if (row.method == wanted) return {row.handler, std::nullopt};
+    if (row.method == wanted) return {row.handler, std::nullopt, is_probe(row.handler)};
     ApiError error =
         ApiError::invalid(std::string(path) + " answers " + std::string(row.method) + " only",
                           std::nullopt, "method_not_allowed");
@@ -46,10 +50,12 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     HttpResponse refusal = error_response(error);
     const bool get = row.method == "GET";
     refusal.headers.emplace_back("Allow", get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
-    return {nullptr, std::move(refusal)};
+    return {nullptr, std::move(refusal), false};
   }
-  return {nullptr, error_response(ApiError::not_found(
-                       "there is nothing at " + valid_utf8(path.substr(0, 256)), "not_found"))};
+  return {nullptr,
+          error_response(ApiError::not_found(
+              "there is nothing at " + valid_utf8(path.substr(0, 256)), "not_found")),
+          false};
 }
 
 }  // namespace hearth::coordinator::http

@@ -35,15 +35,10 @@ Result<asio::ip::address> loopback_address(const std::string& host) {
   return address;
 }
 
-std::string full_answer() {
-  ApiError error =
-      from_coordinator({ErrorCode::kUnavailable, "all " + std::to_string(limits::kHttpConnections) +
-                                                     " connections are in use"},
-                       1);
-  error.code = "too_many_connections";
-  const HttpResponse response = error_response(error);
+std::string full_answer(Random& random) {
+  const HttpResponse response = error_response(too_many_connections());
   AnswerContext context;
-  context.request_id = "none";
+  context.request_id = new_request_id(random);
   context.keep_alive = false;
   return response_head(response, context, BodyFraming::kLength) + response.body;
 }
@@ -57,12 +52,17 @@ class HttpServerImpl final : public HttpServer {
       : acceptor_(io_),
         retry_(io_),
         table_(std::make_shared<SessionTable>()),
-        pool_(std::max(1U, options.pool_threads)),
-        full_answer_(full_answer()) {
+        pool_(std::max(2U, options.pool_threads)) {
     api_ = std::make_shared<Api>(
         std::move(options), std::move(model), port, clock, random,
         [this](Gate::Task task) { asio::post(io_, std::move(task)); },
         [this](Gate::Task task) { asio::post(pool_, std::move(task)); });
+    api_->later = [this](std::chrono::seconds time, Gate::Task task) {
+      const auto timer = std::make_shared<asio::steady_timer>(io_, time);
+      timer->async_wait([timer, task = std::move(task)](const error_code& error) {
+        if (!error) task();
+      });
+    };
   }
 
   Status listen() {
@@ -117,13 +117,15 @@ class HttpServerImpl final : public HttpServer {
   }
 
   void admit(tcp::socket socket) {
-    if (table_->open.size() < limits::kHttpConnections) {
-      Session::start(std::move(socket), api_, table_);
+    const std::size_t open = table_->open.size();
+    if (open < limits::kHttpConnections + limits::kHttpProbeConnections) {
+      Session::start(std::move(socket), api_, table_, open >= limits::kHttpConnections);
       return;
     }
+    const std::string answer = full_answer(api_->random);
     error_code ignored;  // a fresh socket has room for these bytes; nobody waits for more
     socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(full_answer_), ignored);
+    socket.write_some(asio::buffer(answer), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
 
@@ -144,7 +146,6 @@ class HttpServerImpl final : public HttpServer {
   asio::steady_timer retry_;
   std::shared_ptr<SessionTable> table_;
   asio::thread_pool pool_;
-  std::string full_answer_;
   std::shared_ptr<Api> api_;
   std::thread thread_;
   std::uint16_t port_ = 0;

@@ -37,13 +37,14 @@ struct HttpTimeouts {
   std::uint32_t body = limits::kHttpSecondsBody;      // to send the whole body
   std::uint32_t write = limits::kHttpSecondsWrite;    // without a byte taken by the client
   std::uint32_t ping = limits::kHttpSecondsPing;      // silence of a stream
+  std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator to say how it is
 };
 
 struct HttpOptions {
   std::string host = "127.0.0.1";  // only loopback addresses are accepted
   std::uint16_t port = 0;          // 0: any free one
   std::string version;
-  std::uint32_t pool_threads = 2;
+  std::uint32_t pool_threads = 2;  // at least 2: one is kept from long tasks
   HttpTimeouts timeouts;
 };
 

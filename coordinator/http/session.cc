@@ -1,5 +1,6 @@
 #include "coordinator/http/session.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -7,7 +8,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <cstdio>
 
 #include "base/limits.h"
 #include "coordinator/http/head.h"
@@ -76,13 +76,15 @@ ApiError parse_failure(const error_code& failure) {
 
 class SessionImpl final : public Session, public std::enable_shared_from_this<SessionImpl> {
  public:
-  SessionImpl(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table)
+  SessionImpl(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
+              bool probes_only)
       : socket_(std::move(socket)),
         api_(std::move(api)),
         table_(std::move(table)),
         deadline_(socket_.get_executor()),
         ping_(socket_.get_executor()),
         write_deadline_(socket_.get_executor()),
+        probes_only_(probes_only),
         queue_(limits::kHttpStreamBytes) {}
 
   ~SessionImpl() override { release_body(); }
@@ -90,7 +92,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void begin() {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
+    arm_deadline(patience(api_->options.timeouts.idle));
     read();
   }
 
@@ -132,6 +134,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_read_end();
   void advance();
   bool feed();
+  bool folds(const char* bytes, std::size_t size);
   void begin_request();
   void on_head();
   void on_body_head(const RequestHead& head, Handler handler);
@@ -142,6 +145,11 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_written();
   void linger();
   void arm_deadline(std::chrono::seconds time);
+  // Reserved places are few: nobody may sit on one for long.
+  std::chrono::seconds patience(std::uint32_t seconds) const {
+    return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
+                                             : seconds);
+  }
   void on_deadline();
   void arm_ping();
   void client_left();
@@ -155,6 +163,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   asio::steady_timer deadline_;
   asio::steady_timer ping_;
   asio::steady_timer write_deadline_;
+  const bool probes_only_;
 
   Phase phase_ = Phase::kIdle;
   beast::flat_buffer buffer_{limits::kHttpReadBytes};
@@ -162,6 +171,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool reading_ = false;
   bool read_closed_ = false;
   std::size_t head_bytes_ = 0;
+  bool line_begins_ = false;  // of the head
   std::size_t lingered_ = 0;
   std::size_t reserved_ = 0;
 
@@ -226,8 +236,9 @@ class SessionExchange final : public Exchange {
 }  // namespace
 
 std::shared_ptr<Session> Session::start(tcp::socket socket, std::shared_ptr<Api> api,
-                                        std::shared_ptr<SessionTable> table) {
-  auto session = std::make_shared<SessionImpl>(std::move(socket), std::move(api), table);
+                                        std::shared_ptr<SessionTable> table, bool probes_only) {
+  auto session =
+      std::make_shared<SessionImpl>(std::move(socket), std::move(api), table, probes_only);
   table->open.emplace(session.get(), session);
   session->begin();
   return session;
@@ -277,18 +288,17 @@ void SessionImpl::begin_request() {
   phase_ = Phase::kHead;
   ++serial_;
   context_ = AnswerContext{};
-  char id[24];
-  std::snprintf(id, sizeof id, "req-%016llx", static_cast<unsigned long long>(api_->random.next()));
-  context_.request_id = id;
+  context_.request_id = new_request_id(api_->random);
   answered_ = false;
   streaming_ = false;
   head_only_ = false;
   head_bytes_ = 0;
+  line_begins_ = false;
   parser_.emplace();
   parser_->header_limit(limits::kHttpHeaderBytes);
   parser_->body_limit(limits::kHttpBodyBytes);
   parser_->eager(false);
-  arm_deadline(std::chrono::seconds(api_->options.timeouts.header));
+  arm_deadline(patience(api_->options.timeouts.header));
 }
 
 // Gives the parser what there is. True: something happened and there may be more to do.
@@ -296,7 +306,14 @@ bool SessionImpl::feed() {
   if (buffer_.size() == 0) return false;
   error_code error;
   const std::size_t used = parser_->put(buffer_.data(), error);
+  const auto* taken = static_cast<const char*>(buffer_.data().data());
+  const bool folded = phase_ == Phase::kHead && folds(taken, used);
   buffer_.consume(used);
+  if (folded) {
+    refuse(ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"),
+           true);
+    return false;
+  }
   // Beast counts each field alone; the limit is one for the whole head.
   if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
     refuse(parse_failure(beast::http::error::header_limit), true);
@@ -321,10 +338,20 @@ bool SessionImpl::feed() {
   return true;
 }
 
+// A line of the head that begins with a blank: the field before it goes on there for some readers
+// and not for others. Beast is one of the former.
+bool SessionImpl::folds(const char* bytes, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) {
+    if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
+    line_begins_ = bytes[i] == '\n';
+  }
+  return false;
+}
+
 void SessionImpl::on_head() {
   const RequestHead head = read_head(*parser_);
   context_.http10 = head.version < 11;
-  context_.keep_alive = head.keep_alive;
+  context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
   HeadCheck check = check_head(head, api_->options.host);
   if (check.error) return refuse(*check.error, check.close);
@@ -334,6 +361,7 @@ void SessionImpl::on_head() {
     return answer(options_response(head));
   }
   RouteMatch match = find_route(head.method, check.path);
+  if (probes_only_ && !match.probe) return refuse(too_many_connections(), true);
   if (!match.handler) {
     if (head.has_body()) context_.keep_alive = false;  // its body is not read
     return answer(*match.refusal);

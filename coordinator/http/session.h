@@ -23,9 +23,10 @@ struct SessionTable {
 
 class Session {
  public:
+  // `probes_only`: one of the reserved places; it answers one probe, and anything else with 503.
   static std::shared_ptr<Session> start(boost::asio::ip::tcp::socket socket,
                                         std::shared_ptr<Api> api,
-                                        std::shared_ptr<SessionTable> table);
+                                        std::shared_ptr<SessionTable> table, bool probes_only);
   virtual ~Session() = default;
   // Closes without a word; a running request is told that its client is gone.
   virtual void abort() = 0;

@@ -29,6 +29,9 @@ OrderedJson node_object(const NodeStatus& node) {
   out["steps_total"] = node.steps_total;
   out["rows_total"] = node.rows_total;
   out["busy_seconds_total"] = node.busy_seconds_total;
+  out["kv_tokens_used"] = node.kv_tokens_used;
+  out["ring_steps_total"] = node.ring_steps_total;
+  out["ring_seconds_total"] = node.ring_seconds_total;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   return out;
 }
@@ -76,6 +79,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   OrderedJson out;
   out["version"] = api.options.version;
   out["ready"] = status.ready;
+  if (!status.ready) out["missing"] = status.missing;
   out["stages_wanted"] = status.stages_wanted;
   out["running"] = status.running;
   out["waiting"] = status.waiting;

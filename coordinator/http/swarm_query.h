@@ -1,6 +1,7 @@
 // Asks the coordinator for its status and answers on the socket thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -8,13 +9,25 @@
 
 namespace hearth::coordinator::http {
 
-// `function`: SwarmStatus -> HttpResponse.
+// `function`: SwarmStatus -> HttpResponse. 503 when the coordinator is silent for the time that
+// HttpTimeouts::status gives it.
 template <typename Function>
 void respond_with_status(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> exchange,
                          Function function) {
-  api->port.status([api, exchange = std::move(exchange), function](SwarmStatus status) {
-    api->sockets.post(
-        [exchange, function, status = std::move(status)] { exchange->respond(function(status)); });
+  // Whoever comes first takes the exchange; both come on the socket thread.
+  auto open = std::make_shared<std::shared_ptr<Exchange>>(std::move(exchange));
+  const std::uint32_t seconds = api->options.timeouts.status;
+  if (api->later) {
+    api->later(std::chrono::seconds(seconds), [open, seconds] {
+      if (const auto taken = std::exchange(*open, nullptr)) {
+        taken->respond(error_response(silent_coordinator(seconds)));
+      }
+    });
+  }
+  api->port.status([api, open = std::move(open), function](SwarmStatus status) {
+    api->sockets.post([open, function, status = std::move(status)] {
+      if (const auto taken = std::exchange(*open, nullptr)) taken->respond(function(status));
+    });
   });
 }
 

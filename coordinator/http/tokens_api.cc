@@ -18,7 +18,9 @@ using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
 void handle_on_pool(const std::shared_ptr<Api>& api, HttpRequest request,
                     std::shared_ptr<Exchange> exchange, Function function) {
-  api->pool.post([api, request = std::move(request), exchange = std::move(exchange), function] {
+  const std::size_t bytes = request.body.size();
+  api->on_pool(bytes, [api, request = std::move(request), exchange = std::move(exchange),
+                       function] {
     auto json = parse_json(request.body);
     auto result = json.ok() ? function(api->model, *json) : ApiResult<OrderedJson>(json.error());
     HttpResponse response =

@@ -130,7 +130,10 @@ void StageEngine::admit(StepBatch& batch) {
     const BatchRow& row = batch.rows[i];
     StageSequence& sequence = sequences_.at(row.sequence);
     sequence.next = row.position + 1;
-    if ((row.flags & BatchRow::kFailed) != 0) sequence.failed = true;
+    if (row.failed() && !sequence.failed) {
+      sequence.failed = true;
+      sequence.why = row.reason();
+    }
     if (!sequence.failed && !cache_.grow(sequence.pages, row.position + 1)) {
       sequence.failed = true;
       sequence.why = ErrorCode::kNoCapacity;
@@ -174,7 +177,7 @@ void StageEngine::settle(StepBatch& batch) {
     if (computed && !sequence.failed) {
       std::memcpy(out, bits_.data() + next * spec_.hidden, row_bytes());
     } else {
-      row.flags |= BatchRow::kFailed;
+      row.fail(sequence.why);
       std::memset(out, 0, row_bytes());
     }
     if (computed) ++next;
@@ -212,7 +215,7 @@ void StageEngine::collect_tokens(const StepBatch& batch, StepResult& result) {
     const BatchRow& row = batch.rows[i];
     if ((row.flags & BatchRow::kSample) == 0) continue;
     SampledToken& token = drawn_[i];
-    if ((row.flags & BatchRow::kFailed) != 0) {
+    if (row.failed()) {
       token = {};
       token.finish = FinishReason::kError;
       token.error = sequences_.at(row.sequence).why;
@@ -249,8 +252,7 @@ void StageEngine::hash_outputs(const StepBatch& batch, StepResult& result) {
       hash.out = hash_activation(options_.layers.end, row.position, activation(batch, i));
       continue;
     }
-    const bool sampled = (row.flags & BatchRow::kSample) != 0 &&
-                         (row.flags & BatchRow::kFailed) == 0 &&
+    const bool sampled = (row.flags & BatchRow::kSample) != 0 && !row.failed() &&
                          drawn_[i].finish != FinishReason::kError;
     hash.out =
         hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn_[i].token) : kNoToken);

@@ -8,12 +8,16 @@
 
 namespace hearth::node {
 
+std::size_t KvCache::page_bytes(std::uint32_t layers, kernels::KvLayout layout) {
+  constexpr std::size_t kAlignment = AlignedBuffer<std::byte>::kAlignment;
+  return (layout.page_bytes() + kAlignment - 1) / kAlignment * kAlignment * layers;
+}
+
 Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages) {
-  constexpr std::size_t kAlignment = AlignedBuffer<std::byte>::kAlignment;
   KvCache cache;
   cache.layers_ = layers;
-  cache.layer_bytes_ = (layout.page_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  cache.layer_bytes_ = KvCache::page_bytes(1, layout);
   const std::size_t page_bytes = cache.layer_bytes_ * layers;
   const std::size_t fitting = budget_bytes / page_bytes;
   if (fitting == 0) {

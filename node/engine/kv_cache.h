@@ -21,6 +21,9 @@ class KvCache {
   static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages);
 
+  // Bytes of one page: the least budget of a stage of so many layers.
+  static std::size_t page_bytes(std::uint32_t layers, kernels::KvLayout layout);
+
   // Makes `table` hold `positions` positions. False, and nothing taken, when too few are free.
   bool grow(BlockTable& table, std::uint32_t positions);
   void release(BlockTable& table);

@@ -254,7 +254,7 @@ void Sampler::report(const SamplerParams& params, double log_sum, Draw& draw) {
   for (const std::uint64_t key : keys_) {
     const double below = static_cast<double>(key >> 32) * 0x1p-16;
     draw.top.push_back(
-        {static_cast<TokenId>(key & 0xFFFFFFFF), static_cast<float>(-below - log_sum)});
+        {static_cast<TokenId>(key & 0xFFFFFFFF), static_cast<float>((0.0 - below) - log_sum)});
   }
 }
 

@@ -1,6 +1,8 @@
 """Faults injected into real processes: kill -9 of workers and of the coordinator."""
 
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -117,6 +119,32 @@ class CoordinatorLoss(unittest.TestCase):
                     worker.kill()
                     worker.wait()
 
+    def test_a_frozen_coordinator_is_noticed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            s = swarm.Swarm(0, "--stages", "1", ready=False)
+            log = pathlib.Path(folder, "worker.log")
+            with open(log, "wb") as out:
+                worker = subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
+                                           "--coordinator", s.info["control"], "--name", "w"],
+                                          stdout=out, stderr=out)
+            try:
+                s.wait_ready()
+                s.process.send_signal(signal.SIGSTOP)
+                swarm.wait_until(lambda: "no session with the coordinator" in log.read_text(), 30,
+                                 "the worker's notice of the silence")
+                self.assertIsNone(worker.poll())
+                s.process.send_signal(signal.SIGCONT)
+                swarm.wait_until(lambda: "registered with" in
+                                 log.read_text().split("no session with the coordinator")[-1], 30,
+                                 "the worker's return")
+                s.wait_ready()
+                self.assertEqual(s.worker_pids(), {"w": worker.pid})
+            finally:
+                s.process.send_signal(signal.SIGCONT)
+                worker.kill()
+                worker.wait()
+                s.stop()
+
     def test_local_workers_end_with_their_coordinator(self):
         s = swarm.Swarm(2)
         pids = list(s.worker_pids().values())
@@ -124,6 +152,31 @@ class CoordinatorLoss(unittest.TestCase):
         s.kill()
         swarm.wait_until(lambda: not any(swarm.alive(pid) for pid in pids), 5, "the workers' end")
         s.stop()
+
+
+class Names(unittest.TestCase):
+    def test_a_second_worker_of_a_name_is_refused_and_a_restarted_one_is_not(self):
+        with swarm.Swarm(0, "--stages", "1", ready=False) as s:
+            words = ["worker", "--model", swarm.MODEL, "--coordinator", s.info["control"],
+                     "--name", "den"]
+            first = subprocess.Popen([swarm.HEARTH, *words], stdout=s.log, stderr=s.log)
+            try:
+                s.wait_ready()
+                code, _, err = swarm.hearth(*words, timeout=60)
+                self.assertEqual(code, 5, err)
+                self.assertIn("a worker named den is connected", err)
+                self.assertIn("--name", err)
+                self.assertIsNone(first.poll())
+                self.assertEqual(s.worker_pids(), {"den": first.pid})
+                first.kill()
+                first.wait()
+                first = subprocess.Popen([swarm.HEARTH, *words], stdout=s.log, stderr=s.log)
+                swarm.wait_until(lambda: s.worker_pids() == {"den": first.pid}, 30,
+                                 "the restarted worker in its pipeline")
+                s.wait_ready()
+            finally:
+                first.kill()
+                first.wait()
 
 
 class Termination(unittest.TestCase):
@@ -152,6 +205,28 @@ class Refusals(unittest.TestCase):
                                     "192.0.2.1:9", timeout=20)
         self.assertIn(code, (1, 2))
         self.assertIn("loopback", err)
+
+    def test_a_kv_budget_that_holds_no_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for budget in ("1", None):
+                code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers",
+                                            "2", "--kv-budget", budget or str(least - 1),
+                                            "--data-dir", folder, timeout=20)
+                self.assertEqual(code, 1, err)
+                found = re.search(r"15 layers of this model need --kv-budget (\d+) or more", err)
+                self.assertTrue(found, err)
+                least = int(found.group(1))
+        code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
+                                    "127.0.0.1:9", "--kv-budget", "1", timeout=20)
+        self.assertEqual(code, 1)
+        self.assertIn("--kv-budget", err)
+        with swarm.Swarm(2, "--kv-budget", str(least)) as s:
+            self.assertEqual(s.state()["pipelines"][0]["kv_pages"], 1)
+
+    def test_more_stages_than_layers(self):
+        code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--stages", "31", timeout=20)
+        self.assertEqual(code, 1)
+        self.assertIn("30 layers, fewer than 31 stages", err)
 
     def test_port_taken(self):
         with swarm.Swarm(1) as s:

@@ -111,6 +111,21 @@ class SwarmEqualsLocal(unittest.TestCase):
             self.assertGreater(one.stat().st_size, 1 << 20)
             self.assertEqual(one.read_text(), other.read_text())
 
+    def test_hashes_of_an_answer_that_a_stop_string_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole, one, other = (pathlib.Path(folder, name) for name in "wab")
+            flags = ["--temp", "0", "-n", "40", "--ignore-eos"]
+            code, text, err = swarm.hearth("run", "--local", swarm.MODEL, PROMPTS[3], *flags,
+                                           "--stages", "3", "--hashes", whole)
+            self.assertEqual(code, 0, err)
+            flags += ["--stop", text.split()[12]]
+            expected = local(PROMPTS[3], *flags, "--stages", "3", "--hashes", one)
+            self.assertEqual(expected, self.run_swarm(PROMPTS[3], *flags, "--hashes", other))
+            rows = one.read_text().splitlines()
+            self.assertTrue(3 < len(rows) < len(whole.read_text().splitlines()))
+            self.assertEqual(rows, other.read_text().splitlines())
+            self.assertTrue(set(rows) <= set(whole.read_text().splitlines()))
+
     def test_state_shows_three_stages_of_ten_layers(self):
         nodes = [n for n in self.swarm.state()["nodes"] if n["state"] == "serving"]
         self.assertEqual(sorted(n["layers"] for n in nodes), [[0, 10], [10, 20], [20, 30]])

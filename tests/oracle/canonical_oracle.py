@@ -1,6 +1,7 @@
 """Compares Hearth with the second implementation of the canonical function, for equality.
 
-usage: canonical_oracle.py REQUEST_TOOL HEARTH [--seeds N] [--only TEXT] [--model FILE] [--perturb P]
+usage: canonical_oracle.py REQUEST_TOOL HEARTH [--seeds N] [--only TEXT] [--model FILE]
+                           [--perturb DEFECT]
 
 Whole small models of every weight type and family run through both: the hash at every boundary of
 every layer and position, the token ids, the log probabilities. The demo model as well where
@@ -26,7 +27,7 @@ except ImportError as missing:
     print(f"skipped: the Python package {missing.name} is not installed")
     sys.exit(77)
 
-from canonical import arithmetic, model, quantise, sampler
+from canonical import arithmetic, hashes, model, quantise, sampler
 from canonical.weights import FLOATS, LAYOUT, SUPER
 import small_models
 from small_models import Shape, wide
@@ -212,11 +213,11 @@ def compare_refusal(tool, path, name, counts):
     counts.refusals += 1
 
 
-def compare_cli(hearth, path, ids, text, params, stages, name, counts):
-    """`hearth run --local` itself, against the oracle's tokens and hashes."""
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as hashes:
+def run_cli(hearth, path, text, params, stages, name):
+    """`hearth run --local`: (token ids, hashes of {(boundary, position): hex})."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         words = [hearth, "run", "--local", "--raw", "--token-ids", "--ignore-eos", "--hashes",
-                 hashes.name, "--stages", stages, "-n", params.max_tokens, "--temp",
+                 file.name, "--stages", stages, "-n", params.max_tokens, "--temp",
                  params.temperature, "--top-k", params.top_k, "--top-p", params.top_p, "--min-p",
                  params.min_p, "--repeat-penalty", params.repetition, "--presence-penalty",
                  params.presence, "--frequency-penalty", params.frequency, "--seed", params.seed,
@@ -224,15 +225,32 @@ def compare_cli(hearth, path, ids, text, params, stages, name, counts):
         done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
         if done.returncode != 0:
             raise Mismatch(f"{name}: hearth run: {done.stderr.strip()}")
-        lines = [json.loads(line) for line in pathlib.Path(hashes.name).read_text().splitlines()]
-    result = model.generate(model.Model(path), ids, params)
+        found = {}
+        for line in pathlib.Path(file.name).read_text().splitlines():
+            line = json.loads(line)
+            found[line["layers"][0], line["step"]] = line["in"]
+            found[line["layers"][1], line["step"]] = line["out"]
+    return [int(word) for word in done.stdout.split()], found
+
+
+def prompt_of(found, generated, vocabulary, name):
+    """The prompt's ids, from the hashes into the first stage: the tokenizer is no part of this."""
+    ids = []
+    for position in range(sum(boundary == 0 for boundary, _ in found) - generated + 1):
+        ids += [t for t in range(vocabulary)
+                if hashes.token_in(position, t) == found[0, position]]
+        if len(ids) != position + 1:
+            raise Mismatch(f"{name}: position {position}, boundary 0: the hash of no token")
+    return ids
+
+
+def compare_cli(hearth, path, text, params, stages, name, counts):
+    tokens, found = run_cli(hearth, path, text, params, stages, name)
+    loaded = model.Model(path)
+    prompt = prompt_of(found, len(tokens), loaded.vocabulary, name)
+    result = model.generate(loaded, prompt, params)
     counts.requests += 1
-    theirs = {}
-    for line in lines:
-        theirs[line["layers"][0], line["step"]] = line["in"]
-        theirs[line["layers"][1], line["step"]] = line["out"]
-    compare_hashes(theirs, result.hashes, name, counts)
-    tokens = [int(word) for word in done.stdout.split()]
+    compare_hashes(found, result.hashes, name, counts)
     if tokens != [t[1] for t in result.tokens]:
         raise Mismatch(f"{name}: hearth {tokens}, oracle {[t[1] for t in result.tokens]}")
     counts.tokens += len(tokens)
@@ -243,14 +261,18 @@ def run_cli_small(hearth, folder, counts):
     small_models.write(path, Shape(layer_type="Q4_1", layers=4), 99)
     params = sampler.Params(temperature=0.8, top_k=40, top_p=0.95, min_p=0.02, repetition=1.1,
                             presence=0.2, frequency=0.1, seed=4242, max_tokens=12)
-    compare_cli(hearth, path, small_models.text_ids(PROMPT), PROMPT, params, 3, "hearth run",
-                counts)
+    compare_cli(hearth, path, PROMPT, params, 3, "hearth run", counts)
+
+
+def run_cli_demo(hearth, path, counts):
+    params = sampler.Params(temperature=0.8, top_k=40, top_p=0.95, seed=7, max_tokens=6)
+    compare_cli(hearth, path, PROMPT, params, 4, "hearth run, demo model", counts)
 
 
 def run_file(tool, path, rounds, counts):
     """A real model: a prompt of 24 tokens and 8 generated ones, greedy; then sampled."""
     rng = np.random.default_rng(11)
-    vocabulary = len(model.Model(path).fields["tokenizer.ggml.tokens"].data)
+    vocabulary = model.Model(path).vocabulary
     ids = [int(t) for t in rng.integers(0, vocabulary, 24)]
     requests = [(ids, sampler.Params(temperature=0.0, max_tokens=8, top_logprobs=2))]
     requests += requests_of(rng, vocabulary, rounds)[1:3]
@@ -335,6 +357,7 @@ def work(args, folder):
     yield "hearth run", lambda counts: run_cli_small(args.hearth, folder, counts)
     demo = os.environ.get("HEARTH_DEMO_MODEL")
     if demo:
+        yield "hearth run, demo model", lambda counts: run_cli_demo(args.hearth, demo, counts)
         yield "demo model", lambda counts: run_file(args.tool, demo, 1, counts)
     else:
         print("not run: HEARTH_DEMO_MODEL names no file")

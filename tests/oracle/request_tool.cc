@@ -39,8 +39,8 @@ hearth::SamplingParams sampling_of(const json& request) {
   sampling.max_tokens = request.at("max_tokens").get<std::uint32_t>();
   sampling.stop_tokens = request.at("stop").get<std::vector<TokenId>>();
   for (const json& entry : request.at("bias")) {
-    const float bias = entry.at(1).is_null() ? -std::numeric_limits<float>::infinity()
-                                             : entry.at(1).get<float>();
+    const float bias =
+        entry.at(1).is_null() ? -std::numeric_limits<float>::infinity() : entry.at(1).get<float>();
     sampling.logit_bias.emplace_back(entry.at(0).get<TokenId>(), bias);
   }
   if (!request.at("top_logprobs").is_null()) {

@@ -155,11 +155,6 @@ def _letters():
     return letters
 
 
-def text_ids(text):
-    """Ids of a text without 'q' (every merge begins with one)."""
-    return [FIRST_BYTE + byte for byte in text.encode()]
-
-
 def _tokenizer(w, size):
     merged = ["q" + a for a in "abcdefghijklmnopqrstuvwxyz"]
     merged += [m + a for m in merged for a in "abcdefghijklmnopqrstuvwxyz"]

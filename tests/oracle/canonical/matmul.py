@@ -9,9 +9,10 @@ ROWS = 4096  # of weights at a time: bounds memory only
 
 
 def _dots(q_w, q_a):
-    """Exact sums over the last axis: (rows, blocks, n), (tokens, blocks, n) -> (blocks, rows, tokens).
+    """Exact sums over the last axis, as (blocks, rows, tokens).
 
-    By way of fp32 products and sums, every one of which is an integer below 2^24.
+    q_w: (rows, blocks, n), q_a: (tokens, blocks, n). By way of fp32 products and sums, every one of
+    which is an integer below 2^24.
     """
     w = np.ascontiguousarray(q_w.transpose(1, 0, 2)).astype(F)
     a = np.ascontiguousarray(q_a.transpose(1, 2, 0)).astype(F)

@@ -43,6 +43,7 @@ class Model:
         self.family = FAMILIES[self.A]
         self.layers = self.key("block_count")
         self.hidden = self.key("embedding_length")
+        self.vocabulary = int(self.tensors["token_embd.weight"].shape[1])
         self.context = self.key("context_length")
         self.heads = self.key("attention.head_count")
         self.kv_heads = self.key("attention.head_count_kv", self.heads)

@@ -24,6 +24,9 @@ struct FakeCoordinator final : Coordinator {
     return SequenceId(sequences.size());
   }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
+  void stop(SequenceId sequence, Position position) override {
+    stopped.emplace_back(sequence.value, position);
+  }
   SwarmStatus status() const override {
     SwarmStatus status;
     status.running = 42;
@@ -31,6 +34,7 @@ struct FakeCoordinator final : Coordinator {
   }
   std::vector<std::shared_ptr<SequenceEvents>> sequences;
   std::vector<std::uint64_t> cancelled;
+  std::vector<std::pair<std::uint64_t, Position>> stopped;
 };
 
 struct Seen final : SequenceEvents {
@@ -114,6 +118,21 @@ TEST_F(CoordinatorGateTest, EndAllEndsExactlyWhatRuns) {
   EXPECT_EQ(failed->errors, (std::vector<std::string>{"lost"}));
   EXPECT_TRUE(cancelled->errors.empty());
   EXPECT_EQ(coordinator_.cancelled, (std::vector<std::uint64_t>{4, 1}));
+}
+
+TEST_F(CoordinatorGateTest, AStoppedSequenceIsForgottenWithItsHashes) {
+  const auto seen = std::make_shared<Seen>();
+  const auto unhashed = std::make_shared<Seen>();
+  for (const auto& each : {seen, unhashed}) ASSERT_TRUE(submit(each));
+  for (const std::uint64_t id : {1, 2}) gate_.stop(SequenceId(id), 7);
+  run();
+  EXPECT_EQ(coordinator_.stopped,
+            (std::vector<std::pair<std::uint64_t, Position>>{{1, 7}, {2, 7}}));
+  coordinator_.sequences[0]->on_hashes(std::vector<RowHash>(5));
+  EXPECT_EQ(seen->hash_rows, 5u);
+  gate_.end_all({ErrorCode::kUnavailable, "over"});
+  EXPECT_TRUE(seen->errors.empty());
+  EXPECT_EQ(unhashed->errors.size(), 1u) << "its hashes never came";
 }
 
 TEST_F(CoordinatorGateTest, NothingIsAcceptedAfterEndAll) {

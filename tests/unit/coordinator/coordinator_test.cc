@@ -98,6 +98,18 @@ struct CoordinatorTest : ::testing::Test {
     data.receive(last, FrameType::kTokens,
                  encode(StepTokens{Epoch(1), StepId(step), std::move(sampled), released}));
   }
+  void hashes(LinkId link, std::uint64_t id, std::vector<Position> positions) {
+    WorkerMessage message;
+    message.mutable_step_hashes()->set_epoch(1);
+    for (const Position position : positions) {
+      auto& row = *message.mutable_step_hashes()->add_rows();
+      row.set_sequence(id);
+      row.set_position(position);
+      row.set_in(std::string(32, 'i'));
+      row.set_out(std::string(32, 'o'));
+    }
+    say(link, message);
+  }
   static SampledToken token(std::uint64_t id, Position position, TokenId value,
                             FinishReason finish = FinishReason::kNone) {
     return {SequenceId(id), position, value, finish, ErrorCode::kNumeric, 0.0F, {}};
@@ -220,6 +232,23 @@ TEST_F(CoordinatorTest, ALostWorkerEndsItsSequencesByNameAndThePipelineForms) {
   EXPECT_EQ(two->log, "admitted ");
 }
 
+TEST_F(CoordinatorTest, UnreadinessNamesTheWorkerAndTheLayersThatAreMissing) {
+  const auto says = [&](const std::string& part) {
+    const std::string sentence = machine->status().missing;
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+  };
+  says("0 of 2 workers are registered");
+  serve();
+  EXPECT_EQ(machine->status().missing, "");
+  control.lose(b);
+  says("1 of 2 workers are registered; before, worker b (stage 1 of 2, layers ");
+  says("control session ended");
+  b = join(testing::worker("b"));
+  ready(a, 2);
+  says("2 of 2 workers are registered; worker b (stage 1 of 2, layers ");
+  says("is not ready yet");
+}
+
 TEST_F(CoordinatorTest, SilenceIsALoss) {
   serve();
   const auto one = submit(40);
@@ -253,17 +282,30 @@ TEST_F(CoordinatorTest, WaitingSequencesGiveUpAfterTenSecondsWithoutAPipeline) {
   EXPECT_EQ(machine->status().waiting, 0u);
 }
 
-TEST_F(CoordinatorTest, ASecondWorkerOfTheNameReplacesTheFirst) {
+TEST_F(CoordinatorTest, ANameBelongsToItsWorkerWhileThatIsHeardOf) {
   serve();
-  const LinkId newer = join(testing::worker("b"));
-  EXPECT_NE(heard(b).refused().reason().find("registered under the name b"), std::string::npos);
-  EXPECT_EQ(machine->status().nodes.size(), 2u);
-  EXPECT_NE(newer, b);
+  const LinkId newcomer = join(testing::worker("b"));
+  EXPECT_NE(heard(newcomer).refused().reason().find("a worker named b is connected"),
+            std::string::npos);
+  EXPECT_TRUE(heard(newcomer).refused().may_pass());
+  EXPECT_TRUE(machine->status().ready) << "the one who has the name serves on";
   WorkerMessage beat;
   beat.mutable_heartbeat();
-  const std::size_t answers = control.sent[b].size();
-  say(b, beat);
-  EXPECT_EQ(control.sent[b].size(), answers) << "what the replaced one says is not heard";
+  const std::size_t answers = control.sent[newcomer].size();
+  say(newcomer, beat);
+  EXPECT_EQ(control.sent[newcomer].size(), answers) << "what a refused one says is not heard";
+  EXPECT_FALSE(control.sent[b].empty() || heard(b).has_refused());
+}
+
+TEST_F(CoordinatorTest, ANameIsFreeOnceItsWorkerIsGoneOrSilent) {
+  serve();
+  control.lose(b);
+  EXPECT_TRUE(heard(join(testing::worker("b"))).has_assign()) << "a closed session is gone at once";
+  EXPECT_EQ(machine->status().nodes.size(), 2u);
+  clock.advance(milliseconds(1500));  // nobody beats, and no timer has run yet
+  const LinkId newer = join(testing::worker("a"));
+  EXPECT_FALSE(heard(newer).has_refused());
+  EXPECT_TRUE(control.closed.contains(a)) << "the silent one is hung up on";
 }
 
 TEST_F(CoordinatorTest, TheLastTokenWaitsForItsHashesAndNotForEver) {
@@ -271,18 +313,9 @@ TEST_F(CoordinatorTest, TheLastTokenWaitsForItsHashesAndNotForEver) {
   const auto with = submit(1, true);
   tokens(0, {token(1, 2, 50, FinishReason::kLength)});
   EXPECT_EQ(with->log, "admitted ");
-  WorkerMessage message;
-  message.mutable_step_hashes()->set_epoch(1);
-  for (const Position position : {0U, 1U}) {
-    auto& row = *message.mutable_step_hashes()->add_rows();
-    row.set_sequence(1);
-    row.set_position(position);
-    row.set_in(std::string(32, 'i'));
-    row.set_out(std::string(32, 'o'));
-  }
-  say(a, message);
+  hashes(a, 1, {0, 1});
   EXPECT_EQ(with->log, "admitted ");
-  say(b, message);
+  hashes(b, 1, {0, 1});
   EXPECT_EQ(with->log, "admitted hashes4 token50 ");
   const auto late = submit(1, true);
   tokens(1, {token(2, 2, 51, FinishReason::kLength)}, {SequenceId(1)});
@@ -296,6 +329,42 @@ TEST_F(CoordinatorTest, TheLastTokenWaitsForItsHashesAndNotForEver) {
   clock.advance(milliseconds(600));
   machine->on_timer();
   EXPECT_EQ(late->log, "admitted hashes0 token51 ");
+}
+
+TEST_F(CoordinatorTest, AStoppedSequenceReportsTheHashesBeforeItsEndAndNothingElse) {
+  serve();
+  const auto stopped = submit(40, true);
+  tokens(0, {token(1, 2, 50)});
+  hashes(a, 1, {0, 1});
+  tokens(1, {token(1, 3, 51)});
+  machine->stop(SequenceId(1), 2);
+  machine->stop(SequenceId(1), 2);
+  EXPECT_EQ(data.sent[first].back().type, FrameType::kCancel);
+  hashes(a, 1, {2});
+  hashes(b, 1, {0});
+  tokens(2, {token(1, 4, 52)});
+  EXPECT_EQ(stopped->log, "admitted token50 token51 ");
+  hashes(b, 1, {1});
+  EXPECT_EQ(stopped->log, "admitted token50 token51 hashes4 ");
+  hashes(b, 1, {2});
+  tokens(3, {}, {SequenceId(1)});
+  EXPECT_EQ(stopped->log, "admitted token50 token51 hashes4 ");
+  EXPECT_EQ(machine->status().running, 0u);
+  EXPECT_EQ(machine->status().finished_stop_total, 1u);
+  EXPECT_EQ(machine->status().pipelines[0].kv_pages_reserved, 0u);
+
+  const auto plain = submit(40);
+  tokens(4, {token(2, 2, 50)});
+  machine->stop(SequenceId(2), 2);
+  EXPECT_EQ(plain->log, "admitted token50 ");
+  tokens(5, {}, {SequenceId(2)});
+  const auto lost = submit(40, true);
+  tokens(6, {token(3, 2, 50)});
+  machine->stop(SequenceId(3), 2);
+  hashes(a, 3, {0});
+  control.lose(b);
+  EXPECT_EQ(lost->log, "admitted token50 hashes1 ") << "its text is complete";
+  EXPECT_EQ(machine->status().running, 0u);
 }
 
 TEST_F(CoordinatorTest, ABreachOfOrderEndsThePipelineOnce) {

@@ -188,6 +188,24 @@ TEST_F(EngineTest, PagesThatRunOutFailTheirSequenceAlone) {
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
 
+TEST_F(EngineTest, TheReasonOfAFailureTravelsWithTheRow) {
+  auto one = load({0, 1}).value();
+  const std::size_t page = (std::size_t{16} << 20) / one->kv_pages();
+  auto first = load({0, 1}, page).value();
+  auto middle = load({1, 2}).value();
+  auto last = load({2, spec_.layers}).value();
+  StepResult result;
+  StepBatch batch = prompt(kA, first->kv_pages() * 32 + 1);
+  ASSERT_LE(batch.rows.size(), 64U);
+  ASSERT_TRUE(first->step(batch, result).ok());
+  EXPECT_EQ(batch.rows.back().reason(), ErrorCode::kNoCapacity);
+  ASSERT_TRUE(middle->step(batch, result).ok());
+  ASSERT_TRUE(last->step(batch, result).ok());
+  ASSERT_EQ(result.tokens.size(), 1U);
+  EXPECT_EQ(result.tokens[0].finish, FinishReason::kError);
+  EXPECT_EQ(result.tokens[0].error, ErrorCode::kNoCapacity);
+}
+
 TEST_F(EngineTest, RowsThatLeaveTheRangeEndInAnErrorAndTouchNobodyElse) {
   auto first = load({0, 1}).value();
   auto last = load({1, spec_.layers}).value();

@@ -26,10 +26,14 @@ struct PlayedPort final : CoordinatorPort {
     submitted.push_back({std::move(request), std::move(events), std::move(done)});
   }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
+  void stop(SequenceId sequence, Position position) override {
+    stopped.emplace_back(sequence.value, position);
+  }
   void status(std::function<void(SwarmStatus)> done) override { done(swarm); }
 
   std::vector<Submitted> submitted;
   std::vector<std::uint64_t> cancelled;
+  std::vector<std::pair<std::uint64_t, Position>> stopped;
   SwarmStatus swarm;
 };
 
@@ -81,6 +85,7 @@ struct GenerationTest : ::testing::Test {
   SeededRandom random{1};
   PlayedPort port;
   std::deque<Gate::Task> tasks;
+  std::map<std::size_t, Position> generated;  // tokens of a prompt of three
   std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
   std::shared_ptr<Api> api = std::make_shared<Api>(
       HttpOptions(), tiny_model().served, port, clock, random,
@@ -95,6 +100,7 @@ struct GenerationTest : ::testing::Test {
   }
   void start(GenerationRequest request, std::size_t prompt_tokens = 3) {
     GenerationInput input;
+    generated.clear();
     input.request = std::move(request);
     input.prompts = {std::vector<TokenId>(prompt_tokens, 70)};
     HttpRequest http;
@@ -117,6 +123,7 @@ struct GenerationTest : ::testing::Test {
   void token(std::size_t i, TokenId token, FinishReason finish = FinishReason::kNone) {
     SampledToken out;
     out.sequence = SequenceId(i + 1);
+    out.position = 3 + generated[i]++;
     out.token = token;
     out.finish = finish;
     port.submitted[i].events->on_token(out);
@@ -296,6 +303,37 @@ TEST_F(GenerationTest, AStopStringCancelsTheSequence) {
   }
 }
 
+// Hashes of the positions that were computed belong to the answer, in whatever order they come.
+TEST_F(GenerationTest, AStoppedChoiceWaitsForItsHashes) {
+  const std::string stop = api->model.tokenizer->token_bytes(70, false);
+  for (const bool late : {false, true}) {
+    for (const bool stream : {false, true}) {
+      client = std::make_shared<PlayedClient>();
+      port = {};
+      GenerationRequest request = completion(1, stream);
+      request.stop = {stop};
+      request.return_hashes = true;
+      start(request);
+      if (!late) accept(0);
+      token(0, 71);
+      token(0, 70);
+      if (late) accept(0);
+      EXPECT_EQ(port.stopped, (std::vector<std::pair<std::uint64_t, Position>>{{1, 4}}));
+      EXPECT_FALSE(client->response || client->finished);
+      token(0, 72);
+      std::vector<RowHash> hashes(6);  // two more than the text needs
+      for (Position i = 0; i < 6; ++i) hashes[i].position = i;
+      port.submitted[0].events->on_hashes(hashes);
+      pump();
+      const Json answer = stream ? client->events().back() : Json::parse(client->response->body);
+      ASSERT_EQ(answer["hearth"]["hashes"].size(), 4U) << answer.dump();
+      EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+      EXPECT_EQ(stream, client->done());
+      EXPECT_TRUE(port.cancelled.empty());
+    }
+  }
+}
+
 TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
   start(completion());
   api->sockets.close();
@@ -303,19 +341,36 @@ TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
   EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{9});
 }
 
-TEST_F(GenerationTest, UnreadinessCountsTheWorkersThatAreThere) {
-  for (const char* state : {"lost", "free", "lost", "loading"}) {
-    NodeStatus node;
-    node.state = state;
-    port.swarm.nodes.push_back(node);
-  }
-  port.swarm.stages_wanted = 3;
+TEST_F(GenerationTest, UnreadinessSaysWhatIsMissing) {
+  port.swarm.missing = "no pipeline serves: worker attic is gone";
   handle_ready(api, HttpRequest(), client);
   pump();
   ASSERT_TRUE(client->response.has_value());
   EXPECT_EQ(client->response->status, 503U);
-  EXPECT_TRUE(error()["message"].get<std::string>().starts_with(
-      "no pipeline serves: 2 workers are registered, 3 free"));
+  EXPECT_EQ(error()["message"], "no pipeline serves: worker attic is gone");
+}
+
+TEST_F(GenerationTest, ASilentCoordinatorIsAnsweredForOnce) {
+  Gate::Task deadline;
+  api->later = [&](std::chrono::seconds time, Gate::Task task) {
+    EXPECT_EQ(time, std::chrono::seconds(limits::kHttpSecondsStatus));
+    deadline = std::move(task);
+  };
+  for (const auto handle : {handle_ready, handle_metrics, handle_state}) {
+    for (const bool silent : {true, false}) {
+      client = std::make_shared<PlayedClient>();
+      port.swarm.ready = true;
+      handle(api, HttpRequest(), client);
+      if (silent) deadline();
+      pump();  // the coordinator's answer, late or not
+      deadline();
+      ASSERT_TRUE(client->response.has_value());
+      EXPECT_EQ(client->response->status, silent ? 503U : 200U);
+      if (silent) {
+        EXPECT_EQ(error()["code"], "coordinator_silent");
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -63,6 +63,19 @@ class LocalPort final : public CoordinatorPort {
       --running;
     });
   }
+  void stop(SequenceId id, Position position) override {
+    post([this, id, position] {
+      const auto found = sequences_.find(id);
+      if (found == sequences_.end()) return;
+      std::vector<RowHash> hashes = std::move(found->second.hashes);
+      std::erase_if(hashes, [&](const RowHash& hash) { return hash.position >= position; });
+      sort_hashes(hashes);
+      found->second.events->on_hashes(std::move(hashes));
+      sequences_.erase(found);
+      runner_->cancel(id);
+      --running;
+    });
+  }
   void status(std::function<void(SwarmStatus)> done) override {
     post([this, done = std::move(done)] {
       SwarmStatus status;
@@ -85,6 +98,11 @@ class LocalPort final : public CoordinatorPort {
     std::uint32_t tokens = 0;
   };
 
+  static void sort_hashes(std::vector<RowHash>& hashes) {
+    std::sort(hashes.begin(), hashes.end(), [](const RowHash& a, const RowHash& b) {
+      return std::pair(a.position, a.stage) < std::pair(b.position, b.stage);
+    });
+  }
   void post(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
@@ -131,10 +149,7 @@ class LocalPort final : public CoordinatorPort {
     }
     ++sequence.tokens;
     if (token.finish != FinishReason::kNone) {
-      std::sort(sequence.hashes.begin(), sequence.hashes.end(),
-                [](const RowHash& a, const RowHash& b) {
-                  return std::pair(a.position, a.stage) < std::pair(b.position, b.stage);
-                });
+      sort_hashes(sequence.hashes);
       if (!sequence.hashes.empty()) sequence.events->on_hashes(std::move(sequence.hashes));
       ended_.push_back(id);
     }

@@ -195,6 +195,12 @@ NodeStatus node(const std::string& name, const std::string& state, LayerRange la
   out.state = state;
   out.layers = layers;
   out.steps_total = 5;
+  out.rows_total = 40;
+  out.stage = 1;
+  out.kv_pages = 20;
+  out.kv_tokens_used = 33;
+  out.ring_steps_total = 4;
+  out.ring_seconds_total = 0.5;
   out.busy_seconds_total = 0.25;
   return out;
 }
@@ -207,6 +213,8 @@ SwarmStatus busy_swarm() {
   status.prompt_tokens_total = 123456789012345;
   status.generation_tokens_total = 77;
   status.cancelled_total = 2;
+  status.admitted_total = 11;
+  status.finished_error_total = 1;
   status.nodes = {node("a", "serving", {0, 2}), node("b", "serving", {2, 4}),
                   node("c", "serving", {0, 4}), node("d", "lost", {0, 4}), node("e", "free", {})};
   status.pipelines.resize(2);
@@ -267,6 +275,14 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.value("hearth_nodes", {{"state", "lost"}}), 1.0);
   EXPECT_EQ(text.value("hearth_node_steps_total", {{"node", "e"}}), 5.0);
   EXPECT_EQ(text.value("hearth_node_busy_seconds_total", {{"node", "a"}}), 0.25);
+  EXPECT_EQ(text.value("hearth_node_tokens_total", {{"node", "a"}}), 40.0);
+  EXPECT_EQ(text.value("hearth_node_ring_steps_total", {{"node", "a"}}), 4.0);
+  EXPECT_EQ(text.value("hearth_node_ring_seconds_total", {{"node", "a"}}), 0.5);
+  EXPECT_EQ(text.value("hearth_stage_kv_pages", {{"node", "b"}, {"stage", "1"}}), 20.0);
+  EXPECT_EQ(text.value("hearth_stage_kv_tokens_used", {{"node", "b"}, {"stage", "1"}}), 33.0);
+  EXPECT_EQ(text.families.at("hearth_stage_kv_pages").samples.size(), 3U) << "those that serve";
+  EXPECT_EQ(text.value("hearth_admitted_total"), 11.0);
+  EXPECT_EQ(text.value("hearth_failed_total"), 1.0);
   const Exposition empty(metrics.expose(SwarmStatus()));
   EXPECT_EQ(empty.value("hearth_kv_cache_usage_ratio"), 0.0);
   EXPECT_EQ(empty.value("hearth_layer_replicas_min", {{"model", "tiny"}}), 0.0);

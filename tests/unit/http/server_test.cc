@@ -322,6 +322,27 @@ TEST_F(ServerTest, TooLongIsRefusedBeforeAnyWork) {
   EXPECT_EQ(port_.submitted, 0U);
 }
 
+TEST_F(ServerTest, WhatNoTokenizerCouldFitIsRefusedByItsBytes) {
+  const ServedModel& served = tiny_model().served;
+  const std::size_t most = served.spec.context * served.tokenizer->longest_token_bytes();
+  ASSERT_GT(most, 0U);
+  const auto message = [](const Answer& answer) {
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(answer.error_code(), "context_length_exceeded");
+    return answer.json()["error"]["message"].get<std::string>();
+  };
+  const auto bytes = [](std::size_t n) { return "has " + std::to_string(n) + " bytes"; };
+  const std::string full = message(complete({{"prompt", std::string(most, ' ')}}));
+  EXPECT_EQ(full.find(" bytes"), std::string::npos) << "its tokens were counted: " << full;
+  const std::string over = message(complete({{"prompt", std::string(most + 1, ' ')}}));
+  EXPECT_NE(over.find(bytes(most + 1)), std::string::npos) << over;
+  const Json messages = {{{"role", "user"}, {"content", std::string(most, ' ')}}};
+  const Json body = {{"model", "tiny"}, {"messages", messages}};
+  EXPECT_NE(message(ask(post("/v1/chat/completions", body.dump()))).find(" bytes; "),
+            std::string::npos);
+  EXPECT_EQ(port_.submitted, 0U);
+}
+
 TEST_F(ServerTest, ReadinessFollowsTheSwarm) {
   EXPECT_EQ(ask(get("/readyz")).status, 200);
   EXPECT_EQ(ask(get("/health")).body, R"({"status":"ok"})");

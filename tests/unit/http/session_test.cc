@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "tests/unit/http/local_port.h"
@@ -51,6 +52,11 @@ std::vector<Case> framing_cases() {
       {"longer target", get("/" + std::string(200000, 'a')), 431, nullptr},
       {"NUL in a header", "GET / HTTP/1.1\r\n" + host + std::string("X: a\0b\r\n\r\n", 10), 400,
        nullptr},
+      {"folded header", "GET /livez HTTP/1.1\r\n" + host + "X: a\r\n b\r\n\r\n", 400,
+       "bad_request"},
+      {"header folded by a tab", "GET /livez HTTP/1.1\r\nHost:\r\n\tlocalhost\r\n\r\n", 400,
+       "bad_request"},
+      {"fold before the end", "GET /livez HTTP/1.1\r\n" + host + " \r\n\r\n", 400, "bad_request"},
       {"bare LF", "GET / HTTP/1.1\nHost: localhost\n\n", 400, nullptr},
       {"CL and TE",
        "POST /tokenize HTTP/1.1\r\n" + host + json +
@@ -299,8 +305,32 @@ TEST_F(HostileTest, ManyIdleConnectionsLeaveAnAnswer) {
   }
   clients.back()->send(get("/livez"));
   EXPECT_EQ(clients.back()->read_answer().status, 200);
-  RawClient refused(server_->port());
-  EXPECT_EQ(refused.read_answer().status, 503);
+  const auto ask_one_more = [this](const std::string& request) {
+    RawClient client(server_->port());
+    client.send(request);
+    Answer answer = client.read_answer();
+    EXPECT_TRUE(client.closed()) << "a reserved place answers once";
+    return answer;
+  };
+  for (const char* probe : {"/livez", "/readyz", "/health", "/metrics"}) {
+    EXPECT_EQ(ask_one_more(get(probe)).status, 200) << probe;
+  }
+  for (const std::string& other : {get("/v1/models"), post("/tokenize", R"({"content":"a"})")}) {
+    const Answer refused = ask_one_more(other);
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.error_code(), "too_many_connections");
+    EXPECT_EQ(refused.headers.at("x-request-id").rfind("req-", 0), 0U);
+  }
+  // Beyond the reserved places a connection is refused before it has said a word.
+  std::set<std::string> ids;
+  while (ids.size() < 2) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    if (clients.size() <= limits::kHttpConnections + limits::kHttpProbeConnections) continue;
+    const Answer refused = clients.back()->read_answer();
+    if (refused.status == 0) continue;  // a silent one's time on a reserved place was over
+    EXPECT_EQ(refused.status, 503);
+    ids.insert(refused.headers.at("x-request-id"));
+  }
   clients.clear();
   // Their places are free as soon as the server has seen them go.
   while (true) {

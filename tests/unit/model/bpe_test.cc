@@ -102,7 +102,9 @@ TEST(Bpe, RandomBytesSurvive) {
       for (std::uint64_t i = random.next() % 60; i-- > 0;) {
         bytes += static_cast<char>(random.next());
       }
-      ASSERT_EQ(decode(*t, encode(*t, bytes)), bytes);
+      const Ids ids = encode(*t, bytes);
+      ASSERT_EQ(decode(*t, ids), bytes);
+      ASSERT_LE(bytes.size(), ids.size() * t->longest_token_bytes());
       ASSERT_EQ(decode(*t, encode(*t, bytes, SpecialTokens::kParse)), bytes);
     }
   }
@@ -125,6 +127,8 @@ TEST(Bpe, ABytethatTheVocabularyLacksBecomesTheReplacement) {
   EXPECT_EQ(encode(*t, "\xFF"), (Ids{0xEF, 0xBF, 0xBD}));
   v.tokens[0xEF] = "[unused 2]";
   EXPECT_EQ(encode(*build(v), "a\xFF"), (Ids{'a'}));
+  EXPECT_EQ(t->longest_token_bytes(), 13U) << "of <|endoftext|>";
+  EXPECT_EQ(build(v)->longest_token_bytes(), 0U) << "a byte that is left out has no token at all";
   v.source.unknown = 'u';
   EXPECT_EQ(encode(*build(v), "a\xFF"), (Ids{'a', 'u'}));
   v.source.unknown = v.source.bos;  // a control token: not from text

@@ -232,6 +232,25 @@ TEST(Batcher, RefusesWhatBreaksTheContract) {
 }
 
 // Random submits, cancels and answers; what reaches the ring keeps its promises whatever happens.
+// Pipelines that run side by side share one count of ids, so that each of them sees gaps.
+TEST(Batcher, RemembersTheNewestIdsAndNotEveryGap) {
+  Batcher batcher({kEpoch, 512, 128, 2});
+  ASSERT_TRUE(batcher.submit(submit_of(1, 2)).ok());  // runs all the time
+  for (std::uint64_t id = 3; id < 60'001; id += 2) {
+    ASSERT_TRUE(batcher.submit(submit_of(id, 1)).ok());
+    batcher.cancel(SequenceId(id));
+    if (id % 200 != 1) continue;
+    for (auto batch = batcher.next(); batch; batch = batcher.next()) {
+      ASSERT_TRUE(batcher.on_tokens(answer_of(*batch)).ok());
+      if (!batch->rows.empty() && batch->releases.empty()) break;
+    }
+  }
+  EXPECT_FALSE(batcher.submit(submit_of(59'999, 1)).ok());
+  EXPECT_FALSE(batcher.submit(submit_of(52'001, 1)).ok());
+  EXPECT_FALSE(batcher.submit(submit_of(1, 2)).ok()) << "forgotten, but it runs";
+  EXPECT_TRUE(batcher.submit(submit_of(3, 1)).ok()) << "forgotten";
+}
+
 TEST(Batcher, KeepsTheContractOfTheRingUnderRandomEvents) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SeededRandom random(seed);

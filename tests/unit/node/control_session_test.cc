@@ -239,6 +239,39 @@ TEST_F(ControlSessionTest, ARefusalEndsASessionOnceAndForGood) {
   EXPECT_TRUE(orders.assigned.empty());
 }
 
+TEST_F(ControlSessionTest, ARefusalThatMayPassIsTriedAgainForTenSeconds) {
+  const auto refuse = [&] {
+    link = transport.open("home:1");
+    tell([](auto& m) {
+      m.mutable_refused()->set_reason("a worker named w1 is connected");
+      m.mutable_refused()->set_may_pass(true);
+    });
+  };
+  const auto dial_again = [&] {
+    for (const std::size_t before = transport.dialled.size(); transport.dialled.size() == before;) {
+      pass(milliseconds(50));
+    }
+  };
+  refuse();
+  EXPECT_EQ(session.refused(), "");
+  dial_again();
+  begin();  // the reason has passed
+  transport.lose(link);
+  dial_again();
+  const TimePoint again = clock.now();
+  refuse();
+  while (session.refused().empty()) {
+    dial_again();
+    refuse();
+  }
+  EXPECT_GE(clock.now() - again, seconds(10)) << "counted from the first refusal in a row";
+  EXPECT_LE(clock.now() - again, seconds(13));
+  EXPECT_NE(session.refused().find("a worker named w1 is connected"), std::string::npos);
+  const std::size_t dialled = transport.dialled.size();
+  for (int i = 0; i < 100; ++i) pass(seconds(1));
+  EXPECT_EQ(transport.dialled.size(), dialled);
+}
+
 TEST_F(ControlSessionTest, WhoDialsAWorkersControlPortIsHungUpOn) {
   const LinkId stranger = transport.incoming();
   EXPECT_TRUE(transport.closed.contains(stranger));

@@ -158,6 +158,35 @@ TEST_F(StageRoles, OneStageAnswersTheCoordinatorAndGoesOnByItself) {
   EXPECT_EQ(failure(), "");
 }
 
+TEST_F(StageRoles, HeartbeatsCountTheStepsThatCameBackAndTheirTime) {
+  const auto beat = [&] {
+    clock.advance(std::chrono::milliseconds(250));
+    stage->on_timer();
+    WorkerMessage message;
+    const Bytes& payload = control.sent[session].back().payload;
+    message.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    EXPECT_TRUE(message.has_heartbeat());
+    return message.heartbeat();
+  };
+  serve(1, 0, 2);
+  data.receive(from_home, FrameType::kSubmit, submit(1, 1));
+  ASSERT_EQ(compute.steps.size(), 1U);
+  compute.finish_step();
+  EXPECT_EQ(beat().ring_steps_total(), 0U) << "it is on its way";
+  SampledToken token;
+  token.sequence = SequenceId(1);
+  token.position = 1;
+  data.receive(ring, FrameType::kTokens, encode(StepTokens{Epoch(1), StepId(0), {token}, {}}));
+  const auto first = beat();
+  EXPECT_EQ(first.ring_steps_total(), 1U);
+  EXPECT_DOUBLE_EQ(first.ring_seconds_total(), 0.25);
+  EXPECT_EQ(first.kv_tokens_used(), 1U);
+  compute.finish_step();
+  token.position = 2;
+  data.receive(ring, FrameType::kTokens, encode(StepTokens{Epoch(1), StepId(1), {token}, {}}));
+  EXPECT_DOUBLE_EQ(beat().ring_seconds_total(), 0.5) << "the second began with the first's answer";
+}
+
 TEST_F(StageRoles, ACoordinatorThatTakesNoTokensStopsTheStepsUntilItDoes) {
   serve(1, 0, 1);
   data.full.insert(home);

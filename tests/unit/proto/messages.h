@@ -39,7 +39,8 @@ inline StepBatch sample_batch(bool with_activations) {
   batch.releases = {SequenceId(4), SequenceId(2)};
   batch.rows = {{SequenceId(9), 0, 11, 0},
                 {SequenceId(9), 1, 12, BatchRow::kSample},
-                {SequenceId(1), 30, 99, BatchRow::kSample | BatchRow::kFailed}};
+                {SequenceId(1), 30, 99, BatchRow::kSample}};
+  batch.rows[2].fail(ErrorCode::kNoCapacity);
   if (with_activations) {
     for (int i = 0; i < 3 * 4 * 2; ++i) batch.activations.push_back(std::byte(i * 7));
   }

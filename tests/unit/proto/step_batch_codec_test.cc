@@ -53,8 +53,25 @@ TEST(StepBatchCodec, NamesTheFieldOfAnIdOutOfRange) {
   batch.rows[2].position = 64;
   EXPECT_NE(refusal(batch, small_shape(false)).find("rows.position"), std::string::npos);
   batch = sample_batch(false);
-  batch.rows[2].flags = 4;
-  EXPECT_NE(refusal(batch, small_shape(false)).find("rows.flags"), std::string::npos);
+  for (const int flags : {4, 0x10, 0x11, 0xA2, 0xF2}) {  // a reason belongs to a failed row
+    batch.rows[2].flags = static_cast<std::uint8_t>(flags);
+    EXPECT_NE(refusal(batch, small_shape(false)).find("rows.flags"), std::string::npos) << flags;
+  }
+}
+
+TEST(StepBatchCodec, AFailedRowCarriesItsFirstReason) {
+  StepBatch batch = sample_batch(false);
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kNumeric); ++code) {
+    BatchRow& row = batch.rows[2];
+    row.flags = BatchRow::kSample;
+    row.fail(static_cast<ErrorCode>(code));
+    row.fail(ErrorCode::kTimeout);
+    const auto decoded = decode_step_batch(encode(batch), small_shape(false));
+    ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+    EXPECT_TRUE(decoded->rows[2].failed());
+    EXPECT_EQ(decoded->rows[2].reason(), static_cast<ErrorCode>(code));
+    EXPECT_EQ(decoded->rows[2].flags & BatchRow::kSample, BatchRow::kSample);
+  }
 }
 
 TEST(StepBatchCodec, RefusesGapsAndSplitRuns) {

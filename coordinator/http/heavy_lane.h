@@ -1,0 +1,61 @@
+// HeavyLane: keeps tasks that may take long from filling the pool. So many of them run at once,
+// the others wait in their order; a short task that is posted past the lane finds a thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+namespace hearth::coordinator::http {
+
+class HeavyLane {
+ public:
+  using Task = std::function<void()>;
+
+  // `post`: hands a task to the pool; false, and the task dropped, when there is none any more.
+  HeavyLane(std::function<bool(Task)> post, std::uint32_t at_once)
+      : post_(std::move(post)), free_(at_once) {}
+
+  // From any thread. The lane outlives every task that it has handed to the pool.
+  void post(Task task) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (free_ == 0) {
+        waiting_.push_back(std::move(task));
+        return;
+      }
+      --free_;
+    }
+    start(std::move(task));
+  }
+
+ private:
+  void start(Task task) {
+    post_([this, task = std::move(task)]() mutable {
+      std::exchange(task, nullptr)();
+      next();
+    });
+  }
+  void next() {
+    Task task;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_.empty()) {
+        ++free_;
+        return;
+      }
+      task = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    start(std::move(task));
+  }
+
+  const std::function<bool(Task)> post_;
+  std::mutex mutex_;
+  std::uint32_t free_;
+  std::deque<Task> waiting_;
+};
+
+}  // namespace hearth::coordinator::http
