@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -112,9 +113,9 @@ class Verbs(unittest.TestCase):
 
     def test_completion_in_each_shell_that_is_here(self):
         fish = "hearth completion fish | source\n"
-        starts = {"bash": (["bash", "--norc", "-i"], b". <(hearth completion bash)\r"),
-                  "zsh": (["zsh", "-f", "-i"], b"source <(hearth completion zsh)\r"),
-                  "fish": (["fish", "-N", "-c"], fish.encode())}
+        starts = {"bash": (["bash", "--norc", "-i"], b". <(hearth completion bash)"),
+                  "zsh": (["zsh", "-f", "-i"], b"source <(hearth completion zsh)"),
+                  "fish": (["fish", "-N", "-c"], b"")}
         cases = (("hearth stat", b"status"), ("hearth status --wa", b"--wait"),
                  ("hearth run al", b"alpha"), ("hearth run m --token", b"--token-ids"),
                  ("hearth serve --log-level w", b"warn"), ("hearth worker --model al", b"alpha"),
@@ -137,16 +138,17 @@ class Verbs(unittest.TestCase):
                                                   capture_output=True)
                             self.assertIn(word, done.stdout.split(), (line, done.stderr))
                         continue
-                    terminal = Terminal(program=program, env=env, cwd=folder)
-                    terminal.type(start)
+                    terminal = Terminal(program=program, env={**env, "PS1": "ready> "},
+                                        cwd=folder)
+                    # Keys typed before the shell reads them would meet a plain terminal.
+                    terminal.await_text(b"ready> ")
+                    terminal.run(start + b"; echo sour''ced\r", b"\nsourced", b"ready> ")
                     for line, word in cases:
-                        head, _, last = line.rpartition(" ")
                         # The shell runs what it has completed: echo shows the last word whole.
-                        terminal.type(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r")
-                        terminal.await_text(b": " + head.encode() + b" " + word)
-                    terminal.type(b"\x15exit\r")
-                    terminal.process.wait(5)
-                    os.close(terminal.main)
+                        head, _, _ = line.rpartition(" ")
+                        terminal.run(b"\x15" + line.encode() + b"\t\x01echo : \x05:\r",
+                                     b"\n: " + head.encode() + b" " + word, b"ready> ")
+                    terminal.leave(self, b"\x15exit 0\r")
 
     def test_flag_beats_environment_beats_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -247,7 +249,8 @@ class Terminal:
             preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
         os.close(terminal)
         self.seen = b""
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self):
         try:
@@ -271,9 +274,21 @@ class Terminal:
                          self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer), 10,
                          f"{answer!r} in {self.seen[begin:]!r}")
 
+    def run(self, keys, answer, prompt):
+        """Types keys; the answer must come, and a prompt after it. Escapes do not count."""
+        begin = len(self.seen)
+
+        def answered():
+            plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\r", b"", self.seen[begin:])
+            return answer in plain and prompt in plain[plain.rfind(answer):]
+
+        self.type(keys)
+        swarm.wait_until(answered, 20, f"{answer!r} and {prompt!r} on the terminal")
+
     def leave(self, test, words=b"/bye\r"):
         self.type(words)
-        test.assertEqual(self.process.wait(5), 0)
+        test.assertEqual(self.process.wait(20), 0)
+        self.reader.join(20)  # before the close: the number may be another file's right after it
         os.close(self.main)
 
 
