@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "cli/bench.h"
+#include "cli/bench_kernels.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
@@ -34,11 +35,9 @@ int print_version(bool json) {
   return kExitDone;
 }
 
-void add_bench(CLI::App& app, Action& action) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the real engine");
-  bench->require_subcommand(1);
+void add_bench_model(CLI::App& bench, Action& action) {
   auto o = std::make_shared<BenchModelOptions>();
-  CLI::App* model = bench->add_subcommand("model", "Tokens a second of one process");
+  CLI::App* model = bench.add_subcommand("model", "Tokens a second of one process");
   model->add_option("model", o->model, "file or pulled name")->required();
   model->add_option("-p,--n-prompt", o->prompt, "prompt lengths (0: no prefill test)")
       ->delimiter(',')
@@ -63,6 +62,31 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
   model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });
+}
+
+void add_bench_kernels(CLI::App& bench, Action& action) {
+  auto o = std::make_shared<BenchKernelsOptions>();
+  CLI::App* kernels = bench.add_subcommand("kernels", "Each kernel beside this machine's peak");
+  kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
+  kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
+  kernels->add_option("--tokens", o->tokens, "rows of activations of a product")
+      ->delimiter(',')
+      ->check(whole_number(1, limits::kBatchRows))
+      ->capture_default_str();
+  kernels->add_option("-t,--threads", o->threads, "compute threads (0: one a core)")
+      ->check(whole_number(0, limits::kComputeThreads));
+  kernels->add_option("--seconds", o->seconds, "of each measurement")
+      ->check(number(0.001, 60))
+      ->capture_default_str();
+  kernels->add_flag("--json", o->json, "print JSON");
+  kernels->callback([o, &action] { action = [o] { return run_bench_kernels(*o); }; });
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the real engine");
+  bench->require_subcommand(1);
+  add_bench_model(*bench, action);
+  add_bench_kernels(*bench, action);
   add_make_model(*bench, action);
 }
 

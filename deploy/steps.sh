@@ -49,7 +49,7 @@ build_packages() {
 }
 
 test_packages() {
-  echo libgtest-dev libbenchmark-dev clang-format-14 clang-14 libclang-rt-14-dev
+  echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev
 }
 
 install_packages() {

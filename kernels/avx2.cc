@@ -214,24 +214,31 @@ void residual_expand(const std::uint16_t* bits, float* x, std::uint32_t n, int s
   }
 }
 
+constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
+                        decltype(Kernels::matmul_partial) matmul_partial) {
+  return {
+      .name = name,
+      .matmul = matmul,
+      .matmul_partial = matmul_partial,
+      .quantize = quantize,
+      .rms_norm_quantize = rms_norm_quantize,
+      .rms_norm = rms_norm,
+      .swiglu_quantize = gated_quantize<silu>,
+      .geglu_quantize = gated_quantize<gelu>,
+      .rope = rope,
+      .kv_write = avx2::kv_write,
+      .attention = avx2::attention,
+      .add = add,
+      .residual_round = residual_round,
+      .residual_expand = residual_expand,
+      .dequantize_row = scalar::dequantize_row,
+  };
+}
+
 }  // namespace
 
-constinit const Kernels kAvx2Kernels = {
-    .name = "avx2",
-    .matmul = avx2::matmul,
-    .matmul_partial = avx2::matmul_partial,
-    .quantize = quantize,
-    .rms_norm_quantize = rms_norm_quantize,
-    .rms_norm = rms_norm,
-    .swiglu_quantize = gated_quantize<silu>,
-    .geglu_quantize = gated_quantize<gelu>,
-    .rope = rope,
-    .kv_write = avx2::kv_write,
-    .attention = avx2::attention,
-    .add = add,
-    .residual_round = residual_round,
-    .residual_expand = residual_expand,
-    .dequantize_row = scalar::dequantize_row,
-};
+constinit const Kernels kAvx2Kernels = table("avx2", avx2::matmul, avx2::matmul_partial);
+constinit const Kernels kAvxVnniKernels =
+    table("avxvnni", avxvnni::matmul, avxvnni::matmul_partial);
 
 }  // namespace hearth::kernels

@@ -1,6 +1,6 @@
-// Entries of the AVX2 table (with FMA and F16C) and what its files share. The vector part is for
-// files compiled for that instruction set; everything inline has internal linkage, so that no copy
-// of it can serve code that must run without AVX2.
+// Entries of the AVX2 and AVX-VNNI tables (with FMA and F16C) and what its files share. The vector
+// part is for files compiled for that instruction set; everything inline has internal linkage, so
+// that no copy of it can serve code that must run without AVX2.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -17,6 +17,17 @@ bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const
 bool attention(const AttentionArgs& args);
 
 }  // namespace hearth::kernels::avx2
+
+// The entries that AVX-VNNI has of its own.
+namespace hearth::kernels::avxvnni {
+
+void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+            std::uint32_t group_end, float* out, std::size_t out_stride);
+void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
+                    std::int32_t* out, std::size_t out_stride);
+
+}  // namespace hearth::kernels::avxvnni
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include <immintrin.h>

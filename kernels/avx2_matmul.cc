@@ -1,102 +1,20 @@
-// Matrix product with maddubs: 8 rows, one a lane, against up to 4 tokens at a time. No 16-bit sum
-// saturates: stored quants are unsigned and added up only as often as their bits allow; Q8_0 and
-// codebook values are multiplied by magnitude and sign.
+// Matrix product of 8 rows, one a lane, with up to 4 tokens at a time. avxvnni_matmul.cc compiles
+// this file a second time, for processors that have vpdpbusd in 256 bits: avx2_dots.h differs.
 #include "kernels/avx2.h"
+#include "kernels/avx2_dots.h"
 #include "kernels/avx2_weights.h"
 #include "kernels/matrix_view.h"
 
-namespace hearth::kernels::avx2 {
+#ifndef HEARTH_AVX2_ENTRIES
+#define HEARTH_AVX2_ENTRIES avx2
+#endif
+
+namespace hearth::kernels {
 namespace {
 
-constexpr std::uint32_t kTokens = 4;  // of one register tile
+using namespace avx2;  // NOLINT: the vector helpers
+
 constexpr std::uint32_t kLanes = 8;
-
-// One block of up to 4 tokens.
-template <std::uint32_t tokens>
-struct TokenBlock {
-  TokenBlock(const QuantizedRows& rows, std::uint32_t t, std::uint32_t blocks, std::uint32_t b)
-      : x(rows) {
-#pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) at[i] = std::size_t{t + i} * blocks + b;
-  }
-  const std::int8_t* values(std::uint32_t i) const { return x.values + at[i] * kBlock; }
-
-  const QuantizedRows& x;
-  std::size_t at[tokens];
-};
-
-// Sums of each token's values over columns 0..15 and 16..31, in the low and the high half.
-template <std::uint32_t tokens>
-inline void half_sums(const TokenBlock<tokens>& x, std::int32_t (&sums)[kTokens]) {
-  __m256i pairs[kTokens];
-#pragma GCC unroll 4
-  for (std::uint32_t i = 0; i < kTokens; ++i) {
-    const std::uint32_t token = i < tokens ? i : tokens - 1;
-    pairs[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), load_256(x.values(token)));
-  }
-  const __m256i quarters = _mm256_hadd_epi16(_mm256_hadd_epi16(pairs[0], pairs[1]),
-                                             _mm256_hadd_epi16(pairs[2], pairs[3]));
-  const __m256i halves = add_pairs(quarters);  // columns 0..15 in the low 4 lanes, tokens in order
-  const __m128i high = _mm_slli_epi32(_mm256_extracti128_si256(halves, 1), 16);
-  const __m128i both = _mm_blend_epi16(_mm256_castsi256_si128(halves), high, 0xAA);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), both);
-}
-
-// 16-bit sums of 2 * pairs products of a stored quant and an int8 must stay below 2^15.
-constexpr int quads_without_saturation(int bits) { return 32767 / (2 * ((1 << bits) - 1) * 127); }
-
-// Emits nothing; has the compiler finish `v` here, where it would else hoist the products of a
-// whole block and spill them.
-inline void pin(__m256i& v) { asm("" : "+x"(v)); }
-
-// dots[i]: sum over the block of the stored quants times token i's values; in two-scale types each
-// half is multiplied by factors[half].
-template <WeightType type, std::uint32_t tokens>
-inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
-                          const __m256i (&factors)[2], __m256i (&dots)[tokens]) {
-  constexpr bool kTwo = layout_of(type).form == BlockForm::kTwoScales;
-  constexpr int kRoom = quads_without_saturation(layout_of(type).bits) / 2;
-  constexpr int kMost = kTwo ? 2 : 4;  // a half, or the block
-  constexpr int kRun = kRoom < kMost ? kRoom : kMost;
-  static_assert(4 % kRun == 0);
-  __m256i run[tokens];
-#pragma GCC unroll 4
-  for (int step = 0; step < 4; ++step) {
-    const int a = kTwo ? 2 * step : step;
-    const int b = kTwo ? 2 * step + 1 : step + 4;
-    const __m256i weights_a = quants.quad(a);
-    const __m256i weights_b = quants.quad(b);
-#pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) {
-      const std::int8_t* values = x.values(i);
-      const __m256i sum =
-          _mm256_add_epi16(_mm256_maddubs_epi16(weights_a, broadcast_four(values + a * 4)),
-                           _mm256_maddubs_epi16(weights_b, broadcast_four(values + b * 4)));
-      run[i] = step % kRun == 0 ? sum : _mm256_add_epi16(run[i], sum);
-      pin(run[i]);
-      if ((step + 1) % kRun != 0) continue;
-      const __m256i part = _mm256_madd_epi16(run[i], factors[step / 2]);
-      dots[i] = step < kRun ? part : _mm256_add_epi32(dots[i], part);
-    }
-  }
-}
-
-template <WeightType type, std::uint32_t tokens>
-inline void signed_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
-                        __m256i (&dots)[tokens]) {
-#pragma GCC unroll 4
-  for (std::uint32_t i = 0; i < tokens; ++i) dots[i] = _mm256_setzero_si256();
-#pragma GCC unroll 8
-  for (int quad = 0; quad < 8; ++quad) {
-    const __m256i weights = quants.signed_quad(quad);
-#pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) {
-      const __m256i four = broadcast_four(x.values(i) + quad * 4);
-      dots[i] = _mm256_add_epi32(dots[i], add_pairs(signed_pairs(weights, four)));
-      pin(dots[i]);
-    }
-  }
-}
 
 inline __m256i grid_steps(__m256 unit, __m256i dot) {
   return _mm256_cvtps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dot)));
@@ -111,20 +29,16 @@ template <WeightType type, std::uint32_t tokens>
 inline void add_one_scale(const Scales& header, const std::byte* block, const std::byte* quants,
                           const TokenBlock<tokens>& x, __m256i (&sums)[tokens]) {
   constexpr WeightLayout kLayout = layout_of(type);
+  constexpr int kZero = dot_zero(kLayout);
   __m256i dots[tokens];
-  if constexpr (kLayout.codebook || kLayout.bits == 8) {
-    signed_dots<type, tokens>(StoredQuants<type>(quants), x, dots);
-  } else {
-    const __m256i ones = _mm256_set1_epi16(1);
-    unsigned_dots<type, tokens>(StoredQuants<type>(quants), x, {ones, ones}, dots);
-  }
+  one_scale_dots<type, tokens>(StoredQuants<type>(quants), x, dots);
   const Scales scales = block_scales<type>(header, block);
 #pragma GCC unroll 4
   for (std::uint32_t i = 0; i < tokens; ++i) {
     const std::size_t at = x.at[i];
-    if constexpr (kLayout.zero != 0 && kLayout.bits != 8) {
+    if constexpr (kZero != 0) {
       const __m256i bias = _mm256_set1_epi32(x.x.block_sums[at]);
-      constexpr int kShift = std::countr_zero(kLayout.zero);
+      constexpr int kShift = std::countr_zero(static_cast<unsigned>(kZero));
       dots[i] = _mm256_sub_epi32(dots[i], _mm256_slli_epi32(bias, kShift));
     }
     const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
@@ -146,7 +60,7 @@ inline void add_two_scales(const Scales& header, const std::byte* block, const s
   constexpr WeightLayout kLayout = layout_of(type);
   const HalfScales scales = half_scales<type>(block);
   __m256i dots[tokens];
-  unsigned_dots<type, tokens>(StoredQuants<type>(quants), x, scales.each, dots);
+  two_scale_dots<type, tokens>(StoredQuants<type>(quants), x, scales.each, dots);
 #pragma GCC unroll 4
   for (std::uint32_t i = 0; i < tokens; ++i) {
     const __m256i half_sum = _mm256_set1_epi32(halves[i]);
@@ -366,6 +280,8 @@ void dispatch(const MatrixView& w, const QuantizedRows& x, GroupRange groups, Bl
 
 }  // namespace
 
+namespace HEARTH_AVX2_ENTRIES {
+
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
@@ -379,4 +295,5 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
            {nullptr, out, out_stride});
 }
 
-}  // namespace hearth::kernels::avx2
+}  // namespace HEARTH_AVX2_ENTRIES
+}  // namespace hearth::kernels

@@ -7,17 +7,18 @@
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 namespace hearth::kernels::avx2 {
+namespace {
 
-static inline __m256 load_halves(const std::byte* at) {
+inline __m256 load_halves(const std::byte* at) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-static inline __m128i load_eight_bytes(const std::byte* at) {
+inline __m128i load_eight_bytes(const std::byte* at) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
 }
 
 // Bits of 16-bit lanes to the left, or to the right where `by` is negative.
-static inline __m256i shifted(__m256i v, int by) {
+inline __m256i shifted(__m256i v, int by) {
   return by >= 0 ? _mm256_slli_epi16(v, by) : _mm256_srli_epi16(v, -by);
 }
 
@@ -58,6 +59,15 @@ class StoredQuants {
     return stored;
   }
 
+  // The same, or 128 + codebook value in types with a codebook.
+  __m256i biased_quad(int quad) const {
+    if constexpr (layout_of(type).codebook) {
+      return _mm256_xor_si256(signed_quad(quad), _mm256_set1_epi8(-128));
+    } else {
+      return this->quad(quad);
+    }
+  }
+
   // The same as signed quants, for 8-bit types and those with a codebook.
   __m256i signed_quad(int quad) const {
     if constexpr (layout_of(type).codebook) {
@@ -88,7 +98,7 @@ struct Scales {
 
 // `header` at the first row's d.
 template <WeightType type>
-static inline Scales load_header(const std::byte* header, __m256 factor) {
+inline Scales load_header(const std::byte* header, __m256 factor) {
   constexpr WeightLayout kLayout = layout_of(type);
   Scales s = {_mm256_mul_ps(load_halves(header), factor), _mm256_setzero_ps()};
   if constexpr (kLayout.minimum) {
@@ -102,7 +112,7 @@ static inline Scales load_header(const std::byte* header, __m256 factor) {
 
 // Scales of a block of a type with one scale a block; `block` at the first row's integer scale.
 template <WeightType type>
-static inline Scales block_scales(const Scales& header, const std::byte* block) {
+inline Scales block_scales(const Scales& header, const std::byte* block) {
   constexpr WeightLayout kLayout = layout_of(type);
   Scales s = header;
   if constexpr (kLayout.integer_bytes == 1) {
@@ -126,7 +136,7 @@ struct HalfScales {
 };
 
 template <WeightType type>
-static inline HalfScales half_scales(const std::byte* block) {
+inline HalfScales half_scales(const std::byte* block) {
   const __m128i bytes =
       _mm_unpacklo_epi8(load_eight_bytes(block), load_eight_bytes(block + kRowGroup));
   HalfScales s;
@@ -146,7 +156,7 @@ static inline HalfScales half_scales(const std::byte* block) {
 
 // Weights of 8 rows in one column of a block of a floating type, times G; `at` at the first row's.
 template <WeightType type>
-static inline __m256 load_weights(const std::byte* at, __m256 factor) {
+inline __m256 load_weights(const std::byte* at, __m256 factor) {
   if constexpr (type == WeightType::kF32) {
     return _mm256_mul_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(at)), factor);
   } else if constexpr (type == WeightType::kF16) {
@@ -158,5 +168,6 @@ static inline __m256 load_weights(const std::byte* at, __m256 factor) {
   }
 }
 
+}  // namespace
 }  // namespace hearth::kernels::avx2
 #endif

@@ -99,7 +99,7 @@ struct AttentionArgs {
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
 
 struct Kernels {
-  std::string_view name;  // scalar, avx2, avx512
+  std::string_view name;  // scalar, avx2, avxvnni, avx512
 
   // out[t * out_stride + r] for rows r of row groups [group_begin, group_end) and every row t of x.
   void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,

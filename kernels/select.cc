@@ -19,6 +19,15 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+bool has_avxvnni() {
+  constexpr unsigned kBit = 1U << 4;  // of EAX, leaf 7, subleaf 1
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
+}
+
 // __builtin_cpu_supports also asks whether the operating system keeps the registers.
 bool runs_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
@@ -37,6 +46,7 @@ std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&kScalarKernels};
 #if defined(__x86_64__)
   if (runs_avx2()) tables.push_back(&kAvx2Kernels);
+  if (runs_avx2() && has_avxvnni()) tables.push_back(&kAvxVnniKernels);
   if (runs_avx512()) tables.push_back(&kAvx512Kernels);
 #endif
   return tables;

@@ -7,6 +7,7 @@ namespace hearth::kernels {
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
 
 }  // namespace hearth::kernels

@@ -237,6 +237,21 @@ class LocalRun(unittest.TestCase):
                          [(16, 0, 1), (0, 8, 1), (0, 8, 2)])
         self.assertTrue(all(r["avg_ts"] > 0 and len(r["samples_ts"]) == 2 for r in rows))
 
+    def test_bench_kernels_names_each_kernel_beside_the_peak(self):
+        code, out, err = swarm.hearth("bench", "kernels", "--isa", "scalar", "--type", "q4_1",
+                                      "--tokens", "1", "--seconds", "0.001", "-t", "1", "--json")
+        self.assertEqual(code, 0, err)
+        rows = json.loads(out)
+        self.assertEqual({r["kernel"] for r in rows},
+                         {"matmul", "quantize", "rms_norm", "rms_norm_quantize", "swiglu_quantize",
+                          "geglu_quantize", "rope", "kv_write", "residual_round",
+                          "residual_expand", "attention/512", "attention/4096"})
+        self.assertTrue(all(r["ns"] > 0 and r["peak_gb_s"] > 0 and r["peak_gops"] > 0
+                            for r in rows))
+        code, out, err = swarm.hearth("bench", "kernels", "--type", "Q9_9")
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("Q4_K", err)
+
 
 class Terminal:
     """A program on a terminal of its own."""
