@@ -121,6 +121,9 @@ Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
     types[name] = types.value(name, std::uint64_t{0}) + tensor.bytes;
   }
   json["tensor_bytes_by_type"] = types;
+  if (const auto* embedding = file.find_tensor("token_embd.weight"); embedding != nullptr) {
+    json["embedding_bytes"] = embedding->bytes;
+  }
   const auto license = file.get_string("general.license");
   if (license.ok()) json["license"] = *license;
   return json;
