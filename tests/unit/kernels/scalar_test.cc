@@ -8,10 +8,6 @@
 
 #include "tests/unit/kernels/fixtures.h"
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
 namespace hearth::kernels {
 namespace {
 
@@ -443,20 +439,6 @@ TEST(Select, TheEnvironmentNamesTheTable) {
   EXPECT_EQ(select_kernels().value(), available_kernels().back());
   if (before != nullptr) setenv("HEARTH_ISA", saved.c_str(), 1);
 }
-
-#if defined(__SSE__)
-TEST(FloatEnvironment, ChangedModesAreFound) {
-  const unsigned saved = _mm_getcsr();
-  EXPECT_TRUE(check_float_environment().ok());
-  for (const unsigned mode : {0x8000U, 0x0040U, 0x2000U, 0x4000U, 0x6000U}) {  // FTZ DAZ down up 0
-    _mm_setcsr(saved | mode);
-    const bool ok = check_float_environment().ok();
-    _mm_setcsr(saved);
-    EXPECT_FALSE(ok) << mode;
-  }
-  EXPECT_TRUE(check_float_environment().ok());
-}
-#endif
 
 }  // namespace
 }  // namespace hearth::kernels
