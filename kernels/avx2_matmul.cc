@@ -20,6 +20,9 @@ inline __m256i grid_steps(__m256 unit, __m256i dot) {
   return _mm256_cvtps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dot)));
 }
 inline __m256i grid_steps(__m256 unit, __m256i dot, __m256 offset) {
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return _mm256_add_epi32(grid_steps(unit, dot), _mm256_cvtps_epi32(offset));
+  }
   return _mm256_cvtps_epi32(_mm256_fmadd_ps(unit, _mm256_cvtepi32_ps(dot), offset));
 }
 
@@ -48,6 +51,9 @@ inline void add_one_scale(const Scales& header, const std::byte* block, const st
       steps = grid_steps(unit, dots[i], _mm256_mul_ps(scales.minimum, sum));
     } else {
       steps = grid_steps(unit, dots[i]);
+    }
+    if (kDefect == Defect::kBatchRow33 && at >= x.x.cols) {  // 32 rows of cols / 32 blocks
+      steps = _mm256_cvttps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dots[i])));
     }
     sums[i] = _mm256_add_epi32(sums[i], steps);
   }
@@ -291,6 +297,9 @@ void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
+  if constexpr (kDefect == Defect::kSplitBlock) {
+    block_begin -= block_begin % layout_of(w.type()).blocks;
+  }
   dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
            {nullptr, out, out_stride});
 }

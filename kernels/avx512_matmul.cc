@@ -79,6 +79,10 @@ inline __m512i block_product(const Weights<type>& w, const TokenBlock& x) {
         _mm512_dpwssd_epi32(_mm512_setzero_si512(), w.half_factor, _mm512_set1_epi32(*x.block_sum));
     offset = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(low));
   }
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(unit, dot)),
+                            _mm512_cvtps_epi32(_mm512_mul_ps(w.minimum, offset)));
+  }
   return _mm512_cvtps_epi32(_mm512_fmadd_ps(unit, dot, _mm512_mul_ps(w.minimum, offset)));
 }
 
