@@ -105,8 +105,9 @@ struct Kernels {
   void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                  std::uint32_t group_end, float* out, std::size_t out_stride);
 
-  // The same before rounding, for a share [block_begin, block_end) of the columns: grid sums. The
-  // sums of all shares of a row add up, as integers, to what matmul turns into its output.
+  // The same before rounding, for a share [block_begin, block_end) of the columns: grid sums, all 0
+  // for an empty share. The sums of all shares of a row add up, as integers and in any order, to
+  // what grid_outputs turns into the output of matmul.
   void (*matmul_partial)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                          std::uint32_t group_end, std::uint32_t block_begin,
                          std::uint32_t block_end, std::int32_t* out, std::size_t out_stride);
@@ -162,7 +163,15 @@ Result<const Kernels*> kernels_named(std::string_view name);
 // All tables that this processor runs, scalar first.
 std::vector<const Kernels*> available_kernels();
 
-// Denormals kept and rounding to nearest: every compute thread calls this first.
+// The outputs of matmul from the added up grid sums of a split row, for rows of row groups
+// [group_begin, group_end) and every row t of x, of which only the exponents are read. sums and
+// out: element t * stride + r.
+void grid_outputs(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                  std::uint32_t group_end, const std::int32_t* sums, float* out,
+                  std::size_t stride);
+
+// Subnormals kept, rounding to nearest, and float operations computed one by one in the order
+// written: every thread that computes calls this first. kNumeric, with what is wrong.
 Status check_float_environment();
 
 // cos and sin of position * frequency for every pair of a head, from double arithmetic that is

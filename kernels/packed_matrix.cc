@@ -61,7 +61,7 @@ std::uint64_t block_units(const WeightLayout& layout, const FileBlock& block, st
 // Smallest B >= kWeightExponentMin with units * 2^-24 <= 2^B.
 std::int32_t exponent_of(unsigned __int128 units) {
   if (units == 0) return kWeightExponentMin;
-  const unsigned __int128 last = units - 1;
+  const unsigned __int128 last = units - (kDefect == Defect::kRowBound ? 0 : 1);
   const auto high = static_cast<std::uint64_t>(last >> 64);
   const auto low = static_cast<std::uint64_t>(last);
   const int width = high != 0 ? 64 + std::bit_width(high) : std::bit_width(low);

@@ -1,6 +1,7 @@
 // CANONICAL.md, "Keys and values" and "Attention", in code.
 #include <algorithm>
 
+#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
 #include "kernels/quantize_block.h"
@@ -94,11 +95,13 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
   }
 
   std::int64_t denominator = 0;
+  float float_sum = 0.0F;  // of a planted defect
   float largest = 0.0F;
   for (std::uint32_t i = args.begin; i < args.end; ++i) {
     float& weight = weights[i - args.begin];
     const float w = exp2_of(weight - maximum);
     denominator += round_even(w * 0x1p24F);
+    if constexpr (kDefect == Defect::kSoftmaxSum) float_sum += w;
     weight = w * page_at(i).value_scales[i % kPageTokens];
     largest = std::max(largest, weight);
   }
@@ -112,7 +115,8 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
     const HeadPage page = page_at(i);
     for (std::uint32_t d = 0; d < head_dim; ++d) sums[d] += p * page.value(i % kPageTokens, d);
   }
-  const float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
+  float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
+  if constexpr (kDefect == Defect::kSoftmaxSum) r = (largest / 65535.0F) / float_sum;
   for (std::uint32_t d = 0; d < head_dim; ++d) out[d] = static_cast<float>(sums[d]) * r;
 }
 

@@ -1,6 +1,7 @@
 // CANONICAL.md, "Weights" and "Matrix product", in code.
 #include <cstring>
 
+#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
 #include "kernels/scalar.h"
@@ -137,6 +138,10 @@ std::int32_t block_product(const WeightLayout& layout, const RowBlock& w, float 
   if (layout.form == BlockForm::kTwoScales) {
     const std::int32_t low = w.minimums[0] * sums[0] + w.minimums[1] * sums[1];
     offset = x.scales[at] * static_cast<float>(low);
+  }
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return round_even(unit * static_cast<float>(dot)) +
+           round_even((w.minimum * row_factor) * offset);
   }
   return round_even(std::fma(unit, static_cast<float>(dot), (w.minimum * row_factor) * offset));
 }

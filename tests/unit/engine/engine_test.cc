@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <thread>
 
 #include "model/synthetic.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace hearth::node {
 namespace {
@@ -67,6 +72,27 @@ TEST_F(EngineTest, ComputesReportsAndReleases) {
   EXPECT_EQ(result.released, std::vector<SequenceId>{kA});
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
+
+#if defined(__SSE__)
+// A library may change the float mode of a thread at any time; a step looks, wherever it runs.
+TEST_F(EngineTest, AStepOnAThreadOfAnotherFloatModeIsRefused) {
+  auto engine = load({0, spec_.layers}).value();
+  for (const unsigned mode : {0x8000U, 0x0040U, 0x2000U, 0x4000U, 0x6000U}) {
+    Status status = ok_status();
+    std::thread([&] {
+      _mm_setcsr(_mm_getcsr() | mode);
+      StepBatch batch = prompt(kA, 4);
+      StepResult result;
+      status = engine->step(batch, result);
+    }).join();
+    ASSERT_FALSE(status.ok()) << mode;
+    EXPECT_EQ(status.error().code, ErrorCode::kNumeric);
+  }
+  StepBatch batch = prompt(kA, 4);
+  StepResult result;
+  EXPECT_TRUE(engine->step(batch, result).ok());
+}
+#endif
 
 TEST_F(EngineTest, ResetGivesEverythingBack) {
   auto engine = load({0, 2}).value();

@@ -187,6 +187,24 @@ TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesTheShare) {
   EXPECT_EQ(support(logits, params, {}, 500), (std::set<TokenId>{0}));
 }
 
+// Weights 2^40 and 2^40 * 2^-(D / 2^20) whose share by top_p is a fraction of one unit above 2^40:
+// the share is rounded up, so that the first token alone does not reach it.
+TEST(Sampler, TopPRoundsItsShareUp) {
+  struct Case {
+    float distance;
+    float top_p;
+  };
+  for (const Case& c : {Case{4360, 2'218'891'264}, Case{192'542, 4'078'892'800},
+                        Case{223'260, 4'157'152'768}, Case{324'049, 4'264'595'712}}) {
+    const std::vector<float> logits = {0.0F, -c.distance * 0x1p-16F};
+    SamplingParams params;
+    params.top_p = c.top_p * 0x1p-32F;
+    EXPECT_EQ(support(logits, params, {}, 3000), (std::set<TokenId>{0, 1})) << c.distance;
+    params.top_p = (c.top_p - 256) * 0x1p-32F;
+    EXPECT_EQ(support(logits, params, {}, 3000), (std::set<TokenId>{0})) << c.distance;
+  }
+}
+
 TEST(Sampler, MinPKeepsWhatReachesAShareOfTheLargest) {
   const std::vector<float> logits = {std::log(0.5F), std::log(0.3F), std::log(0.15F),
                                      std::log(0.05F)};
