@@ -35,6 +35,7 @@ class StageEngine final : public Engine {
 
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
+  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
 
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
@@ -283,6 +284,26 @@ void StageEngine::release(const StepBatch& batch, StepResult& result) {
 void StageEngine::reset() {
   for (auto& [id, sequence] : sequences_) cache_.release(sequence.pages);
   sequences_.clear();
+}
+
+Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  REQUIRE(found != sequences_.end(), "sequence " + std::to_string(id.value) + " is not open");
+  const StageSequence& sequence = found->second;
+  const Position length = std::min(sequence.next, sequence.failed_at.value_or(sequence.next));
+  const kernels::KvLayout layout = spec_.kv_layout();
+  Bytes slot(layout.slot_bytes());
+  std::vector<Hash256> hashes;
+  for (std::uint32_t layer = 0; layer < options_.layers.size(); ++layer) {
+    Blake2b hash = begin_kv_hash(options_.layers.begin + layer, length);
+    for (Position i = 0; i < length; ++i) {
+      const std::byte* page = cache_.page(sequence.pages[i / kernels::kPageTokens], layer);
+      kernels::kv_read(layout, page, i % kernels::kPageTokens, slot.data());
+      hash.update(slot);
+    }
+    hashes.push_back(hash.finish());
+  }
+  return hashes;
 }
 
 Status check_options(const model::ModelSpec& spec, const EngineOptions& options) {
