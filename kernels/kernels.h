@@ -74,6 +74,7 @@ struct KvLayout {
   std::uint32_t head_dim = 0;  // multiple of kBlock, at most limits::kModelHeadDim
   std::size_t head_bytes() const;
   std::size_t page_bytes() const { return head_bytes() * kv_heads; }
+  std::size_t slot_bytes() const;  // of what kv_read gives
 };
 
 enum class RopeStyle : std::uint8_t {
@@ -155,6 +156,10 @@ struct Kernels {
   // Row `row` of w, dequantised.
   void (*dequantize_row)(const PackedMatrix& w, std::uint32_t row, float* out);
 };
+
+// One slot of a page in the order of CANONICAL.md, "Hashes", whatever the order in memory is.
+// out: layout.slot_bytes().
+void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out);
 
 // The best table that this processor runs, or the one HEARTH_ISA names. kUnsupported, with the
 // choices named, when the name is unknown or the processor lacks it.

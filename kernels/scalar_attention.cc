@@ -1,5 +1,6 @@
 // CANONICAL.md, "Keys and values" and "Attention", in code.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/defect.h"
 #include "kernels/elementary.h"
@@ -147,3 +148,27 @@ bool attention(const AttentionArgs& args) {
 }
 
 }  // namespace hearth::kernels::scalar
+
+namespace hearth::kernels {
+
+std::size_t KvLayout::slot_bytes() const {
+  return kv_heads * (2 * std::size_t{head_dim} + (head_dim / kBlock + 1) * sizeof(float));
+}
+
+void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out) {
+  const auto put = [&out](const auto value) {
+    std::memcpy(out, &value, sizeof(value));
+    out += sizeof(value);
+  };
+  for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
+    const scalar::HeadPage head = scalar::head_page(layout, page, h);
+    for (std::uint32_t d = 0; d < layout.head_dim; ++d) {
+      put(static_cast<std::int8_t>(std::to_integer<int>(head.key(slot, d)) - 128));
+    }
+    for (std::uint32_t b = 0; b < layout.head_dim / kBlock; ++b) put(head.key_scale(slot, b));
+    for (std::uint32_t d = 0; d < layout.head_dim; ++d) put(head.value(slot, d));
+    put(head.value_scales[slot]);
+  }
+}
+
+}  // namespace hearth::kernels

@@ -19,6 +19,7 @@ class Pipeline final : public LocalRunner {
   Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) override;
   void cancel(SequenceId sequence) override;
   Result<bool> step() override;
+  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
   const model::ModelSpec& spec() const override { return spec_; }
   std::size_t weight_bytes() const override;
 
@@ -121,6 +122,15 @@ Result<bool> Pipeline::step() {
   deliver(hashes);
   deliver(tokens);
   return true;
+}
+
+Result<std::vector<Hash256>> Pipeline::kv_hashes(SequenceId sequence) const {
+  std::vector<Hash256> all;
+  for (const auto& engine : engines_) {
+    TRY(const std::vector<Hash256> part, engine->kv_hashes(sequence));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
 std::size_t Pipeline::weight_bytes() const {

@@ -41,6 +41,9 @@ class LocalRunner {
   // One step of the pipeline, start to end. False when there is nothing to do.
   virtual Result<bool> step() = 0;
 
+  // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
+  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
+
   virtual const model::ModelSpec& spec() const = 0;
   virtual std::size_t weight_bytes() const = 0;
 };

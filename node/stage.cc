@@ -289,6 +289,10 @@ Status StageMachine::answer(StepTokens tokens) {
 void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
   ++steps_;
   rows_ += batch.rows.size();
+  for (const auto& [sequence, length] : batch.truncates) {
+    std::uint64_t& tokens = serving_->kv_tokens[sequence];
+    tokens = std::min<std::uint64_t>(tokens, length);
+  }
   for (const BatchRow& row : batch.rows) {
     if (!row.failed()) ++serving_->kv_tokens[row.sequence];
   }

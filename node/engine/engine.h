@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/crypto.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
@@ -49,6 +50,11 @@ class Engine {
 
   // Drops every sequence (a new epoch begins). Weights stay.
   virtual void reset() = 0;
+
+  // A hash for each layer of the stage over the keys and values of an open sequence, so that two
+  // runs can be compared in what they keep and not only in what they say. kInvalidInput when the
+  // sequence is not open.
+  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
 
   virtual bool is_first() const = 0;
   virtual bool is_last() const = 0;

@@ -1,5 +1,6 @@
-// What a run of the pipeline leaves behind: the tokens of each sequence and the hash at every stage
-// boundary. Two runs of the same requests must leave the same, however they were computed.
+// What a run of the pipeline leaves behind: the tokens of each sequence, the hash at every stage
+// boundary, and the keys and values of every layer. Two runs of the same requests must leave the
+// same, however they were computed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,6 +28,7 @@ struct Trace {
   std::vector<TokenLogprob> logprobs;
   // (layer boundary, position) -> hash; boundary 0 is the token read, the last one the token said.
   std::map<std::pair<std::uint32_t, Position>, Hash256> boundaries;
+  std::vector<Hash256> kv;  // of every layer, at the end
   bool finished = false;
 };
 using Traces = std::map<std::uint64_t, Trace>;
@@ -50,11 +52,15 @@ inline void record(Trace& trace, const RowHash& hash) {
 inline void submit(LocalRunner& runner, const Request& request, Trace* trace) {
   LocalRunner::Events events;
   if (trace != nullptr) {
-    events.on_token = [trace](const SampledToken& token) {
+    events.on_token = [trace, &runner](const SampledToken& token) {
       EXPECT_NE(token.finish, FinishReason::kError);
       trace->tokens.push_back(token.token);
       trace->logprobs.push_back({token.token, token.logprob});
       trace->finished = token.finish != FinishReason::kNone;
+      if (!trace->finished) return;
+      auto kv = runner.kv_hashes(token.sequence);
+      EXPECT_TRUE(kv.ok()) << (kv.ok() ? "" : kv.error().message);
+      if (kv.ok()) trace->kv = std::move(*kv);
     };
     events.on_hash = [trace](const RowHash& hash) { record(*trace, hash); };
   }
@@ -101,6 +107,8 @@ inline void expect_same(const Traces& traces, const Traces& base, std::uint32_t 
     EXPECT_TRUE(trace.finished) << what;
     EXPECT_EQ(trace.tokens, wanted.tokens) << what << ", sequence " << id;
     EXPECT_EQ(trace.logprobs, wanted.logprobs) << what << ", sequence " << id;
+    EXPECT_FALSE(trace.kv.empty()) << what;
+    EXPECT_EQ(trace.kv, wanted.kv) << what << ", sequence " << id;
     const std::size_t all = wanted.boundaries.rbegin()->first.first + 1;
     EXPECT_EQ(trace.boundaries.size() * all, wanted.boundaries.size() * (stages + 1)) << what;
     for (const auto& [place, hash] : trace.boundaries) {
