@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "cli/bench.h"
 #include "cli/bench_kernels.h"
+#include "cli/bench_perplexity.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
@@ -87,6 +88,7 @@ void add_bench(CLI::App& app, Action& action) {
   bench->require_subcommand(1);
   add_bench_model(*bench, action);
   add_bench_kernels(*bench, action);
+  add_bench_perplexity(*bench, action);
   add_make_model(*bench, action);
 }
 
