@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "cli/bench.h"
+#include "cli/bench_hashes.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_perplexity.h"
 #include "cli/completion.h"
@@ -89,6 +90,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_model(*bench, action);
   add_bench_kernels(*bench, action);
   add_bench_perplexity(*bench, action);
+  add_bench_hashes(*bench, action);
   add_make_model(*bench, action);
 }
 
