@@ -40,7 +40,7 @@ complete -c hearth -f -a '(__hearth_complete)'
 
 bool takes_model(const std::string& verb) {
   return verb == "run" || verb == "show" || verb == "model" || verb == "perplexity" ||
-         verb == "hashes";
+         verb == "hashes" || verb == "soak";
 }
 
 // What may follow a flag, or stand for a positional word, that takes one of few.

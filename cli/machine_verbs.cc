@@ -8,6 +8,7 @@
 #include "cli/bench_hashes.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_perplexity.h"
+#include "cli/bench_soak.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
@@ -91,6 +92,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_kernels(*bench, action);
   add_bench_perplexity(*bench, action);
   add_bench_hashes(*bench, action);
+  add_bench_soak(*bench, action);
   add_make_model(*bench, action);
 }
 
