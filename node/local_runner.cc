@@ -158,6 +158,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     engine.batch_rows = options.batch_rows;
     engine.stage = i;
     engine.kernels = options.kernels;
+    engine.logits = options.logits;
     TRY(engines.emplace_back(), Engine::load(file, spec, engine));
   }
   return std::unique_ptr<LocalRunner>(

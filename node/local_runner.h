@@ -23,6 +23,7 @@ struct LocalOptions {
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
   const kernels::Kernels* kernels = nullptr;
+  LogitsObserver* logits = nullptr;  // outlives the runner
 };
 
 class LocalRunner {

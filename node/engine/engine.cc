@@ -52,6 +52,9 @@ class StageEngine final : public Engine {
   void admit(StepBatch& batch);
   void compute(StepBatch& batch);
   void settle(StepBatch& batch);
+  bool observed(const BatchRow& row) const;
+  void on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+                 std::span<const float> logits);
   void sample(std::uint32_t computed, unsigned thread, std::span<const float> logits);
   void collect_tokens(const StepBatch& batch, StepResult& result);
   void hash_inputs(const StepBatch& batch, StepResult& result);
@@ -155,7 +158,7 @@ void StageEngine::admit(StepBatch& batch) {
     if (sequence.failed(row.position)) continue;
     computed_.push_back({i, &sequence});
     rows_.push_back({row.token, row.position, &sequence.pages,
-                     is_last() && (row.flags & BatchRow::kSample) != 0});
+                     is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row))});
   }
 }
 
@@ -170,8 +173,8 @@ void StageEngine::compute(StepBatch& batch) {
     }
   }
   forward_.run(rows_, bits_.data(),
-               [this](std::uint32_t row, unsigned thread, std::span<const float> logits) {
-                 sample(row, thread, logits);
+               [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
+                 on_logits(batch, row, thread, logits);
                });
 }
 
@@ -270,6 +273,18 @@ void StageEngine::hash_outputs(const StepBatch& batch, StepResult& result) {
     hash.out =
         hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn_[i].token) : kNoToken);
   }
+}
+
+bool StageEngine::observed(const BatchRow& row) const {
+  return options_.logits != nullptr && options_.logits->wants(row.sequence, row.position);
+}
+
+// On a thread of the pool.
+void StageEngine::on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+                            std::span<const float> logits) {
+  const BatchRow& row = batch.rows[computed_[computed].index];
+  if (observed(row)) options_.logits->on_logits(row.sequence, row.position, logits);
+  if ((row.flags & BatchRow::kSample) != 0) sample(computed, thread, logits);
 }
 
 void StageEngine::release(const StepBatch& batch, StepResult& result) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/crypto.h"
@@ -19,13 +20,26 @@
 
 namespace hearth::node {
 
+// Sees the logits of chosen positions, whether or not a token is sampled there: what perplexity is
+// measured with. Those of a sequence that ends in kError mean nothing.
+class LogitsObserver {
+ public:
+  virtual ~LogitsObserver() = default;
+  virtual bool wants(SequenceId sequence, Position position) const = 0;
+  // On any thread of the engine, several rows at once; the span lasts as long as the call.
+  virtual void on_logits(SequenceId sequence, Position position, std::span<const float> logits) = 0;
+};
+
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
   std::uint32_t threads = 1;
-  std::uint32_t batch_rows = 512;             // rows of a step at most
-  std::uint32_t stage = 0;                    // reported in RowHash
-  const kernels::Kernels* kernels = nullptr;  // null: kernels::select_kernels()
+  std::uint32_t batch_rows = 512;  // rows of a step at most
+  std::uint32_t stage = 0;         // reported in RowHash
+  // Null: kernels::select_kernels(). The table may change between two steps: its entries are read
+  // anew in each.
+  const kernels::Kernels* kernels = nullptr;
+  LogitsObserver* logits = nullptr;  // outlives the engine; last stage only
 };
 
 struct StepResult {

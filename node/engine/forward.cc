@@ -65,8 +65,9 @@ Forward::Forward(const Setup& setup)
       narrow_(spec_.kv_heads * spec_.head_dim),
       score_scale_(spec_.score_scale()),
       embedding_scale_(spec_.embedding_scale()),
-      activate_(spec_.family->activation == model::Activation::kSilu ? kernels_.swiglu_quantize
-                                                                     : kernels_.geglu_quantize) {
+      activate_(spec_.family->activation == model::Activation::kSilu
+                    ? &kernels::Kernels::swiglu_quantize
+                    : &kernels::Kernels::geglu_quantize) {
   const std::size_t rows = setup.batch_rows;
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
@@ -212,7 +213,7 @@ void Forward::feed_forward(const LayerWeights& weights) {
   const auto middle = quant_.view(rows(), spec_.feed_forward);
   for_rows(rows(), spec_.feed_forward, [&](std::uint32_t row) {
     const std::size_t at = std::size_t{row} * spec_.feed_forward;
-    if (!activate_(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
+    if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
   multiply(middle, {{&weights.down, delta_.data()}});
 }
