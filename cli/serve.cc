@@ -16,6 +16,7 @@
 #include "cli/children.h"
 #include "cli/coordinator_gate.h"
 #include "cli/exit_codes.h"
+#include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/process_log.h"
@@ -208,6 +209,10 @@ int run_serve(const ServeOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {
     fail(log.error());
     return kExitUsage;
+  }
+  // Its workers would end at their start, again and again.
+  if (options.local_workers > 0) {
+    if (const int code = check_known_answers(); code != kExitDone) return code;
   }
   Server server;
   if (const Status started = server.start(options); !started) return fail(started.error());

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/exit_codes.h"
+#include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/process_log.h"
@@ -132,6 +133,7 @@ int run_worker(const WorkerOptions& options) {
     fail(log.error());
     return kExitUsage;
   }
+  if (const int code = check_known_answers(); code != kExitDone) return code;
   Worker worker;
   if (const Status started = worker.start(options); !started) return fail(started.error());
   return worker.run();

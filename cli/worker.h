@@ -21,7 +21,8 @@ struct WorkerOptions {
   std::string log_level = "info";
 };
 
-// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused).
+// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused). Does
+// not start (kExitVerification) where the kernels fail their self-test.
 int run_worker(const WorkerOptions& options);
 
 // That a stage of so many layers gets one KV page; the error names the least budget and the flag.

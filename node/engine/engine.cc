@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "kernels/self_test.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/forward.h"
@@ -295,6 +296,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   if (options.kernels == nullptr) {
     TRY(options.kernels, kernels::select_kernels());
   }
+  TRY_VOID(kernels::require_known_answers(*options.kernels));
   TRY_VOID(check_options(spec, options));
   const std::uint64_t most_pages =
       std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
