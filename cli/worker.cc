@@ -21,6 +21,7 @@
 #include "model/spec.h"
 #include "node/control_client.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine_thread.h"
 #include "node/stage.h"
 #include "node/weight_rate.h"
@@ -48,6 +49,17 @@ Result<std::string> control_address(const WorkerOptions& options) {
   return checked.text();
 }
 
+// What no assignment could mend; the range itself comes later and is checked before it is read.
+Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
+                       const model::ModelSpec& spec) {
+  node::EngineOptions engine;
+  engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = 1;
+  TRY(const node::StageMemory one, node::stage_memory(file, spec, engine));
+  return node::check_memory({one}, node::memory_budget(options.memory_bytes));
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Worker {
  public:
@@ -57,6 +69,7 @@ class Worker {
     TRY(const auto file, model::GgufFile::open(path.string()));
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
+    TRY_VOID(check_one_layer(options, *file, spec));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
@@ -66,6 +79,7 @@ class Worker {
 
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.memory_bytes = options.memory_bytes;
     engine.threads = stage_options_.threads;
     engine.kernels = kernels;
     TcpOptions tcp;
@@ -86,8 +100,13 @@ class Worker {
         [this] {
           stage_->on_timer();
           if (!stage_->refused().empty()) loop_.stop();
+          if (!stage_->no_room()) return;
+          // The next beat: the coordinator hears why first.
+          if (leaving_) loop_.stop();
+          leaving_ = true;
         },
         [this] { loop_.stop(); });
+    if (stage_->no_room()) return fail(*stage_->no_room());
     if (stage_->refused().empty()) return kExitDone;
     fail({ErrorCode::kInvalidInput, stage_->refused()});
     return kExitRefused;
@@ -107,6 +126,7 @@ class Worker {
   }
 
   Loop loop_;
+  bool leaving_ = false;
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
