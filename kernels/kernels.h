@@ -28,6 +28,12 @@ class PackedMatrix {
   // that is not finite, with its row and block) that is refused; kNoCapacity when memory is short.
   static Result<PackedMatrix> pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
                                    ByteSpan blocks);
+  // The same in two parts, so that threads can share it: room for the matrix, then its groups, each
+  // once. The error of pack_groups is that of the first row that is refused.
+  static Result<PackedMatrix> allocate(WeightType type, std::uint32_t rows, std::uint32_t cols);
+  Status pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks);
+  // bytes() of a matrix of that shape; cols a multiple of the type's block.
+  static std::size_t bytes_of(WeightType type, std::uint32_t rows, std::uint32_t cols);
   WeightType type() const { return type_; }
   std::uint32_t rows() const { return rows_; }
   std::uint32_t cols() const { return cols_; }
@@ -36,6 +42,7 @@ class PackedMatrix {
   // Packed super-blocks of one group (layout in matrix_view.h).
   const std::byte* group(std::uint32_t index) const;
   std::size_t group_bytes() const;
+  std::size_t file_row_bytes() const;  // of one row in the file
   // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
   const std::int32_t* row_exponents() const { return row_exponents_.data(); }
   // Columns and bytes of one row's block as the file has it: 256 columns for K and XS types, else
@@ -45,6 +52,7 @@ class PackedMatrix {
 
  private:
   Status place_row(std::uint32_t row, const std::byte* file);
+  bool place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes);
   struct Free {
     void operator()(std::byte* data) const;
   };

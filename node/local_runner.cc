@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "node/engine/stage_memory.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -149,9 +150,11 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
       std::to_string(options.stages) + " stages for " + std::to_string(spec.layers) + " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
   const std::vector<LayerRange> ranges = split_layers(spec.layers, options.stages);
-  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<EngineOptions> engine_options;
+  std::vector<StageMemory> memory;
+  std::uint64_t least = kProcessBytes;
   for (std::uint32_t i = 0; i < options.stages; ++i) {
-    EngineOptions engine;
+    EngineOptions& engine = engine_options.emplace_back();
     engine.layers = ranges[i];
     engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
     engine.threads = options.threads;
@@ -159,7 +162,16 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     engine.stage = i;
     engine.kernels = options.kernels;
     engine.logits = options.logits;
-    TRY(engines.emplace_back(), Engine::load(file, spec, engine));
+    TRY(memory.emplace_back(), stage_memory(*file, spec, engine));
+    least += memory.back().least();
+  }
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory(memory, budget));
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (std::uint32_t i = 0; i < options.stages; ++i) {
+    engine_options[i].memory_bytes =
+        memory[i].least() + kProcessBytes + (budget - least) / options.stages;
+    TRY(engines.emplace_back(), Engine::load(file, spec, engine_options[i]));
   }
   return std::unique_ptr<LocalRunner>(
       std::make_unique<Pipeline>(spec, options, std::move(engines)));

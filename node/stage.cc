@@ -74,7 +74,15 @@ void StageMachine::on_assign(const control::v1::Assign& assign) {
 
 void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
   if (!serves(epoch)) return;
-  if (!loaded.ok()) return fail("loading failed: " + loaded.error().message);
+  if (!loaded.ok()) {
+    if (loaded.error().code == ErrorCode::kNoCapacity) {
+      const LayerRange layers = serving_->assignment.layers;
+      no_room_ = Error{ErrorCode::kNoCapacity,
+                       "no room for layers " + std::to_string(layers.begin) + " to " +
+                           std::to_string(layers.end) + ": " + loaded.error().message};
+    }
+    return fail("loading failed: " + loaded.error().message);
+  }
   serving_->loaded = std::move(*loaded);
   become_ready();
 }

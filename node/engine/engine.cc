@@ -9,11 +9,13 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "kernels/self_test.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
@@ -343,15 +345,15 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   if (options.kernels == nullptr) {
     TRY(options.kernels, kernels::select_kernels());
   }
+  TRY_VOID(kernels::require_known_answers(*options.kernels));
   TRY_VOID(check_options(spec, options));
-  const std::uint64_t most_pages =
-      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
-  const auto page_limit =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(most_pages, 0xFFFFFFFF));
+  TRY(const StageMemory memory, stage_memory(*file, spec, options));
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory({memory}, budget));
   TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
-                                     options.kv_budget_bytes, page_limit));
-  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers));
+                                     kv_within(memory, budget - kProcessBytes), memory.pages));
   TRY(auto pool, kernels::ThreadPool::create(options.threads));
+  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers, pool.get()));
   try {
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
         std::move(file), spec, options, std::move(weights), std::move(cache), std::move(pool)));

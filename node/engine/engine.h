@@ -33,6 +33,10 @@ class LogitsObserver {
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
+  // Of weights, KV, buffers and the process; 0: what the machine has available. One that does not
+  // hold the weights and one sequence is refused before anything is read; one that holds no more
+  // than a part of the KV budget gives that part.
+  std::uint64_t memory_bytes = 0;
   std::uint32_t threads = 1;
   std::uint32_t batch_rows = 512;  // rows of a step at most
   std::uint32_t stage = 0;         // reported in RowHash
