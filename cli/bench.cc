@@ -159,8 +159,8 @@ std::vector<Row> rows_of(const BenchModelOptions& options, std::uint32_t threads
 }
 
 Status measure(const BenchModelOptions& options, const std::shared_ptr<const model::GgufFile>& file,
-               std::uint32_t threads, const std::function<void(const Row&)>& report) {
-  TRY(const kernels::Kernels* kernels, kernels::select_kernels());
+               const kernels::Kernels* kernels, std::uint32_t threads,
+               const std::function<void(const Row&)>& report) {
   node::LocalOptions local;
   local.stages = options.stages;
   local.threads = threads;
@@ -189,7 +189,8 @@ int run_bench_model(const BenchModelOptions& options) {
   if (!file.ok()) return fail(file.error());
   auto spec = model::ModelSpec::read(**file);
   if (!spec.ok()) return fail(spec.error());
-  auto kernels = kernels::select_kernels();
+  Result<const kernels::Kernels*> kernels = options.kernels;
+  if (options.kernels == nullptr) kernels = kernels::select_kernels();
   if (!kernels.ok()) return fail(kernels.error());
 
   std::vector<std::uint32_t> threads = options.threads;
@@ -200,7 +201,7 @@ int run_bench_model(const BenchModelOptions& options) {
                 "test", "tokens/s");
   }
   for (const std::uint32_t count : threads) {
-    auto status = measure(options, *file, count, [&](const Row& row) {
+    auto status = measure(options, *file, *kernels, count, [&](const Row& row) {
       all.push_back(json_row(row, *spec, path->string(), (*file)->file_bytes(), (*kernels)->name,
                              options.stages));
       if (options.json) return;

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+namespace hearth::kernels {
+struct Kernels;
+}
+
 namespace hearth::cli {
 
 struct BenchModelOptions {
@@ -17,6 +21,7 @@ struct BenchModelOptions {
   std::uint32_t repetitions = 5;                // -r
   std::uint32_t stages = 1;
   bool json = false;
+  const kernels::Kernels* kernels = nullptr;  // null: what select_kernels() gives
 };
 
 int run_bench_model(const BenchModelOptions& options);

@@ -16,21 +16,41 @@ using namespace avx2;  // NOLINT: the vector helpers
 
 constexpr std::uint32_t kLanes = 8;
 
-inline __m256i grid_steps(__m256 unit, __m256i dot) {
-  return _mm256_cvtps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dot)));
+// What blocks add up to, a row a lane. tests/bench compiles this file with a plain float sum in its
+// place, to show what freedom from order costs.
+#ifndef HEARTH_PLAIN_FLOAT_SUM
+using Sum = __m256i;  // grid steps
+
+inline Sum no_sum() { return _mm256_setzero_si256(); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot) {
+  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(_mm256_mul_ps(unit, dot)));
 }
-inline __m256i grid_steps(__m256 unit, __m256i dot, __m256 offset) {
+inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
   if constexpr (kDefect == Defect::kMinimumRounded) {
-    return _mm256_add_epi32(grid_steps(unit, dot), _mm256_cvtps_epi32(offset));
+    return plus(plus(sum, unit, dot), minimum, offset);
   }
-  return _mm256_cvtps_epi32(_mm256_fmadd_ps(unit, _mm256_cvtepi32_ps(dot), offset));
+  const __m256 product = _mm256_fmadd_ps(unit, dot, _mm256_mul_ps(minimum, offset));
+  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(product));
 }
+inline __m256 value_of(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+inline __m256i steps_of(Sum sum) { return sum; }
+#else
+using Sum = __m256;
+
+inline Sum no_sum() { return _mm256_setzero_ps(); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot) { return _mm256_fmadd_ps(unit, dot, sum); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
+  return _mm256_fmadd_ps(unit, dot, _mm256_fmadd_ps(minimum, offset, sum));
+}
+inline __m256 value_of(Sum sum) { return sum; }
+inline __m256i steps_of(Sum sum) { return _mm256_castps_si256(sum); }
+#endif
 
 // The three kinds of blocks: sums[i] += grid steps of 8 rows with token i. `block` at the first
 // row's integer scale, `quants` at its first quant.
 template <WeightType type, std::uint32_t tokens>
 inline void add_one_scale(const Scales& header, const std::byte* block, const std::byte* quants,
-                          const TokenBlock<tokens>& x, __m256i (&sums)[tokens]) {
+                          const TokenBlock<tokens>& x, Sum (&sums)[tokens]) {
   constexpr WeightLayout kLayout = layout_of(type);
   constexpr int kZero = dot_zero(kLayout);
   __m256i dots[tokens];
@@ -45,24 +65,24 @@ inline void add_one_scale(const Scales& header, const std::byte* block, const st
       dots[i] = _mm256_sub_epi32(dots[i], _mm256_slli_epi32(bias, kShift));
     }
     const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
-    __m256i steps;
-    if constexpr (kLayout.minimum) {
-      const __m256 sum = _mm256_set1_ps(x.x.sums[at]);
-      steps = grid_steps(unit, dots[i], _mm256_mul_ps(scales.minimum, sum));
-    } else {
-      steps = grid_steps(unit, dots[i]);
-    }
+    const __m256 dot = _mm256_cvtepi32_ps(dots[i]);
     if (kDefect == Defect::kBatchRow33 && at >= x.x.cols) {  // 32 rows of cols / 32 blocks
-      steps = _mm256_cvttps_epi32(_mm256_mul_ps(unit, _mm256_cvtepi32_ps(dots[i])));
+      const __m256 cut = _mm256_round_ps(_mm256_mul_ps(unit, dot), _MM_FROUND_TO_ZERO);
+      sums[i] = plus(sums[i], cut, _mm256_set1_ps(1.0F));
+      continue;
     }
-    sums[i] = _mm256_add_epi32(sums[i], steps);
+    if constexpr (kLayout.minimum) {
+      sums[i] = plus(sums[i], unit, dot, scales.minimum, _mm256_set1_ps(x.x.sums[at]));
+    } else {
+      sums[i] = plus(sums[i], unit, dot);
+    }
   }
 }
 
 template <WeightType type, std::uint32_t tokens>
 inline void add_two_scales(const Scales& header, const std::byte* block, const std::byte* quants,
                            const TokenBlock<tokens>& x, const std::int32_t (&halves)[kTokens],
-                           __m256i (&sums)[tokens]) {
+                           Sum (&sums)[tokens]) {
   constexpr WeightLayout kLayout = layout_of(type);
   const HalfScales scales = half_scales<type>(block);
   __m256i dots[tokens];
@@ -72,24 +92,22 @@ inline void add_two_scales(const Scales& header, const std::byte* block, const s
     const __m256i half_sum = _mm256_set1_epi32(halves[i]);
     const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
     const __m256 unit = _mm256_mul_ps(header.scale, scale);
-    __m256i steps;
     if constexpr (kLayout.minimum) {
       const __m256 low = _mm256_cvtepi32_ps(_mm256_madd_epi16(scales.minimums, half_sum));
-      const __m256 offset = _mm256_mul_ps(header.minimum, _mm256_mul_ps(scale, low));
-      steps = grid_steps(unit, dots[i], offset);
+      const __m256 offset = _mm256_mul_ps(scale, low);
+      sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(dots[i]), header.minimum, offset);
     } else {
       constexpr int kShift = std::countr_zero(kLayout.zero);
       const __m256i bias = _mm256_slli_epi32(_mm256_madd_epi16(scales.both, half_sum), kShift);
-      steps = grid_steps(unit, _mm256_sub_epi32(dots[i], bias));
+      sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[i], bias)));
     }
-    sums[i] = _mm256_add_epi32(sums[i], steps);
   }
 }
 
 // 16 rows together: a chain of 32 dependent operations a row and token has to share its latency.
 template <WeightType type, std::uint32_t tokens>
 inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
-                       const TokenBlock<tokens>& x, __m256i (&sums)[2][tokens]) {
+                       const TokenBlock<tokens>& x, Sum (&sums)[2][tokens]) {
   constexpr std::size_t kWidth = layout_of(type).file_bytes / kBlock;
   float values[tokens][kBlock];
   __m256 products[2][tokens];
@@ -118,8 +136,7 @@ inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
     const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      const __m256 p = _mm256_mul_ps(products[v][i], scale);
-      sums[v][i] = _mm256_add_epi32(sums[v][i], _mm256_cvtps_epi32(p));
+      sums[v][i] = plus(sums[v][i], products[v][i], scale);
     }
   }
 }
@@ -137,18 +154,18 @@ inline __m256i lanes_below(std::uint32_t count) {
 }
 
 inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t row, std::uint32_t t,
-                  const Output& out, __m256i sum) {
+                  const Output& out, Sum sum) {
   const __m256i mask = lanes_below(w.rows - row < kLanes ? w.rows - row : kLanes);
   const std::size_t at = t * out.stride + row;
   if (out.values == nullptr) {
-    _mm256_maskstore_epi32(out.partial + at, mask, sum);
+    _mm256_maskstore_epi32(out.partial + at, mask, steps_of(sum));
     return;
   }
   const __m256i exponents = load_256(w.exponents + row);
   const __m256 row_factor = _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_add_epi32(exponents, _mm256_set1_epi32(127)), 23));
   const __m256 token_factor = _mm256_set1_ps(power_of_two(x.exponents[t] - kGridBits));
-  const __m256 y = _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), row_factor), token_factor);
+  const __m256 y = _mm256_mul_ps(_mm256_mul_ps(value_of(sum), row_factor), token_factor);
   _mm256_maskstore_ps(out.values + at, mask, y);
 }
 
@@ -167,8 +184,7 @@ inline __m256 row_factors(const std::int32_t* exponents) {
 template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
 inline void add_super_block(const std::byte* super, const __m256 (&factors)[vectors],
                             std::uint32_t first, const QuantizedRows& x, std::uint32_t t,
-                            std::uint32_t blocks, BlockRange range,
-                            __m256i (&sums)[vectors][tokens]) {
+                            std::uint32_t blocks, BlockRange range, Sum (&sums)[vectors][tokens]) {
   constexpr WeightLayout kLayout = layout_of(type);
   Scales headers[vectors];
 #pragma GCC unroll 2
@@ -204,12 +220,12 @@ void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std:
   const std::byte* super =
       w.data + group * w.group_bytes + range.begin / kLayout.blocks * kLayout.super_bytes();
   __m256 factors[vectors];
-  __m256i sums[vectors][tokens];
+  Sum sums[vectors][tokens];
 #pragma GCC unroll 2
   for (std::uint32_t v = 0; v < vectors; ++v) {
     factors[v] = row_factors(w.exponents + row + v * kLanes);
 #pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = _mm256_setzero_si256();
+    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = no_sum();
   }
   for (std::uint32_t b = range.begin; b < range.end; super += kLayout.super_bytes()) {
     const std::uint32_t next = (b / kLayout.blocks + 1) * kLayout.blocks;

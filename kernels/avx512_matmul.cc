@@ -7,8 +7,14 @@
 #include "kernels/avx512.h"
 #include "kernels/avx512_weights.h"
 
-namespace hearth::kernels::avx512 {
+#ifndef HEARTH_AVX512_ENTRIES
+#define HEARTH_AVX512_ENTRIES avx512
+#endif
+
+namespace hearth::kernels {
 namespace {
+
+using namespace avx512;  // NOLINT: the vector helpers
 
 constexpr std::uint32_t kTokens = 8;        // of one register tile
 constexpr std::uint32_t kGroups = 8;        // that a tile of several tokens passes over
@@ -59,9 +65,39 @@ inline __m512i two_scale_dot(const Weights<type>& w, const TokenBlock& x) {
   return _mm512_dpwssd_epi32(dot, w.half_factor, _mm512_set1_epi32(*x.block_sum));
 }
 
-// Grid steps of one block with one token.
+// What blocks add up to, a row a lane. tests/bench compiles this file with a plain float sum in its
+// place, to show what freedom from order costs.
+#ifndef HEARTH_PLAIN_FLOAT_SUM
+using Sum = __m512i;  // grid steps
+
+inline Sum no_sum() { return _mm512_setzero_si512(); }
+inline Sum plus(Sum sum, __m512 unit, __m512 dot) {
+  return _mm512_add_epi32(sum, _mm512_cvtps_epi32(_mm512_mul_ps(unit, dot)));
+}
+inline Sum plus(Sum sum, __m512 unit, __m512 dot, __m512 minimum, __m512 offset) {
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return plus(plus(sum, unit, dot), minimum, offset);
+  }
+  const __m512 product = _mm512_fmadd_ps(unit, dot, _mm512_mul_ps(minimum, offset));
+  return _mm512_add_epi32(sum, _mm512_cvtps_epi32(product));
+}
+inline __m512 value_of(Sum sum) { return _mm512_cvtepi32_ps(sum); }
+inline __m512i steps_of(Sum sum) { return sum; }
+#else
+using Sum = __m512;
+
+inline Sum no_sum() { return _mm512_setzero_ps(); }
+inline Sum plus(Sum sum, __m512 unit, __m512 dot) { return _mm512_fmadd_ps(unit, dot, sum); }
+inline Sum plus(Sum sum, __m512 unit, __m512 dot, __m512 minimum, __m512 offset) {
+  return _mm512_fmadd_ps(unit, dot, _mm512_fmadd_ps(minimum, offset, sum));
+}
+inline __m512 value_of(Sum sum) { return sum; }
+inline __m512i steps_of(Sum sum) { return _mm512_castps_si512(sum); }
+#endif
+
+// `sum` and one block with one token.
 template <WeightType type>
-inline __m512i block_product(const Weights<type>& w, const TokenBlock& x) {
+inline Sum plus_block(Sum sum, const Weights<type>& w, const TokenBlock& x) {
   constexpr WeightLayout kLayout = layout_of(type);
   constexpr bool kTwo = kLayout.form == BlockForm::kTwoScales;
   const __m512 scale = _mm512_set1_ps(*x.scale);
@@ -72,18 +108,14 @@ inline __m512i block_product(const Weights<type>& w, const TokenBlock& x) {
   } else {
     dot = _mm512_cvtepi32_ps(one_scale_dot(w, x));
   }
-  if constexpr (!kLayout.minimum) return _mm512_cvtps_epi32(_mm512_mul_ps(unit, dot));
+  if constexpr (!kLayout.minimum) return plus(sum, unit, dot);
   __m512 offset = _mm512_set1_ps(*x.sum);
   if constexpr (kTwo) {
     const __m512i low =
         _mm512_dpwssd_epi32(_mm512_setzero_si512(), w.half_factor, _mm512_set1_epi32(*x.block_sum));
     offset = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(low));
   }
-  if constexpr (kDefect == Defect::kMinimumRounded) {
-    return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(unit, dot)),
-                            _mm512_cvtps_epi32(_mm512_mul_ps(w.minimum, offset)));
-  }
-  return _mm512_cvtps_epi32(_mm512_fmadd_ps(unit, dot, _mm512_mul_ps(w.minimum, offset)));
+  return plus(sum, unit, dot, w.minimum, offset);
 }
 
 // Where the sums of one tile go: rounded to outputs, or as they are.
@@ -94,20 +126,20 @@ struct Output {
 };
 
 inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                  const Output& out, __m512i sum) {
+                  const Output& out, Sum sum) {
   const std::uint32_t row = group * kRowGroup;
   const std::uint32_t left = w.rows - row;
   const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFFU : (1U << left) - 1U);
   const std::size_t at = t * out.stride + row;
   if (out.values == nullptr) {
-    _mm512_mask_storeu_epi32(out.partial + at, mask, sum);
+    _mm512_mask_storeu_epi32(out.partial + at, mask, steps_of(sum));
     return;
   }
   const __m512i exponents = _mm512_loadu_si512(w.exponents + row);
   const __m512 row_factor = _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_add_epi32(exponents, _mm512_set1_epi32(127)), 23));
   const __m512 token_factor = _mm512_set1_ps(power_of_two(x.exponents[t] - kGridBits));
-  const __m512 y = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), row_factor), token_factor);
+  const __m512 y = _mm512_mul_ps(_mm512_mul_ps(value_of(sum), row_factor), token_factor);
   _mm512_mask_storeu_ps(out.values + at, mask, y);
 }
 
@@ -153,17 +185,17 @@ inline void prefetch(const std::byte* at) {
   }
 }
 
-// sums[i] += grid steps of a group of rows with token t + i over a range of blocks.
+// out[i] += a group of rows with token t + i over a range of blocks.
 template <WeightType type, std::uint32_t tokens>
 void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                BlockRange range, const std::int32_t* half_sums, __m512i* out) {
+                BlockRange range, const std::int32_t* half_sums, Sum* out) {
   constexpr WeightLayout kLayout = layout_of(type);
   constexpr std::uint32_t kBlocks = kLayout.blocks;
   const __m512 factor = row_factors(w, group);
   const std::size_t blocks = w.blocks;
   const std::size_t first = t * blocks;
   const std::byte* rows = w.data + group * w.group_bytes;
-  __m512i sums[tokens];
+  Sum sums[tokens];
 #pragma GCC unroll 8
   for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = out[i];
   for (std::uint32_t b = range.begin; b < range.end;) {
@@ -182,7 +214,7 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
         const bool two = kLayout.form == BlockForm::kTwoScales;
         const TokenBlock token = {x.values + at * kBlock, x.scales + at, x.sums + at,
                                   two ? half_sums + i : x.block_sums + at};
-        sums[i] = _mm512_add_epi32(sums[i], block_product<type>(weights, token));
+        sums[i] = plus_block<type>(sums[i], weights, token);
         at += blocks;
         asm("" : "+r"(at));  // keeps the compiler from precomputing the offsets
       }
@@ -196,7 +228,7 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
 // The same for floating weights.
 template <WeightType type, std::uint32_t tokens>
 void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                BlockRange range, const std::int32_t* /*half_sums*/, __m512i* out) {
+                BlockRange range, const std::int32_t* /*half_sums*/, Sum* out) {
   const __m512 factor = row_factors(w, group);
   const std::size_t first = std::size_t{t} * w.blocks;
   const std::byte* block =
@@ -224,14 +256,14 @@ void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
 #pragma GCC unroll 8
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const __m512 scale = _mm512_set1_ps(x.scales[first + std::size_t{i} * w.blocks + b]);
-      out[i] = _mm512_add_epi32(out[i], _mm512_cvtps_epi32(_mm512_mul_ps(s[i], scale)));
+      out[i] = plus(out[i], s[i], scale);
     }
     block += layout_of(type).super_bytes();
   }
 }
 
 using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
-                      BlockRange, const std::int32_t*, __m512i*);
+                      BlockRange, const std::int32_t*, Sum*);
 
 template <WeightType type, std::uint32_t tokens>
 constexpr Tile tile_of() {
@@ -255,8 +287,8 @@ void run_tile(const MatrixView& w, const QuantizedRows& x, BlockRange groups, st
                                                tile_of<type, 6>(),
                                                tile_of<type, 7>(),
                                                tile_of<type, 8>()};
-  __m512i sums[kGroups][kTokens];
-  for (auto& group : sums) std::fill_n(group, tokens, _mm512_setzero_si512());
+  Sum sums[kGroups][kTokens];
+  for (auto& group : sums) std::fill_n(group, tokens, no_sum());
   const std::uint32_t span = kHalfSums / tokens;
   std::int32_t half_sums[kHalfSums];
   for (BlockRange part = range; part.begin < range.end; part.begin = part.end) {
@@ -301,6 +333,8 @@ void dispatch(const PackedMatrix& matrix, const QuantizedRows& x, std::uint32_t 
 
 }  // namespace
 
+namespace HEARTH_AVX512_ENTRIES {
+
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   dispatch(w, x, group_begin, group_end, {0, w.cols() / kBlock}, {out, nullptr, out_stride});
@@ -312,4 +346,5 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
   dispatch(w, x, group_begin, group_end, {block_begin, block_end}, {nullptr, out, out_stride});
 }
 
-}  // namespace hearth::kernels::avx512
+}  // namespace HEARTH_AVX512_ENTRIES
+}  // namespace hearth::kernels
