@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/matrix_view.h"
 #include "kernels/pack_group.h"
+#include "kernels/tables.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -290,7 +291,7 @@ Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpa
 // False where the rows must be placed one by one: without AVX2, or to say which one is refused.
 bool PackedMatrix::place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes) {
 #if defined(__x86_64__)
-  static const bool fast = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  static const bool fast = runs_avx2();
   RowBound bounds[kRowGroup];
   std::byte* packed = data_.get() + group * group_bytes();
   if (!fast || !avx2_pack_group(type_, cols_, file, row_bytes, packed, bounds)) return false;
