@@ -17,7 +17,6 @@ using kernels::kDefect;
 constexpr std::int64_t kLogitMax = 1LL << 30;  // 2^14 in 2^-16 units
 constexpr std::int32_t kExcluded = std::numeric_limits<std::int32_t>::min();
 constexpr double kLog2E48 = 406082553034801.0;  // log2(e) in 2^-48 units
-constexpr std::uint64_t kWeightOne = 1ULL << 40;
 constexpr std::uint64_t kTopPOff = 1ULL << 32;
 constexpr std::uint32_t kBuckets = 4096;
 constexpr std::uint32_t kChunk = 256;  // tokens summed at once by a draw over everything
