@@ -166,6 +166,7 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
   local.stages = options.stages;
   local.threads = threads;
   local.kernels = kernels;
+  local.memory_bytes = options.memory_bytes;
   local.prefill_rows = limits::kBatchRows;
   TRY(auto runner, node::LocalRunner::load(file, local));
   std::uint64_t next_id = 1;

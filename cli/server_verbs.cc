@@ -11,8 +11,6 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;  // 1 PiB
-
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
