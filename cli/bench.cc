@@ -16,6 +16,7 @@
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
+#include "kernels/thread_pins.h"
 #include "node/local_runner.h"
 
 namespace hearth::cli {
@@ -166,6 +167,9 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
   local.stages = options.stages;
   local.threads = threads;
   local.kernels = kernels;
+  local.pin = options.pin;
+  if (options.pin) TRY_VOID(kernels::check_pins(threads));
+  local.memory_bytes = options.memory_bytes;
   local.prefill_rows = limits::kBatchRows;
   TRY(auto runner, node::LocalRunner::load(file, local));
   std::uint64_t next_id = 1;

@@ -94,6 +94,9 @@ void add_run(CLI::App& app, Action& action) {
       ->check(whole_number(1, limits::kStages));
   verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_option("--memory", o->memory_bytes,
+                   "with --local: memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host);
     action = [o] { return run_run(*o); };

@@ -34,6 +34,7 @@ class LocalAnswerer final : public Answerer {
     local.stages = options.stages;
     local.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+    local.memory_bytes = options.memory_bytes;
     TRY(self->runner_, node::LocalRunner::load(file, local));
     self->load_seconds_ = seconds_between(begun, self->clock_.now());
     return std::unique_ptr<Answerer>(std::move(self));

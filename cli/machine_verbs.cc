@@ -63,6 +63,10 @@ void add_bench_model(CLI::App& bench, Action& action) {
   model->add_option("--stages", o->stages, "split the layers over as many engines")
       ->check(whole_number(1, limits::kStages))
       ->capture_default_str();
+  model->add_flag("--pin", o->pin,
+                  "each thread on a cpu of its own; refused where cpus are not as many");
+  model->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
   model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });
 }

@@ -35,8 +35,9 @@ struct RunOptions {
   std::optional<std::int64_t> seed;  // absent: a random one, printed with --verbose
   std::vector<std::string> stop;
 
-  std::uint32_t stages = 1;   // --local: as many engines, one after the other
-  std::uint32_t threads = 0;  // --local: 0 = all cores
+  std::uint32_t stages = 1;        // --local: as many engines, one after the other
+  std::uint32_t threads = 0;       // --local: 0 = all cores
+  std::uint64_t memory_bytes = 0;  // --local: 0 = what the machine has available
   double timeout_seconds = 0.0;
 };
 

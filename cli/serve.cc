@@ -127,6 +127,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
                       "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
                       options.log_level == "info" ? "warn" : options.log_level}});
+    if (options.pin) specs.back().words.push_back("--pin");
     if (options.memory_bytes == 0) continue;
     specs.back().words.insert(specs.back().words.end(),
                               {"--memory", std::to_string(options.memory_bytes)});

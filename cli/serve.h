@@ -16,6 +16,7 @@ struct ServeOptions {
   std::uint16_t control_port = 0;             // workers dial it; 0: any free one
   std::string data_dir;                       // empty: cli/paths.h
   std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
+  bool pin = false;                           // likewise: cli/worker.h
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::uint32_t batch_rows = 512;

@@ -11,8 +11,6 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;  // 1 PiB
-
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
@@ -36,6 +34,7 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--data-dir", o->data_dir, "folder of serve.json");
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_flag("--pin", o->pin, "as of a worker");
   verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory of each local worker, e.g. 512MB")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--memory", o->memory_bytes,
@@ -73,6 +72,7 @@ void add_worker(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_option("-t,--threads", o->threads, "0: all cores")
       ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_flag("--pin", o->pin, "each thread on a cpu of its own, where cpus are as many");
   verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory, e.g. 512MB")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")

@@ -26,6 +26,7 @@ CLI::Validator log_level();
 
 // "512MB", "2GiB" or bytes; becomes the number of bytes.
 CLI::Validator memory_size(std::uint64_t low, std::uint64_t high);
+inline constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;  // 1 PiB
 
 CLI::Validator text_within(std::size_t bytes);
 CLI::Validator stop_string();

@@ -17,6 +17,7 @@
 #include "cli/server_file.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
+#include "kernels/thread_pins.h"
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "node/control_client.h"
@@ -47,6 +48,11 @@ Result<std::string> control_address(const WorkerOptions& options) {
   }
   TRY(const Address checked, parse_loopback_address(address));
   return checked.text();
+}
+
+void warn_unpinned(std::uint32_t threads) {
+  const Status fits = kernels::check_pins(threads);
+  if (!fits) spdlog::warn("{}", fits.error().message);
 }
 
 // What no assignment could mend; the range itself comes later and is checked before it is read.
@@ -81,6 +87,8 @@ class Worker {
     engine.kv_budget_bytes = options.kv_budget_bytes;
     engine.memory_bytes = options.memory_bytes;
     engine.threads = stage_options_.threads;
+    engine.pin = options.pin;
+    if (options.pin) warn_unpinned(stage_options_.threads);
     engine.kernels = kernels;
     TcpOptions tcp;
     tcp.listen_address = options.listen;

@@ -17,6 +17,7 @@ struct WorkerOptions {
   std::string name;                    // unique in the swarm; empty: host name and process id
   std::string listen = "127.0.0.1:0";  // data links
   std::uint32_t threads = 0;           // 0: all cores
+  bool pin = false;                    // each thread on a cpu of its own, where there is one
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string log_level = "info";

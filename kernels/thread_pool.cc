@@ -43,10 +43,10 @@ std::uint32_t unit_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(
 
 }  // namespace
 
-Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads, bool pin) {
   REQUIRE(threads >= 1, "a thread pool needs at least one thread");
   TRY_VOID(check_float_environment());
-  std::unique_ptr<ThreadPool> pool(new ThreadPool);
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(threads, pin));
   std::mutex mutex;
   std::optional<Error> failure;
   for (unsigned i = 1; i < threads; ++i) {
@@ -56,6 +56,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
           const std::lock_guard lock(mutex);
           failure = status.error();
         }
+        self->pins_.hold(i);
         self->started_.fetch_add(1);
         self->started_.notify_one();
         self->work(i);
@@ -73,6 +74,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
   }
   const std::lock_guard lock(mutex);
   if (failure) return std::move(*failure);
+  pool->pins_.hold(0);
   return pool;
 }
 

@@ -16,14 +16,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/thread_pins.h"
 
 namespace hearth::kernels {
 
 class ThreadPool {
  public:
   // `threads` counts the caller: 1 runs everything inline. Every thread, the caller's included, has
-  // its float environment checked; the first failure is returned.
-  static Result<std::unique_ptr<ThreadPool>> create(unsigned threads);
+  // its float environment checked; the first failure is returned. `pin`: kernels/thread_pins.h; the
+  // calling thread is then the only one that may call parallel_for.
+  static Result<std::unique_ptr<ThreadPool>> create(unsigned threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -46,7 +48,7 @@ class ThreadPool {
  private:
   using Call = void (*)(void* context, std::uint32_t begin, std::uint32_t end, unsigned thread);
 
-  ThreadPool() = default;
+  ThreadPool(unsigned threads, bool pin) : pins_(threads, pin) {}
   void run(std::uint32_t units, std::uint32_t grain, Call call, void* context);
   void work(unsigned thread);
   // Claims and runs ranges of job `number` until none is left.
@@ -63,6 +65,7 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> number_{0};  // what sleepers wait on
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> started_{1};  // threads whose environment is checked
+  const ThreadPins pins_;
   std::vector<std::thread> workers_;
 };
 

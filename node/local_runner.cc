@@ -158,6 +158,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     engine.layers = ranges[i];
     engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
     engine.threads = options.threads;
+    engine.pin = options.pin;
     engine.batch_rows = options.batch_rows;
     engine.stage = i;
     engine.kernels = options.kernels;

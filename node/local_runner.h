@@ -19,6 +19,7 @@ namespace hearth::node {
 struct LocalOptions {
   std::uint32_t stages = 1;  // layers are split by hearth::split_layers (proto/split.h)
   std::uint32_t threads = 1;
+  bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
   std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
   std::uint32_t batch_rows = 512;

@@ -352,7 +352,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   TRY_VOID(check_memory({memory}, budget));
   TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
                                      kv_within(memory, budget - kProcessBytes), memory.pages));
-  TRY(auto pool, kernels::ThreadPool::create(options.threads));
+  TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
   TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers, pool.get()));
   try {
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(

@@ -38,6 +38,7 @@ struct EngineOptions {
   // than a part of the KV budget gives that part.
   std::uint64_t memory_bytes = 0;
   std::uint32_t threads = 1;
+  bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
   std::uint32_t batch_rows = 512;  // rows of a step at most
   std::uint32_t stage = 0;         // reported in RowHash
   // Null: kernels::select_kernels(). The table may change between two steps: its entries are read

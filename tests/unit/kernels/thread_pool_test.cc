@@ -73,6 +73,46 @@ TEST_P(ThreadPools, SleepersWakeUp) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPools, testing::Values(1U, 2U, 3U, 8U));
 
+// A wait that ends at last where the pool is wrong, so that the test fails and does not hang.
+template <typename Condition>
+void wait_for(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+}
+
+// A thread that is stuck in one range, as on a core that something else took, keeps that range and
+// no more: the others do all the rest meanwhile. Once it is the caller, once a worker.
+TEST(ThreadPool, TheOthersTakeWhatASlowThreadLeaves) {
+  constexpr std::uint32_t kUnits = 67;
+  constexpr std::uint32_t kGrain = 2;
+  for (const unsigned threads : {2U, 3U, 5U}) {
+    for (const unsigned slow : {0U, threads - 1}) {
+      const auto pool = ThreadPool::create(threads).value();
+      std::atomic<bool> stuck{false};
+      std::atomic<std::uint32_t> by_slow{0};
+      std::atomic<std::uint32_t> by_others{0};
+      std::atomic<std::uint32_t> left_to_slow{0};
+      pool->parallel_for(kUnits, kGrain, [&](std::uint32_t begin, std::uint32_t end, unsigned t) {
+        const std::uint32_t units = end - begin;
+        if (t != slow) {
+          wait_for([&] { return stuck.load(); });
+          by_others.fetch_add(units);
+          return;
+        }
+        if (!stuck.exchange(true)) {
+          wait_for([&] { return by_others.load() + units == kUnits; });
+          left_to_slow.store(kUnits - by_others.load());
+        }
+        by_slow.fetch_add(units);
+      });
+      EXPECT_TRUE(stuck.load());
+      EXPECT_EQ(by_slow.load() + by_others.load(), kUnits);
+      EXPECT_LE(left_to_slow.load(), kGrain) << threads << " threads, slow one " << slow;
+      EXPECT_EQ(left_to_slow.load(), by_slow.load()) << threads << " threads, slow one " << slow;
+    }
+  }
+}
+
 TEST(ThreadPool, NoThreadsIsRefused) { EXPECT_FALSE(ThreadPool::create(0).ok()); }
 
 }  // namespace
