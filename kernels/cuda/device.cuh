@@ -6,6 +6,8 @@
 // Warp operations are of all 32 lanes. Only sync_warp and sync_threads order memory.
 #pragma once
 
+#include "kernels/cuda/stream.h"
+
 #ifdef HEARTH_EMULATED
 #include "emulated_device.h"
 #else
@@ -20,8 +22,6 @@
 #define HEARTH_DEVICE __device__ __forceinline__
 
 namespace hearth::kernels::cuda {
-
-using Stream = cudaStream_t;
 
 HEARTH_DEVICE unsigned thread_index() { return threadIdx.x; }
 HEARTH_DEVICE unsigned block_index_x() { return blockIdx.x; }

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cuda/stream.h"
 #include "tests/emulated/emulator.h"
 
 #define HEARTH_KERNEL(threads, blocks) static void
@@ -17,7 +18,6 @@
 namespace hearth::kernels::cuda {
 
 using emulated::Where;
-using Stream = void*;
 
 inline unsigned thread_index() { return emulated::thread_index(); }
 inline unsigned block_index_x() { return emulated::block_index_x(); }
@@ -64,22 +64,28 @@ template <typename T, unsigned kCount>
 class SharedArray {
  public:
   T get(std::size_t i, Where where = Where::current()) const {
-    emulated::check(data_ + i, check_index(i), alignof(T), emulated::Access::kRead, where);
     T value;
-    std::memcpy(&value, data_ + i, sizeof(T));
+    std::memcpy(&value, place(i, emulated::Access::kRead, where), sizeof(T));
     return value;
   }
   void put(std::size_t i, T value, Where where = Where::current()) {
-    emulated::check(data_ + i, check_index(i), alignof(T), emulated::Access::kWrite, where);
-    std::memcpy(data_ + i, &value, sizeof(T));
+    std::memcpy(place(i, emulated::Access::kWrite, where), &value, sizeof(T));
   }
-  T* raw(std::size_t i) { return data_ + i; }
+  // Element i, once the access has been found right.
+  T* place(std::size_t i, emulated::Access access, Where where) {
+    if (i >= kCount) emulated::outside_array(i, kCount, where);
+    emulated::check(data_ + i, sizeof(T), alignof(T), access, where);
+    return data_ + i;
+  }
+  const T* place(std::size_t i, emulated::Access access, Where where) const {
+    return const_cast<SharedArray*>(this)->place(i, access, where);
+  }
+  T* raw(std::size_t i, Where where) {
+    if (i >= kCount) emulated::outside_array(i, kCount, where);
+    return data_ + i;
+  }
 
  private:
-  // The bytes to check: those of an index outside the array lie outside all memory.
-  static std::size_t check_index(std::size_t i) {
-    return i < kCount ? sizeof(T) : emulated::kSharedMost + sizeof(T);
-  }
   T data_[kCount];
 };
 
@@ -170,16 +176,14 @@ T atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()
 }
 template <typename T, unsigned kCount>
 T atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value, Where where = Where::current()) {
-  if (i >= kCount) to.put(i, value, where);  // faults
-  emulated::check(to.raw(i), sizeof(T), alignof(T), emulated::Access::kUpdate, where);
-  return std::exchange(*to.raw(i), *to.raw(i) + value);
+  T* const place = to.place(i, emulated::Access::kUpdate, where);
+  return std::exchange(*place, *place + value);
 }
 
 template <unsigned kCount>
 void copy_async(SharedArray<Words4, kCount>& to, std::size_t i, Global<const Words4> from,
                 std::size_t j, Where where = Where::current()) {
-  if (i >= kCount) to.put(i, Words4{}, where);  // faults
-  emulated::copy_async(to.raw(i), from.raw() + j, where);
+  emulated::copy_async(to.raw(i, where), from.raw() + j, where);
 }
 inline void copy_commit() { emulated::copy_commit(); }
 template <unsigned kGroupsLeft>

@@ -72,6 +72,7 @@ class Device {
   void copy_commit();
   void copy_wait(unsigned groups_left, Where where);
   void* shared(std::size_t bytes, Where where);
+  [[noreturn]] void fault(const std::string& what, Where where);
 
   unsigned thread() const { return thread_; }
   unsigned block() const { return block_; }
@@ -85,7 +86,6 @@ class Device {
   void wait(State state, Where where);
   void finish_block_barrier();
   [[noreturn]] void stuck();
-  [[noreturn]] void fault(const std::string& what, Where where);
   Shadow& find(const void* address, std::size_t bytes, const char* what, Where where,
                std::size_t& at);
   Moment now() const;
@@ -400,6 +400,11 @@ void sync_warp(Where where) { device().exchange("sync_warp", {}, true, where); }
 void check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
            Where where) {
   device().check(address, bytes, alignment, access, where);
+}
+void outside_array(std::size_t index, std::size_t count, Where where) {
+  device().fault(
+      "touches element " + std::to_string(index) + " of an array of " + std::to_string(count),
+      where);
 }
 void copy_async(void* to, const void* from, Where where) { device().copy_async(to, from, where); }
 void copy_commit() { device().copy_commit(); }

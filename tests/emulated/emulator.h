@@ -71,6 +71,8 @@ enum class Access { kRead, kWrite, kUpdate };
 void check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
            Where where);
 
+[[noreturn]] void outside_array(std::size_t index, std::size_t count, Where where);
+
 // An asynchronous copy of 16 bytes: committed in groups, there after the wait for its group.
 void copy_async(void* to, const void* from, Where where);
 void copy_commit();

@@ -168,7 +168,7 @@ void beyond_array(Global<std::int32_t>) {
 void more_shared() { shared_memory<SharedArray<std::int32_t, 65>>(); }
 
 TEST(Emulator, FindsWhatIsBeyondAnArrayOrTheSharedMemory) {
-  expect_fault("beyond the shared memory", 1, beyond_array, Global<std::int32_t>());
+  expect_fault("touches element 64 of an array of 64", 1, beyond_array, Global<std::int32_t>());
   expect_fault("bytes of shared memory", 1, more_shared);
 }
 
