@@ -20,6 +20,8 @@
 
 #define HEARTH_KERNEL(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
 #define HEARTH_DEVICE __device__ __forceinline__
+#define HEARTH_UNROLL _Pragma("unroll")
+#define HEARTH_ROLL _Pragma("unroll 1")
 
 namespace hearth::kernels::cuda {
 
@@ -212,6 +214,13 @@ HEARTH_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high,
                                        std::uint32_t selector) {
   std::uint32_t result;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+  return result;
+}
+
+// fp16 to fp32, exact.
+HEARTH_DEVICE float widen_half(std::uint16_t half) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(half));
   return result;
 }
 

@@ -10,10 +10,13 @@
 #include <utility>
 
 #include "kernels/cuda/stream.h"
+#include "kernels/elementary.h"
 #include "tests/emulated/emulator.h"
 
 #define HEARTH_KERNEL(threads, blocks) static void
 #define HEARTH_DEVICE inline
+#define HEARTH_UNROLL
+#define HEARTH_ROLL
 
 namespace hearth::kernels::cuda {
 
@@ -213,6 +216,8 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
   }
   return result;
 }
+
+inline float widen_half(std::uint16_t half) { return half_to_float(half); }
 
 namespace lanes {
 
