@@ -153,12 +153,29 @@ HEARTH_DEVICE bool warp_any(bool mine) { return __any_sync(kAllLanes, mine) != 0
 template <typename T>
 HEARTH_DEVICE T atomic_add(Global<T> to, std::size_t i, T value) {
   static_assert(std::is_integral_v<T>);
-  return atomicAdd(to.raw() + i, value);
+  using Wide = unsigned long long;  // the only one of 64 bits; sums of either sign wrap alike
+  if constexpr (sizeof(T) == 8) {
+    return static_cast<T>(
+        atomicAdd(reinterpret_cast<Wide*>(to.raw() + i), static_cast<Wide>(value)));
+  } else {
+    return atomicAdd(to.raw() + i, value);
+  }
 }
 template <typename T>
 HEARTH_DEVICE T atomic_exchange(Global<T> to, std::size_t i, T value) {
   static_assert(std::is_integral_v<T>);
-  return atomicExch(to.raw() + i, value);
+  using Wide = unsigned long long;
+  if constexpr (sizeof(T) == 8) {
+    return static_cast<T>(
+        atomicExch(reinterpret_cast<Wide*>(to.raw() + i), static_cast<Wide>(value)));
+  } else {
+    return atomicExch(to.raw() + i, value);
+  }
+}
+template <typename T>
+HEARTH_DEVICE T atomic_max(Global<T> to, std::size_t i, T value) {
+  static_assert(std::is_integral_v<T>);
+  return atomicMax(to.raw() + i, value);
 }
 template <typename T>
 HEARTH_DEVICE T atomic_or(Global<T> to, std::size_t i, T value) {

@@ -173,6 +173,11 @@ T atomic_exchange(Global<T> to, std::size_t i, T value, Where where = Where::cur
   return std::exchange(to.raw()[i], value);
 }
 template <typename T>
+T atomic_max(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
+  return std::exchange(to.raw()[i], to.raw()[i] < value ? value : to.raw()[i]);
+}
+template <typename T>
 T atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
   emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
   return std::exchange(to.raw()[i], to.raw()[i] | value);
