@@ -98,6 +98,10 @@ class SharedArray {
   HEARTH_DEVICE T get(std::size_t i) const { return memory::load(data_ + i); }
   HEARTH_DEVICE void put(std::size_t i, T value) { memory::store(data_ + i, value); }
   HEARTH_DEVICE T* raw(std::size_t i) { return data_ + i; }
+  // Word `i` of the array's bytes.
+  HEARTH_DEVICE std::uint32_t word(std::size_t i) const {
+    return reinterpret_cast<const std::uint32_t*>(data_)[i];
+  }
 
  private:
   T data_[kCount];

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/cuda/batch.cuh"
 #include "kernels/cuda/launched.h"
-#include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product.h"
 
 namespace hearth::kernels::cuda {
@@ -15,9 +15,19 @@ constexpr std::uint32_t kTokensMost = 8;
 constexpr std::uint32_t kBlocksWanted = 1024;
 constexpr std::uint32_t kTilesMost = 8;
 
+// Which rows of x a launch may take at once.
+std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
+  const bool batch = tokens > kTokensMost && layout_of(type).form != BlockForm::kFloat;
+  return batch ? kBatchTokens : kTokensMost;
+}
+
 const char* run_type(WeightType type, const ProductArgs& args, Grid grid, Stream stream) {
   const WeightLayout layout = layout_of(type);
   if (layout.form == BlockForm::kFloat) return run_floating(type, args, grid, stream);
+  if (args.tokens > kTokensMost) {
+    return layout.blocks == 1 ? run_batch_small(type, args, stream)
+                              : run_batch_super(type, args, stream);
+  }
   if (layout.blocks == 1) return run_small(type, args, grid, stream);
   if (layout.form == BlockForm::kOneScale) return run_super(type, args, grid, stream);
   return run_super_two(type, args, grid, stream);
@@ -116,7 +126,8 @@ Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::siz
   const std::uint32_t tiles =
       tiles_of_block != 0 ? tiles_of_block : choose_tiles(shape.tiles, shares);
   const Grid grid{(shape.tiles + tiles - 1) / tiles, shares};
-  for (std::uint32_t t = 0; t < x.rows; t += kTokensMost) {
+  for (std::uint32_t t = 0; t < x.rows;) {
+    const std::uint32_t tokens = std::min(tokens_of_launch(w.type, x.rows - t), x.rows - t);
     const std::size_t at = std::size_t{t} * blocks;
     const ProductArgs args{Global(w.tiles),
                            Global(w.exponents),
@@ -126,7 +137,7 @@ Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::siz
                            w.rows,
                            blocks,
                            shape.records,
-                           std::min(kTokensMost, x.rows - t),
+                           tokens,
                            Global<const std::int8_t>(x.values + at * kBlock),
                            Global<const float>(x.scales + at),
                            Global<const float>(x.sums + at),
@@ -137,6 +148,7 @@ Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::siz
                            Global(space.sums),
                            Global(space.tickets)};
     TRY_VOID(launched("product_tiles", run_type(w.type, args, grid, stream)));
+    t += tokens;
   }
   return ok_status();
 }

@@ -66,11 +66,27 @@ HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
   return static_cast<std::int16_t>(both >> (16 * r) & 0xFFFFU);
 }
 
+// What a type needs of a block of activations besides its scale, as ProductShared::extras has it.
+// `at`: the block's place in the arrays of x.
+template <WeightType kType>
+HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
+  using R = Record<kType>;
+  if constexpr (R::kTwoScales) {
+    const Global<const Words4> values = args.values.as<const Words4>();
+    return half_sums(values.get(2 * at), values.get(2 * at + 1));
+  } else if constexpr (R::kLayout.minimum) {
+    return std::bit_cast<std::uint32_t>(args.sums.get(at));
+  } else if constexpr (R::kZero != 0) {
+    return static_cast<std::uint32_t>(args.block_sums.get(at));
+  } else {
+    return 0;
+  }
+}
+
 // Brings the activations of the share into shared memory. Tokens that are not there are zero.
 template <WeightType kType, int kTokens>
 HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
                          ProductShared<kTokens>& shared) {
-  using R = Record<kType>;
   const Global<const Words4> values = args.values.as<const Words4>();
   for (std::uint32_t i = thread_index(); i < kTokens * kShareBlocks; i += kProductThreads) {
     const std::uint32_t t = i / kShareBlocks;
@@ -87,23 +103,39 @@ HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint
     copy_async(shared.values, 2 * i, values, 2 * at);
     copy_async(shared.values, 2 * i + 1, values, 2 * at + 1);
     shared.scales.put(i, args.scales.get(at));
-    if constexpr (R::kTwoScales) {
-      shared.extras.put(i, half_sums(values.get(2 * at), values.get(2 * at + 1)));
-    } else if constexpr (R::kLayout.minimum) {
-      shared.extras.put(i, std::bit_cast<std::uint32_t>(args.sums.get(at)));
-    } else if constexpr (R::kZero != 0) {
-      shared.extras.put(i, static_cast<std::uint32_t>(args.block_sums.get(at)));
-    }
+    shared.extras.put(i, extra_of<kType>(args, at));
   }
   copy_commit();
 }
 
-// Grid steps of one block with one token: CANONICAL.md, "Matrix product". `at`: the block's place
-// in the shared arrays.
+// Grid steps of one block with one token: CANONICAL.md, "Matrix product". `dots`: of the stored
+// quants, of the halves where the type has two scales; `row`: the scales with d and m times the
+// row's factor.
+template <WeightType kType>
+HEARTH_DEVICE std::int32_t grid_steps(const std::int32_t (&dots)[2], const BlockScales& row,
+                                      float scale, std::uint32_t extra) {
+  using R = Record<kType>;
+  const float unit = row.d * scale;
+  if constexpr (R::kTwoScales) {
+    const std::int32_t sums[2] = {half_sum(extra, 0), half_sum(extra, 1)};
+    const std::int32_t dot =
+        row.s[0] * (dots[0] - R::kZero * sums[0]) + row.s[1] * (dots[1] - R::kZero * sums[1]);
+    if constexpr (!R::kLayout.minimum) return round_even(unit * static_cast<float>(dot));
+    const float low = static_cast<float>(row.t[0] * sums[0] + row.t[1] * sums[1]);
+    return round_even(std::fma(unit, static_cast<float>(dot), row.m * (scale * low)));
+  } else if constexpr (R::kLayout.minimum) {
+    const float offset = row.m * std::bit_cast<float>(extra);
+    return round_even(std::fma(unit, static_cast<float>(dots[0]), offset));
+  } else {
+    const std::int32_t dot = dots[0] - R::kZero * static_cast<std::int32_t>(extra);
+    return round_even(unit * static_cast<float>(dot));
+  }
+}
+
+// The same from the shared arrays, where the block's place is `at`.
 template <WeightType kType, int kTokens>
-HEARTH_DEVICE std::int32_t grid_steps(const ProductShared<kTokens>& shared, std::uint32_t at,
-                                      const std::uint32_t (&quads)[8], const BlockScales& scales,
-                                      float row_factor) {
+HEARTH_DEVICE std::int32_t staged_steps(const ProductShared<kTokens>& shared, std::uint32_t at,
+                                        const std::uint32_t (&quads)[8], const BlockScales& row) {
   using R = Record<kType>;
   const Words4 halves[2] = {shared.values.get(2 * at), shared.values.get(2 * at + 1)};
   std::int32_t dots[2] = {0, 0};
@@ -113,25 +145,8 @@ HEARTH_DEVICE std::int32_t grid_steps(const ProductShared<kTokens>& shared, std:
     std::int32_t& dot = dots[R::kTwoScales ? g / 4 : 0];
     dot = R::kSigned ? dot_signed(quads[g], values, dot) : dot_unsigned(quads[g], values, dot);
   }
-  const float scale = shared.scales.get(at);
-  const float unit = (scales.d * row_factor) * scale;
-  if constexpr (R::kTwoScales) {
-    const std::uint32_t sums = shared.extras.get(at);
-    const std::int32_t dot = scales.s[0] * (dots[0] - R::kZero * half_sum(sums, 0)) +
-                             scales.s[1] * (dots[1] - R::kZero * half_sum(sums, 1));
-    if constexpr (!R::kLayout.minimum) return round_even(unit * static_cast<float>(dot));
-    const std::int32_t low = scales.t[0] * half_sum(sums, 0) + scales.t[1] * half_sum(sums, 1);
-    const float offset = scale * static_cast<float>(low);
-    return round_even(std::fma(unit, static_cast<float>(dot), (scales.m * row_factor) * offset));
-  } else if constexpr (R::kLayout.minimum) {
-    const float sum = std::bit_cast<float>(shared.extras.get(at));
-    return round_even(std::fma(unit, static_cast<float>(dots[0]), (scales.m * row_factor) * sum));
-  } else {
-    if constexpr (R::kZero != 0) {
-      dots[0] -= R::kZero * static_cast<std::int32_t>(shared.extras.get(at));
-    }
-    return round_even(unit * static_cast<float>(dots[0]));
-  }
+  constexpr bool has_extra = R::kTwoScales || R::kLayout.minimum || R::kZero != 0;
+  return grid_steps<kType>(dots, row, shared.scales.get(at), has_extra ? shared.extras.get(at) : 0);
 }
 
 // A lane's sums: in registers for one or two tokens. For more they live in shared memory, in places
@@ -207,14 +222,14 @@ HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t bloc
     for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
       std::uint32_t quads[8];
       quads_of(record, b, quads);
-      const BlockScales scales = scales_of(record, b);
+      const BlockScales row = scaled(scales_of(record, b), row_factor);
       HEARTH_ROLL
       for (int pair = 0; pair < kTokens; pair += together) {
         HEARTH_UNROLL
         for (int t = 0; t < together; ++t) {
           const std::uint32_t at = (pair + t) * kShareBlocks + block + b;
           sums.add(shared, kTokens <= 2 ? t : pair + t,
-                   grid_steps<kType, kTokens>(shared, at, quads, scales, row_factor));
+                   staged_steps<kType, kTokens>(shared, at, quads, row));
         }
       }
     }

@@ -1,4 +1,4 @@
-// Matrix product of quantised rows with a packed matrix, for few rows: what decoding needs.
+// Matrix product of quantised rows with a packed matrix.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,11 @@ struct ProductSpace {
 std::size_t product_sums(std::uint32_t rows);
 std::size_t product_tickets(std::uint32_t rows);
 
-// out[t * out_stride + r] for every row r of w and every row t of x, as Kernels::matmul. Rows of x
-// are taken eight at a time. `tiles_of_block`, tiles of 32 rows that a block takes one after the
-// other with the same activations, changes no bit; 0 leaves it to the product. Pointers as in
-// rows.h, but x.values 16-byte aligned. kInvalidInput where x.cols is not w.cols.
+// out[t * out_stride + r] for every row r of w and every row t of x, as Kernels::matmul. Up to
+// eight rows of x take the kernels of decoding, more those of the integer tensor cores, 32 at a
+// time; floating weights always take the former. `tiles_of_block`, tiles of 32 rows that a block
+// takes one after the other with the same activations, changes no bit; 0 leaves it to the product.
+// Pointers as in rows.h, but x.values 16-byte aligned. kInvalidInput where x.cols is not w.cols.
 Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::size_t out_stride,
                const ProductSpace& space, Stream stream, std::uint32_t tiles_of_block = 0);
 

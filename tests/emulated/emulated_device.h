@@ -83,6 +83,14 @@ class SharedArray {
   const T* place(std::size_t i, emulated::Access access, Where where) const {
     return const_cast<SharedArray*>(this)->place(i, access, where);
   }
+  std::uint32_t word(std::size_t i, Where where = Where::current()) const {
+    if (i >= kCount * sizeof(T) / 4) emulated::outside_array(i, kCount * sizeof(T) / 4, where);
+    const auto* at = reinterpret_cast<const std::byte*>(data_) + i * 4;
+    emulated::check(at, 4, 4, emulated::Access::kRead, where);
+    std::uint32_t value;
+    std::memcpy(&value, at, 4);
+    return value;
+  }
   T* raw(std::size_t i, Where where) {
     if (i >= kCount) emulated::outside_array(i, kCount, where);
     return data_ + i;

@@ -152,6 +152,22 @@ TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
   }
 }
 
+// The tensor cores' kernels, over tails of rows, of columns and of tokens: one token more than they
+// take at once, a launch that is full, and tokens left over for the kernels of decoding.
+TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
+  const WeightType type = GetParam();
+  for (const Shape& shape :
+       {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0}}) {
+    const std::uint32_t cols = columns_of(type, shape.cols);
+    const bool extreme = shape.tokens == 9;
+    Generator random(shape.rows + shape.cols);
+    const Both w(type, shape.rows, cols,
+                 weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
+    const auto x = activations(random, shape.tokens, cols, extreme);
+    compare(w, *x, 0, shape.cols);
+  }
+}
+
 // Any order of threads and blocks, and any number of tiles a block.
 TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
   const WeightType type = GetParam();
