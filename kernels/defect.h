@@ -35,7 +35,7 @@ enum class Defect : int {
   kMinimumRounded = 18,     // [scalar_matmul.cc avx2_matmul.cc avxvnni_matmul.cc avx512_matmul.cc]
                             //  the M term is rounded to the grid by itself
   kAngleFrequency = 19,     // [rope_table.cc] RoPE: frequencies rounded to fp32
-  kRowBound = 20,           // [packed_matrix.cc] row exponent: S < 2^B in place of S <= 2^B
+  kRowBound = 20,           // [weight_rows.cc] row exponent: S < 2^B in place of S <= 2^B
   kArgMaxTie = 21,          // [sampler.cc] greedy: of equal logits the highest id
   kTopPShare = 22,          // [sampler.cc] top_p: the share of the weights is rounded down
   kThreadSplit = 23,        // [forward.cc] several threads: a product is a float sum of two halves

@@ -1,0 +1,48 @@
+// Attention over the paged int8 KV in a card's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/kernels.h"
+
+namespace hearth::kernels::cuda {
+
+// One call's queries: decoding rows of many sequences, or the rows of a prompt, in any mixture. All
+// pointers are to device memory.
+struct AttentionRows {
+  std::uint32_t tokens = 0;
+  std::uint32_t heads = 0;  // query heads of a token, a multiple of layout.kv_heads
+  KvLayout layout;
+  const float* query = nullptr;  // (tokens, heads, head_dim), after RoPE
+  // (tokens): each token's table of this layer's pages, from position 0 on; those wholly before
+  // `begin` are never read. Pages are 64-byte aligned and laid out as the CPU's.
+  const std::byte* const* const* pages = nullptr;
+  const std::uint32_t* begins = nullptr;  // (tokens): first visible position
+  const std::uint32_t* ends = nullptr;    // (tokens): one past the query's own position
+  std::uint32_t pages_most = 0;           // no token's visible positions touch more pages
+  float score_scale = 0.0F;               // as in AttentionArgs
+  float* out = nullptr;                   // (tokens, heads, head_dim)
+};
+
+// Device memory of attention_scores(...) floats, whose contents do not matter, and of
+// attention_state_bytes(...) bytes, 16-byte aligned, all zero before its first use; every call
+// leaves it so. Calls that may run at the same time need spaces of their own.
+struct AttentionSpace {
+  float* scores = nullptr;
+  std::byte* state = nullptr;
+};
+std::size_t attention_scores(std::uint32_t tokens, std::uint32_t heads, std::uint32_t pages_most);
+std::size_t attention_state_bytes(std::uint32_t tokens, std::uint32_t heads,
+                                  std::uint32_t head_dim);
+
+// As Kernels::attention for every token and kv head; `failed[token]` becomes 1 where that is false,
+// and the output of the kv head's queries is then zero. kInvalidInput for heads that do not divide
+// and head_dim beyond kHeadDimMax. The context is split every 256 positions, whatever its length
+// and whoever else is in the call; no split changes a bit.
+Status attention(const AttentionRows& rows, const AttentionSpace& space, std::uint32_t* failed,
+                 Stream stream);
+
+}  // namespace hearth::kernels::cuda

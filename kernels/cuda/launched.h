@@ -1,0 +1,15 @@
+// What a launch answered, as a Status.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace hearth::kernels::cuda {
+
+inline Status launched(const char* kernel, const char* error) {
+  if (error == nullptr) return ok_status();
+  return Error{ErrorCode::kIo, std::string("the card refused to run ") + kernel + ": " + error};
+}
+
+}  // namespace hearth::kernels::cuda

@@ -1,0 +1,382 @@
+// The product for up to eight rows of x. A block of 8 warps takes a tile of 32 rows and a share of
+// 2048 columns: each warp 256 of them, each lane a row. A lane reads its row's record with loads of
+// 16 bytes that are all under way at once and sums the block's products by itself; no lane needs
+// another. Activations lie in shared memory, where all lanes read the same word. The sums are
+// integers, so warps and blocks may add theirs in any order: warps in shared memory, blocks by
+// integer atomics, and the block that comes last turns the sum into the output.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/weights.cuh"
+
+namespace hearth::kernels::cuda {
+
+inline constexpr unsigned kProductWarps = 8;
+inline constexpr unsigned kProductThreads = kProductWarps * 32;
+inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
+inline constexpr std::uint32_t kShareBlocks = kProductWarps * kUnitBlocks;
+
+struct ProductArgs {
+  Global<const std::byte> tiles;
+  Global<const std::int32_t> weight_exponents;
+  std::size_t tile_bytes;
+  std::uint32_t row_tiles;
+  std::uint32_t tiles_of_block;
+  std::uint32_t rows;
+  std::uint32_t blocks;   // of 32 columns
+  std::uint32_t records;  // of a row
+  std::uint32_t tokens;   // at most the kernel's
+  Global<const std::int8_t> values;
+  Global<const float> scales;
+  Global<const float> sums;
+  Global<const std::int32_t> block_sums;
+  Global<const std::int32_t> exponents;
+  Global<float> out;
+  std::size_t out_stride;
+  Global<std::int32_t> shared_sums;
+  Global<std::uint32_t> tickets;
+};
+
+template <int kTokens>
+struct ProductShared {
+  SharedArray<Words4, kTokens * kShareBlocks * 2> values;
+  SharedArray<float, kTokens * kShareBlocks> scales;
+  // What else the type needs of a block of activations: sum, as a float, for a minimum; the sum of
+  // the quants for stored quants with a zero; for two scales those of the halves, as 16 bits each.
+  SharedArray<std::uint32_t, kTokens * kShareBlocks> extras;
+  SharedArray<std::int32_t, kProductWarps * kTokens * 32> partial;
+  SharedArray<std::uint32_t, 1> last;
+};
+
+HEARTH_DEVICE std::uint32_t half_sums(const Words4& low, const Words4& high) {
+  std::int32_t first = 0;
+  std::int32_t second = 0;
+  HEARTH_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    first = dot_signed(0x01010101U, low.at[i], first);
+    second = dot_signed(0x01010101U, high.at[i], second);
+  }
+  return (static_cast<std::uint32_t>(first) & 0xFFFFU) | static_cast<std::uint32_t>(second) << 16;
+}
+
+HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
+  return static_cast<std::int16_t>(both >> (16 * r) & 0xFFFFU);
+}
+
+// What a type needs of a block of activations besides its scale, as ProductShared::extras has it.
+// `at`: the block's place in the arrays of x.
+template <WeightType kType>
+HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
+  using R = Record<kType>;
+  if constexpr (R::kTwoScales) {
+    const Global<const Words4> values = args.values.as<const Words4>();
+    return half_sums(values.get(2 * at), values.get(2 * at + 1));
+  } else if constexpr (R::kLayout.minimum) {
+    return std::bit_cast<std::uint32_t>(args.sums.get(at));
+  } else if constexpr (R::kZero != 0) {
+    return static_cast<std::uint32_t>(args.block_sums.get(at));
+  } else {
+    return 0;
+  }
+}
+
+// Brings the activations of the share into shared memory. Tokens that are not there are zero.
+template <WeightType kType, int kTokens>
+HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
+                         ProductShared<kTokens>& shared) {
+  const Global<const Words4> values = args.values.as<const Words4>();
+  for (std::uint32_t i = thread_index(); i < kTokens * kShareBlocks; i += kProductThreads) {
+    const std::uint32_t t = i / kShareBlocks;
+    const std::uint32_t b = i % kShareBlocks;
+    if (b >= count) continue;
+    if (t >= args.tokens) {
+      shared.values.put(2 * i, Words4{});
+      shared.values.put(2 * i + 1, Words4{});
+      shared.scales.put(i, 0.0F);
+      shared.extras.put(i, 0U);
+      continue;
+    }
+    const std::size_t at = std::size_t{t} * args.blocks + first + b;
+    copy_async(shared.values, 2 * i, values, 2 * at);
+    copy_async(shared.values, 2 * i + 1, values, 2 * at + 1);
+    shared.scales.put(i, args.scales.get(at));
+    shared.extras.put(i, extra_of<kType>(args, at));
+  }
+  copy_commit();
+}
+
+// Grid steps of one block with one token: CANONICAL.md, "Matrix product". `dots`: of the stored
+// quants, of the halves where the type has two scales; `row`: the scales with d and m times the
+// row's factor.
+template <WeightType kType>
+HEARTH_DEVICE std::int32_t grid_steps(const std::int32_t (&dots)[2], const BlockScales& row,
+                                      float scale, std::uint32_t extra) {
+  using R = Record<kType>;
+  const float unit = row.d * scale;
+  if constexpr (R::kTwoScales) {
+    const std::int32_t sums[2] = {half_sum(extra, 0), half_sum(extra, 1)};
+    const std::int32_t dot =
+        row.s[0] * (dots[0] - R::kZero * sums[0]) + row.s[1] * (dots[1] - R::kZero * sums[1]);
+    if constexpr (!R::kLayout.minimum) return round_even(unit * static_cast<float>(dot));
+    const float low = static_cast<float>(row.t[0] * sums[0] + row.t[1] * sums[1]);
+    return round_even(std::fma(unit, static_cast<float>(dot), row.m * (scale * low)));
+  } else if constexpr (R::kLayout.minimum) {
+    const float offset = row.m * std::bit_cast<float>(extra);
+    return round_even(std::fma(unit, static_cast<float>(dots[0]), offset));
+  } else {
+    const std::int32_t dot = dots[0] - R::kZero * static_cast<std::int32_t>(extra);
+    return round_even(unit * static_cast<float>(dot));
+  }
+}
+
+// The same from the shared arrays, where the block's place is `at`.
+template <WeightType kType, int kTokens>
+HEARTH_DEVICE std::int32_t staged_steps(const ProductShared<kTokens>& shared, std::uint32_t at,
+                                        const std::uint32_t (&quads)[8], const BlockScales& row) {
+  using R = Record<kType>;
+  const Words4 halves[2] = {shared.values.get(2 * at), shared.values.get(2 * at + 1)};
+  std::int32_t dots[2] = {0, 0};
+  HEARTH_UNROLL
+  for (unsigned g = 0; g < 8; ++g) {
+    const std::uint32_t values = halves[g / 4].at[g % 4];
+    std::int32_t& dot = dots[R::kTwoScales ? g / 4 : 0];
+    dot = R::kSigned ? dot_signed(quads[g], values, dot) : dot_unsigned(quads[g], values, dot);
+  }
+  constexpr bool has_extra = R::kTwoScales || R::kLayout.minimum || R::kZero != 0;
+  return grid_steps<kType>(dots, row, shared.scales.get(at), has_extra ? shared.extras.get(at) : 0);
+}
+
+// A lane's sums: in registers for one or two tokens. For more they live in shared memory, in places
+// of its own, and tokens are taken in pairs by a loop that stays one: unrolled over the blocks of a
+// super-block as well, it would not fit into the registers.
+template <int kTokens>
+struct Sums {
+  static constexpr bool kInRegisters = kTokens <= 2;
+  std::int32_t values[kTokens];
+
+  static HEARTH_DEVICE std::uint32_t place(int t) {
+    return (thread_index() / 32 * kTokens + static_cast<std::uint32_t>(t)) * 32 +
+           thread_index() % 32;
+  }
+  HEARTH_DEVICE void clear(ProductShared<kTokens>& shared) {
+    HEARTH_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      values[t] = 0;
+      if constexpr (!kInRegisters) shared.partial.put(place(t), 0);
+    }
+  }
+  HEARTH_DEVICE void add(ProductShared<kTokens>& shared, int t, std::int32_t steps) {
+    if constexpr (kInRegisters) {
+      values[t] += steps;
+    } else {
+      shared.partial.put(place(t), shared.partial.get(place(t)) + steps);
+    }
+  }
+  // Where the other warps find them, after a barrier.
+  HEARTH_DEVICE void publish(ProductShared<kTokens>& shared) {
+    if constexpr (kInRegisters) {
+      HEARTH_UNROLL
+      for (int t = 0; t < kTokens; ++t) shared.partial.put(place(t), values[t]);
+    }
+  }
+};
+
+// Adds the grid steps of a floating block with every token.
+template <WeightType kType, int kTokens>
+HEARTH_DEVICE void add_floats(ProductShared<kTokens>& shared, std::uint32_t block,
+                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
+  float chains[kTokens] = {};
+  HEARTH_UNROLL
+  for (unsigned half = 0; half < 2; ++half) {
+    float weights[16];
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 16; ++k) weights[k] = weight_of(record, 16 * half + k) * row_factor;
+    HEARTH_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const Words4 values = shared.values.get(2 * (t * kShareBlocks + block) + half);
+      HEARTH_UNROLL
+      for (unsigned k = 0; k < 16; ++k) {
+        chains[t] = std::fma(weights[k], byte_value(values.at[k / 4], k % 4), chains[t]);
+      }
+    }
+  }
+  HEARTH_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    sums.add(shared, t, round_even(chains[t] * shared.scales.get(t * kShareBlocks + block)));
+  }
+}
+
+// Adds all blocks of one record, the first of which is `block` of the share.
+template <WeightType kType, int kTokens>
+HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t block,
+                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
+  using R = Record<kType>;
+  if constexpr (R::kFloating) {
+    add_floats(shared, block, record, row_factor, sums);
+  } else {
+    constexpr int together = kTokens < 2 ? kTokens : 2;
+    HEARTH_UNROLL
+    for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
+      std::uint32_t quads[8];
+      quads_of(record, b, quads);
+      const BlockScales row = scaled(scales_of(record, b), row_factor);
+      HEARTH_ROLL
+      for (int pair = 0; pair < kTokens; pair += together) {
+        HEARTH_UNROLL
+        for (int t = 0; t < together; ++t) {
+          const std::uint32_t at = (pair + t) * kShareBlocks + block + b;
+          sums.add(shared, kTokens <= 2 ? t : pair + t,
+                   staged_steps<kType, kTokens>(shared, at, quads, row));
+        }
+      }
+    }
+  }
+}
+
+// The records that a warp has under way at once: some 130 to 210 bytes a lane.
+template <WeightType kType>
+struct Batch {
+  static constexpr std::uint32_t kRecords = Record<kType>::kLayout.blocks == 8 ? 1
+                                            : Record<kType>::kBytes <= 24      ? 8
+                                            : Record<kType>::kBytes <= 34      ? 4
+                                            : Record<kType>::kBytes <= 64      ? 2
+                                                                               : 1;
+  static constexpr std::uint32_t kBatches =
+      kUnitBlocks / Record<kType>::kLayout.blocks / kRecords;  // of a unit
+  Record<kType> records[kRecords];
+};
+
+// Loads batch `index` of a unit of `count` records that begins at `unit`.
+template <WeightType kType>
+HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_bytes,
+                              std::uint32_t count, std::uint32_t index, Batch<kType>& out) {
+  HEARTH_UNROLL
+  for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
+    const std::uint32_t record = index * Batch<kType>::kRecords + i;
+    if (record < count) {
+      load_record<kType, true>(unit.at(record * tile_bytes), thread_index() % 32, out.records[i]);
+    }
+  }
+}
+
+// Turns the sum of a row and token into the output.
+HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint32_t token,
+                          std::int32_t sum) {
+  const float row_factor = power_of_two(args.weight_exponents.get(row));
+  const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
+  args.out.put(token * args.out_stride + row,
+               (static_cast<float>(sum) * row_factor) * token_factor);
+}
+
+// Adds up what the warps have, and what the blocks have where the columns are shared: warp w sums
+// for token w.
+template <int kTokens>
+HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile, unsigned shares,
+                          ProductShared<kTokens>& shared) {
+  const unsigned lane = thread_index() % 32;
+  const unsigned token = thread_index() / 32;
+  const std::uint32_t row = tile * kTileRows + lane;
+  const bool mine = token < args.tokens && row < args.rows;
+  const std::size_t place = (std::size_t{tile} * 8 + token) * kTileRows + lane;
+  std::int32_t sum = 0;
+  if (mine) {
+    for (unsigned w = 0; w < kProductWarps; ++w) {
+      sum += shared.partial.get((w * kTokens + token) * 32 + lane);
+    }
+    if (shares == 1) {
+      finish(args, row, token, sum);
+    } else {
+      atomic_add(args.shared_sums, place, sum);
+    }
+  }
+  if (shares == 1) return;
+  fence_device();
+  sync_threads();
+  if (thread_index() == 0) {
+    shared.last.put(0, atomic_add(args.tickets, tile, 1U) + 1 == shares ? 1U : 0U);
+  }
+  sync_threads();
+  if (shared.last.get(0) == 0) return;
+  fence_device();
+  if (mine) finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
+  if (thread_index() == 0) atomic_exchange(args.tickets, tile, 0U);
+}
+
+template <WeightType kType, int kTokens>
+HEARTH_KERNEL(kProductThreads, 2)
+product_tiles(ProductArgs args) {
+  using B = Batch<kType>;
+  constexpr std::uint32_t blocks_of_record = Record<kType>::kLayout.blocks;
+  ProductShared<kTokens>& shared = shared_memory<ProductShared<kTokens>>();
+  const unsigned lane = thread_index() % 32;
+  const unsigned warp = thread_index() / 32;
+  const std::uint32_t shares = (args.blocks + kShareBlocks - 1) / kShareBlocks;
+  const std::uint32_t first = block_index_y() * kShareBlocks;
+  const std::uint32_t left = args.blocks - first;
+  const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
+  const std::uint32_t unit = warp * kUnitBlocks;
+  const std::uint32_t unit_left = unit < count ? count - unit : 0;
+  const std::uint32_t records =
+      (unit_left < kUnitBlocks ? unit_left : kUnitBlocks) / blocks_of_record;
+  const std::uint32_t first_tile = block_index_x() * args.tiles_of_block;
+  const std::uint32_t tiles_left = args.row_tiles - first_tile;
+  const std::uint32_t end =
+      first_tile + (tiles_left < args.tiles_of_block ? tiles_left : args.tiles_of_block);
+  const auto unit_of = [&](std::uint32_t tile) {
+    const std::size_t record = (first + unit) / blocks_of_record;
+    return args.tiles.at((std::size_t{tile} * args.records + record) * args.tile_bytes);
+  };
+
+  B batch;
+  load_batch(unit_of(first_tile), args.tile_bytes, records, 0, batch);
+  stage<kType, kTokens>(args, first, count, shared);
+  copy_wait<0>();
+  sync_threads();
+  for (std::uint32_t tile = first_tile; tile < end; ++tile) {
+    const float row_factor = power_of_two(-args.weight_exponents.get(tile * kTileRows + lane));
+    Sums<kTokens> sums;
+    sums.clear(shared);
+    for (std::uint32_t index = 0; index < B::kBatches; ++index) {
+      HEARTH_UNROLL
+      for (std::uint32_t i = 0; i < B::kRecords; ++i) {
+        const std::uint32_t record = index * B::kRecords + i;
+        if (record < records) {
+          add_record<kType, kTokens>(shared, unit + record * blocks_of_record, batch.records[i],
+                                     row_factor, sums);
+        }
+      }
+      if (index + 1 < B::kBatches) {
+        load_batch(unit_of(tile), args.tile_bytes, records, index + 1, batch);
+      } else if (tile + 1 < end) {
+        load_batch(unit_of(tile + 1), args.tile_bytes, records, 0, batch);
+      }
+    }
+    sums.publish(shared);
+    sync_threads();
+    reduce(args, tile, shares, shared);
+    if (tile + 1 < end) sync_threads();
+  }
+}
+
+// Runs the kernel of a type for args.tokens rows; null, or what the card says.
+template <WeightType kType>
+const char* run_product(const ProductArgs& args, Grid grid, Stream stream) {
+  const auto with = [&](auto kernel, std::size_t shared_bytes) {
+    return launch(kernel, grid, kProductThreads, shared_bytes, stream, args);
+  };
+  if (args.tokens == 1) return with(product_tiles<kType, 1>, sizeof(ProductShared<1>));
+  if (args.tokens == 2) return with(product_tiles<kType, 2>, sizeof(ProductShared<2>));
+  if (args.tokens <= 4) return with(product_tiles<kType, 4>, sizeof(ProductShared<4>));
+  return with(product_tiles<kType, 8>, sizeof(ProductShared<8>));
+}
+
+// One file of kernels a family of types, so that they compile side by side.
+const char* run_floating(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
+const char* run_small(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
+const char* run_super(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
+const char* run_super_two(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
+
+}  // namespace hearth::kernels::cuda

@@ -1,0 +1,66 @@
+// The kernels of a card that work on rows: quantiser, norms, gates, RoPE with the KV write, sums
+// and the residual. Same bits as the entries of the scalar table (kernels.h) whose names they bear.
+//
+// Every pointer is to device memory and holds for all rows at once, one after the other: row t of
+// an (rows, n) array begins at t * n. Alignment as the type's. Work is queued on the stream;
+// nothing waits for it and nothing is allocated. An Error is of the launch alone (kInvalidInput for
+// a shape, kIo with the runtime's words); what a row meets is said per token: `failed[token]`
+// becomes 1 where the scalar function returns false, and is never cleared here. A failed row has
+// the contents that kernels.h says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/kernels.h"
+
+namespace hearth::kernels::cuda {
+
+// x (out.rows, out.cols) to `out`. One failure flag a row.
+Status quantize(const float* x, const QuantizedRows& out, std::uint32_t* failed, Stream stream);
+
+// `normed`, when not null, also gets the unquantised values; those of a failed row hold no meaning.
+Status rms_norm_quantize(const float* x, const float* weight, float epsilon,
+                         const QuantizedRows& out, float* normed, std::uint32_t* failed,
+                         Stream stream);
+
+// x (rows, n) to out (rows, n); `out` may be x. Row r sets the flag r / rows_of_token: the heads of
+// a token are rows of their own.
+Status rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t rows,
+                std::uint32_t n, std::uint32_t rows_of_token, float* out, std::uint32_t* failed,
+                Stream stream);
+
+Status swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
+                       std::uint32_t* failed, Stream stream);
+Status geglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
+                      std::uint32_t* failed, Stream stream);
+
+// x += y, and x += the bias (n) in every row.
+Status add(float* x, const float* y, std::uint32_t rows, std::uint32_t n, Stream stream);
+Status add_bias(float* x, const float* bias, std::uint32_t rows, std::uint32_t n, Stream stream);
+
+// |shift| <= 64.
+Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::uint32_t n, int shift,
+                      std::uint32_t* failed, Stream stream);
+Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, std::uint32_t n,
+                       int shift, Stream stream);
+
+// RoPE of the query in place; RoPE of the key and kv_write of key and value, which stay as they
+// are.
+struct RopeAndStore {
+  std::uint32_t tokens = 0;
+  std::uint32_t heads = 0;  // of the query
+  KvLayout layout;
+  RopeStyle style = RopeStyle::kAdjacent;
+  float* query = nullptr;                // (tokens, heads, head_dim)
+  const float* key = nullptr;            // (tokens, kv_heads, head_dim)
+  const float* value = nullptr;          // (tokens, kv_heads, head_dim)
+  const float* cos_sin = nullptr;        // (tokens, head_dim / 2, 2)
+  std::byte* const* pages = nullptr;     // (tokens): this layer's page of each token's position
+  const std::uint32_t* slots = nullptr;  // (tokens): the position's slot in it
+};
+Status rope_and_store(const RopeAndStore& args, std::uint32_t* failed, Stream stream);
+
+}  // namespace hearth::kernels::cuda

@@ -1,0 +1,230 @@
+// Attention against the scalar table: equality of bits over head shapes, lengths with tails,
+// windows and refusals, with queries of unlike lengths in one call and several seeds of the
+// emulated card.
+#include "kernels/cuda/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/emulated/emulator.h"
+#include "tests/unit/kernels/fixtures.h"
+
+namespace hearth::kernels::cuda {
+namespace {
+
+using namespace fixtures;  // NOLINT
+using emulated::Input;
+using emulated::Memory;
+
+const Kernels& scalar() { return *kernels_named("scalar").value(); }
+
+struct Shape {
+  std::uint32_t heads;
+  std::uint32_t kv_heads;
+  std::uint32_t head_dim;
+  std::vector<std::array<std::uint32_t, 2>> visible;  // begin and end of each token
+  bool wild = false;
+  float value_scale = 1.0F;
+};
+
+// A cache of one sequence a token, as the CPU writes it, and the same pages in the card's memory.
+class Cache {
+ public:
+  Cache(Generator& random, const Shape& shape) : layout_{shape.kv_heads, shape.head_dim} {
+    const std::size_t narrow = std::size_t{shape.kv_heads} * shape.head_dim;
+    for (const auto& [begin, end] : shape.visible) {
+      auto& pages = host_.emplace_back();
+      for (std::uint32_t p = 0; p * kPageTokens < end; ++p) {
+        pages.push_back(aligned<std::byte>(layout_.page_bytes()));
+        std::memset(pages.back().get(), 0x3C, layout_.page_bytes());
+        for (std::uint32_t slot = 0; slot < kPageTokens; ++slot) {
+          if (p * kPageTokens + slot >= end) continue;
+          const auto values = [&](float scale) {
+            return shape.wild ? wild(random, narrow, -110, 36) : normals(random, narrow, scale);
+          };
+          const std::vector<float> key = values(1.0F);
+          const std::vector<float> value = values(shape.value_scale);
+          EXPECT_TRUE(
+              scalar().kv_write(layout_, pages.back().get(), slot, key.data(), value.data()));
+        }
+      }
+      tables_.push_back(copy(pages, begin / kPageTokens));
+      addresses_.push_back(tables_.back()->data());
+    }
+    table_of_tables_ = std::make_unique<Input<const std::byte* const*>>(addresses_);
+  }
+  const std::byte* const* const* card() const { return table_of_tables_->data(); }
+  std::vector<const std::byte*> host(std::size_t token) const {
+    std::vector<const std::byte*> pages;
+    for (const auto& page : host_[token]) pages.push_back(page.get());
+    return pages;
+  }
+
+ private:
+  using Page = std::unique_ptr<std::byte[], FreeAligned>;
+  // Pages wholly before the first visible position are not there at all.
+  std::unique_ptr<Input<const std::byte*>> copy(const std::vector<Page>& pages,
+                                                std::uint32_t first) {
+    std::vector<const std::byte*> table(pages.size(), nullptr);
+    for (std::size_t p = first; p < pages.size(); ++p) {
+      const std::byte* bytes = pages[p].get();
+      pages_.push_back(std::make_unique<Input<std::byte>>(
+          std::vector<std::byte>(bytes, bytes + layout_.page_bytes())));
+      table[p] = pages_.back()->data();
+    }
+    return std::make_unique<Input<const std::byte*>>(table);
+  }
+
+  KvLayout layout_;
+  std::vector<std::vector<Page>> host_;
+  std::vector<std::unique_ptr<Input<std::byte>>> pages_;
+  std::vector<std::unique_ptr<Input<const std::byte*>>> tables_;
+  std::vector<const std::byte* const*> addresses_;
+  std::unique_ptr<Input<const std::byte* const*>> table_of_tables_;
+};
+
+struct Found {
+  std::vector<float> out;
+  std::vector<std::uint32_t> failed;
+};
+
+Found expected_of(const Shape& shape, const Cache& cache, const std::vector<float>& query,
+                  float score_scale) {
+  const std::uint32_t group = shape.heads / shape.kv_heads;
+  const std::size_t part = std::size_t{group} * shape.head_dim;
+  Found found{std::vector<float>(query.size()),
+              std::vector<std::uint32_t>(shape.visible.size(), 0)};
+  for (std::size_t t = 0; t < shape.visible.size(); ++t) {
+    const auto pages = cache.host(t);
+    const auto [begin, end] = shape.visible[t];
+    const auto scratch = aligned<float>(attention_scratch(group, end - begin));
+    for (std::uint32_t h = 0; h < shape.kv_heads; ++h) {
+      const std::size_t at = (t * shape.kv_heads + h) * part;
+      if (!scalar().attention({{shape.kv_heads, shape.head_dim},
+                               h,
+                               group,
+                               &query[at],
+                               pages.data(),
+                               begin,
+                               end,
+                               score_scale,
+                               scratch.get(),
+                               &found.out[at]})) {
+        found.failed[t] = 1;
+      }
+    }
+  }
+  return found;
+}
+
+void compare(Generator& random, const Shape& shape, std::vector<float> query, std::uint64_t seed,
+             std::uint32_t spare_pages = 0) {
+  const auto tokens = static_cast<std::uint32_t>(shape.visible.size());
+  const Cache cache(random, shape);
+  const float score_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  const Found expected = expected_of(shape, cache, query, score_scale);
+  std::vector<std::uint32_t> begins;
+  std::vector<std::uint32_t> ends;
+  std::uint32_t pages_most = 0;
+  for (const auto& [begin, end] : shape.visible) {
+    begins.push_back(begin);
+    ends.push_back(end);
+    const std::uint32_t pages = (end + kPageTokens - 1) / kPageTokens - begin / kPageTokens;
+    pages_most = std::max(pages_most, pages + spare_pages);
+  }
+  const Input<float> queries(query);
+  const Input<std::uint32_t> card_begins(begins);
+  const Input<std::uint32_t> card_ends(ends);
+  Memory<float> scores(attention_scores(tokens, shape.heads, pages_most));
+  Memory<std::byte> state(
+      std::vector<std::byte>(attention_state_bytes(tokens, shape.heads, shape.head_dim)));
+  Memory<float> out(query.size());
+  Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
+  emulated::set_seed(seed);
+  const AttentionRows rows{tokens,           shape.heads,  {shape.kv_heads, shape.head_dim},
+                           queries.data(),   cache.card(), card_begins.data(),
+                           card_ends.data(), pages_most,   score_scale,
+                           out.data()};
+  for (int call = 0; call < 2; ++call) {  // the second finds the state as the first left it
+    ASSERT_TRUE(attention(rows, {scores.data(), state.data()}, failed.data(), nullptr).ok());
+    ASSERT_TRUE(same_bits(out.values(), expected.out))
+        << shape.heads << " heads of " << shape.head_dim << " call " << call;
+    ASSERT_EQ(failed.values(), expected.failed);
+    ASSERT_EQ(state.values(), std::vector<std::byte>(state.size()));
+  }
+}
+
+std::vector<float> queries_of(Generator& random, const Shape& shape) {
+  const std::size_t n = shape.visible.size() * shape.heads * shape.head_dim;
+  return shape.wild ? wild(random, n, -110, 36) : normals(random, n, 2.0F);
+}
+
+TEST(CudaAttention, EqualsTheScalarTable) {
+  const Shape shapes[] = {{1, 1, 32, {{{0, 1}}}},
+                          {4, 2, 64, {{{0, 33}}, {{5, 31}}, {{0, 256}}}},
+                          {3, 1, 96, {{{0, 257}}, {{250, 258}}}},
+                          {7, 1, 64, {{{31, 300}}, {{0, 2}}}},
+                          {10, 1, 32, {{{0, 70}}, {{64, 65}}}},  // more heads than a block takes
+                          {16, 2, 128, {{{0, 130}}}},
+                          {2, 2, 256, {{{3, 40}}, {{0, 600}}}},
+                          {1, 1, 512, {{{0, 35}}}},
+                          {6, 1, 64, {{{0, 290}}, {{40, 90}}}, true},
+                          {5, 1, 160, {{{0, 45}}}, true}};
+  Generator random(1);
+  std::uint64_t seed = 0;
+  for (const Shape& shape : shapes) {
+    compare(random, shape, queries_of(random, shape), ++seed, shape.heads % 3);
+  }
+}
+
+TEST(CudaAttention, SeedsChangeNoBit) {
+  const Shape shape{4, 2, 64, {{{0, 530}}, {{200, 300}}}};
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    Generator random(2);
+    compare(random, shape, queries_of(random, shape), seed);
+  }
+}
+
+TEST(CudaAttention, RefusedQueriesGiveZerosForTheirKvHeadAlone) {
+  const Shape shape{20, 2, 32, {{{0, 300}}, {{0, 10}}, {{0, 20}}, {{0, 9}}}};
+  Generator random(3);
+  std::vector<float> query = queries_of(random, shape);
+  const std::size_t wide = std::size_t{shape.heads} * shape.head_dim;
+  query[0 * wide + 5] = NAN;                                            // token 0, kv head 0
+  query[1 * wide + wide - 1] = INFINITY;                                // token 1, kv head 1
+  query[3 * wide + 9 * 32] = std::nextafterf(kAttentionMax, INFINITY);  // a later chunk's head
+  query[2 * wide] = kAttentionMax;
+  compare(random, shape, query, 4);
+}
+
+// Values so small that the largest weighted scale counts as zero, though each has one.
+TEST(CudaAttention, VanishingValuesGiveZero) {
+  const Shape shape{2, 1, 32, {{{0, 300}}}, false, 1e-29F};
+  Generator random(5);
+  const Cache cache(random, shape);
+  const std::vector<float> query = queries_of(random, shape);
+  const Found expected = expected_of(shape, cache, query, 1.0F);
+  ASSERT_EQ(expected.out, std::vector<float>(query.size(), 0.0F));
+  compare(random, shape, query, 1);
+}
+
+TEST(CudaAttention, RefusesShapesItCannotMean) {
+  AttentionRows rows;
+  rows.tokens = 1;
+  rows.pages_most = 1;
+  rows.heads = 3;
+  rows.layout = {2, 64};
+  EXPECT_FALSE(attention(rows, {}, nullptr, nullptr).ok());
+  rows.heads = 4;
+  rows.layout.head_dim = 544;
+  EXPECT_FALSE(attention(rows, {}, nullptr, nullptr).ok());
+  rows.layout.head_dim = 64;
+  rows.pages_most = 0;
+  EXPECT_FALSE(attention(rows, {}, nullptr, nullptr).ok());
+  rows.tokens = 0;
+  EXPECT_TRUE(attention(rows, {}, nullptr, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace hearth::kernels::cuda

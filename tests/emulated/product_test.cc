@@ -1,0 +1,273 @@
+// The matrix product of few rows and the packed layout under it against the scalar table: equality
+// of bits for every type, over shapes with tails, with several seeds of the emulated card.
+#include "kernels/cuda/product.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/emulated/emulator.h"
+#include "tests/unit/kernels/fixtures.h"
+
+namespace hearth::kernels::cuda {
+namespace {
+
+using namespace fixtures;  // NOLINT
+using emulated::Input;
+using emulated::Memory;
+
+const Kernels& scalar() { return *kernels_named("scalar").value(); }
+
+// A matrix as the scalar table and as the card have it.
+struct Both {
+  Both(WeightType type, std::uint32_t rows, std::uint32_t cols, const Bytes& file)
+      : packed(PackedMatrix::pack(type, rows, cols, file).value()),
+        tiles(tile_shape(type, rows, cols).bytes()),
+        exponents(std::size_t{tile_shape(type, rows, cols).tiles} * kTileRows),
+        ok(pack_tiles(type, rows, cols, file, tiles, exponents).ok()),
+        card_tiles(tiles),
+        card_exponents(exponents),
+        view{type, rows, cols, card_tiles.data(), card_exponents.data()} {}
+  PackedMatrix packed;
+  Bytes tiles;
+  std::vector<std::int32_t> exponents;
+  bool ok;
+  Input<std::byte> card_tiles;
+  Input<std::int32_t> card_exponents;
+  CardMatrix view;
+};
+
+// Quantised rows in the card's memory.
+struct CardRows {
+  explicit CardRows(const Activations& x)
+      : values(x.values),
+        scales(x.scales),
+        sums(x.sums),
+        block_sums(x.block_sums),
+        exponents(x.exponents) {
+    view = {x.view.rows,
+            x.view.cols,
+            const_cast<std::int8_t*>(values.data()),
+            const_cast<float*>(scales.data()),
+            const_cast<float*>(sums.data()),
+            const_cast<std::int32_t*>(block_sums.data()),
+            const_cast<std::int32_t*>(exponents.data())};
+  }
+  Input<std::int8_t> values;
+  Input<float> scales;
+  Input<float> sums;
+  Input<std::int32_t> block_sums;
+  Input<std::int32_t> exponents;
+  QuantizedRows view;
+};
+
+struct Space {
+  explicit Space(std::uint32_t rows)
+      : sums(std::vector<std::int32_t>(product_sums(rows), 0)),
+        tickets(std::vector<std::uint32_t>(product_tickets(rows), 0)),
+        view{sums.data(), tickets.data()} {}
+  bool is_zero() const {
+    return sums.values() == std::vector<std::int32_t>(sums.size(), 0) &&
+           tickets.values() == std::vector<std::uint32_t>(tickets.size(), 0);
+  }
+  Memory<std::int32_t> sums;
+  Memory<std::uint32_t> tickets;
+  ProductSpace view;
+};
+
+struct Shape {
+  std::uint32_t rows;
+  std::uint32_t cols;
+  std::uint32_t tokens;
+  std::uint32_t tiles_of_block;
+};
+
+// One row and one block; tails of rows, of tiles a block, of a warp's unit and of a share; one, two
+// and three shares; every kernel's number of tokens, and more than eight.
+constexpr Shape kShapes[] = {{1, 32, 1, 1},    {33, 64, 2, 2},    {31, 288, 3, 1},
+                             {70, 544, 4, 2},  {100, 2048, 1, 3}, {40, 2080, 5, 1},
+                             {65, 4384, 2, 2}, {7, 320, 11, 0},   {32, 256, 8, 0}};
+
+void compare(const Both& w, const Activations& x, std::uint32_t tiles_of_block,
+             std::uint64_t seed) {
+  const std::uint32_t rows = w.view.rows;
+  const std::size_t stride = rows + 3;
+  std::vector<float> expected(stride * x.view.rows, -7.0F);
+  scalar().matmul(w.packed, x.view, 0, w.packed.groups(), expected.data(), stride);
+  const CardRows card(x);
+  Space space(rows);
+  emulated::set_seed(seed);
+  Memory<float> out(std::vector<float>(expected.size(), -7.0F));
+  const auto done =
+      product(w.view, card.view, out.data(), stride, space.view, nullptr, tiles_of_block);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  ASSERT_TRUE(same_bits(out.values(), expected))
+      << "type " << static_cast<int>(w.view.type) << " rows " << rows << " cols " << w.view.cols
+      << " tokens " << x.view.rows << " seed " << seed;
+  ASSERT_TRUE(space.is_zero());
+}
+
+class CudaProduct : public testing::TestWithParam<WeightType> {};
+
+TEST_P(CudaProduct, EqualsTheScalarTable) {
+  const WeightType type = GetParam();
+  for (const Shape& shape : kShapes) {
+    const std::uint32_t cols = columns_of(type, shape.cols);
+    const bool extreme = shape.tokens == 5 || shape.tokens == 2;
+    Generator random(shape.rows + shape.cols);
+    const Both w(type, shape.rows, cols,
+                 weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
+    ASSERT_TRUE(w.ok);
+    const auto x = activations(random, shape.tokens, cols, extreme);
+    compare(w, *x, shape.tiles_of_block, shape.cols);
+  }
+}
+
+// The largest sums there can be: every weight and activation at its extreme and of one sign.
+TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
+  const WeightType type = GetParam();
+  const std::uint32_t cols = 2304;
+  for (const int fill : {0x00, 0x7F, 0x80, 0xFF}) {
+    Generator random(7);
+    Bytes bytes = weight_blocks(random, type, 1, cols);
+    const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
+    for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+      if (is_floating(type)) {
+        for (std::size_t i = 0; i < block_bytes; i += block_bytes / kBlock) {
+          put_float(type, fill < 0x80 ? 65504.0F : -65504.0F, &bytes[at + i]);
+        }
+        continue;
+      }
+      std::memset(bytes.data() + at, fill, block_bytes);
+      for (const std::size_t offset : half_offsets(type)) {
+        const std::uint16_t scale = 0x7BFF;  // 65504
+        std::memcpy(bytes.data() + at + offset, &scale, 2);
+      }
+    }
+    const Both w(type, 1, cols, bytes);
+    Activations x(1, cols);
+    const std::vector<float> row(cols, fill == 0x7F ? -1.9999999F : 1.0F);
+    ASSERT_TRUE(scalar().quantize(row.data(), x.view, 0));
+    compare(w, x, 0, 1);
+  }
+}
+
+// The tensor cores' kernels, over tails of rows, of columns and of tokens: one token more than they
+// take at once, a launch that is full, and tokens left over for the kernels of decoding.
+TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
+  const WeightType type = GetParam();
+  for (const Shape& shape :
+       {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0}}) {
+    const std::uint32_t cols = columns_of(type, shape.cols);
+    const bool extreme = shape.tokens == 9;
+    Generator random(shape.rows + shape.cols);
+    const Both w(type, shape.rows, cols,
+                 weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
+    const auto x = activations(random, shape.tokens, cols, extreme);
+    compare(w, *x, 0, shape.cols);
+  }
+}
+
+// Any order of threads and blocks, and any number of tiles a block.
+TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
+  const WeightType type = GetParam();
+  const std::uint32_t cols = columns_of(type, 2336);
+  Generator random(3);
+  const Both w(type, 75, cols, weight_blocks(random, type, 75, cols));
+  const auto x = activations(random, 2, cols);
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    compare(w, *x, static_cast<std::uint32_t>(seed + 1), seed);
+  }
+}
+
+TEST_P(CudaProduct, RowsComeBackAsTheScalarTableHasThem) {
+  const WeightType type = GetParam();
+  Generator random(5);
+  for (const std::uint32_t least : {32U, 96U, 4608U}) {
+    const std::uint32_t cols = columns_of(type, least);
+    const std::vector<std::uint32_t> rows = {39, 0, 31, 32, 0};
+    const Both w(type, 40, cols, weight_blocks(random, type, 40, cols, 3.0F));
+    const Input<std::uint32_t> names(rows);
+    Memory<float> out(rows.size() * cols);
+    ASSERT_TRUE(dequantize_rows(w.view, names.data(), 5, out.data(), nullptr).ok());
+    std::vector<float> expected(out.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      scalar().dequantize_row(w.packed, rows[i], &expected[i * cols]);
+    }
+    ASSERT_TRUE(same_bits(out.values(), expected)) << cols;
+  }
+}
+
+TEST_P(CudaProduct, PackingHasTheFilesSizeAndTheScalarTablesExponents) {
+  const WeightType type = GetParam();
+  Generator random(6);
+  const std::uint32_t cols = columns_of(type, 96);
+  const Bytes file = weight_blocks(random, type, 45, cols);
+  const Both w(type, 45, cols, file);
+  EXPECT_EQ(w.tiles.size() * 45, file.size() * 64);
+  EXPECT_TRUE(std::equal(w.exponents.begin(), w.exponents.begin() + 45, w.packed.row_exponents()));
+  EXPECT_EQ(w.exponents[63], kWeightExponentMin);
+  // In parts of whole tiles, as a file is streamed.
+  const std::size_t row_bytes = file.size() / 45;
+  Bytes parts(w.tiles.size());
+  std::vector<std::int32_t> exponents(64);
+  const auto part = [&](std::uint32_t first, std::uint32_t rows) {
+    const TileShape shape = tile_shape(type, rows, cols);
+    const std::size_t at = first / kTileRows * shape.records * shape.tile_bytes;
+    return pack_tiles(type, rows, cols, ByteSpan(file).subspan(first * row_bytes, rows * row_bytes),
+                      MutableByteSpan(parts).subspan(at, shape.bytes()),
+                      std::span(exponents).subspan(first, shape.tiles * kTileRows));
+  };
+  ASSERT_TRUE(part(0, 32).ok());
+  ASSERT_TRUE(part(32, 13).ok());
+  EXPECT_EQ(parts, w.tiles);
+  EXPECT_EQ(exponents, w.exponents);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaProduct, testing::ValuesIn(kAllTypes));
+
+TEST(CudaTiles, RefuseWhatTheyCannotMean) {
+  Generator random(9);
+  Bytes file = weight_blocks(random, WeightType::kQ4_1, 4, 64);
+  const TileShape shape = tile_shape(WeightType::kQ4_1, 4, 64);
+  Bytes tiles(shape.bytes());
+  std::vector<std::int32_t> exponents(kTileRows);
+  EXPECT_FALSE(pack_tiles(WeightType::kQ4_1, 4, 48, file, tiles, exponents).ok());
+  EXPECT_FALSE(pack_tiles(WeightType::kQ4_1, 5, 64, file, tiles, exponents).ok());
+  EXPECT_FALSE(
+      pack_tiles(WeightType::kQ4_1, 4, 64, file, MutableByteSpan(tiles).first(8), exponents).ok());
+  EXPECT_FALSE(
+      pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, std::span(exponents).first(4)).ok());
+  EXPECT_TRUE(pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents).ok());
+  const std::uint16_t infinity = 0xFC00;
+  std::memcpy(file.data() + (2 * 2 + 1) * 20 + 2, &infinity, 2);
+  const auto refused = pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("block 1 of row 2"), std::string::npos);
+}
+
+TEST(CudaTiles, EveryByteOfATileHasOnePlace) {
+  for (const WeightType type : kAllTypes) {
+    const std::uint32_t bytes = layout_of(type).file_bytes;
+    std::vector<int> taken(std::size_t{kTileRows} * bytes, 0);
+    for (std::uint32_t lane = 0; lane < kTileRows; ++lane) {
+      for (std::uint32_t w = 0; w * 4 < bytes; ++w) {
+        for (std::uint32_t i = 0; i < std::min(4U, bytes - w * 4); ++i) {
+          ++taken.at(word_offset(bytes, w, lane) + i);
+        }
+      }
+    }
+    EXPECT_EQ(taken, std::vector<int>(taken.size(), 1)) << static_cast<int>(type);
+  }
+}
+
+TEST(CudaTiles, ProductsRefuseShapesThatDoNotMeet) {
+  const CardMatrix w{WeightType::kQ4_K, 32, 256, nullptr, nullptr};
+  EXPECT_FALSE(product(w, {1, 512}, nullptr, 32, {}, nullptr).ok());
+  EXPECT_FALSE(product({WeightType::kQ4_K, 32, 96}, {1, 96}, nullptr, 32, {}, nullptr).ok());
+  EXPECT_FALSE(dequantize_rows({WeightType::kF32, 0, 32}, nullptr, 1, nullptr, nullptr).ok());
+  EXPECT_TRUE(product(w, {0, 256}, nullptr, 32, {}, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace hearth::kernels::cuda

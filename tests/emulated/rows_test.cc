@@ -1,0 +1,327 @@
+// The kernels that work on rows against the scalar table: equality of bits, over widths, wild
+// values and failures, with several seeds of the emulated card.
+#include "kernels/cuda/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/emulated/emulator.h"
+#include "tests/unit/kernels/fixtures.h"
+
+namespace hearth::kernels::cuda {
+namespace {
+
+using namespace fixtures;  // NOLINT
+using emulated::Input;
+using emulated::Memory;
+
+constexpr std::uint32_t kWidths[] = {32, 96, 256, 288, 544, 2048};
+
+const Kernels& scalar() { return *kernels_named("scalar").value(); }
+
+// QuantizedRows in the card's memory, and what the host finds there.
+struct CardRows {
+  CardRows(std::uint32_t rows, std::uint32_t cols)
+      : values(std::size_t{rows} * cols),
+        scales(values.size() / kBlock),
+        sums(scales.size()),
+        block_sums(scales.size()),
+        exponents(rows),
+        view{rows,
+             cols,
+             values.data(),
+             scales.data(),
+             sums.data(),
+             block_sums.data(),
+             exponents.data()} {}
+  bool equals(const Activations& other) const {
+    return values.values() == other.values && same_bits(scales.values(), other.scales) &&
+           same_bits(sums.values(), other.sums) && block_sums.values() == other.block_sums &&
+           exponents.values() == other.exponents;
+  }
+  Memory<std::int8_t> values;
+  Memory<float> scales;
+  Memory<float> sums;
+  Memory<std::int32_t> block_sums;
+  Memory<std::int32_t> exponents;
+  QuantizedRows view;
+};
+
+struct Flags : Memory<std::uint32_t> {
+  explicit Flags(std::size_t rows) : Memory(std::vector<std::uint32_t>(rows, 0)) {}
+};
+
+// Rows that a quantiser may meet, one after the other: of every magnitude, zeros, the largest and
+// the smallest numbers, and the last three with a value that is not finite.
+std::vector<float> rows_of(Generator& random, std::uint32_t n) {
+  std::vector<std::vector<float>> rows = {
+      normals(random, n),
+      normals(random, n, 1e20F),
+      wild(random, n, -149, -100),
+      wild(random, n, -149, 40),
+      wild(random, n, 90, 120),
+      std::vector<float>(n, -0.0F),
+      std::vector<float>(n, std::numeric_limits<float>::max()),
+      std::vector<float>(n, std::numeric_limits<float>::denorm_min())};
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    rows.push_back(normals(random, n));
+    rows.back()[random() % n] = bad;
+  }
+  std::vector<float> all;
+  for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
+  return all;
+}
+
+// Runs `card(out, failed)` and `row(t, out)` of the scalar table over as many rows and compares.
+template <typename Card, typename Row>
+void compare(std::uint32_t rows, std::uint32_t cols, Card card, Row row) {
+  Activations expected(rows, cols);
+  std::vector<std::uint32_t> failed(rows, 0);
+  for (std::uint32_t t = 0; t < rows; ++t) failed[t] = row(t, expected.view) ? 0 : 1;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    emulated::set_seed(seed);
+    CardRows out(rows, cols);
+    Flags flags(rows);
+    ASSERT_TRUE(card(out.view, flags.data()).ok());
+    ASSERT_TRUE(out.equals(expected)) << "width " << cols << " seed " << seed;
+    ASSERT_EQ(flags.values(), failed) << "width " << cols;
+  }
+}
+
+TEST(CudaRows, QuantizeEqualsTheScalarTable) {
+  Generator random(1);
+  for (const std::uint32_t n : kWidths) {
+    const std::vector<float> x = rows_of(random, n);
+    const Input<float> in(x);
+    compare(
+        static_cast<std::uint32_t>(x.size() / n), n,
+        [&](const QuantizedRows& out, std::uint32_t* failed) {
+          return quantize(in.data(), out, failed, nullptr);
+        },
+        [&](std::uint32_t t, const QuantizedRows& out) {
+          return scalar().quantize(&x[std::size_t{t} * n], out, t);
+        });
+  }
+}
+
+TEST(CudaRows, NormAndQuantizeEqualTheScalarTable) {
+  Generator random(2);
+  for (const std::uint32_t n : kWidths) {
+    const std::vector<float> x = rows_of(random, n);
+    const std::vector<float> weight = n % 96 == 0 ? wild(random, n) : normals(random, n);
+    const Input<float> in(x);
+    const Input<float> weights(weight);
+    Memory<float> normed(x.size());
+    std::vector<float> expected(x.size());
+    std::vector<std::uint32_t> good;
+    const auto rows = static_cast<std::uint32_t>(x.size() / n);
+    for (const bool plain : {false, true}) {
+      compare(
+          rows, n,
+          [&](const QuantizedRows& out, std::uint32_t* failed) {
+            return rms_norm_quantize(in.data(), weights.data(), 1e-5F, out,
+                                     plain ? normed.data() : nullptr, failed, nullptr);
+          },
+          [&](std::uint32_t t, const QuantizedRows& out) {
+            const std::size_t at = std::size_t{t} * n;
+            const bool ok = scalar().rms_norm_quantize(&x[at], weight.data(), 1e-5F, out, t,
+                                                       plain ? &expected[at] : nullptr);
+            if (ok && plain) good.push_back(t);
+            return ok;
+          });
+    }
+    ASSERT_FALSE(good.empty());
+    for (const std::uint32_t t : good) {
+      ASSERT_EQ(std::memcmp(normed.data() + t * n, &expected[t * n], n * 4), 0);
+    }
+  }
+}
+
+TEST(CudaRows, PlainNormEqualsTheScalarTableInPlaceToo) {
+  Generator random(3);
+  for (const std::uint32_t n : kWidths) {
+    const std::vector<float> x = rows_of(random, n);
+    const auto rows = static_cast<std::uint32_t>(x.size() / n);
+    const std::vector<float> weight = wild(random, n, -20, 127);
+    std::vector<float> expected(x.size());
+    std::vector<std::uint32_t> failed((rows + 1) / 2, 0);
+    for (std::uint32_t t = 0; t < rows; ++t) {
+      const std::size_t at = std::size_t{t} * n;
+      if (!scalar().rms_norm(&x[at], weight.data(), 1e-6F, n, &expected[at])) failed[t / 2] = 1;
+    }
+    const Input<float> weights(weight);
+    const Input<float> in(x);
+    for (const bool in_place : {false, true}) {
+      Memory<float> out(x);
+      Flags flags(failed.size());
+      ASSERT_TRUE(rms_norm(in_place ? out.data() : in.data(), weights.data(), 1e-6F, rows, n, 2,
+                           out.data(), flags.data(), nullptr)
+                      .ok());
+      ASSERT_TRUE(same_bits(out.values(), expected)) << n;
+      ASSERT_EQ(flags.values(), failed);
+    }
+  }
+}
+
+TEST(CudaRows, GatesEqualTheScalarTable) {
+  Generator random(4);
+  for (const std::uint32_t n : kWidths) {
+    const std::vector<float> gate = rows_of(random, n);
+    std::vector<float> up = gate;
+    std::shuffle(up.begin(), up.begin() + static_cast<std::ptrdiff_t>(n) * 7, random);
+    const Input<float> gates(gate);
+    const Input<float> ups(up);
+    for (const bool gelu : {false, true}) {
+      compare(
+          static_cast<std::uint32_t>(gate.size() / n), n,
+          [&](const QuantizedRows& out, std::uint32_t* failed) {
+            return gelu ? geglu_quantize(gates.data(), ups.data(), out, failed, nullptr)
+                        : swiglu_quantize(gates.data(), ups.data(), out, failed, nullptr);
+          },
+          [&](std::uint32_t t, const QuantizedRows& out) {
+            const std::size_t at = std::size_t{t} * n;
+            return gelu ? scalar().geglu_quantize(&gate[at], &up[at], out, t)
+                        : scalar().swiglu_quantize(&gate[at], &up[at], out, t);
+          });
+    }
+  }
+}
+
+TEST(CudaRows, SumsEqualTheScalarTable) {
+  Generator random(5);
+  for (const std::uint32_t n : {7U, 32U, 300U}) {
+    const std::vector<float> x = wild(random, n * 3);
+    const std::vector<float> y = wild(random, n * 3);
+    const Input<float> other(y);
+    for (const bool bias : {false, true}) {
+      std::vector<float> expected = x;
+      for (std::size_t t = 0; t < 3; ++t) scalar().add(&expected[t * n], &y[bias ? 0 : t * n], n);
+      Memory<float> sum(x);
+      ASSERT_TRUE((bias ? add_bias(sum.data(), other.data(), 3, n, nullptr)
+                        : add(sum.data(), other.data(), 3, n, nullptr))
+                      .ok());
+      ASSERT_TRUE(same_bits(sum.values(), expected));
+    }
+  }
+}
+
+TEST(CudaRows, ResidualEqualsTheScalarTable) {
+  Generator random(6);
+  for (const std::uint32_t n : {5U, 64U, 520U}) {
+    for (const int shift : {-64, 0, 6, 64}) {
+      std::vector<float> x = wild(random, n * 4, -60, shift + 10);
+      x[2 * n + n / 2] = std::ldexp(1.0F, shift + 17);
+      x[3 * n] = NAN;
+      std::vector<float> expected = x;
+      std::vector<std::uint16_t> expected_bits(n * 4);
+      std::vector<std::uint32_t> failed(4);
+      for (std::size_t t = 0; t < 4; ++t) {
+        failed[t] =
+            scalar().residual_round(&expected[t * n], &expected_bits[t * n], n, shift) ? 0 : 1;
+      }
+      ASSERT_EQ(failed[2] + failed[3], 2U);
+      Memory<float> card(x);
+      Memory<std::uint16_t> bits(expected_bits.size());
+      Flags flags(4);
+      ASSERT_TRUE(
+          residual_round(card.data(), bits.data(), 4, n, shift, flags.data(), nullptr).ok());
+      ASSERT_EQ(flags.values(), failed);
+      Memory<float> back(x.size());
+      ASSERT_TRUE(residual_expand(bits.data(), back.data(), 4, n, shift, nullptr).ok());
+      for (std::size_t t = 0; t < 4; ++t) {
+        if (failed[t] != 0) continue;
+        ASSERT_EQ(std::memcmp(card.data() + t * n, &expected[t * n], n * 4), 0);
+        ASSERT_EQ(std::memcmp(bits.data() + t * n, &expected_bits[t * n], n * 2), 0);
+        std::vector<float> expanded(n);
+        scalar().residual_expand(&expected_bits[t * n], expanded.data(), n, shift);
+        ASSERT_EQ(std::memcmp(back.data() + t * n, expanded.data(), n * 4), 0);
+      }
+    }
+  }
+}
+
+struct Heads {
+  std::uint32_t heads;
+  std::uint32_t kv_heads;
+  std::uint32_t head_dim;
+};
+
+// Tokens of pages and slots of their own; each page equals that of the scalar table in every byte,
+// those that nobody wrote included.
+void compare_rope(Generator& random, const Heads& shape, RopeStyle style, std::uint64_t seed) {
+  constexpr std::uint32_t kTokens = 5;
+  const KvLayout layout{shape.kv_heads, shape.head_dim};
+  const std::size_t wide = std::size_t{shape.heads} * shape.head_dim;
+  const std::size_t narrow = std::size_t{shape.kv_heads} * shape.head_dim;
+  std::vector<float> query = normals(random, kTokens * wide);
+  std::vector<float> key = wild(random, kTokens * narrow, -120, 38);
+  std::vector<float> value = wild(random, kTokens * narrow, -120, 38);
+  const std::vector<float> angles = normals(random, std::size_t{kTokens} * shape.head_dim, 0.5F);
+  key[2 * narrow + random() % narrow] = INFINITY;
+  value[4 * narrow + random() % narrow] = std::nextafterf(kAttentionMax, INFINITY);
+  const std::vector<std::uint32_t> slots = {0, 31, 17, static_cast<std::uint32_t>(random() % 32),
+                                            15};
+  const Input<float> keys(key);
+  const Input<float> values(value);
+  const Input<float> cos_sin(angles);
+  const Input<std::uint32_t> slots_of(slots);
+  Memory<float> queries(query);
+  Flags flags(kTokens);
+  const std::vector<std::byte> empty(layout.page_bytes(), std::byte{0x5A});
+  std::vector<std::unique_ptr<Memory<std::byte>>> pages;
+  std::vector<std::byte*> addresses;
+  for (std::uint32_t t = 0; t < kTokens; ++t) {
+    pages.push_back(std::make_unique<Memory<std::byte>>(empty));
+    addresses.push_back(pages.back()->data());
+  }
+  const Input<std::byte*> page_table(addresses);
+  emulated::set_seed(seed);
+  ASSERT_TRUE(rope_and_store({kTokens, shape.heads, layout, style, queries.data(), keys.data(),
+                              values.data(), cos_sin.data(), page_table.data(), slots_of.data()},
+                             flags.data(), nullptr)
+                  .ok());
+  const std::vector<std::uint32_t> found = flags.values();
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    const float* angle = &angles[t * shape.head_dim];
+    scalar().rope(&query[t * wide], shape.heads, shape.head_dim, style, angle);
+    scalar().rope(&key[t * narrow], shape.kv_heads, shape.head_dim, style, angle);
+    auto page = aligned<std::byte>(layout.page_bytes());
+    std::copy(empty.begin(), empty.end(), page.get());
+    const bool ok =
+        scalar().kv_write(layout, page.get(), slots[t], &key[t * narrow], &value[t * narrow]);
+    ASSERT_EQ(found[t], ok ? 0U : 1U) << t;
+    if (!ok) continue;
+    ASSERT_EQ(std::memcmp(page.get(), pages[t]->data(), layout.page_bytes()), 0) << t;
+  }
+  ASSERT_EQ(found[2] + found[4], 2U);
+  ASSERT_TRUE(same_bits(queries.values(), query));
+}
+
+TEST(CudaRows, RopeAndStoreEqualTheScalarTable) {
+  Generator random(7);
+  for (const Heads& shape : {Heads{3, 1, 32}, Heads{4, 2, 64}, Heads{2, 2, 96}, Heads{8, 2, 128},
+                             Heads{1, 1, 256}, Heads{2, 1, 512}}) {
+    for (const RopeStyle style : {RopeStyle::kAdjacent, RopeStyle::kHalves}) {
+      for (std::uint64_t seed = 0; seed < 2; ++seed) compare_rope(random, shape, style, seed);
+    }
+  }
+}
+
+TEST(CudaRows, RefusesShapesItCannotMean) {
+  EXPECT_FALSE(quantize(nullptr, {1, 48}, nullptr, nullptr).ok());
+  EXPECT_FALSE(quantize(nullptr, {1, 0}, nullptr, nullptr).ok());
+  EXPECT_FALSE(rms_norm(nullptr, nullptr, 0, 1, 33, 1, nullptr, nullptr, nullptr).ok());
+  EXPECT_FALSE(rms_norm(nullptr, nullptr, 0, 1, 32, 0, nullptr, nullptr, nullptr).ok());
+  EXPECT_FALSE(residual_round(nullptr, nullptr, 1, 32, 65, nullptr, nullptr).ok());
+  EXPECT_FALSE(residual_expand(nullptr, nullptr, 1, 32, -65, nullptr).ok());
+  RopeAndStore wide;
+  wide.layout = {1, 544};
+  EXPECT_FALSE(rope_and_store(wide, nullptr, nullptr).ok());
+  const std::uint64_t before = emulated::launches();
+  EXPECT_TRUE(quantize(nullptr, {0, 32}, nullptr, nullptr).ok());
+  EXPECT_EQ(emulated::launches(), before);
+}
+
+}  // namespace
+}  // namespace hearth::kernels::cuda
