@@ -125,6 +125,12 @@ class Worker {
     stage_options_.node = options.name.empty() ? default_name() : options.name;
     TRY_VOID(check_node_name(stage_options_.node));
     TRY(stage_options_.control_address, control_address(options));
+    if (options.coordinator.empty()) {  // a coordinator that starts again may have another port
+      stage_options_.find_coordinator = [options] {
+        auto address = control_address(options);
+        return address.ok() ? *address : std::string();
+      };
+    }
     TRY_VOID(parse_loopback_address(options.listen));
     stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
     stage_options_.canonical_version = kernels::kCanonicalVersion;

@@ -35,7 +35,9 @@ ControlSession::ControlSession(const StageOptions& options, std::string data_add
 void ControlSession::dial() {
   state_ = State::kDialling;
   deadline_ = clock_.now() + kPatience;
-  link_ = transport_.connect(options_.control_address);
+  address_ = options_.find_coordinator ? options_.find_coordinator() : std::string();
+  if (address_.empty()) address_ = options_.control_address;
+  link_ = transport_.connect(address_);
 }
 
 void ControlSession::on_timer() {
@@ -125,8 +127,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   state_ = State::kRegistered;
   refused_since_.reset();
   backoff_.reset();
-  spdlog::info("{}: registered with the coordinator at {}", options_.node,
-               options_.control_address);
+  spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
 }
 
 void ControlSession::on_refused(const control::v1::Refused& refused) {
@@ -160,7 +161,7 @@ void ControlSession::lose(const std::string& why) {
   const Duration pause = backoff_.next();
   deadline_ = clock_.now() + pause;
   spdlog::warn("{}: no session with the coordinator at {}: {}; dialling again in {} ms",
-               options_.node, options_.control_address, why, pause.count() / 1'000'000);
+               options_.node, address_, why, pause.count() / 1'000'000);
   if (had_session) events_.on_control_lost();
 }
 

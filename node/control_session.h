@@ -51,6 +51,7 @@ class ControlSession final : public TransportEvents {
   void lose(const std::string& why);
 
   const StageOptions& options_;
+  std::string address_;  // that was dialled last
   std::string data_address_;
   const Clock& clock_;
   Transport& transport_;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,8 +50,10 @@ class StageCompute {
 };
 
 struct StageOptions {
-  std::string node;               // unique name
-  std::string control_address;    // the coordinator's control address
+  std::string node;             // unique name
+  std::string control_address;  // the coordinator's control address
+  // Asked before each dial: where the coordinator is now. Empty, or giving nothing: as above.
+  std::function<std::string()> find_coordinator;
   std::string model_fingerprint;  // hex
   std::uint32_t layers = 0;       // of the model
   std::uint32_t canonical_version = 0;

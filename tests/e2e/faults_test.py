@@ -119,6 +119,25 @@ class CoordinatorLoss(unittest.TestCase):
                     worker.kill()
                     worker.wait()
 
+    def test_workers_of_the_same_folder_find_a_coordinator_on_another_port(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = swarm.Swarm(0, "--stages", "2", data_dir=folder, ready=False)
+            environment = {**os.environ, "HEARTH_DATA_DIR": folder}
+            workers = [subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
+                                         "--name", f"w{i}"], stdout=first.log, stderr=first.log,
+                                        env=environment) for i in range(2)]
+            try:
+                first.wait_ready()
+                first.kill()
+                with swarm.Swarm(0, "--stages", "2", data_dir=folder) as second:
+                    self.assertNotEqual(second.info["control"], first.info["control"])
+                    self.assertEqual(sorted(second.worker_pids().values()),
+                                     sorted(w.pid for w in workers))
+            finally:
+                for worker in workers:
+                    worker.kill()
+                    worker.wait()
+
     def test_a_frozen_coordinator_is_noticed(self):
         with tempfile.TemporaryDirectory() as folder:
             s = swarm.Swarm(0, "--stages", "1", ready=False)
