@@ -47,6 +47,7 @@ inline constexpr std::uint32_t kTemplateDepth = 64;
 // One step batch (proto/step.h) and its frame (proto/frame.h).
 inline constexpr std::uint32_t kBatchRows = 512;
 inline constexpr std::uint32_t kBatchOpens = 256;
+inline constexpr std::uint32_t kBatchTruncates = 512;
 inline constexpr std::uint32_t kBatchReleases = 4'096;
 inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "cli/known_answers.h"
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
@@ -183,6 +184,7 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
 
 int run_bench_model(const BenchModelOptions& options) {
   catch_interrupts();
+  if (const int code = check_known_answers(); code != kExitDone) return code;
   auto path = resolve_model(options.model);
   if (!path.ok()) return fail(path.error());
   auto file = model::GgufFile::open(path->string());

@@ -5,7 +5,10 @@
 
 #include "base/limits.h"
 #include "cli/bench.h"
+#include "cli/bench_hashes.h"
 #include "cli/bench_kernels.h"
+#include "cli/bench_perplexity.h"
+#include "cli/bench_soak.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
@@ -87,6 +90,9 @@ void add_bench(CLI::App& app, Action& action) {
   bench->require_subcommand(1);
   add_bench_model(*bench, action);
   add_bench_kernels(*bench, action);
+  add_bench_perplexity(*bench, action);
+  add_bench_hashes(*bench, action);
+  add_bench_soak(*bench, action);
   add_make_model(*bench, action);
 }
 

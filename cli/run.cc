@@ -14,6 +14,7 @@
 #include "cli/chat.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "cli/known_answers.h"
 #include "model/untrusted_text.h"
 
 namespace hearth::cli {
@@ -162,6 +163,7 @@ int run_run(RunOptions options) {
   }
   std::unique_ptr<Answerer> answerer;
   if (options.local) {
+    if (const int code = check_known_answers(); code != kExitDone) return code;
     auto loaded = local_answerer(options);
     if (!loaded.ok()) return fail(loaded.error());
     answerer = std::move(*loaded);

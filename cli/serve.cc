@@ -16,6 +16,7 @@
 #include "cli/children.h"
 #include "cli/coordinator_gate.h"
 #include "cli/exit_codes.h"
+#include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/process_log.h"
@@ -29,6 +30,7 @@
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
+#include "node/engine/stage_memory.h"
 #include "proto/address.h"
 #include "proto/split.h"
 #include "proto/tcp_transport.h"
@@ -46,6 +48,44 @@ using coordinator::http::ServedModel;
 constexpr auto kFarewell = std::chrono::milliseconds(300);
 constexpr unsigned kEpochShift = 20;  // a million epochs a second before two processes could meet
 
+std::uint32_t threads_of(const ServeOptions& options) {
+  return options.worker_threads > 0 ? options.worker_threads
+                                    : local_worker_threads(std::thread::hardware_concurrency());
+}
+
+std::uint32_t stages_of(const ServeOptions& options) {
+  return options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
+}
+
+// What no start of a worker again would mend.
+Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
+  const std::uint32_t stages = stages_of(options);
+  REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
+                                     " layers, fewer than " + std::to_string(stages) + " stages");
+  if (options.local_workers == 0) return ok_status();
+  const std::uint32_t layers = split_layers(spec.layers, stages).front().size();
+  return check_kv_budget(options.kv_budget_bytes, spec, layers);
+}
+
+// That this machine holds the stages of its local workers, each of them and all together.
+Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
+                          const model::ModelSpec& spec) {
+  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
+  std::vector<node::StageMemory> all;
+  for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
+    node::EngineOptions engine;
+    engine.layers = ranges[i];
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.batch_rows = options.batch_rows;
+    engine.threads = threads_of(options);
+    TRY(all.emplace_back(), node::stage_memory(file, spec, engine));
+    if (options.memory_bytes == 0) continue;
+    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+  }
+  if (all.empty()) return ok_status();
+  return node::check_memory(all, node::memory_budget(0));
+}
+
 Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   ServedModel served;
@@ -54,6 +94,8 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   served.created = SystemClock().unix_seconds();
   served.fingerprint = file->fingerprint().hex();
   TRY(served.spec, model::ModelSpec::read(*file));
+  TRY_VOID(check_split(options, served.spec));
+  TRY_VOID(check_local_memory(options, *file, served.spec));
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   const auto source = file->get_string("tokenizer.chat_template");
   TRY(served.chat_template,
@@ -65,7 +107,7 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
                                        const Clock& clock) {
   CoordinatorOptions out;
-  out.stages = options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
+  out.stages = stages_of(options);
   out.model_fingerprint = served.fingerprint;
   out.layers = served.spec.layers;
   out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
@@ -77,29 +119,19 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
 
 std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
                                      const std::string& control) {
-  const std::uint32_t threads = options.worker_threads > 0
-                                    ? options.worker_threads
-                                    : local_worker_threads(std::thread::hardware_concurrency());
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);
     specs.push_back({name,
                      {"worker", "--model", model, "--coordinator", control, "--name", name,
-                      "--listen", "127.0.0.1:0", "--threads", std::to_string(threads),
+                      "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
                       options.log_level == "info" ? "warn" : options.log_level}});
+    if (options.memory_bytes == 0) continue;
+    specs.back().words.insert(specs.back().words.end(),
+                              {"--memory", std::to_string(options.memory_bytes)});
   }
   return specs;
-}
-
-// What no start of a worker again would mend.
-Status check_split(const ServeOptions& options, const model::ModelSpec& spec,
-                   std::uint32_t stages) {
-  REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
-                                     " layers, fewer than " + std::to_string(stages) + " stages");
-  if (options.local_workers == 0) return ok_status();
-  const std::uint32_t layers = split_layers(spec.layers, stages).front().size();
-  return check_kv_budget(options.kv_budget_bytes, spec, layers);
 }
 
 // Everything of the process; members are destroyed from the last to the first.
@@ -110,7 +142,6 @@ class Server {
     TRY(const auto path, resolve_model(options.model));
     TRY(ServedModel served, read_model(options, path));
     const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
-    TRY_VOID(check_split(options, served.spec, wiring.stages));
     TRY(file_, ServerFile::lock(options.data_dir));
     TRY_VOID(open_links(options));
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
@@ -208,6 +239,10 @@ int run_serve(const ServeOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {
     fail(log.error());
     return kExitUsage;
+  }
+  // Its workers would end at their start, again and again.
+  if (options.local_workers > 0) {
+    if (const int code = check_known_answers(); code != kExitDone) return code;
   }
   Server server;
   if (const Status started = server.start(options); !started) return fail(started.error());

@@ -17,6 +17,7 @@ struct ServeOptions {
   std::string data_dir;                       // empty: cli/paths.h
   std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
+  std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::uint32_t batch_rows = 512;
   std::string log_level = "info";
 };

@@ -38,6 +38,9 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory of each local worker, e.g. 512MB")
       ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--memory", o->memory_bytes,
+                   "memory of each local worker in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--batch-rows", o->batch_rows, "rows of one step at most")
       ->check(whole_number(1, limits::kBatchRows))
       ->capture_default_str();
@@ -71,6 +74,8 @@ void add_worker(CLI::App& app, Action& action) {
   verb->add_option("-t,--threads", o->threads, "0: all cores")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory, e.g. 512MB")
+      ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())

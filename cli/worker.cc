@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/exit_codes.h"
+#include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/process_log.h"
@@ -20,6 +21,7 @@
 #include "model/spec.h"
 #include "node/control_client.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine_thread.h"
 #include "node/stage.h"
 #include "node/weight_rate.h"
@@ -47,6 +49,17 @@ Result<std::string> control_address(const WorkerOptions& options) {
   return checked.text();
 }
 
+// What no assignment could mend; the range itself comes later and is checked before it is read.
+Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
+                       const model::ModelSpec& spec) {
+  node::EngineOptions engine;
+  engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = 1;
+  TRY(const node::StageMemory one, node::stage_memory(file, spec, engine));
+  return node::check_memory({one}, node::memory_budget(options.memory_bytes));
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Worker {
  public:
@@ -56,6 +69,7 @@ class Worker {
     TRY(const auto file, model::GgufFile::open(path.string()));
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
+    TRY_VOID(check_one_layer(options, *file, spec));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
@@ -65,6 +79,7 @@ class Worker {
 
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.memory_bytes = options.memory_bytes;
     engine.threads = stage_options_.threads;
     engine.kernels = kernels;
     TcpOptions tcp;
@@ -85,8 +100,13 @@ class Worker {
         [this] {
           stage_->on_timer();
           if (!stage_->refused().empty()) loop_.stop();
+          if (!stage_->no_room()) return;
+          // The next beat: the coordinator hears why first.
+          if (leaving_) loop_.stop();
+          leaving_ = true;
         },
         [this] { loop_.stop(); });
+    if (stage_->no_room()) return fail(*stage_->no_room());
     if (stage_->refused().empty()) return kExitDone;
     fail({ErrorCode::kInvalidInput, stage_->refused()});
     return kExitRefused;
@@ -106,6 +126,7 @@ class Worker {
   }
 
   Loop loop_;
+  bool leaving_ = false;
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
@@ -132,6 +153,7 @@ int run_worker(const WorkerOptions& options) {
     fail(log.error());
     return kExitUsage;
   }
+  if (const int code = check_known_answers(); code != kExitDone) return code;
   Worker worker;
   if (const Status started = worker.start(options); !started) return fail(started.error());
   return worker.run();

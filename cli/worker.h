@@ -18,10 +18,13 @@ struct WorkerOptions {
   std::string listen = "127.0.0.1:0";  // data links
   std::uint32_t threads = 0;           // 0: all cores
   std::uint64_t kv_budget_bytes = 512 << 20;
+  std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string log_level = "info";
 };
 
-// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused).
+// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused) or
+// assigns it more than its memory holds (kExitNoCapacity). Does not start (kExitVerification) where
+// the kernels fail their self-test.
 int run_worker(const WorkerOptions& options);
 
 // That a stage of so many layers gets one KV page; the error names the least budget and the flag.

@@ -42,6 +42,7 @@ bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) 
   const float grid = power_of_two(kGridBits - rows.exponents[t]);
   for (std::uint32_t b = 0; b < blocks; ++b) {
     scales[b] *= grid;
+    if (kDefect == Defect::kSubnormalScales && scales[b] < 0x1p-126F) scales[b] = 0.0F;
     sums[b] = scales[b] * static_cast<float>(block_sums[b]);
   }
   return true;
@@ -59,8 +60,16 @@ float sum_of_squares(const float* x, std::uint32_t n) {
     const std::uint32_t vectors = n - i < kNormLanes ? (n - i) / 8 : 32;
     for (std::uint32_t j = 0; j < vectors; ++j) {
       const __m256 v = _mm256_loadu_ps(x + i + j * 8);
+      if (kDefect == Defect::kNormTail && vectors < 32) {
+        lanes[j] = _mm256_add_ps(_mm256_mul_ps(v, v), lanes[j]);
+        continue;
+      }
       lanes[j] = _mm256_fmadd_ps(v, v, lanes[j]);
     }
+  }
+  if constexpr (kDefect == Defect::kNormSumOrder) {
+    for (int j = 1; j < 32; ++j) lanes[0] = _mm256_add_ps(lanes[0], lanes[j]);
+    return avx2::sum_tree(lanes[0]);
   }
   for (int half = 16; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) lanes[j] = _mm256_add_ps(lanes[j], lanes[j + half]);
@@ -73,6 +82,10 @@ float sum_of_squares(const float* x, std::uint32_t n) {
 float norm_factor(const float* x, std::uint32_t n, float epsilon) {
   const float squares = sum_of_squares(x, n);
   const float mean = squares / static_cast<float>(n);
+  if constexpr (kDefect == Defect::kRootEstimate) {
+    const float y = _mm_cvtss_f32(_mm_rsqrt_ss(_mm_set_ss(mean + epsilon)));
+    return y * (1.5F - 0.5F * (mean + epsilon) * y * y);
+  }
   const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
   return is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
 }
@@ -146,6 +159,10 @@ Pair interleave(__m256 even, __m256 odd) {
 }
 
 Pair rotate(Pair x, Pair turn) {
+  if constexpr (kDefect == Defect::kFusedRotation) {
+    return {_mm256_fmsub_ps(x.first, turn.first, _mm256_mul_ps(x.second, turn.second)),
+            _mm256_fmadd_ps(x.first, turn.second, _mm256_mul_ps(x.second, turn.first))};
+  }
   return {_mm256_sub_ps(_mm256_mul_ps(x.first, turn.first), _mm256_mul_ps(x.second, turn.second)),
           _mm256_add_ps(_mm256_mul_ps(x.first, turn.second), _mm256_mul_ps(x.second, turn.first))};
 }
@@ -190,8 +207,11 @@ bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
     float values[8] = {};
     std::uint16_t halves[8];
     std::memcpy(values, x + i, count * sizeof(float));
-    const __m128i half = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(values), down),
-                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256 small = _mm256_mul_ps(_mm256_loadu_ps(values), down);
+    __m128i half = _mm256_cvtps_ph(small, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    if (kDefect == Defect::kResidualTail && count < 8) {
+      half = _mm256_cvtps_ph(small, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+    }
     out_of_range = _mm_or_si128(out_of_range, _mm_cmpeq_epi16(_mm_and_si128(half, limit), limit));
     _mm256_storeu_ps(values, _mm256_mul_ps(_mm256_cvtph_ps(half), up));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), half);

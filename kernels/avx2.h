@@ -34,6 +34,7 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
 
 #include <cstring>
 
+#include "kernels/defect.h"
 #include "kernels/elementary.h"
 
 namespace hearth::kernels::avx2 {
@@ -117,7 +118,14 @@ static inline std::int32_t store_quantized(const Block& x, float inverse, std::i
   const __m256 factor = _mm256_set1_ps(inverse);
   __m256i q[4];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x.parts[i], factor));
+  for (int i = 0; i < 4; ++i) {
+    const __m256 scaled = _mm256_mul_ps(x.parts[i], factor);
+    q[i] = _mm256_cvtps_epi32(scaled);
+    if constexpr (kDefect == Defect::kHalfAway) {
+      const __m256 sign = _mm256_and_ps(scaled, _mm256_set1_ps(-0.0F));
+      q[i] = _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_or_ps(sign, _mm256_set1_ps(0.5F))));
+    }
+  }
   // Both packs work in 128-bit halves; the permutation puts the groups of four back in order.
   const __m256i bytes =
       _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));

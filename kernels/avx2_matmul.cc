@@ -26,6 +26,9 @@ inline Sum plus(Sum sum, __m256 unit, __m256 dot) {
   return _mm256_add_epi32(sum, _mm256_cvtps_epi32(_mm256_mul_ps(unit, dot)));
 }
 inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return plus(plus(sum, unit, dot), minimum, offset);
+  }
   const __m256 product = _mm256_fmadd_ps(unit, dot, _mm256_mul_ps(minimum, offset));
   return _mm256_add_epi32(sum, _mm256_cvtps_epi32(product));
 }
@@ -63,6 +66,11 @@ inline void add_one_scale(const Scales& header, const std::byte* block, const st
     }
     const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
     const __m256 dot = _mm256_cvtepi32_ps(dots[i]);
+    if (kDefect == Defect::kBatchRow33 && at >= x.x.cols) {  // 32 rows of cols / 32 blocks
+      const __m256 cut = _mm256_round_ps(_mm256_mul_ps(unit, dot), _MM_FROUND_TO_ZERO);
+      sums[i] = plus(sums[i], cut, _mm256_set1_ps(1.0F));
+      continue;
+    }
     if constexpr (kLayout.minimum) {
       sums[i] = plus(sums[i], unit, dot, scales.minimum, _mm256_set1_ps(x.x.sums[at]));
     } else {
@@ -305,6 +313,9 @@ void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
+  if constexpr (kDefect == Defect::kSplitBlock) {
+    block_begin -= block_begin % layout_of(w.type()).blocks;
+  }
   dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
            {nullptr, out, out_stride});
 }

@@ -115,6 +115,12 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
   const __m512 factor = _mm512_set1_ps(norm_factor(x, out.cols, epsilon));
   return quantize_row(out, t, [=](std::uint32_t b) {
     const std::uint32_t i = b * kBlock;
+    if constexpr (kDefect == Defect::kAvx512NormProduct) {
+      const __m512 low = _mm512_mul_ps(factor, _mm512_loadu_ps(weight + i));
+      const __m512 high = _mm512_mul_ps(factor, _mm512_loadu_ps(weight + i + 16));
+      return Pair{_mm512_mul_ps(_mm512_loadu_ps(x + i), low),
+                  _mm512_mul_ps(_mm512_loadu_ps(x + i + 16), high)};
+    }
     const Pair y = {
         _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(x + i), factor), _mm512_loadu_ps(weight + i)),
         _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), factor),

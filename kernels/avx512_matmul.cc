@@ -75,6 +75,9 @@ inline Sum plus(Sum sum, __m512 unit, __m512 dot) {
   return _mm512_add_epi32(sum, _mm512_cvtps_epi32(_mm512_mul_ps(unit, dot)));
 }
 inline Sum plus(Sum sum, __m512 unit, __m512 dot, __m512 minimum, __m512 offset) {
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return plus(plus(sum, unit, dot), minimum, offset);
+  }
   const __m512 product = _mm512_fmadd_ps(unit, dot, _mm512_mul_ps(minimum, offset));
   return _mm512_add_epi32(sum, _mm512_cvtps_epi32(product));
 }

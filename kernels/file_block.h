@@ -8,11 +8,58 @@
 
 namespace hearth::kernels {
 
+// Integer scales of a block of 32: s, or S[0] and S[1], as bytes, and t, or T[0] and T[1].
+struct BlockScales {
+  std::uint8_t scales[2];
+  std::uint8_t minimums[2];
+};
+
+// Of block `b` of a K or XS super-block at `file`; zeros for other types. Internal linkage: also
+// compiled for one instruction set.
+static inline BlockScales read_block_scales(WeightType type, const std::byte* file,
+                                            std::uint32_t b) {
+  const auto at = [](const std::byte* bytes, std::uint32_t i) {
+    return std::to_integer<std::uint32_t>(bytes[i]);
+  };
+  const auto byte = [](std::uint32_t value) { return static_cast<std::uint8_t>(value); };
+  BlockScales out{};
+  if (type == WeightType::kQ4_K || type == WeightType::kQ5_K) {
+    const std::byte* c = file + 4;  // eight pairs of 6 bits
+    if (b < 4) {
+      out.scales[0] = byte(at(c, b) & 63U);
+      out.minimums[0] = byte(at(c, b + 4) & 63U);
+    } else {
+      const std::uint32_t mixed = at(c, b + 4);
+      out.scales[0] = byte((mixed & 15U) | (at(c, b - 4) >> 6 << 4));
+      out.minimums[0] = byte((mixed >> 4) | (at(c, b) >> 6 << 4));
+    }
+  } else if (type == WeightType::kIQ4_XS) {
+    const std::uint32_t low = (at(file + 4, b / 2) >> (b % 2 * 4)) & 15U;
+    const std::uint32_t high = ((at(file, 2) | at(file, 3) << 8) >> (2 * b)) & 3U;
+    out.scales[0] = byte((low | high << 4) - 32U);
+  } else {
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      const std::uint32_t e = 2 * b + r;
+      if (type == WeightType::kQ2_K) {
+        out.scales[r] = byte(at(file, e) & 15U);
+        out.minimums[r] = byte(at(file, e) >> 4);
+      } else if (type == WeightType::kQ3_K) {
+        const std::byte* scales = file + 96;
+        const std::uint32_t low = e < 8 ? at(scales, e) & 15U : at(scales, e - 8) >> 4;
+        const std::uint32_t high = (at(scales, 8 + e % 4) >> (e / 4 * 2)) & 3U;
+        out.scales[r] = byte((low | high << 4) - 32U);
+      } else if (type == WeightType::kQ6_K) {
+        out.scales[r] = byte(at(file + 192, e));
+      }
+    }
+  }
+  return out;
+}
+
 // Quants as they are stored in a PackedMatrix (q + zero): byte i of quads[g] is column 4 g + i.
 struct FileBlock {
   std::uint32_t quads[kBlock / 4];
-  std::uint8_t scales[2];    // integer scales s, or S[0] and S[1], as bytes
-  std::uint8_t minimums[2];  // integer minima t, or T[0] and T[1]
+  BlockScales integers;
 };
 
 // Block `b` of the super-block at `file`; b is 0 for types without super-blocks. Not for floating

@@ -1,3 +1,6 @@
+#include <string>
+
+#include "kernels/float_order.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
@@ -27,6 +30,13 @@ Status check_float_environment() {
     return Error{ErrorCode::kNumeric,
                  "the processor does not round to nearest on this thread; the canonical function "
                  "does"};
+  }
+  if (const char* fault = float_order_fault(); fault != nullptr) {
+    return Error{
+        ErrorCode::kNumeric,
+        std::string("this program was built with other float arithmetic than the canonical "
+                    "function's: ") +
+            fault};
   }
   return ok_status();
 }

@@ -28,6 +28,12 @@ class PackedMatrix {
   // that is not finite, with its row and block) that is refused; kNoCapacity when memory is short.
   static Result<PackedMatrix> pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
                                    ByteSpan blocks);
+  // The same in two parts, so that threads can share it: room for the matrix, then its groups, each
+  // once. The error of pack_groups is that of the first row that is refused.
+  static Result<PackedMatrix> allocate(WeightType type, std::uint32_t rows, std::uint32_t cols);
+  Status pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks);
+  // bytes() of a matrix of that shape; cols a multiple of the type's block.
+  static std::size_t bytes_of(WeightType type, std::uint32_t rows, std::uint32_t cols);
   WeightType type() const { return type_; }
   std::uint32_t rows() const { return rows_; }
   std::uint32_t cols() const { return cols_; }
@@ -36,6 +42,7 @@ class PackedMatrix {
   // Packed super-blocks of one group (layout in matrix_view.h).
   const std::byte* group(std::uint32_t index) const;
   std::size_t group_bytes() const;
+  std::size_t file_row_bytes() const;  // of one row in the file
   // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
   const std::int32_t* row_exponents() const { return row_exponents_.data(); }
   // Columns and bytes of one row's block as the file has it: 256 columns for K and XS types, else
@@ -45,6 +52,7 @@ class PackedMatrix {
 
  private:
   Status place_row(std::uint32_t row, const std::byte* file);
+  bool place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes);
   struct Free {
     void operator()(std::byte* data) const;
   };
@@ -74,6 +82,7 @@ struct KvLayout {
   std::uint32_t head_dim = 0;  // multiple of kBlock, at most limits::kModelHeadDim
   std::size_t head_bytes() const;
   std::size_t page_bytes() const { return head_bytes() * kv_heads; }
+  std::size_t slot_bytes() const;  // of what kv_read gives
 };
 
 enum class RopeStyle : std::uint8_t {
@@ -105,8 +114,9 @@ struct Kernels {
   void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                  std::uint32_t group_end, float* out, std::size_t out_stride);
 
-  // The same before rounding, for a share [block_begin, block_end) of the columns: grid sums. The
-  // sums of all shares of a row add up, as integers, to what matmul turns into its output.
+  // The same before rounding, for a share [block_begin, block_end) of the columns: grid sums, all 0
+  // for an empty share. The sums of all shares of a row add up, as integers and in any order, to
+  // what grid_outputs turns into the output of matmul.
   void (*matmul_partial)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                          std::uint32_t group_end, std::uint32_t block_begin,
                          std::uint32_t block_end, std::int32_t* out, std::size_t out_stride);
@@ -155,6 +165,10 @@ struct Kernels {
   void (*dequantize_row)(const PackedMatrix& w, std::uint32_t row, float* out);
 };
 
+// One slot of a page in the order of CANONICAL.md, "Hashes", whatever the order in memory is.
+// out: layout.slot_bytes().
+void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out);
+
 // The best table that this processor runs, or the one HEARTH_ISA names. kUnsupported, with the
 // choices named, when the name is unknown or the processor lacks it.
 Result<const Kernels*> select_kernels();
@@ -162,7 +176,15 @@ Result<const Kernels*> kernels_named(std::string_view name);
 // All tables that this processor runs, scalar first.
 std::vector<const Kernels*> available_kernels();
 
-// Denormals kept and rounding to nearest: every compute thread calls this first.
+// The outputs of matmul from the added up grid sums of a split row, for rows of row groups
+// [group_begin, group_end) and every row t of x, of which only the exponents are read. sums and
+// out: element t * stride + r.
+void grid_outputs(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                  std::uint32_t group_end, const std::int32_t* sums, float* out,
+                  std::size_t stride);
+
+// Subnormals kept, rounding to nearest, and float operations computed one by one in the order
+// written: every thread that computes calls this first. kNumeric, with what is wrong.
 Status check_float_environment();
 
 // cos and sin of position * frequency for every pair of a head, from double arithmetic that is

@@ -1,29 +1,94 @@
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
 
+#include "kernels/elementary.h"
 #include "kernels/file_block.h"
 #include "kernels/kernels.h"
 #include "kernels/matrix_view.h"
-#include "kernels/weight_rows.h"
+#include "kernels/pack_group.h"
+#include "kernels/tables.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace hearth::kernels {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLarge = 4 * kHugePage;
+
+std::uint16_t read_half(const std::byte* bytes) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, bytes, sizeof half);
+  return half;
+}
+
+// |half| as an integer multiple of 2^-24; exact for every finite half.
+std::uint64_t half_units(std::uint16_t half) {
+  const std::uint32_t exponent = (half >> 10) & 0x1FU;
+  const std::uint64_t mantissa = half & 0x3FFU;
+  return exponent == 0 ? mantissa : (mantissa | 0x400U) << (exponent - 1);
+}
+
+// Sum of |q| over the quads [begin, end).
+std::uint32_t magnitudes(const WeightLayout& layout, const FileBlock& block, std::uint32_t begin,
+                         std::uint32_t end) {
+  std::uint32_t sum = 0;
+  for (std::uint32_t i = begin * 4; i < end * 4; ++i) {
+    const int stored = static_cast<int>((block.quads[i / 4] >> (i % 4 * 8)) & 0xFFU);
+    const int q = layout.codebook ? kCodebook[stored] : stored - layout.zero;
+    sum += static_cast<std::uint32_t>(std::abs(q));
+  }
+  return sum;
+}
+
+std::uint32_t magnitude_of_scale(std::uint8_t scale) {
+  return static_cast<std::uint32_t>(std::abs(static_cast<std::int8_t>(scale)));
+}
+
+// The share of one block in S, in units of 2^-24.
+std::uint64_t block_units(const WeightLayout& layout, const FileBlock& block, std::uint64_t d,
+                          std::uint64_t m) {
+  if (layout.form == BlockForm::kTwoScales) {
+    const std::uint64_t low =
+        magnitude_of_scale(block.integers.scales[0]) * magnitudes(layout, block, 0, 4);
+    const std::uint64_t high =
+        magnitude_of_scale(block.integers.scales[1]) * magnitudes(layout, block, 4, 8);
+    return d * (low + high) + m * 16 * (block.integers.minimums[0] + block.integers.minimums[1]);
+  }
+  const std::uint64_t sum = magnitudes(layout, block, 0, 8);
+  if (layout.blocks == 1) return d * sum + m * kBlock;
+  return d * magnitude_of_scale(block.integers.scales[0]) * sum +
+         m * block.integers.minimums[0] * kBlock;
+}
+
+// Smallest B >= kWeightExponentMin with units * 2^-24 <= 2^B.
+std::int32_t exponent_of(unsigned __int128 units) {
+  if (units == 0) return kWeightExponentMin;
+  const unsigned __int128 last = units - (kDefect == Defect::kRowBound ? 0 : 1);
+  const auto high = static_cast<std::uint64_t>(last >> 64);
+  const auto low = static_cast<std::uint64_t>(last);
+  const int width = high != 0 ? 64 + std::bit_width(high) : std::bit_width(low);
+  return width + kWeightExponentMin;
+}
 
 // Byte r and 16 + r of a block's integer scales, as matrix_view.h says.
 void place_scales(const WeightLayout& layout, const FileBlock& block, std::byte* out) {
   if (layout.form == BlockForm::kTwoScales) {
     for (int half = 0; half < 2; ++half) {
-      const int minimum = layout.minimum ? block.minimums[half] << 4 : 0;
-      out[half * kRowGroup] = static_cast<std::byte>(block.scales[half] | minimum);
+      const int minimum = layout.minimum ? block.integers.minimums[half] << 4 : 0;
+      out[half * kRowGroup] = static_cast<std::byte>(block.integers.scales[half] | minimum);
     }
     return;
   }
-  out[0] = std::byte{block.scales[0]};
-  if (layout.minimum) out[kRowGroup] = std::byte{block.minimums[0]};
+  out[0] = std::byte{block.integers.scales[0]};
+  if (layout.minimum) out[kRowGroup] = std::byte{block.integers.minimums[0]};
 }
 
 void put_word(std::byte* at, std::uint32_t four) { std::memcpy(at, &four, 4); }
@@ -58,26 +123,51 @@ void place_quants(std::uint8_t bits, const FileBlock& block, std::byte* out) {
   }
 }
 
-// One super-block of a quantised row into its packed place.
-void place_super_block(WeightType type, const WeightLayout& layout, const std::byte* file,
-                       std::uint32_t row, std::byte* packed, RowBound& bound) {
-  const std::byte* scales = file + layout.d_offset;
-  std::memcpy(packed + row * 2, scales, 2);
-  if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * 2, scales + 2, 2);
+// One super-block of a quantised row into its packed place; its share of S, or nothing when a
+// scale is not finite.
+bool place_super_block(WeightType type, const WeightLayout& layout, const std::byte* file,
+                       std::uint32_t row, std::byte* packed, unsigned __int128& units) {
+  const std::uint16_t d = read_half(file + layout.d_offset);
+  const std::uint16_t m = layout.minimum ? read_half(file + layout.d_offset + 2) : 0;
+  if (!half_is_finite(d) || !half_is_finite(m)) return false;
+  std::memcpy(packed + row * 2, &d, 2);
+  if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * 2, &m, 2);
   std::byte* out = packed + layout.header_bytes();
   for (std::uint32_t b = 0; b < layout.blocks; ++b, out += layout.block_bytes()) {
     const FileBlock block = read_file_block(type, file, b);
-    bound.add(block);
+    units += block_units(layout, block, half_units(d), half_units(m));
     if (layout.integer_bytes != 0) place_scales(layout, block, out + row);
     place_quants(layout.bits, block, out + kRowGroup * layout.integer_bytes + row * 4);
   }
+  return true;
 }
 
-// 32 floating weights of a row.
-void place_floats(std::size_t width, const std::byte* file, std::uint32_t row, std::byte* packed) {
+float widen(WeightType type, const std::byte* at) {
+  if (type == WeightType::kF16) return half_to_float(read_half(at));
+  if (type == WeightType::kBF16) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(read_half(at)) << 16);
+  }
+  float value = 0.0F;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// 32 floating weights of a row; raises `largest`. False when one is out of range.
+bool place_floats(WeightType type, std::size_t width, const std::byte* file, std::uint32_t row,
+                  std::byte* packed, float& largest) {
   for (std::uint32_t k = 0; k < kBlock; ++k) {
+    const float magnitude = magnitude_of(widen(type, file + k * width));
+    if (!(magnitude <= kWeightMax)) return false;
+    largest = magnitude > largest ? magnitude : largest;
     std::memcpy(packed + (k * kRowGroup + row) * width, file + k * width, width);
   }
+  return true;
+}
+
+std::int32_t float_exponent(float largest, std::uint32_t cols) {
+  if (largest == 0.0F) return kWeightExponentMin;
+  const int width = std::bit_width(cols - 1);
+  return std::max(kWeightExponentMin, smallest_exponent(largest) + width);
 }
 
 // Rows of zero weight fill the last group.
@@ -109,47 +199,126 @@ Status PackedMatrix::place_row(std::uint32_t row, const std::byte* file) {
   const WeightLayout layout = layout_of(type_);
   const std::uint32_t in_group = row % kRowGroup;
   std::byte* packed = data_.get() + row / kRowGroup * group_bytes();
-  RowBound bound(type_);
-  for (std::uint32_t b = 0; b < cols_ / layout.columns(); ++b) {
-    if (!bound.add(file)) return refused_weight(type_, row, b);
-    if (layout.form == BlockForm::kFloat) {
-      place_floats(layout.file_bytes / kBlock, file, in_group, packed);
-    } else {
-      place_super_block(type_, layout, file, in_group, packed, bound);
-    }
+  unsigned __int128 units = 0;
+  float largest = 0.0F;
+  for (std::uint32_t s = 0; s < cols_ / layout.columns(); ++s) {
+    const bool finite =
+        layout.form == BlockForm::kFloat
+            ? place_floats(type_, layout.file_bytes / kBlock, file, in_group, packed, largest)
+            : place_super_block(type_, layout, file, in_group, packed, units);
+    const bool floats = layout.form == BlockForm::kFloat;
+    REQUIRE(finite, std::string(floats ? "a value" : "the scale") + " of block " +
+                        std::to_string(s) + " of row " + std::to_string(row) +
+                        " of a weight matrix is not finite" + (floats ? " or above 2^64" : ""));
     file += layout.file_bytes;
     packed += layout.super_bytes();
   }
-  row_exponents_[row] = bound.exponent(cols_);
+  row_exponents_[row] =
+      layout.form == BlockForm::kFloat ? float_exponent(largest, cols_) : exponent_of(units);
   return ok_status();
 }
 
-Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
-                                        ByteSpan blocks) {
-  const WeightLayout layout = layout_of(type);
-  TRY_VOID(check_weight_shape(type, rows, cols, blocks));
-  const std::size_t row_bytes = blocks.size() / rows;
+namespace {
 
+Status check_shape(const WeightLayout& layout, std::uint32_t rows, std::uint32_t cols) {
+  REQUIRE(rows > 0 && cols > 0, "a weight matrix has no rows or no columns");
+  REQUIRE(cols % layout.columns() == 0, "columns of a weight matrix (" + std::to_string(cols) +
+                                            ") are not a multiple of " +
+                                            std::to_string(layout.columns()));
+  return ok_status();
+}
+
+Status check_size(const WeightLayout& layout, std::uint32_t rows, std::uint32_t cols,
+                  std::size_t bytes) {
+  const std::size_t row_bytes = std::size_t{cols} / layout.columns() * layout.file_bytes;
+  REQUIRE(bytes / row_bytes == rows && bytes % row_bytes == 0,
+          "a weight matrix of " + std::to_string(rows) + " x " + std::to_string(cols) + " has " +
+              std::to_string(bytes) + " bytes, not the size of its type");
+  return ok_status();
+}
+
+}  // namespace
+
+Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::uint32_t rows,
+                                            std::uint32_t cols) {
+  TRY_VOID(check_shape(layout_of(type), rows, cols));
   PackedMatrix matrix;
   matrix.type_ = type;
   matrix.rows_ = rows;
   matrix.cols_ = cols;
   matrix.bytes_ = matrix.group_bytes() * matrix.groups();
+  const std::size_t alignment = matrix.bytes_ >= kLarge ? kHugePage : kAlignment;
   const std::size_t rounded = (matrix.bytes_ + kAlignment - 1) / kAlignment * kAlignment;
-  matrix.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
-  if (!matrix.data_) {
+  void* data = nullptr;
+  if (posix_memalign(&data, alignment, rounded) != 0) {
     return Error{ErrorCode::kNoCapacity,
                  "no memory for a weight matrix of " + std::to_string(rounded) + " bytes"};
   }
+  matrix.data_.reset(static_cast<std::byte*>(data));
+#if defined(__linux__)
+  // Fewer page faults while packing and fewer address look-ups in every product; a wish only.
+  if (alignment == kHugePage) ::madvise(data, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
   matrix.row_exponents_.assign(std::size_t{matrix.groups()} * kRowGroup, kWeightExponentMin);
-  if (rows % kRowGroup != 0) {
-    std::byte* last = matrix.data_.get() + (matrix.groups() - 1) * matrix.group_bytes();
-    fill_padding(layout, last, matrix.group_bytes());
-  }
-  for (std::uint32_t row = 0; row < rows; ++row) {
-    TRY_VOID(matrix.place_row(row, blocks.data() + row * row_bytes));
-  }
   return matrix;
+}
+
+std::size_t PackedMatrix::file_row_bytes() const {
+  const WeightLayout layout = layout_of(type_);
+  return std::size_t{cols_} / layout.columns() * layout.file_bytes;
+}
+
+Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks) {
+  REQUIRE(begin <= end && end <= groups(), "groups " + std::to_string(begin) + " to " +
+                                               std::to_string(end) + " of " +
+                                               std::to_string(groups()));
+  const std::size_t row_bytes = file_row_bytes();
+  TRY_VOID(check_size(layout_of(type_), rows_, cols_, blocks.size()));
+  for (std::uint32_t group = begin; group < end; ++group) {
+    const std::uint32_t first = group * kRowGroup;
+    const std::byte* file = blocks.data() + first * row_bytes;
+    if (rows_ - first >= kRowGroup && place_group(group, file, row_bytes)) continue;
+    if (rows_ - first < kRowGroup) {
+      fill_padding(layout_of(type_), data_.get() + group * group_bytes(), group_bytes());
+    }
+    for (std::uint32_t row = first; row < std::min(rows_, first + kRowGroup); ++row) {
+      TRY_VOID(place_row(row, file + (row - first) * row_bytes));
+    }
+  }
+  return ok_status();
+}
+
+// False where the rows must be placed one by one: without AVX2, or to say which one is refused.
+bool PackedMatrix::place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes) {
+#if defined(__x86_64__)
+  static const bool fast = runs_avx2();
+  RowBound bounds[kRowGroup];
+  std::byte* packed = data_.get() + group * group_bytes();
+  if (!fast || !avx2_pack_group(type_, cols_, file, row_bytes, packed, bounds)) return false;
+  const bool floats = layout_of(type_).form == BlockForm::kFloat;
+  for (std::uint32_t row = 0; row < kRowGroup; ++row) {
+    row_exponents_[group * kRowGroup + row] =
+        floats ? float_exponent(bounds[row].largest, cols_) : exponent_of(bounds[row].units);
+  }
+  return true;
+#else
+  return false;
+#endif
+}
+
+Result<PackedMatrix> PackedMatrix::pack(WeightType type, std::uint32_t rows, std::uint32_t cols,
+                                        ByteSpan blocks) {
+  TRY_VOID(check_shape(layout_of(type), rows, cols));
+  TRY_VOID(check_size(layout_of(type), rows, cols, blocks.size()));
+  TRY(PackedMatrix matrix, allocate(type, rows, cols));
+  TRY_VOID(matrix.pack_groups(0, matrix.groups(), blocks));
+  return matrix;
+}
+
+std::size_t PackedMatrix::bytes_of(WeightType type, std::uint32_t rows, std::uint32_t cols) {
+  const WeightLayout layout = layout_of(type);
+  const std::size_t groups = (std::size_t{rows} + kRowGroup - 1) / kRowGroup;
+  return groups * (cols / layout.columns() * layout.super_bytes());
 }
 
 std::size_t PackedMatrix::group_bytes() const {

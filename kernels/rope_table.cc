@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/defect.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
@@ -82,7 +83,9 @@ double exp2_of(double y) {
 
 void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const SinCos value = sin_cos(static_cast<double>(position) * frequencies[i]);
+    double frequency = frequencies[i];
+    if constexpr (kDefect == Defect::kAngleFrequency) frequency = static_cast<float>(frequency);
+    const SinCos value = sin_cos(static_cast<double>(position) * frequency);
     cos_sin[2 * i] = static_cast<float>(value.cosine);
     cos_sin[2 * i + 1] = static_cast<float>(value.sine);
   }

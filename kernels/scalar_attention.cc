@@ -1,6 +1,8 @@
 // CANONICAL.md, "Keys and values" and "Attention", in code.
 #include <algorithm>
+#include <cstring>
 
+#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
 #include "kernels/quantize_block.h"
@@ -94,11 +96,13 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
   }
 
   std::int64_t denominator = 0;
+  float float_sum = 0.0F;  // of a planted defect
   float largest = 0.0F;
   for (std::uint32_t i = args.begin; i < args.end; ++i) {
     float& weight = weights[i - args.begin];
     const float w = exp2_of(weight - maximum);
     denominator += round_even(w * 0x1p24F);
+    if constexpr (kDefect == Defect::kSoftmaxSum) float_sum += w;
     weight = w * page_at(i).value_scales[i % kPageTokens];
     largest = std::max(largest, weight);
   }
@@ -112,7 +116,8 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
     const HeadPage page = page_at(i);
     for (std::uint32_t d = 0; d < head_dim; ++d) sums[d] += p * page.value(i % kPageTokens, d);
   }
-  const float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
+  float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
+  if constexpr (kDefect == Defect::kSoftmaxSum) r = (largest / 65535.0F) / float_sum;
   for (std::uint32_t d = 0; d < head_dim; ++d) out[d] = static_cast<float>(sums[d]) * r;
 }
 
@@ -143,3 +148,27 @@ bool attention(const AttentionArgs& args) {
 }
 
 }  // namespace hearth::kernels::scalar
+
+namespace hearth::kernels {
+
+std::size_t KvLayout::slot_bytes() const {
+  return kv_heads * (2 * std::size_t{head_dim} + (head_dim / kBlock + 1) * sizeof(float));
+}
+
+void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out) {
+  const auto put = [&out](const auto value) {
+    std::memcpy(out, &value, sizeof(value));
+    out += sizeof(value);
+  };
+  for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
+    const scalar::HeadPage head = scalar::head_page(layout, page, h);
+    for (std::uint32_t d = 0; d < layout.head_dim; ++d) {
+      put(static_cast<std::int8_t>(std::to_integer<int>(head.key(slot, d)) - 128));
+    }
+    for (std::uint32_t b = 0; b < layout.head_dim / kBlock; ++b) put(head.key_scale(slot, b));
+    for (std::uint32_t d = 0; d < layout.head_dim; ++d) put(head.value(slot, d));
+    put(head.value_scales[slot]);
+  }
+}
+
+}  // namespace hearth::kernels

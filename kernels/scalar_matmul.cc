@@ -1,12 +1,16 @@
 // CANONICAL.md, "Weights" and "Matrix product", in code.
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
 #include "kernels/scalar.h"
 
 namespace hearth::kernels::scalar {
 namespace {
+
+constexpr std::uint32_t kTokens = 32;  // that share one look at a block of weights
 
 // One row's share of a packed block of 32 columns.
 struct RowBlock {
@@ -138,6 +142,10 @@ std::int32_t block_product(const WeightLayout& layout, const RowBlock& w, float 
     const std::int32_t low = w.minimums[0] * sums[0] + w.minimums[1] * sums[1];
     offset = x.scales[at] * static_cast<float>(low);
   }
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return round_even(unit * static_cast<float>(dot)) +
+           round_even((w.minimum * row_factor) * offset);
+  }
   return round_even(std::fma(unit, static_cast<float>(dot), (w.minimum * row_factor) * offset));
 }
 
@@ -178,17 +186,19 @@ void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_b
   const MatrixView view = view_of(w);
   for (std::uint32_t r = group_begin * kRowGroup; r < row_end(view, group_end); ++r) {
     const float row_factor = power_of_two(view.exponents[r]);
-    for (std::uint32_t t = 0; t < x.rows; ++t) {
-      QuantizedRows one = x;
+    for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
       const std::size_t at = std::size_t{t} * view.blocks;
-      one.rows = 1;
-      one.values += at * kBlock;
-      one.scales += at;
-      one.sums += at;
-      std::int32_t sum = 0;
-      accumulate_row(view, r, one, 0, view.blocks, &sum, 0);
-      out[t * out_stride + r] =
-          (static_cast<float>(sum) * row_factor) * power_of_two(x.exponents[t] - kGridBits);
+      QuantizedRows some = x;
+      some.rows = std::min(kTokens, x.rows - t);
+      some.values += at * kBlock;
+      some.scales += at;
+      some.sums += at;
+      std::int32_t sums[kTokens] = {};
+      accumulate_row(view, r, some, 0, view.blocks, sums, 1);
+      for (std::uint32_t i = 0; i < some.rows; ++i) {
+        out[(t + i) * out_stride + r] = (static_cast<float>(sums[i]) * row_factor) *
+                                        power_of_two(x.exponents[t + i] - kGridBits);
+      }
     }
   }
 }

@@ -28,11 +28,6 @@ bool has_avxvnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
 }
 
-// __builtin_cpu_supports also asks whether the operating system keeps the registers.
-bool runs_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-}
-
 bool runs_avx512() {
   return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -41,6 +36,15 @@ bool runs_avx512() {
 #endif
 
 }  // namespace
+
+// __builtin_cpu_supports also asks whether the operating system keeps the registers.
+bool runs_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+#else
+  return false;
+#endif
+}
 
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&kScalarKernels};

@@ -10,4 +10,7 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
 
+// AVX2, FMA and F16C.
+bool runs_avx2();
+
 }  // namespace hearth::kernels

@@ -44,14 +44,16 @@ std::uint32_t magnitude_of_scale(std::uint8_t scale) {
 std::uint64_t block_units(const WeightLayout& layout, const FileBlock& block, std::uint64_t d,
                           std::uint64_t m) {
   if (layout.form == BlockForm::kTwoScales) {
-    const std::uint64_t low = magnitude_of_scale(block.scales[0]) * magnitudes(layout, block, 0, 4);
+    const std::uint64_t low =
+        magnitude_of_scale(block.integers.scales[0]) * magnitudes(layout, block, 0, 4);
     const std::uint64_t high =
-        magnitude_of_scale(block.scales[1]) * magnitudes(layout, block, 4, 8);
-    return d * (low + high) + m * 16 * (block.minimums[0] + block.minimums[1]);
+        magnitude_of_scale(block.integers.scales[1]) * magnitudes(layout, block, 4, 8);
+    return d * (low + high) + m * 16 * (block.integers.minimums[0] + block.integers.minimums[1]);
   }
   const std::uint64_t sum = magnitudes(layout, block, 0, 8);
   if (layout.blocks == 1) return d * sum + m * kBlock;
-  return d * magnitude_of_scale(block.scales[0]) * sum + m * block.minimums[0] * kBlock;
+  return d * magnitude_of_scale(block.integers.scales[0]) * sum +
+         m * block.integers.minimums[0] * kBlock;
 }
 
 // Smallest B >= kWeightExponentMin with units * 2^-24 <= 2^B.
@@ -103,7 +105,7 @@ Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block) {
                         " of a weight matrix is not finite" + (floats ? " or above 2^64" : ""));
 }
 
-bool RowBound::add(const std::byte* file) {
+bool RowExponent::add(const std::byte* file) {
   if (layout_.form == BlockForm::kFloat) {
     const std::size_t width = layout_.file_bytes / kBlock;
     for (std::uint32_t k = 0; k < kBlock; ++k) {
@@ -120,9 +122,9 @@ bool RowBound::add(const std::byte* file) {
   return half_is_finite(d) && half_is_finite(m);
 }
 
-void RowBound::add(const FileBlock& block) { units_ += block_units(layout_, block, d_, m_); }
+void RowExponent::add(const FileBlock& block) { units_ += block_units(layout_, block, d_, m_); }
 
-std::int32_t RowBound::exponent(std::uint32_t cols) const {
+std::int32_t RowExponent::exponent(std::uint32_t cols) const {
   return layout_.form == BlockForm::kFloat ? float_exponent(largest_, cols) : exponent_of(units_);
 }
 

@@ -1,4 +1,4 @@
-// What every packed layout needs of the rows of a weight matrix as a file has them: their shape,
+// What a packed layout needs of the rows of a weight matrix as a file has them: their shape,
 // what is refused, and the row exponent of CANONICAL.md.
 #pragma once
 
@@ -20,9 +20,9 @@ Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block);
 
 // The exponent B of one row: begin a super-block with `add`, then, for quantised types, hand in
 // each of its blocks.
-class RowBound {
+class RowExponent {
  public:
-  explicit RowBound(WeightType type) : type_(type), layout_(layout_of(type)) {}
+  explicit RowExponent(WeightType type) : type_(type), layout_(layout_of(type)) {}
   // False when a scale or a floating weight of the super-block is refused.
   bool add(const std::byte* file);
   void add(const FileBlock& block);

@@ -1,46 +1,15 @@
 #include "model/gguf.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "model/gguf_parser.h"
+#include "model/mapped_file.h"
 #include "model/untrusted_text.h"
 
 namespace hearth::model {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Error system_error(const std::string& path, std::string_view action) {
-  const int code = errno;
-  return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-          quote(path) + ": cannot " + std::string(action) + ": " + std::strerror(code)};
-}
-
-// The length of a regular file; a pipe or a device could block us or grow for ever.
-Result<std::uint64_t> regular_file_bytes(int fd, const std::string& path) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return system_error(path, "read its size");
-  if (!S_ISREG(info.st_mode)) return Error::invalid(quote(path) + " is not a regular file");
-  return static_cast<std::uint64_t>(info.st_size);
-}
 
 Error wrong_kind(const std::string& path, std::string_view key, std::string_view wanted) {
   return Error::invalid(quote(path) + ": key " + quote(key) + " must be " + std::string(wanted));
@@ -57,24 +26,14 @@ std::size_t GgufArray::size() const {
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
-  // O_NONBLOCK: opening a pipe that nobody writes must not hang.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return system_error(path, "open the file");
-  TRY(const std::uint64_t size, regular_file_bytes(fd.get(), path));
+  TRY(MappedFile mapping, MappedFile::open(path));
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->path_ = path;
-  if (size > 0) {
-    void* mapping = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (mapping == MAP_FAILED) return system_error(path, "map the file");
-    file->bytes_ = {static_cast<const std::byte*>(mapping), size};
-    file->mapped_ = true;
-  }
+  file->bytes_ = mapping.bytes();
   TRY_VOID(GgufParser(*file).run());
-  TRY(const std::uint64_t size_now, regular_file_bytes(fd.get(), path));
-  if (size_now != size) {
-    return Error{ErrorCode::kIo, quote(path) + " changed from " + std::to_string(size) + " to " +
-                                     std::to_string(size_now) + " bytes while it was opened"};
-  }
+  TRY_VOID(mapping.check_unchanged());
+  mapping.release();
+  file->mapped_ = !file->bytes_.empty();
   return std::shared_ptr<const GgufFile>(std::move(file));
 }
 

@@ -83,6 +83,8 @@ class GgufFile {
   GgufFile& operator=(const GgufFile&) = delete;
 
   const std::string& path() const { return path_; }
+  ByteSpan bytes() const { return bytes_; }
+  bool mapped() const { return mapped_; }  // bytes() are pages of a file, after open()
   std::uint64_t file_bytes() const { return bytes_.size(); }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "node/engine/stage_memory.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -19,6 +20,7 @@ class Pipeline final : public LocalRunner {
   Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) override;
   void cancel(SequenceId sequence) override;
   Result<bool> step() override;
+  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
   const model::ModelSpec& spec() const override { return spec_; }
   std::size_t weight_bytes() const override;
 
@@ -123,6 +125,15 @@ Result<bool> Pipeline::step() {
   return true;
 }
 
+Result<std::vector<Hash256>> Pipeline::kv_hashes(SequenceId sequence) const {
+  std::vector<Hash256> all;
+  for (const auto& engine : engines_) {
+    TRY(const std::vector<Hash256> part, engine->kv_hashes(sequence));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
 std::size_t Pipeline::weight_bytes() const {
   std::size_t sum = 0;
   for (const auto& engine : engines_) sum += engine->weight_bytes();
@@ -139,16 +150,28 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
       std::to_string(options.stages) + " stages for " + std::to_string(spec.layers) + " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
   const std::vector<LayerRange> ranges = split_layers(spec.layers, options.stages);
-  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<EngineOptions> engine_options;
+  std::vector<StageMemory> memory;
+  std::uint64_t least = kProcessBytes;
   for (std::uint32_t i = 0; i < options.stages; ++i) {
-    EngineOptions engine;
+    EngineOptions& engine = engine_options.emplace_back();
     engine.layers = ranges[i];
     engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
     engine.threads = options.threads;
     engine.batch_rows = options.batch_rows;
     engine.stage = i;
     engine.kernels = options.kernels;
-    TRY(engines.emplace_back(), Engine::load(file, spec, engine));
+    engine.logits = options.logits;
+    TRY(memory.emplace_back(), stage_memory(*file, spec, engine));
+    least += memory.back().least();
+  }
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory(memory, budget));
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (std::uint32_t i = 0; i < options.stages; ++i) {
+    engine_options[i].memory_bytes =
+        memory[i].least() + kProcessBytes + (budget - least) / options.stages;
+    TRY(engines.emplace_back(), Engine::load(file, spec, engine_options[i]));
   }
   return std::unique_ptr<LocalRunner>(
       std::make_unique<Pipeline>(spec, options, std::move(engines)));

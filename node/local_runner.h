@@ -20,9 +20,11 @@ struct LocalOptions {
   std::uint32_t stages = 1;  // layers are split by hearth::split_layers (proto/split.h)
   std::uint32_t threads = 1;
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
+  std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
   const kernels::Kernels* kernels = nullptr;
+  LogitsObserver* logits = nullptr;  // outlives the runner
 };
 
 class LocalRunner {
@@ -40,6 +42,9 @@ class LocalRunner {
   virtual void cancel(SequenceId sequence) = 0;
   // One step of the pipeline, start to end. False when there is nothing to do.
   virtual Result<bool> step() = 0;
+
+  // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
+  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
 
   virtual const model::ModelSpec& spec() const = 0;
   virtual std::size_t weight_bytes() const = 0;

@@ -74,7 +74,15 @@ void StageMachine::on_assign(const control::v1::Assign& assign) {
 
 void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
   if (!serves(epoch)) return;
-  if (!loaded.ok()) return fail("loading failed: " + loaded.error().message);
+  if (!loaded.ok()) {
+    if (loaded.error().code == ErrorCode::kNoCapacity) {
+      const LayerRange layers = serving_->assignment.layers;
+      no_room_ = Error{ErrorCode::kNoCapacity,
+                       "no room for layers " + std::to_string(layers.begin) + " to " +
+                           std::to_string(layers.end) + ": " + loaded.error().message};
+    }
+    return fail("loading failed: " + loaded.error().message);
+  }
   serving_->loaded = std::move(*loaded);
   become_ready();
 }
@@ -289,6 +297,10 @@ Status StageMachine::answer(StepTokens tokens) {
 void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
   ++steps_;
   rows_ += batch.rows.size();
+  for (const auto& [sequence, length] : batch.truncates) {
+    std::uint64_t& tokens = serving_->kv_tokens[sequence];
+    tokens = std::min<std::uint64_t>(tokens, length);
+  }
   for (const BatchRow& row : batch.rows) {
     if (!row.failed()) ++serving_->kv_tokens[row.sequence];
   }

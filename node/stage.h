@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -71,6 +72,9 @@ class Stage {
   virtual void on_timer() = 0;
   // Set when the coordinator refused this worker; the owner ends the process with this sentence.
   virtual const std::string& refused() const = 0;
+  // Set when this machine has no room for what it was assigned, which the same assignment would
+  // only show again; the coordinator has been told. The owner ends the process with this error.
+  virtual const std::optional<Error>& no_room() const = 0;
 };
 
 }  // namespace hearth::node

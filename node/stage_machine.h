@@ -28,6 +28,7 @@ class StageMachine final : public Stage,
 
   void on_timer() override;
   const std::string& refused() const override { return control_.refused(); }
+  const std::optional<Error>& no_room() const override { return no_room_; }
 
   // Frames and answers of epochs that were over when they came; dropped.
   std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
@@ -86,6 +87,7 @@ class StageMachine final : public Stage,
   DataLinks links_;
   std::optional<Serving> serving_;
   Epoch newest_epoch_;
+  std::optional<Error> no_room_;
   bool starting_steps_ = false;    // a StageCompute may answer inside compute()
   std::uint32_t outstanding_ = 0;  // steps at the StageCompute, of any epoch
   TimePoint busy_since_{};

@@ -20,7 +20,7 @@
 
 namespace hearth {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;  // frames and control messages
+inline constexpr std::uint32_t kProtocolVersion = 2;  // frames and control messages
 inline constexpr std::size_t kFrameHeaderBytes = 32;
 
 enum class FrameType : std::uint16_t {

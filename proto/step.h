@@ -5,8 +5,10 @@
 // Life of a sequence inside one epoch, all in order on one ring of links:
 //   SubmitMessage (coordinator -> first stage)  opens it and hands over its prompt
 //   StepBatch.opens                             tells every stage that it exists
-//   StepBatch.rows                              prompt chunks, then one row a generated token
-//   StepTokens.tokens (last -> first, coordinator)  one sampled token; `finish` ends it
+//   StepBatch.rows                              prompt chunks, then one row a generated token;
+//                                               several at once to verify drafted ones
+//   StepTokens.tokens (last -> first, coordinator)  the token sampled at a row; `finish` ends it
+//   StepBatch.truncates                         drops the rows of rejected drafts on every stage
 //   StepBatch.releases                          frees its KV on every stage, after its last row
 //   StepTokens.released                         tells the coordinator that the KV is free
 #pragma once
@@ -49,7 +51,16 @@ struct SequenceOpen {
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
-// One position of one sequence. Rows of a sequence are contiguous, positions ascending by one.
+// Drops a sequence's positions from `length` on, ahead of the rows of the same batch: their KV is
+// given back, and the next row is at `length`. Prompts stay whole: length >= prompt_tokens.
+struct SequenceTruncate {
+  SequenceId sequence;
+  Position length = 0;
+  friend bool operator==(const SequenceTruncate&, const SequenceTruncate&) = default;
+};
+
+// One position of one sequence. Rows of a sequence are contiguous, positions ascending by one. Any
+// number of them may be sampled: a row that was drafted says what a step of its own would say.
 struct BatchRow {
   static constexpr std::uint8_t kSample = 1;   // the last stage samples the next token here
   static constexpr std::uint8_t kFailed = 2;   // a stage left the numeric range or has no KV page;
@@ -74,6 +85,7 @@ struct StepBatch {
   Epoch epoch;
   StepId step;  // counts up by one within the epoch
   std::vector<SequenceOpen> opens;
+  std::vector<SequenceTruncate> truncates;
   std::vector<SequenceId> releases;
   std::vector<BatchRow> rows;
   // The residual of every row, row-major: rows x hidden_size x 2 bytes (canonical fp16,
@@ -106,7 +118,8 @@ struct SampledToken {
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 
-// What one step brought. The last stage sends one for every StepBatch, even with no tokens.
+// What one step brought. The last stage sends one for every StepBatch, even with no tokens. Tokens
+// of a sequence are contiguous, positions ascending by one, as the rows that they come from.
 struct StepTokens {
   Epoch epoch;
   StepId step;

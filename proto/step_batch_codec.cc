@@ -8,6 +8,7 @@ namespace hearth {
 namespace {
 
 constexpr std::size_t kRowBytes = 8 + 4 + 4 + 1;
+constexpr std::size_t kTruncateBytes = 8 + 4;
 constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
 
 Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
@@ -22,21 +23,6 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
           "rows.flags is " + std::to_string(row.flags) + "; its reason has no meaning");
   return row;
-}
-
-// Rows of a sequence are contiguous, positions ascending by one.
-Status check_runs(const std::vector<BatchRow>& rows) {
-  std::vector<SequenceId> runs;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].sequence != rows[i - 1].sequence) {
-      runs.push_back(rows[i].sequence);
-      continue;
-    }
-    REQUIRE(rows[i].position == rows[i - 1].position + 1,
-            "rows of sequence " + std::to_string(rows[i].sequence.value) + " go from position " +
-                std::to_string(rows[i - 1].position) + " to " + std::to_string(rows[i].position));
-  }
-  return fields::check_distinct(std::move(runs), "rows");
 }
 
 Result<std::vector<SequenceOpen>> read_opens(ByteReader& reader, const StepShape& shape) {
@@ -54,17 +40,42 @@ Result<std::vector<SequenceOpen>> read_opens(ByteReader& reader, const StepShape
   return opens;
 }
 
+Result<std::vector<SequenceTruncate>> read_truncates(ByteReader& reader, const StepShape& shape) {
+  TRY(const std::uint32_t count,
+      fields::read_count(reader, "truncates", limits::kBatchTruncates, kTruncateBytes));
+  std::vector<SequenceTruncate> truncates;
+  std::vector<SequenceId> ids;
+  truncates.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    SequenceTruncate truncate;
+    truncate.sequence = SequenceId(reader.read<std::uint64_t>());
+    truncate.length = reader.read<Position>();
+    REQUIRE(truncate.length >= 1 && truncate.length <= shape.context,
+            "truncates.length is " + std::to_string(truncate.length) + "; allowed are 1 to " +
+                std::to_string(shape.context));
+    ids.push_back(truncate.sequence);
+    truncates.push_back(truncate);
+  }
+  TRY_VOID(fields::check_distinct(std::move(ids), "truncates"));
+  return truncates;
+}
+
 }  // namespace
 
 Bytes encode(const StepBatch& batch) {
   Bytes out;
-  out.reserve(64 + batch.opens.size() * 128 + batch.releases.size() * 8 +
-              batch.rows.size() * kRowBytes + batch.activations.size());
+  out.reserve(64 + batch.opens.size() * 128 + batch.truncates.size() * kTruncateBytes +
+              batch.releases.size() * 8 + batch.rows.size() * kRowBytes + batch.activations.size());
   ByteWriter writer(out);
   writer.write(batch.epoch.value);
   writer.write(batch.step.value);
   writer.write(static_cast<std::uint32_t>(batch.opens.size()));
   for (const SequenceOpen& open : batch.opens) fields::write_open(writer, open);
+  writer.write(static_cast<std::uint32_t>(batch.truncates.size()));
+  for (const SequenceTruncate& truncate : batch.truncates) {
+    writer.write(truncate.sequence.value);
+    writer.write(truncate.length);
+  }
   fields::write_sequences(writer, batch.releases);
   writer.write(static_cast<std::uint32_t>(batch.rows.size()));
   for (const BatchRow& row : batch.rows) {
@@ -83,6 +94,7 @@ Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
   batch.epoch = Epoch(reader.read<std::uint64_t>());
   batch.step = StepId(reader.read<std::uint64_t>());
   TRY(batch.opens, read_opens(reader, shape));
+  TRY(batch.truncates, read_truncates(reader, shape));
   TRY(batch.releases, fields::read_sequences(reader, "releases", limits::kBatchReleases));
   TRY(const std::uint32_t rows, fields::read_count(reader, "rows", limits::kBatchRows, kRowBytes));
   batch.rows.reserve(rows);
@@ -90,7 +102,7 @@ Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
     TRY(const BatchRow row, read_row(reader, shape));
     batch.rows.push_back(row);
   }
-  TRY_VOID(check_runs(batch.rows));
+  TRY_VOID(fields::check_runs(batch.rows, "rows"));
   const std::size_t expected =
       shape.with_activations ? std::size_t{rows} * shape.hidden_size * 2 : 0;
   REQUIRE(reader.remaining() == expected,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -23,6 +24,23 @@ Result<Position> read_position(ByteReader& reader, const char* field, std::uint3
 Result<std::vector<SequenceId>> read_sequences(ByteReader& reader, const char* field,
                                                std::size_t limit);
 Status check_distinct(std::vector<SequenceId> sequences, const char* field);
+// Items of a sequence stand together, their positions ascending by one.
+template <typename Item>
+Status check_runs(const std::vector<Item>& items, const char* field) {
+  std::vector<SequenceId> runs;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == 0 || items[i].sequence != items[i - 1].sequence) {
+      runs.push_back(items[i].sequence);
+      continue;
+    }
+    const std::uint64_t before = items[i - 1].position;
+    REQUIRE(items[i].position == before + 1, std::string(field) + " of sequence " +
+                                                 std::to_string(items[i].sequence.value) +
+                                                 " go from position " + std::to_string(before) +
+                                                 " to " + std::to_string(items[i].position));
+  }
+  return check_distinct(std::move(runs), field);
+}
 // Nothing was missing and nothing is left over.
 Status check_consumed(const ByteReader& reader, const char* message);
 

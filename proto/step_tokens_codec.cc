@@ -84,13 +84,11 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
   TRY(const std::uint32_t count,
       fields::read_count(reader, "tokens", limits::kBatchRows, kTokenBytesMin));
   tokens.tokens.reserve(count);
-  std::vector<SequenceId> ids;
   for (std::uint32_t i = 0; i < count; ++i) {
     TRY(SampledToken token, read_sampled(reader, shape));
-    ids.push_back(token.sequence);
     tokens.tokens.push_back(std::move(token));
   }
-  TRY_VOID(fields::check_distinct(std::move(ids), "tokens"));
+  TRY_VOID(fields::check_runs(tokens.tokens, "tokens"));
   TRY(tokens.released, fields::read_sequences(reader, "released", limits::kBatchReleases));
   TRY_VOID(fields::check_consumed(reader, "tokens"));
   return tokens;

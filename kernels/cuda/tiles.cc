@@ -75,7 +75,7 @@ std::size_t scales_offset(WeightType type) {
   }
 }
 
-void make_record(WeightType type, const std::byte* file, RowBound& bound, Words& words) {
+void make_record(WeightType type, const std::byte* file, RowExponent& bound, Words& words) {
   const WeightLayout layout = layout_of(type);
   if (layout.form == BlockForm::kFloat) {
     std::memcpy(words, file, layout.file_bytes);
@@ -124,7 +124,7 @@ Status pack_tiles(WeightType type, std::uint32_t rows, std::uint32_t cols, ByteS
   std::fill(exponents.begin(), exponents.end(), kWeightExponentMin);
   for (std::uint32_t row = 0; row < rows; ++row) {
     std::byte* tile = tiles.data() + row / kTileRows * shape.records * shape.tile_bytes;
-    RowBound bound(type);
+    RowExponent bound(type);
     for (std::uint32_t r = 0; r < shape.records; ++r) {
       Words words;
       if (!bound.add(file)) return refused_weight(type, row, r);

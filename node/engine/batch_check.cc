@@ -10,12 +10,27 @@ std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(s
 
 struct Known {
   std::uint32_t prompt_tokens = 0;
+  std::uint64_t positions = 0;  // of prompt and answer: what KV was reserved for
   Position next = 0;
   bool has_rows = false;
 };
 
-// Sequences as they will be once the batch's opens are in.
+// Sequences as they will be once the batch's opens and truncates are in.
 using KnownSequences = std::unordered_map<SequenceId, Known>;
+
+Known known_of(const SequenceOpen& open, Position next) {
+  return {open.prompt_tokens, std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens, next,
+          false};
+}
+
+// Null when it is neither open nor opened by this batch.
+Known* find(SequenceId sequence, const StageSequences& sequences, KnownSequences& known) {
+  if (const auto open = sequences.find(sequence); open != sequences.end()) {
+    return &known.emplace(sequence, known_of(open->second.open, open->second.next)).first->second;
+  }
+  const auto opened = known.find(sequence);
+  return opened == known.end() ? nullptr : &opened->second;
+}
 
 Status check_opens(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
                    KnownSequences& opened) {
@@ -24,8 +39,26 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
     REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context,
             name_of(open.sequence) + " has " + std::to_string(open.prompt_tokens) +
                 " prompt tokens, the context takes 1 to " + std::to_string(shape.context));
-    REQUIRE(opened.emplace(open.sequence, Known{open.prompt_tokens, 0, false}).second,
+    REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second,
             name_of(open.sequence) + " is opened twice in one step");
+  }
+  return ok_status();
+}
+
+Status check_truncates(const StepBatch& batch, const StageSequences& sequences,
+                       KnownSequences& known) {
+  std::unordered_set<SequenceId> truncated;
+  for (const SequenceTruncate& truncate : batch.truncates) {
+    const std::string where =
+        name_of(truncate.sequence) + ", truncated to " + std::to_string(truncate.length);
+    REQUIRE(truncated.insert(truncate.sequence).second, where + ": the second time in one step");
+    Known* sequence = find(truncate.sequence, sequences, known);
+    REQUIRE(sequence != nullptr, where + ": it was never opened");
+    REQUIRE(truncate.length <= sequence->next,
+            where + ": it has " + std::to_string(sequence->next) + " positions");
+    REQUIRE(truncate.length >= sequence->prompt_tokens,
+            where + ": its prompt has " + std::to_string(sequence->prompt_tokens) + " tokens");
+    sequence->next = truncate.length;
   }
   return ok_status();
 }
@@ -35,6 +68,8 @@ Status check_row(const BatchRow& row, const Known& known, const StepShape& shape
   REQUIRE(row.position == known.next, where + ": the next one is " + std::to_string(known.next));
   REQUIRE(row.position < shape.context,
           where + ": the context ends at " + std::to_string(shape.context));
+  REQUIRE(row.position < known.positions,
+          where + ": prompt and answer have " + std::to_string(known.positions) + " positions");
   REQUIRE(row.token >= 0 && static_cast<std::uint32_t>(row.token) < shape.vocabulary,
           where + ": token " + std::to_string(row.token) + " is not in the vocabulary of " +
               std::to_string(shape.vocabulary));
@@ -50,13 +85,8 @@ Status check_rows(const StepBatch& batch, const StageSequences& sequences, const
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
     const BatchRow& row = batch.rows[i];
     if (i == 0 || row.sequence != batch.rows[i - 1].sequence) {
-      if (const auto open = sequences.find(row.sequence); open != sequences.end()) {
-        known.emplace(row.sequence,
-                      Known{open->second.open.prompt_tokens, open->second.next, false});
-      }
-      const auto found = known.find(row.sequence);
-      REQUIRE(found != known.end(), name_of(row.sequence) + " has a row and was never opened");
-      current = &found->second;
+      current = find(row.sequence, sequences, known);
+      REQUIRE(current != nullptr, name_of(row.sequence) + " has a row and was never opened");
       REQUIRE(!current->has_rows, "the rows of " + name_of(row.sequence) + " are not together");
       current->has_rows = true;
     }
@@ -80,6 +110,7 @@ Status check_batch(const StepBatch& batch, const StageSequences& sequences, cons
               std::to_string(bytes));
   KnownSequences known;
   TRY_VOID(check_opens(batch, sequences, shape, known));
+  TRY_VOID(check_truncates(batch, sequences, known));
   std::unordered_set<SequenceId> released;
   for (const SequenceId sequence : batch.releases) {
     REQUIRE(sequences.contains(sequence) || known.contains(sequence),

@@ -2,6 +2,7 @@
 // before anything is changed, so that a refused one leaves no trace.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -18,10 +19,18 @@ struct StageSequence {
   SequenceOpen open;
   Position next = 0;  // position of its next row
   BlockTable pages;
-  bool failed = false;  // one of its rows failed: so do all later ones
+  // The first of its rows that failed, and why: all later ones fail as well.
+  std::optional<Position> failed_at;
   ErrorCode why = ErrorCode::kNumeric;
   SamplerParams sampler;  // these two on the last stage only
   TokenHistory history;
+
+  bool failed(Position position) const { return failed_at && position >= *failed_at; }
+  void fail(Position position, ErrorCode reason) {
+    if (failed(position)) return;
+    failed_at = position;
+    why = reason;
+  }
 };
 using StageSequences = std::unordered_map<SequenceId, StageSequence>;
 

@@ -9,11 +9,13 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "kernels/self_test.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
@@ -35,6 +37,7 @@ class StageEngine final : public Engine {
 
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
+  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
 
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
@@ -47,9 +50,13 @@ class StageEngine final : public Engine {
 
  private:
   void open(const StepBatch& batch);
+  void truncate(const StepBatch& batch);
   void admit(StepBatch& batch);
   void compute(StepBatch& batch);
   void settle(StepBatch& batch);
+  bool observed(const BatchRow& row) const;
+  void on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+                 std::span<const float> logits);
   void sample(std::uint32_t computed, unsigned thread, std::span<const float> logits);
   void collect_tokens(const StepBatch& batch, StepResult& result);
   void hash_inputs(const StepBatch& batch, StepResult& result);
@@ -101,6 +108,7 @@ Status StageEngine::step(StepBatch& batch, StepResult& result) {
   TRY_VOID(check_batch(batch, sequences_, input_shape(), options_.batch_rows));
   result = {};
   open(batch);
+  truncate(batch);
   hash_inputs(batch, result);
   admit(batch);
   compute(batch);
@@ -122,6 +130,18 @@ void StageEngine::open(const StepBatch& batch) {
   }
 }
 
+// Of the last page that stays the slots behind `length` keep what they hold: nothing reads them
+// before they are written again.
+void StageEngine::truncate(const StepBatch& batch) {
+  for (const auto& [id, length] : batch.truncates) {
+    StageSequence& sequence = sequences_.at(id);
+    sequence.next = length;
+    cache_.shrink(sequence.pages, length);
+    sequence.history.keep_generated(length - sequence.open.prompt_tokens);
+    if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
+  }
+}
+
 // Decides which rows are computed: those of sequences that have not failed and get their pages.
 void StageEngine::admit(StepBatch& batch) {
   computed_.clear();
@@ -130,21 +150,17 @@ void StageEngine::admit(StepBatch& batch) {
     const BatchRow& row = batch.rows[i];
     StageSequence& sequence = sequences_.at(row.sequence);
     sequence.next = row.position + 1;
-    if (row.failed() && !sequence.failed) {
-      sequence.failed = true;
-      sequence.why = row.reason();
-    }
-    if (!sequence.failed && !cache_.grow(sequence.pages, row.position + 1)) {
-      sequence.failed = true;
-      sequence.why = ErrorCode::kNoCapacity;
+    if (row.failed()) sequence.fail(row.position, row.reason());
+    if (!sequence.failed(row.position) && !cache_.grow(sequence.pages, row.position + 1)) {
+      sequence.fail(row.position, ErrorCode::kNoCapacity);
     }
     if (sequence.sampler.penalties) {
       sequence.history.add(row.token, row.position >= sequence.open.prompt_tokens);
     }
-    if (sequence.failed) continue;
+    if (sequence.failed(row.position)) continue;
     computed_.push_back({i, &sequence});
     rows_.push_back({row.token, row.position, &sequence.pages,
-                     is_last() && (row.flags & BatchRow::kSample) != 0});
+                     is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row))});
   }
 }
 
@@ -159,8 +175,8 @@ void StageEngine::compute(StepBatch& batch) {
     }
   }
   forward_.run(rows_, bits_.data(),
-               [this](std::uint32_t row, unsigned thread, std::span<const float> logits) {
-                 sample(row, thread, logits);
+               [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
+                 on_logits(batch, row, thread, logits);
                });
 }
 
@@ -172,9 +188,11 @@ void StageEngine::settle(StepBatch& batch) {
     BatchRow& row = batch.rows[i];
     StageSequence& sequence = sequences_.at(row.sequence);
     const bool computed = next < computed_.size() && computed_[next].index == i;
-    if (computed && forward_.failed(static_cast<std::uint32_t>(next))) sequence.failed = true;
+    if (computed && forward_.failed(static_cast<std::uint32_t>(next))) {
+      sequence.fail(row.position, ErrorCode::kNumeric);
+    }
     std::byte* out = batch.activations.data() + i * row_bytes();
-    if (computed && !sequence.failed) {
+    if (!sequence.failed(row.position)) {
       std::memcpy(out, bits_.data() + next * spec_.hidden, row_bytes());
     } else {
       row.fail(sequence.why);
@@ -184,14 +202,14 @@ void StageEngine::settle(StepBatch& batch) {
   }
 }
 
-// On a thread of the pool. The history holds every row up to this one, and at most one row of a
-// sequence is sampled in a step, its last.
+// On a thread of the pool. The history holds every row of the step, those behind this one too.
 void StageEngine::sample(std::uint32_t computed, unsigned thread, std::span<const float> logits) {
   const ComputedRow& row = computed_[computed];
   SampledToken& out = drawn_[row.index];
   const StageSequence& sequence = *row.sequence;
   const Position position = rows_[computed].position + 1;
-  auto draw = samplers_[thread].sample(logits, sequence.sampler, sequence.history, position);
+  const auto later = sequence.history.generated_behind(position - sequence.open.prompt_tokens);
+  auto draw = samplers_[thread].sample(logits, sequence.sampler, sequence.history, position, later);
   if (!draw.ok()) {
     out.finish = FinishReason::kError;
     out.error = draw.error().code;
@@ -218,7 +236,7 @@ void StageEngine::collect_tokens(const StepBatch& batch, StepResult& result) {
     if (row.failed()) {
       token = {};
       token.finish = FinishReason::kError;
-      token.error = sequences_.at(row.sequence).why;
+      token.error = row.reason();
     }
     token.sequence = row.sequence;
     token.position = row.position + 1;
@@ -259,6 +277,18 @@ void StageEngine::hash_outputs(const StepBatch& batch, StepResult& result) {
   }
 }
 
+bool StageEngine::observed(const BatchRow& row) const {
+  return options_.logits != nullptr && options_.logits->wants(row.sequence, row.position);
+}
+
+// On a thread of the pool.
+void StageEngine::on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+                            std::span<const float> logits) {
+  const BatchRow& row = batch.rows[computed_[computed].index];
+  if (observed(row)) options_.logits->on_logits(row.sequence, row.position, logits);
+  if ((row.flags & BatchRow::kSample) != 0) sample(computed, thread, logits);
+}
+
 void StageEngine::release(const StepBatch& batch, StepResult& result) {
   for (const SequenceId id : batch.releases) {
     const auto found = sequences_.find(id);
@@ -271,6 +301,26 @@ void StageEngine::release(const StepBatch& batch, StepResult& result) {
 void StageEngine::reset() {
   for (auto& [id, sequence] : sequences_) cache_.release(sequence.pages);
   sequences_.clear();
+}
+
+Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  REQUIRE(found != sequences_.end(), "sequence " + std::to_string(id.value) + " is not open");
+  const StageSequence& sequence = found->second;
+  const Position length = std::min(sequence.next, sequence.failed_at.value_or(sequence.next));
+  const kernels::KvLayout layout = spec_.kv_layout();
+  Bytes slot(layout.slot_bytes());
+  std::vector<Hash256> hashes;
+  for (std::uint32_t layer = 0; layer < options_.layers.size(); ++layer) {
+    Blake2b hash = begin_kv_hash(options_.layers.begin + layer, length);
+    for (Position i = 0; i < length; ++i) {
+      const std::byte* page = cache_.page(sequence.pages[i / kernels::kPageTokens], layer);
+      kernels::kv_read(layout, page, i % kernels::kPageTokens, slot.data());
+      hash.update(slot);
+    }
+    hashes.push_back(hash.finish());
+  }
+  return hashes;
 }
 
 Status check_options(const model::ModelSpec& spec, const EngineOptions& options) {
@@ -295,15 +345,15 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   if (options.kernels == nullptr) {
     TRY(options.kernels, kernels::select_kernels());
   }
+  TRY_VOID(kernels::require_known_answers(*options.kernels));
   TRY_VOID(check_options(spec, options));
-  const std::uint64_t most_pages =
-      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
-  const auto page_limit =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(most_pages, 0xFFFFFFFF));
+  TRY(const StageMemory memory, stage_memory(*file, spec, options));
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory({memory}, budget));
   TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
-                                     options.kv_budget_bytes, page_limit));
-  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers));
+                                     kv_within(memory, budget - kProcessBytes), memory.pages));
   TRY(auto pool, kernels::ThreadPool::create(options.threads));
+  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers, pool.get()));
   try {
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
         std::move(file), spec, options, std::move(weights), std::move(cache), std::move(pool)));

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "base/crypto.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
@@ -18,13 +20,30 @@
 
 namespace hearth::node {
 
+// Sees the logits of chosen positions, whether or not a token is sampled there: what perplexity is
+// measured with. Those of a sequence that ends in kError mean nothing.
+class LogitsObserver {
+ public:
+  virtual ~LogitsObserver() = default;
+  virtual bool wants(SequenceId sequence, Position position) const = 0;
+  // On any thread of the engine, several rows at once; the span lasts as long as the call.
+  virtual void on_logits(SequenceId sequence, Position position, std::span<const float> logits) = 0;
+};
+
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
+  // Of weights, KV, buffers and the process; 0: what the machine has available. One that does not
+  // hold the weights and one sequence is refused before anything is read; one that holds no more
+  // than a part of the KV budget gives that part.
+  std::uint64_t memory_bytes = 0;
   std::uint32_t threads = 1;
-  std::uint32_t batch_rows = 512;             // rows of a step at most
-  std::uint32_t stage = 0;                    // reported in RowHash
-  const kernels::Kernels* kernels = nullptr;  // null: kernels::select_kernels()
+  std::uint32_t batch_rows = 512;  // rows of a step at most
+  std::uint32_t stage = 0;         // reported in RowHash
+  // Null: kernels::select_kernels(). The table may change between two steps: its entries are read
+  // anew in each.
+  const kernels::Kernels* kernels = nullptr;
+  LogitsObserver* logits = nullptr;  // outlives the engine; last stage only
 };
 
 struct StepResult {
@@ -49,6 +68,11 @@ class Engine {
 
   // Drops every sequence (a new epoch begins). Weights stay.
   virtual void reset() = 0;
+
+  // A hash for each layer of the stage over the keys and values of an open sequence, so that two
+  // runs can be compared in what they keep and not only in what they say. kInvalidInput when the
+  // sequence is not open.
+  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
 
   virtual bool is_first() const = 0;
   virtual bool is_last() const = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/defect.h"
 
 namespace hearth::node {
 namespace {
@@ -12,6 +13,27 @@ constexpr std::uint32_t kHeadRows = 32;  // sampled rows whose logits are held a
 
 constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
 constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
+
+using kernels::Defect;
+using kernels::kDefect;
+
+// Of a planted defect: the row's two halves as outputs of their own, added.
+void multiply_in_halves(const kernels::Kernels& table, const kernels::PackedMatrix& w,
+                        const kernels::QuantizedRows& x, std::uint32_t begin, std::uint32_t end,
+                        float* out) {
+  const std::uint32_t blocks = w.cols() / kernels::kBlock;
+  std::vector<std::int32_t> sums(std::size_t{x.rows} * w.rows());
+  std::vector<float> half(sums.size());
+  table.matmul_partial(w, x, begin, end, 0, blocks / 2, sums.data(), w.rows());
+  kernels::grid_outputs(w, x, begin, end, sums.data(), half.data(), w.rows());
+  table.matmul_partial(w, x, begin, end, blocks / 2, blocks, sums.data(), w.rows());
+  kernels::grid_outputs(w, x, begin, end, sums.data(), out, w.rows());
+  const std::uint32_t first = begin * kernels::kRowGroup;
+  const std::uint32_t last = std::min(w.rows(), end * kernels::kRowGroup);
+  for (std::size_t t = 0; t < x.rows; ++t) {
+    table.add(out + t * w.rows() + first, half.data() + t * w.rows() + first, last - first);
+  }
+}
 
 }  // namespace
 
@@ -43,8 +65,9 @@ Forward::Forward(const Setup& setup)
       narrow_(spec_.kv_heads * spec_.head_dim),
       score_scale_(spec_.score_scale()),
       embedding_scale_(spec_.embedding_scale()),
-      activate_(spec_.family->activation == model::Activation::kSilu ? kernels_.swiglu_quantize
-                                                                     : kernels_.geglu_quantize) {
+      activate_(spec_.family->activation == model::Activation::kSilu
+                    ? &kernels::Kernels::swiglu_quantize
+                    : &kernels::Kernels::geglu_quantize) {
   const std::size_t rows = setup.batch_rows;
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
@@ -154,7 +177,9 @@ void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Pr
       const std::uint32_t last = first + product.matrix->groups();
       const std::uint32_t from = std::max(begin, first);
       const std::uint32_t to = std::min(end, last);
-      if (from < to) {
+      if (kDefect == Defect::kThreadSplit && from < to && pool_.threads() > 1) {
+        multiply_in_halves(kernels_, *product.matrix, x, from - first, to - first, product.out);
+      } else if (from < to) {
         kernels_.matmul(*product.matrix, x, from - first, to - first, product.out,
                         product.matrix->rows());
       }
@@ -188,7 +213,7 @@ void Forward::feed_forward(const LayerWeights& weights) {
   const auto middle = quant_.view(rows(), spec_.feed_forward);
   for_rows(rows(), spec_.feed_forward, [&](std::uint32_t row) {
     const std::size_t at = std::size_t{row} * spec_.feed_forward;
-    if (!activate_(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
+    if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
   multiply(middle, {{&weights.down, delta_.data()}});
 }

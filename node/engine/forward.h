@@ -30,7 +30,7 @@ struct ForwardRow {
   TokenId token = 0;
   Position position = 0;
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions
-  bool sample = false;
+  bool sample = false;                // its logits are computed and handed on
 };
 
 // Memory for quantised rows.
@@ -133,7 +133,8 @@ class Forward {
   const std::uint32_t narrow_;  // kv_heads * head_dim
   const float score_scale_;
   const float embedding_scale_;
-  decltype(kernels::Kernels::swiglu_quantize) const activate_;  // of the feed-forward
+  // Of the feed-forward; a member, for the table is read anew at every call.
+  decltype(&kernels::Kernels::swiglu_quantize) const activate_;
 
   AlignedBuffer<float> x_;
   Angles angles_;

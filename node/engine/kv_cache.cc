@@ -51,9 +51,12 @@ bool KvCache::grow(BlockTable& table, std::uint32_t positions) {
   return true;
 }
 
-void KvCache::release(BlockTable& table) {
-  free_.insert(free_.end(), table.rbegin(), table.rend());
-  table.clear();
+void KvCache::shrink(BlockTable& table, std::uint32_t positions) {
+  const std::uint32_t kept = pages_for(positions, kernels::kPageTokens);
+  while (table.size() > kept) {
+    free_.push_back(table.back());
+    table.pop_back();
+  }
 }
 
 }  // namespace hearth::node

@@ -26,7 +26,9 @@ class KvCache {
 
   // Makes `table` hold `positions` positions. False, and nothing taken, when too few are free.
   bool grow(BlockTable& table, std::uint32_t positions);
-  void release(BlockTable& table);
+  // Gives back the pages that lie wholly behind the first `positions`.
+  void shrink(BlockTable& table, std::uint32_t positions);
+  void release(BlockTable& table) { shrink(table, 0); }
 
   // One layer's share of a page; `layer` counts from the stage's first one.
   std::byte* page(std::uint32_t index, std::uint32_t layer) const {

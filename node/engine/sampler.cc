@@ -6,14 +6,17 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernels/defect.h"
 
 namespace hearth::node {
 namespace {
 
+using kernels::Defect;
+using kernels::kDefect;
+
 constexpr std::int64_t kLogitMax = 1LL << 30;  // 2^14 in 2^-16 units
 constexpr std::int32_t kExcluded = std::numeric_limits<std::int32_t>::min();
 constexpr double kLog2E48 = 406082553034801.0;  // log2(e) in 2^-48 units
-constexpr std::uint64_t kWeightOne = 1ULL << 40;
 constexpr std::uint64_t kTopPOff = 1ULL << 32;
 constexpr std::uint32_t kBuckets = 4096;
 constexpr std::uint32_t kChunk = 256;  // tokens summed at once by a draw over everything
@@ -104,24 +107,60 @@ void Sampler::find_best() {
   for (const std::int32_t logit : logits_) best_ = std::max(best_, logit);
   best_token_ =
       static_cast<TokenId>(std::find(logits_.begin(), logits_.end(), best_) - logits_.begin());
+  if constexpr (kDefect == Defect::kArgMaxTie) {
+    const auto after = std::find(logits_.rbegin(), logits_.rend(), best_).base();
+    best_token_ = static_cast<TokenId>(after - logits_.begin() - 1);
+  }
 }
 
-void Sampler::adjust(const SamplerParams& params, const TokenHistory& history) {
+void TokenHistory::add(TokenId token, bool generated) {
+  Seen& seen = counts_[token];
+  if (generated) {
+    ++seen.generated;
+    generated_.push_back(token);
+  } else {
+    seen.in_prompt = true;
+  }
+}
+
+void TokenHistory::keep_generated(std::size_t count) {
+  for (; generated_.size() > count; generated_.pop_back()) {
+    const auto found = counts_.find(generated_.back());
+    if (--found->second.generated == 0 && !found->second.in_prompt) counts_.erase(found);
+  }
+}
+
+std::span<const TokenId> TokenHistory::generated_behind(std::size_t count) const {
+  return std::span(generated_).subspan(std::min(count, generated_.size()));
+}
+
+void Sampler::penalise(const SamplerParams& params, const TokenHistory& history,
+                       std::span<const TokenId> later) {
+  std::unordered_map<TokenId, std::uint32_t> ahead;
+  for (const TokenId token : later) ++ahead[token];
+  for (const auto& [token, seen] : history.counts()) {
+    std::uint32_t generated = seen.generated;
+    if (!ahead.empty()) {
+      if (const auto found = ahead.find(token); found != ahead.end()) generated -= found->second;
+      if (generated == 0 && !seen.in_prompt) continue;
+    }
+    std::int64_t logit = logits_[token];
+    // Arithmetic shift: rounds down, as the division of a positive number does.
+    logit = logit > 0 ? (logit << 16) / params.repetition : (logit * params.repetition) >> 16;
+    logit = clamp_logit(logit);
+    if (generated > 0) logit -= params.frequency * generated + params.presence;
+    logits_[token] = clamp_logit(logit);
+  }
+}
+
+void Sampler::adjust(const SamplerParams& params, const TokenHistory& history,
+                     std::span<const TokenId> later) {
   const auto size = static_cast<TokenId>(logits_.size());
   for (const auto& [token, value] : params.bias) {
     if (token < 0 || token >= size) continue;
     logits_[token] = clamp_logit(logits_[token] + value);
   }
-  if (params.penalties) {
-    for (const auto& [token, generated] : history.counts()) {
-      std::int64_t logit = logits_[token];
-      // Arithmetic shift: rounds down, as the division of a positive number does.
-      logit = logit > 0 ? (logit << 16) / params.repetition : (logit * params.repetition) >> 16;
-      logit = clamp_logit(logit);
-      if (generated > 0) logit -= params.frequency * generated + params.presence;
-      logits_[token] = clamp_logit(logit);
-    }
-  }
+  if (params.penalties) penalise(params, history, later);
   for (const TokenId token : params.excluded) {
     if (token >= 0 && token < size) logits_[token] = kExcluded;
   }
@@ -198,8 +237,8 @@ Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
   if (params.top_p >= kTopPOff) return cut;
 
   const auto scaled = static_cast<unsigned __int128>(cut.total) * params.top_p;
-  const auto need =
-      std::max<std::uint64_t>(1, static_cast<std::uint64_t>((scaled + (kTopPOff - 1)) >> 32));
+  constexpr std::uint64_t kUp = kDefect == Defect::kTopPShare ? 0 : kTopPOff - 1;
+  const auto need = std::max<std::uint64_t>(1, static_cast<std::uint64_t>((scaled + kUp) >> 32));
   std::uint64_t sum = 0;
   for (bucket = 0; sum + sums_[bucket] < need; ++bucket) sum += sums_[bucket];
   gather(bucket, shift, params);
@@ -259,7 +298,8 @@ void Sampler::report(const SamplerParams& params, double log_sum, Draw& draw) {
 }
 
 Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams& params,
-                             const TokenHistory& history, Position position) {
+                             const TokenHistory& history, Position position,
+                             std::span<const TokenId> later) {
   INVARIANT(logits.size() == logits_.size(), "a sampler serves one vocabulary");
   if (!load(logits)) return Error{ErrorCode::kNumeric, "a logit is not finite"};
   Draw draw;
@@ -271,7 +311,7 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     log_sum = log_total();
     report(params, log_sum, draw);
   }
-  adjust(params, history);
+  adjust(params, history, later);
   find_best();
   if (best_ == kExcluded) {
     return Error{ErrorCode::kNumeric, "the logit bias excludes every token of the vocabulary"};

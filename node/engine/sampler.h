@@ -36,15 +36,23 @@ struct SamplerParams {
   std::uint32_t top_logprobs = 0;
 };
 
-// The tokens that a sequence has seen, for its penalties: token -> times generated (0 when only
-// the prompt has it).
+// The tokens that a sequence has seen, for its penalties.
 class TokenHistory {
  public:
-  void add(TokenId token, bool generated) { counts_[token] += generated ? 1 : 0; }
-  const std::unordered_map<TokenId, std::uint32_t>& counts() const { return counts_; }
+  struct Seen {
+    bool in_prompt = false;
+    std::uint32_t generated = 0;  // times
+  };
+  void add(TokenId token, bool generated);
+  // Forgets the generated tokens behind the first `count`.
+  void keep_generated(std::size_t count);
+  const std::unordered_map<TokenId, Seen>& counts() const { return counts_; }
+  // The generated tokens behind the first `count`, in order.
+  std::span<const TokenId> generated_behind(std::size_t count) const;
 
  private:
-  std::unordered_map<TokenId, std::uint32_t> counts_;
+  std::unordered_map<TokenId, Seen> counts_;
+  std::vector<TokenId> generated_;
 };
 
 struct Draw {
@@ -58,10 +66,12 @@ class Sampler {
  public:
   explicit Sampler(std::uint32_t vocabulary);
 
-  // `logits`: one a vocabulary entry. `position`: of the new token. kNumeric when a logit is not
-  // finite or every token is excluded.
+  // `logits`: one a vocabulary entry. `position`: of the new token. `later`: generated tokens of
+  // the history that stand behind this row, and do not count. kNumeric when a logit is not finite
+  // or every token is excluded.
   Result<Draw> sample(std::span<const float> logits, const SamplerParams& params,
-                      const TokenHistory& history, Position position);
+                      const TokenHistory& history, Position position,
+                      std::span<const TokenId> later = {});
 
  private:
   struct Cut;
@@ -69,7 +79,10 @@ class Sampler {
   void find_best();
   void report(const SamplerParams& params, double log_sum, Draw& draw);
   double log_total() const;
-  void adjust(const SamplerParams& params, const TokenHistory& history);
+  void adjust(const SamplerParams& params, const TokenHistory& history,
+              std::span<const TokenId> later);
+  void penalise(const SamplerParams& params, const TokenHistory& history,
+                std::span<const TokenId> later);
   TokenId draw_all(const SamplerParams& params, std::uint64_t random);
   TokenId draw_filtered(const SamplerParams& params, std::uint64_t random);
   Cut cut_of(const SamplerParams& params);

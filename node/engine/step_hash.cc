@@ -9,6 +9,7 @@ namespace {
 constexpr std::string_view kTokenTag = "hearth.tok";
 constexpr std::string_view kActivationTag = "hearth.act";
 constexpr std::string_view kOutputTag = "hearth.out";
+constexpr std::string_view kKeyValueTag = "hearth.kvs";
 
 template <typename... Words>
 Bytes header(std::string_view tag, Words... words) {
@@ -34,6 +35,12 @@ Hash256 hash_activation(std::uint32_t boundary, Position position, ByteSpan row)
 
 Hash256 hash_output(Position position, std::uint32_t token) {
   return blake2b(header(kOutputTag, position, token));
+}
+
+Blake2b begin_kv_hash(std::uint32_t layer, std::uint32_t positions) {
+  Blake2b hash;
+  hash.update(header(kKeyValueTag, layer, positions));
+  return hash;
 }
 
 }  // namespace hearth::node

@@ -20,4 +20,7 @@ Hash256 hash_activation(std::uint32_t boundary, Position position, ByteSpan row)
 inline constexpr std::uint32_t kNoToken = 0xFFFFFFFF;
 Hash256 hash_output(Position position, std::uint32_t token);
 
+// Keys and values of a layer at the first `positions`: what follows are their bytes, in order.
+Blake2b begin_kv_hash(std::uint32_t layer, std::uint32_t positions);
+
 }  // namespace hearth::node

@@ -1,9 +1,14 @@
 #include "node/engine/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "node/engine/file_pages.h"
 
 namespace hearth::node {
 namespace {
@@ -12,23 +17,33 @@ using kernels::PackedMatrix;
 
 class Reader {
  public:
-  Reader(const model::GgufFile& file, const model::ModelSpec& spec) : file_(file), spec_(spec) {}
+  Reader(const model::GgufFile& file, const model::ModelSpec& spec, kernels::ThreadPool* pool)
+      : file_(file), spec_(spec), pool_(pool), pages_(file) {}
+  // Takes nothing and reads nothing: counts what the tensors will take.
+  Reader(const model::GgufFile& file, const model::ModelSpec& spec, std::uint64_t& bytes)
+      : file_(file), spec_(spec), pages_(file), counted_(&bytes) {}
 
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                 PackedMatrix& out) const {
     TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {cols, rows}));
     TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
-    auto packed = PackedMatrix::pack(type, rows, cols, file_.tensor_bytes(*tensor));
-    if (!packed.ok()) {
-      return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
+    if (counted_ != nullptr) {
+      *counted_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
+      return ok_status();
     }
-    out = std::move(packed).value();
-    return ok_status();
+    const Status packed = pack(type, rows, cols, file_.tensor_bytes(*tensor), out);
+    if (packed.ok()) return packed;
+    return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
   }
 
   Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out) const {
     TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {size}));
     REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+    if (counted_ != nullptr) {
+      *counted_ += size * sizeof(float);
+      return ok_status();
+    }
+    TRY_VOID(pages_.bring(file_.tensor_bytes(*tensor)));
     out.resize(size);
     std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), size * sizeof(float));
     for (std::uint32_t i = 0; i < size; ++i) {
@@ -68,11 +83,46 @@ class Reader {
   }
 
  private:
+  Status pack(kernels::WeightType type, std::uint32_t rows, std::uint32_t cols, ByteSpan blocks,
+              PackedMatrix& out) const {
+    TRY(out, PackedMatrix::allocate(type, rows, cols));
+    const std::size_t group_bytes = out.file_row_bytes() * kernels::kRowGroup;
+    const auto grain = static_cast<std::uint32_t>(std::max<std::size_t>(1, kClaim / group_bytes));
+    std::mutex mutex;
+    std::optional<Error> failure;  // of the lowest groups, so that threads change no message
+    std::uint32_t failed_at = out.groups();
+    const auto claim = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+      const std::size_t from = begin * group_bytes;
+      const std::size_t to = std::min(blocks.size(), end * group_bytes);
+      const ByteSpan range = blocks.subspan(std::min(from, to), to - std::min(from, to));
+      Status done = pages_.bring(range);
+      if (done.ok()) done = out.pack_groups(begin, end, blocks);
+      pages_.drop(range);
+      const std::lock_guard lock(mutex);
+      if (done.ok() || begin >= failed_at) return;
+      failure = done.error();
+      failed_at = begin;
+    };
+    if (pool_ != nullptr) {
+      pool_->parallel_for(out.groups(), grain, claim);
+    } else {
+      claim(0, out.groups(), 0);
+    }
+    pages_.drop(blocks, true);
+    if (failure) return std::move(*failure);
+    return ok_status();
+  }
+
+  static constexpr std::size_t kClaim = 1 << 20;  // bytes of a file that a thread packs at a time
+
   const model::GgufFile& file_;
   const model::ModelSpec& spec_;
+  kernels::ThreadPool* const pool_ = nullptr;
+  const FilePages pages_;
+  std::uint64_t* const counted_ = nullptr;
 };
 
-std::size_t bytes_of(const LayerWeights& layer) {
+std::size_t layer_bytes(const LayerWeights& layer) {
   std::size_t values = 0;
   for (const std::vector<float>* vector :
        {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
@@ -85,19 +135,9 @@ std::size_t bytes_of(const LayerWeights& layer) {
          layer.down.bytes();
 }
 
-}  // namespace
-
-std::size_t StageWeights::bytes() const {
-  std::size_t sum = embedding.bytes() + head.bytes() + output_norm.size() * sizeof(float);
-  for (const LayerWeights& layer : layers) sum += bytes_of(layer);
-  return sum;
-}
-
-Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,
-                                        LayerRange layers) {
-  const Reader reader(file, spec);
+Status read(const Reader& reader, const model::ModelSpec& spec, LayerRange layers,
+            StageWeights& weights) {
   const std::string embedding = "token_embd.weight";
-  StageWeights weights;
   const bool first = layers.begin == 0;
   if (first) {
     TRY_VOID(reader.matrix(embedding, spec.vocabulary, spec.hidden, weights.embedding));
@@ -113,7 +153,31 @@ Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model
                              spec.hidden, weights.head));
     }
   }
+  return ok_status();
+}
+
+}  // namespace
+
+std::size_t StageWeights::bytes() const {
+  std::size_t sum = embedding.bytes() + head.bytes() + output_norm.size() * sizeof(float);
+  for (const LayerWeights& layer : layers) sum += layer_bytes(layer);
+  return sum;
+}
+
+Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,
+                                        LayerRange layers, kernels::ThreadPool* pool) {
+  StageWeights weights;
+  TRY_VOID(read(Reader(file, spec, pool), spec, layers, weights));
+  FilePages(file).drop(file.bytes(), true);  // what the kernel mapped around the small tensors
   return weights;
+}
+
+Result<std::uint64_t> StageWeights::bytes_of(const model::GgufFile& file,
+                                             const model::ModelSpec& spec, LayerRange layers) {
+  StageWeights nothing;
+  std::uint64_t bytes = 0;
+  TRY_VOID(read(Reader(file, spec, bytes), spec, layers, nothing));
+  return bytes;
 }
 
 }  // namespace hearth::node

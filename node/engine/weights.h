@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
+#include "kernels/thread_pool.h"
 #include "model/gguf.h"
 #include "model/spec.h"
 
@@ -42,8 +43,13 @@ struct StageWeights {
   const kernels::PackedMatrix& output() const { return head_is_embedding ? embedding : head; }
   std::size_t bytes() const;
 
+  // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as
+  // soon as they are packed.
   static Result<StageWeights> load(const model::GgufFile& file, const model::ModelSpec& spec,
-                                   LayerRange layers);
+                                   LayerRange layers, kernels::ThreadPool* pool = nullptr);
+  // What load() will take, from the file's table of tensors alone, which is thereby checked.
+  static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
+                                        LayerRange layers);
 };
 
 }  // namespace hearth::node

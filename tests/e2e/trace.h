@@ -1,5 +1,6 @@
-// What a run of the pipeline leaves behind: the tokens of each sequence and the hash at every stage
-// boundary. Two runs of the same requests must leave the same, however they were computed.
+// What a run of the pipeline leaves behind: the tokens and logits of each sequence, the hash at
+// every stage boundary, and the keys and values of every layer. Two runs of the same requests must
+// leave the same, however they were computed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +8,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +30,8 @@ struct Trace {
   std::vector<TokenLogprob> logprobs;
   // (layer boundary, position) -> hash; boundary 0 is the token read, the last one the token said.
   std::map<std::pair<std::uint32_t, Position>, Hash256> boundaries;
+  std::map<Position, Hash256> logits;  // of the rows that were sampled, all of them to the bit
+  std::vector<Hash256> kv;             // of every layer, at the end
   bool finished = false;
 };
 using Traces = std::map<std::uint64_t, Trace>;
@@ -36,6 +41,32 @@ struct RunPlan {
   bool one_by_one = false;         // each request waits for the end of the one before
   std::uint32_t join_every = 0;    // steps between two requests; 0: all join at once
   std::vector<Request> strangers;  // run as well, and not traced
+};
+
+// Hashes the logits of the traced sequences' sampled rows.
+class LogitsRecorder final : public LogitsObserver {
+ public:
+  // Not while the runner steps.
+  void trace(const Request& request, Trace* trace) {
+    entries_[request.id.value] = {static_cast<Position>(request.prompt.size() - 1), trace};
+  }
+  bool wants(SequenceId sequence, Position position) const override {
+    const auto entry = entries_.find(sequence.value);
+    return entry != entries_.end() && position >= entry->second.first_sampled;
+  }
+  void on_logits(SequenceId sequence, Position position, std::span<const float> logits) override {
+    const Hash256 hash = blake2b(std::as_bytes(logits));
+    const std::lock_guard lock(mutex_);
+    entries_.at(sequence.value).trace->logits[position] = hash;
+  }
+
+ private:
+  struct Entry {
+    Position first_sampled = 0;
+    Trace* trace = nullptr;
+  };
+  std::map<std::uint64_t, Entry> entries_;
+  std::mutex mutex_;  // of the traces' maps
 };
 
 inline void record(Trace& trace, const RowHash& hash) {
@@ -50,11 +81,15 @@ inline void record(Trace& trace, const RowHash& hash) {
 inline void submit(LocalRunner& runner, const Request& request, Trace* trace) {
   LocalRunner::Events events;
   if (trace != nullptr) {
-    events.on_token = [trace](const SampledToken& token) {
+    events.on_token = [trace, &runner](const SampledToken& token) {
       EXPECT_NE(token.finish, FinishReason::kError);
       trace->tokens.push_back(token.token);
       trace->logprobs.push_back({token.token, token.logprob});
       trace->finished = token.finish != FinishReason::kNone;
+      if (!trace->finished) return;
+      auto kv = runner.kv_hashes(token.sequence);
+      EXPECT_TRUE(kv.ok()) << (kv.ok() ? "" : kv.error().message);
+      if (kv.ok()) trace->kv = std::move(*kv);
     };
     events.on_hash = [trace](const RowHash& hash) { record(*trace, hash); };
   }
@@ -76,13 +111,18 @@ inline bool step(LocalRunner& runner) {
 inline Traces run_plan(const std::shared_ptr<const model::GgufFile>& file, const RunPlan& plan,
                        const std::vector<Request>& requests) {
   Traces traces;
-  auto loaded = LocalRunner::load(file, plan.options);
+  LogitsRecorder recorder;
+  LocalOptions options = plan.options;
+  options.logits = &recorder;
+  auto loaded = LocalRunner::load(file, options);
   EXPECT_TRUE(loaded.ok()) << (loaded.ok() ? "" : loaded.error().message);
   if (!loaded.ok()) return traces;
   LocalRunner& runner = **loaded;
   for (const Request& stranger : plan.strangers) submit(runner, stranger, nullptr);
   for (const Request& request : requests) {
-    submit(runner, request, &traces[request.id.value]);
+    Trace& trace = traces[request.id.value];
+    recorder.trace(request, &trace);
+    submit(runner, request, &trace);
     for (std::uint32_t i = 0; i < plan.join_every; ++i) step(runner);
     while (plan.one_by_one && step(runner)) {
     }
@@ -101,6 +141,10 @@ inline void expect_same(const Traces& traces, const Traces& base, std::uint32_t 
     EXPECT_TRUE(trace.finished) << what;
     EXPECT_EQ(trace.tokens, wanted.tokens) << what << ", sequence " << id;
     EXPECT_EQ(trace.logprobs, wanted.logprobs) << what << ", sequence " << id;
+    EXPECT_EQ(trace.logits.size(), trace.tokens.size()) << what << ", sequence " << id;
+    EXPECT_EQ(trace.logits, wanted.logits) << what << ", sequence " << id;
+    EXPECT_FALSE(trace.kv.empty()) << what;
+    EXPECT_EQ(trace.kv, wanted.kv) << what << ", sequence " << id;
     const std::size_t all = wanted.boundaries.rbegin()->first.first + 1;
     EXPECT_EQ(trace.boundaries.size() * all, wanted.boundaries.size() * (stages + 1)) << what;
     for (const auto& [place, hash] : trace.boundaries) {

@@ -13,24 +13,28 @@ namespace {
 
 constexpr StepShape kShape{8, 50, 20, false};
 constexpr std::uint32_t kRows = 12;
-constexpr SequenceId kOld{1};   // a prompt of 4 tokens, at position 6
-constexpr SequenceId kHalf{2};  // a prompt of 8 tokens, at position 3
-constexpr SequenceId kFull{3};  // at the last position of the context
-constexpr SequenceId kNew{9};   // not open
+constexpr SequenceId kOld{1};    // a prompt of 4 tokens, at position 6
+constexpr SequenceId kHalf{2};   // a prompt of 8 tokens, at position 3
+constexpr SequenceId kFull{3};   // at the last position of the context
+constexpr SequenceId kDraft{4};  // a prompt of 3 tokens, all 6 of its answer at positions 3 to 8
+constexpr SequenceId kNew{9};    // not open
 
 StageSequence at(SequenceId id, std::uint32_t prompt_tokens, Position next) {
   StageSequence sequence;
   sequence.open.sequence = id;
   sequence.open.prompt_tokens = prompt_tokens;
+  sequence.open.sampling.max_tokens = kShape.context;
   sequence.next = next;
   return sequence;
 }
 
-StageSequences three() {
+StageSequences four() {
   StageSequences sequences;
   sequences.emplace(kOld, at(kOld, 4, 6));
   sequences.emplace(kHalf, at(kHalf, 8, 3));
   sequences.emplace(kFull, at(kFull, 4, 19));
+  sequences.emplace(kDraft, at(kDraft, 3, 9));
+  sequences.at(kDraft).open.sampling.max_tokens = 6;
   return sequences;
 }
 
@@ -38,6 +42,7 @@ SequenceOpen open_of(SequenceId id, std::uint32_t prompt_tokens) {
   SequenceOpen open;
   open.sequence = id;
   open.prompt_tokens = prompt_tokens;
+  open.sampling.max_tokens = kShape.context;
   return open;
 }
 
@@ -45,13 +50,17 @@ SequenceOpen open_of(SequenceId id, std::uint32_t prompt_tokens) {
 StepBatch good() {
   StepBatch batch;
   batch.opens = {open_of(kNew, 2)};
+  batch.truncates = {{kDraft, 5}};
   batch.releases = {kFull};
   batch.rows = {{kHalf, 3, 0, 0},
                 {kHalf, 4, 49, BatchRow::kFailed},
                 {kNew, 0, 1, 0},
                 {kNew, 1, 2, BatchRow::kSample},
                 {kOld, 6, 7, BatchRow::kSample},
-                {kFull, 19, 7, BatchRow::kSample}};
+                {kFull, 19, 7, BatchRow::kSample},
+                {kDraft, 5, 7, BatchRow::kSample},
+                {kDraft, 6, 7, BatchRow::kSample},
+                {kDraft, 7, 7, BatchRow::kSample}};
   return batch;
 }
 
@@ -71,7 +80,7 @@ const Violation kViolations[] = {
      {"sequence 9", "0"}},
     {"past the context",
      [](StepBatch& b) {
-       b.rows.push_back({kFull, 20, 7, BatchRow::kSample});
+       b.rows.insert(b.rows.begin() + 6, {kFull, 20, 7, BatchRow::kSample});
      },
      {"sequence 3", "20"}},
     {"the largest position", [](StepBatch& b) { b.rows[0].position = 0xFFFFFFFF; }, {"4294967295"}},
@@ -120,19 +129,65 @@ const Violation kViolations[] = {
        for (Position i = 0; i < 11; ++i) b.rows.push_back({kNew, i, 1, 0});
      },
      {"13 rows", "12"}},
+    {"past prompt and answer",
+     [](StepBatch& b) {
+       b.rows.push_back({kDraft, 8, 7, BatchRow::kSample});
+       b.rows.push_back({kDraft, 9, 7, BatchRow::kSample});
+     },
+     {"sequence 4", "position 9", "9 positions"}},
+    {"a draft out of order",
+     [](StepBatch& b) { std::swap(b.rows[7].position, b.rows[8].position); },
+     {"sequence 4", "position 7", "6"}},
+    {"a draft twice", [](StepBatch& b) { b.rows[8].position = 6; }, {"position 6", "7"}},
+    {"a draft left out", [](StepBatch& b) { b.rows.erase(b.rows.begin() + 7); }, {"position 7"}},
+    {"a row past what was truncated",
+     [](StepBatch& b) { b.truncates[0].length = 4; },
+     {"sequence 4", "position 5", "4"}},
+    {"not truncated", [](StepBatch& b) { b.truncates.clear(); }, {"sequence 4", "position 5", "9"}},
+    {"truncated past its end",
+     [](StepBatch& b) { b.truncates[0].length = 10; },
+     {"sequence 4", "truncated to 10", "9 positions"}},
+    {"truncated to the largest position",
+     [](StepBatch& b) { b.truncates[0].length = 0xFFFFFFFF; },
+     {"truncated to 4294967295", "9 positions"}},
+    {"truncated into its prompt",
+     [](StepBatch& b) { b.truncates[0].length = 2; },
+     {"sequence 4", "truncated to 2", "prompt has 3"}},
+    {"truncated inside a prompt that is not whole",
+     [](StepBatch& b) {
+       b.truncates.push_back({kHalf, 3});
+     },
+     {"sequence 2", "prompt has 8"}},
+    {"truncated to nothing", [](StepBatch& b) { b.truncates[0].length = 0; }, {"prompt has 3"}},
+    {"truncated and never opened",
+     [](StepBatch& b) {
+       b.truncates.push_back({SequenceId(77), 1});
+     },
+     {"77", "never opened"}},
+    {"truncated as it opens",
+     [](StepBatch& b) {
+       b.truncates.push_back({kNew, 2});
+     },
+     {"sequence 9", "0 positions"}},
+    {"truncated twice",
+     [](StepBatch& b) {
+       b.truncates.push_back({kDraft, 4});
+     },
+     {"sequence 4", "second time"}},
     {"activations on the first stage", [](StepBatch& b) { b.activations.resize(96); }, {"96", "0"}},
 };
 
 TEST(BatchCheck, TakesEverythingThatIsAllowed) {
-  EXPECT_TRUE(check_batch(good(), three(), kShape, kRows).ok());
+  EXPECT_TRUE(check_batch(good(), four(), kShape, kRows).ok());
   EXPECT_TRUE(check_batch({}, {}, kShape, kRows).ok());
   StepBatch batch;
   batch.opens = {open_of(kNew, 20)};  // the whole context, opened and released without a row
+  batch.truncates = {{kOld, 4}, {kFull, 19}};  // the whole answer, and nothing
   batch.releases = {kNew, kOld, kHalf, kFull};
-  EXPECT_TRUE(check_batch(batch, three(), kShape, kRows).ok());
+  EXPECT_TRUE(check_batch(batch, four(), kShape, kRows).ok());
   batch = good();
-  EXPECT_TRUE(check_batch(batch, three(), kShape, 6).ok());
-  EXPECT_FALSE(check_batch(batch, three(), kShape, 5).ok());
+  EXPECT_TRUE(check_batch(batch, four(), kShape, 9).ok());
+  EXPECT_FALSE(check_batch(batch, four(), kShape, 8).ok());
 }
 
 TEST(BatchCheck, NamesEveryViolationAndItsLimit) {
@@ -140,7 +195,7 @@ TEST(BatchCheck, NamesEveryViolationAndItsLimit) {
     StepBatch batch = good();
     violation.make(batch);
     const StepBatch before = batch;
-    const Status status = check_batch(batch, three(), kShape, kRows);
+    const Status status = check_batch(batch, four(), kShape, kRows);
     ASSERT_FALSE(status.ok()) << violation.name;
     EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput) << violation.name;
     for (const char* word : violation.words) {
@@ -154,12 +209,12 @@ TEST(BatchCheck, NamesEveryViolationAndItsLimit) {
 TEST(BatchCheck, WantsExactlyTheActivationsOfItsRows) {
   const StepShape inner{8, 50, 20, true};
   StepBatch batch = good();
-  for (const std::size_t bytes : {0, 95, 97, 80, 112}) {
+  for (const std::size_t bytes : {0, 143, 145, 128, 160}) {
     batch.activations.assign(bytes, std::byte{0});
-    EXPECT_FALSE(check_batch(batch, three(), inner, kRows).ok()) << bytes;
+    EXPECT_FALSE(check_batch(batch, four(), inner, kRows).ok()) << bytes;
   }
   batch.activations.assign(batch.rows.size() * 8 * 2, std::byte{0});
-  EXPECT_TRUE(check_batch(batch, three(), inner, kRows).ok());
+  EXPECT_TRUE(check_batch(batch, four(), inner, kRows).ok());
 }
 
 // Batches made by the rules pass, and fail when any one number of a row is changed.
@@ -176,6 +231,10 @@ TEST(BatchCheck, RandomBatchesPassAndAnyChangedPositionFails) {
       } else {
         next = static_cast<Position>(random.next() % 16);
         sequences.emplace(SequenceId(id), at(SequenceId(id), prompt, next));
+        if (next >= prompt && random.next() % 2 == 0) {
+          next = prompt + static_cast<Position>(random.next() % (next - prompt + 1));
+          batch.truncates.push_back({SequenceId(id), next});
+        }
       }
       for (std::uint64_t row = random.next() % 4; row > 0; --row, ++next) {
         const bool may_sample = next + 1 >= prompt;

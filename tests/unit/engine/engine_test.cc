@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <thread>
 
 #include "model/synthetic.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace hearth::node {
 namespace {
@@ -68,6 +74,27 @@ TEST_F(EngineTest, ComputesReportsAndReleases) {
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
 
+#if defined(__SSE__)
+// A library may change the float mode of a thread at any time; a step looks, wherever it runs.
+TEST_F(EngineTest, AStepOnAThreadOfAnotherFloatModeIsRefused) {
+  auto engine = load({0, spec_.layers}).value();
+  for (const unsigned mode : {0x8000U, 0x0040U, 0x2000U, 0x4000U, 0x6000U}) {
+    Status status = ok_status();
+    std::thread([&] {
+      _mm_setcsr(_mm_getcsr() | mode);
+      StepBatch batch = prompt(kA, 4);
+      StepResult result;
+      status = engine->step(batch, result);
+    }).join();
+    ASSERT_FALSE(status.ok()) << mode;
+    EXPECT_EQ(status.error().code, ErrorCode::kNumeric);
+  }
+  StepBatch batch = prompt(kA, 4);
+  StepResult result;
+  EXPECT_TRUE(engine->step(batch, result).ok());
+}
+#endif
+
 TEST_F(EngineTest, ResetGivesEverythingBack) {
   auto engine = load({0, 2}).value();
   StepBatch batch = prompt(kA, 40);
@@ -78,6 +105,46 @@ TEST_F(EngineTest, ResetGivesEverythingBack) {
   EXPECT_EQ(engine->kv_pages_used(), 0U);
   batch = prompt(kA, 5);
   EXPECT_TRUE(engine->step(batch, result).ok());
+}
+
+// Positions 3 and 39 of the first sequence: the one in the prompt samples nothing, the last does.
+struct SomeLogits final : LogitsObserver {
+  bool wants(SequenceId sequence, Position position) const override {
+    return sequence == kA && (position == 3 || position == 39);
+  }
+  void on_logits(SequenceId, Position position, std::span<const float> logits) override {
+    seen[position == 3 ? 0 : 1].assign(logits.begin(), logits.end());
+  }
+  std::vector<float> seen[2];
+};
+
+TEST_F(EngineTest, AnObserverSeesTheLogitsItWantsAndChangesNothing) {
+  SomeLogits observer;
+  EngineOptions options;
+  options.layers = {0, spec_.layers};
+  options.kv_budget_bytes = 16 << 20;
+  options.batch_rows = 64;
+  options.logits = &observer;
+  auto watched = Engine::load(file_, spec_, options).value();
+  auto engine = load(options.layers).value();
+  StepResult result;
+  StepResult wanted;
+  StepBatch batch = prompt(kA, 40);
+  StepBatch same = batch;
+  ASSERT_TRUE(watched->step(batch, result).ok());
+  ASSERT_TRUE(engine->step(same, wanted).ok());
+  EXPECT_EQ(result.tokens, wanted.tokens);
+  EXPECT_EQ(result.hashes, wanted.hashes);
+  ASSERT_EQ(observer.seen[1].size(), spec_.vocabulary);
+  const auto best = std::max_element(observer.seen[1].begin(), observer.seen[1].end());
+  EXPECT_EQ(best - observer.seen[1].begin(), result.tokens[0].token);
+  // The same position as the last one of a prompt.
+  const std::vector<float> inside = observer.seen[0];
+  ASSERT_EQ(inside.size(), spec_.vocabulary);
+  watched->reset();
+  batch = prompt(kA, 4);
+  ASSERT_TRUE(watched->step(batch, result).ok());
+  EXPECT_EQ(observer.seen[0], inside);
 }
 
 TEST_F(EngineTest, StagesLoadOnlyTheirShare) {

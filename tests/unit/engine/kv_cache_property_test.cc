@@ -40,6 +40,13 @@ TEST(KvCacheProperty, GivesAndTakesAsANaiveAllocatorDoes) {
         cache->release(tables[who]);
         held[who] = 0;
         ASSERT_TRUE(tables[who].empty());
+      } else if (random.next() % 4 == 0) {
+        const auto positions = static_cast<std::uint32_t>(random.next() % (10 * 32 + 2));
+        const BlockTable before = tables[who];
+        cache->shrink(tables[who], positions);
+        held[who] = std::min(held[who], pages_of(positions));
+        ASSERT_EQ(tables[who].size(), held[who]);
+        ASSERT_TRUE(std::equal(tables[who].begin(), tables[who].end(), before.begin()));
       } else {
         const auto positions = static_cast<std::uint32_t>(random.next() % (10 * 32 + 2));
         const BlockTable before = tables[who];

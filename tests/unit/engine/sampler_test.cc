@@ -50,11 +50,11 @@ std::vector<double> reference(std::vector<float> logits, const SamplingParams& p
   const std::size_t n = logits.size();
   std::vector<double> x(logits.begin(), logits.end());
   for (const auto& [token, bias] : params.logit_bias) x[token] += bias;
-  for (const auto& [token, generated] : history.counts()) {
+  for (const auto& [token, seen] : history.counts()) {
     x[token] =
         x[token] > 0 ? x[token] / params.repetition_penalty : x[token] * params.repetition_penalty;
-    x[token] -= params.frequency_penalty * generated;
-    if (generated > 0) x[token] -= params.presence_penalty;
+    x[token] -= params.frequency_penalty * static_cast<float>(seen.generated);
+    if (seen.generated > 0) x[token] -= params.presence_penalty;
   }
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), 0);
@@ -187,6 +187,24 @@ TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesTheShare) {
   EXPECT_EQ(support(logits, params, {}, 500), (std::set<TokenId>{0}));
 }
 
+// Weights 2^40 and 2^40 * 2^-(D / 2^20) whose share by top_p is a fraction of one unit above 2^40:
+// the share is rounded up, so that the first token alone does not reach it.
+TEST(Sampler, TopPRoundsItsShareUp) {
+  struct Case {
+    float distance;
+    float top_p;
+  };
+  for (const Case& c : {Case{4360, 2'218'891'264}, Case{192'542, 4'078'892'800},
+                        Case{223'260, 4'157'152'768}, Case{324'049, 4'264'595'712}}) {
+    const std::vector<float> logits = {0.0F, -c.distance * 0x1p-16F};
+    SamplingParams params;
+    params.top_p = c.top_p * 0x1p-32F;
+    EXPECT_EQ(support(logits, params, {}, 3000), (std::set<TokenId>{0, 1})) << c.distance;
+    params.top_p = (c.top_p - 256) * 0x1p-32F;
+    EXPECT_EQ(support(logits, params, {}, 3000), (std::set<TokenId>{0})) << c.distance;
+  }
+}
+
 TEST(Sampler, MinPKeepsWhatReachesAShareOfTheLargest) {
   const std::vector<float> logits = {std::log(0.5F), std::log(0.3F), std::log(0.15F),
                                      std::log(0.05F)};
@@ -245,6 +263,45 @@ TEST(Sampler, PenaltiesCountThePromptOnlyForRepetition) {
   params.temperature = 0.0F;
   params.repetition_penalty = 2.0F;
   EXPECT_EQ(draw(negative, params, 0, history), 3);
+}
+
+// The history of a step that samples several rows, and one from which drafts were taken back, are
+// for a row what the history up to this row is.
+TEST(Sampler, ARowSeesNoTokenBehindIt) {
+  SeededRandom random(21);
+  for (int round = 0; round < 200; ++round) {
+    SamplingParams params;
+    params.temperature = round % 2 == 0 ? 0.0F : 1.0F;
+    params.seed = random.next();
+    params.repetition_penalty = 1.0F + static_cast<float>(random.next() % 8) * 0.25F;
+    params.presence_penalty = static_cast<float>(random.next() % 5) * 0.5F;
+    params.frequency_penalty = static_cast<float>(random.next() % 5) * 0.5F;
+    const std::vector<float> logits = random_logits(12, random.next(), 2.0F);
+    Sampler sampler(12);
+    TokenHistory whole;
+    TokenHistory part;
+    for (std::uint64_t i = random.next() % 6; i > 0; --i) {
+      const auto token = static_cast<TokenId>(random.next() % 12);
+      whole.add(token, false);
+      part.add(token, false);
+    }
+    std::vector<TokenId> generated(random.next() % 10);
+    const std::size_t kept = random.next() % (generated.size() + 1);
+    for (std::size_t i = 0; i < generated.size(); ++i) {
+      generated[i] = static_cast<TokenId>(random.next() % 12);
+      whole.add(generated[i], true);
+      if (i < kept) part.add(generated[i], true);
+    }
+    const SamplerParams fixed(params);
+    const auto later = whole.generated_behind(kept);
+    ASSERT_EQ(later.size(), generated.size() - kept);
+    const TokenId wanted = sampler.sample(logits, fixed, part, 40)->token;
+    EXPECT_EQ(sampler.sample(logits, fixed, whole, 40, later)->token, wanted) << round;
+    whole.keep_generated(kept);
+    EXPECT_EQ(sampler.sample(logits, fixed, whole, 40)->token, wanted) << round;
+    EXPECT_EQ(whole.counts().size(), part.counts().size()) << round;
+    EXPECT_TRUE(whole.generated_behind(kept).empty());
+  }
 }
 
 TEST(Sampler, DrawsFollowTheDistribution) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::kernels {
 namespace {
@@ -92,6 +93,45 @@ TEST(Elementary, Exp2IsDefinedEverywhere) {
   EXPECT_EQ(exp2_canonical(-INFINITY), 0.0F);
   EXPECT_EQ(exp2_canonical(128.0F), 0x1p127F);
   EXPECT_EQ(exp2_canonical(INFINITY), 0x1p127F);
+}
+
+// Known answers of tests/oracle/canonical, every bit of them in one number: each of the
+// polynomial's constants, one unit of the last place larger or smaller, changes it. (A whole model
+// cannot tell: the residual's rounding to fp16 swallows such a difference nearly always.)
+std::uint64_t checksum(std::uint64_t so_far, std::uint32_t bits) {
+  return so_far * 0x100000001B3U + bits;
+}
+
+TEST(Elementary, Exp2HasTheBitsOfTheOracle) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t k = 0; k < 1U << 21; ++k) {
+    const float magnitude = 0.5F - static_cast<float>(k) * 0x1p-23F;
+    const float y = exp2_canonical(k % 2 == 0 ? magnitude : -magnitude);
+    sum = checksum(sum, std::bit_cast<std::uint32_t>(y));
+  }
+  EXPECT_EQ(sum, 0xA29E587D5D8460FU);
+}
+
+// One value in a block: its scale shows the activation's bits.
+std::uint64_t activation_checksum(const Kernels& table, bool gelu) {
+  fixtures::Activations row(1, kBlock);
+  std::vector<float> gate(kBlock, 0.0F);
+  const std::vector<float> up(kBlock, 1.0F);
+  std::uint64_t sum = 0;
+  for (int k = 0; k < 1 << 15; ++k) {
+    gate[0] = static_cast<float>((k - (1 << 14)) * 0x1p-11 * (1 + 0x1p-12));
+    (gelu ? table.geglu_quantize : table.swiglu_quantize)(gate.data(), up.data(), row.view, 0);
+    sum = checksum(sum, std::bit_cast<std::uint32_t>(row.scales[0]));
+    sum = checksum(sum, static_cast<std::uint32_t>(row.exponents[0]));
+  }
+  return sum;
+}
+
+TEST(Elementary, ActivationsHaveTheBitsOfTheOracle) {
+  for (const Kernels* table : available_kernels()) {
+    EXPECT_EQ(activation_checksum(*table, false), 0x179D678EAF27C97DU) << table->name;
+    EXPECT_EQ(activation_checksum(*table, true), 0x449E624E3574197CU) << table->name;
+  }
 }
 
 TEST(Elementary, SiluIsAccurateAndDefinedForExtremes) {

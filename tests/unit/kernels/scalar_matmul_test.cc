@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "tests/unit/kernels/file_weights.h"
 #include "tests/unit/kernels/fixtures.h"
@@ -119,41 +118,6 @@ TEST(Matmul, GroupRangesWriteTheirRowsOnly) {
       for (std::uint32_t r = 0; r < 80; ++r) {
         const bool inside = r >= 16 && r < 48;
         ASSERT_EQ(out[t * 80 + r], inside ? whole[t * 77 + r] : -7.0F) << r;
-      }
-    }
-  }
-}
-
-// Shares of the columns, cut anywhere between blocks and computed by any table, add up to the same
-// output: what tensor parallelism and split-K rest on.
-TEST(Matmul, PartialSumsOfAnyCutAddUpToTheProduct) {
-  Generator random(6);
-  const auto tables = available_kernels();
-  for (const WeightType type : kAllTypes) {
-    for (int round = 0; round < 12; ++round) {
-      const std::uint32_t rows = 1 + random() % 60;
-      const std::uint32_t blocks = columns_of(type, (1 + random() % 40) * kBlock) / kBlock;
-      const std::uint32_t tokens = 1 + random() % 11;
-      const PackedMatrix w = weights(random, type, rows, blocks * kBlock);
-      const auto x = activations(random, tokens, blocks * kBlock, round % 2 == 1);
-      std::vector<std::int32_t> sums(std::size_t{rows} * tokens, 0);
-      std::vector<std::int32_t> share(sums.size());
-      for (std::uint32_t begin = 0; begin < blocks;) {
-        const std::uint32_t end = begin + 1 + random() % (blocks - begin);
-        const Kernels* table = tables[random() % tables.size()];
-        table->matmul_partial(w, x->view, 0, w.groups(), begin, end, share.data(), rows);
-        std::transform(sums.begin(), sums.end(), share.begin(), sums.begin(), std::plus<>());
-        begin = end;
-      }
-      const std::vector<float> expected = run(*tables[0], w, x->view);
-      for (std::uint32_t t = 0; t < tokens; ++t) {
-        for (std::uint32_t r = 0; r < rows; ++r) {
-          const std::int32_t sum = sums[t * rows + r];
-          ASSERT_LE(std::abs(sum), (1 << kGridBits) + static_cast<int>(blocks) * 64);
-          const float y = (static_cast<float>(sum) * std::ldexp(1.0F, w.row_exponents()[r])) *
-                          std::ldexp(1.0F, x->exponents[t] - kGridBits);
-          ASSERT_EQ(y, expected[t * rows + r]);
-        }
       }
     }
   }

@@ -38,6 +38,9 @@ class FakeEngine final : public Engine {
     return ok_status();
   }
   void reset() override { ++record_.resets; }
+  Result<std::vector<Hash256>> kv_hashes(SequenceId) const override {
+    return std::vector<Hash256>();
+  }
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return false; }
   StepShape input_shape() const override { return {8, 16, 32, options_.layers.begin > 0}; }

@@ -29,6 +29,11 @@ struct HeldCompute final : StageCompute {
     loads.pop_front();
     events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, true}, 8, 1000});
   }
+  void refuse_load(Error why) {
+    const Epoch epoch = loads.front();
+    loads.pop_front();
+    events->on_loaded(epoch, std::move(why));
+  }
   void finish_step(StepResult result = {}) {
     StepBatch batch = std::move(steps.front());
     steps.pop_front();
@@ -267,6 +272,23 @@ TEST_F(StageTest, ARefusalIsForGood) {
   clock.advance(seconds(60));
   stage->on_timer();
   EXPECT_EQ(control.dialled.size(), dialled);
+}
+
+TEST_F(StageTest, ARangeThatFindsNoRoomIsToldAndEndsTheWorker) {
+  assign(1);
+  compute.refuse_load({ErrorCode::kNoCapacity, "needs 9 GiB, has 8"});
+  EXPECT_NE(said().stage_failed().error().find("needs 9 GiB, has 8"), std::string::npos);
+  ASSERT_TRUE(stage->no_room().has_value());
+  EXPECT_EQ(stage->no_room()->code, ErrorCode::kNoCapacity);
+  EXPECT_NE(stage->no_room()->message.find("layers 2 to 4"), std::string::npos);
+  EXPECT_NE(stage->no_room()->message.find("needs 9 GiB, has 8"), std::string::npos);
+}
+
+TEST_F(StageTest, AnotherFailureOfALoadingEndsTheAssignmentOnly) {
+  assign(1);
+  compute.refuse_load({ErrorCode::kIo, "the disk is gone"});
+  EXPECT_NE(said().stage_failed().error().find("the disk is gone"), std::string::npos);
+  EXPECT_FALSE(stage->no_room().has_value());
 }
 
 TEST_F(StageTest, UnassignEndsTheNamedEpochAlone) {

@@ -103,7 +103,7 @@ TEST(Hello, VersionsOfAnotherProtocolAreReadAndBothAreNamed) {
   const Status status = check_versions(sample_hello(), *decoded);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kVersion);
-  for (const char* part : {"protocol 1", "protocol 77", "arithmetic 1", "arithmetic 5"}) {
+  for (const char* part : {"protocol 2", "protocol 77", "arithmetic 1", "arithmetic 5"}) {
     EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
   }
   EXPECT_TRUE(check_versions(sample_hello(), sample_hello()).ok());

@@ -36,6 +36,7 @@ inline StepBatch sample_batch(bool with_activations) {
   batch.epoch = Epoch(3);
   batch.step = StepId(41);
   batch.opens = {sample_open(9), sample_open(10)};
+  batch.truncates = {{SequenceId(1), 30}, {SequenceId(5), 64}};
   batch.releases = {SequenceId(4), SequenceId(2)};
   batch.rows = {{SequenceId(9), 0, 11, 0},
                 {SequenceId(9), 1, 12, BatchRow::kSample},

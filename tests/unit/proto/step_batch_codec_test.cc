@@ -91,6 +91,29 @@ TEST(StepBatchCodec, RefusesSequencesNamedTwice) {
   batch = sample_batch(false);
   batch.opens.push_back(batch.opens[0]);
   EXPECT_NE(refusal(batch, small_shape(false)).find("opens"), std::string::npos);
+  batch = sample_batch(false);
+  batch.truncates.push_back({SequenceId(5), 3});
+  EXPECT_NE(refusal(batch, small_shape(false)).find("truncates names sequence 5 twice"),
+            std::string::npos);
+}
+
+TEST(StepBatchCodec, RefusesTruncatesToNothingOrPastTheContext) {
+  StepBatch batch = sample_batch(false);
+  for (const Position length : {0U, 65U, 0xFFFFFFFFU}) {
+    batch.truncates[0].length = length;
+    const std::string why = refusal(batch, small_shape(false));
+    EXPECT_NE(why.find("truncates.length is " + std::to_string(length)), std::string::npos) << why;
+    EXPECT_NE(why.find("1 to 64"), std::string::npos) << why;
+  }
+}
+
+TEST(StepBatchCodec, CarriesManySampledRowsOfOneSequence) {
+  StepBatch batch;
+  batch.truncates = {{SequenceId(7), 20}};
+  for (Position i = 0; i < 9; ++i) batch.rows.push_back({SequenceId(7), 20 + i, 1, 1});
+  const auto decoded = decode_step_batch(encode(batch), small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, batch);
 }
 
 // A count is judged against its limit and against the bytes that follow before anything is taken.
@@ -98,8 +121,8 @@ TEST(StepBatchCodec, RefusesHugeCountsWithoutAllocating) {
   StepBatch empty;
   Bytes bytes = encode(empty);
   const std::uint32_t huge = 0xFFFFFFFF;
-  const char* fields[] = {"opens", "releases", "rows"};
-  for (int i = 0; i < 3; ++i) {
+  const char* fields[] = {"opens", "truncates", "releases", "rows"};
+  for (int i = 0; i < 4; ++i) {
     Bytes broken = bytes;
     std::memcpy(broken.data() + 16 + i * 4, &huge, 4);
     const auto decoded = decode_step_batch(broken, small_shape(false));

@@ -65,6 +65,13 @@ TEST(StepTokensCodec, RefusesDisorderAndDuplicates) {
   tokens.tokens.push_back(tokens.tokens[0]);
   EXPECT_NE(refusal(tokens).find("tokens names sequence 9 twice"), std::string::npos);
   tokens = sample_tokens();
+  tokens.tokens.insert(tokens.tokens.begin(), tokens.tokens[0]);
+  EXPECT_NE(refusal(tokens).find("sequence 9 go from position 2 to 2"), std::string::npos);
+  tokens.tokens[1].position = 4;
+  EXPECT_NE(refusal(tokens).find("sequence 9 go from position 2 to 4"), std::string::npos);
+  tokens.tokens[1].position = 3;  // two rows of one sequence in one step
+  EXPECT_EQ(refusal(tokens), "");
+  tokens = sample_tokens();
   tokens.released.push_back(SequenceId(2));
   EXPECT_NE(refusal(tokens).find("released"), std::string::npos);
 }

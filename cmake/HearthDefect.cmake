@@ -1,0 +1,20 @@
+# hearth_plant(): gives HEARTH_DEFECT=N to those sources of this folder that the line of defect N in
+# kernels/defect.h names. All others are compiled as ever.
+set(HEARTH_DEFECT 0 CACHE STRING "Number of the defect to plant (kernels/defect.h), 0 for none")
+
+function(hearth_plant)
+  if(HEARTH_DEFECT EQUAL 0)
+    return()
+  endif()
+  file(READ ${PROJECT_SOURCE_DIR}/kernels/defect.h text)
+  if(NOT text MATCHES " = ${HEARTH_DEFECT}, +// \\[([^]]*)\\]")
+    message(FATAL_ERROR "HEARTH_DEFECT=${HEARTH_DEFECT}: kernels/defect.h has no such defect")
+  endif()
+  string(REGEX MATCHALL "[a-z0-9_]+\\.cc" files "${CMAKE_MATCH_1}")
+  foreach(file ${files} defect.cc)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS
+        HEARTH_DEFECT=${HEARTH_DEFECT})
+    endif()
+  endforeach()
+endfunction()

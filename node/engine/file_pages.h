@@ -1,0 +1,25 @@
+// How the pages of a mapped model file come and go while it is loaded: read ahead of the packing
+// threads, mapped a megabyte at a time, and given back as soon as they are packed, so that the
+// process never holds two copies of a model. What is not mapped is left alone.
+#pragma once
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "model/gguf.h"
+
+namespace hearth::node {
+
+class FilePages {
+ public:
+  explicit FilePages(const model::GgufFile& file);
+
+  // Before `range` is read, by any thread. kIo where the file has lost these bytes meanwhile.
+  Status bring(ByteSpan range) const;
+  // After it; pages that it shares with its neighbours stay, unless `whole`.
+  void drop(ByteSpan range, bool whole = false) const;
+
+ private:
+  ByteSpan file_;  // empty where nothing is mapped
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,96 @@
+#include "node/engine/stage_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "base/limits.h"
+#include "kernels/canonical.h"
+#include "node/engine/available_memory.h"
+#include "node/engine/kv_cache.h"
+#include "node/engine/weights.h"
+#include "proto/split.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::uint64_t kHeadRows = 32;  // sampled rows whose logits are held at once
+
+std::string gib(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GiB",
+                static_cast<double>(bytes) / static_cast<double>(limits::kGiB));
+  return text;
+}
+
+// What Forward, the samplers and the step hold.
+std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& options) {
+  const std::uint64_t rows = options.batch_rows;
+  const std::uint64_t wide = std::uint64_t{spec.heads} * spec.head_dim;
+  const std::uint64_t narrow = std::uint64_t{spec.kv_heads} * spec.head_dim;
+  const std::uint64_t widest =
+      std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.feed_forward}});
+  std::uint64_t row = 4 * (2 * spec.hidden + 2 * wide + 2 * narrow + 2 * spec.feed_forward +
+                           2 * spec.head_dim);       // floats
+  row += widest + 3 * 4 * widest / kernels::kBlock;  // quantised
+  row += 2 * 2 * spec.hidden;                        // residuals, here and in the batch
+  const std::uint64_t positions = spec.context + 2 * kernels::kPageTokens;
+  std::uint64_t thread = 4 * (spec.heads / spec.kv_heads) * positions;
+  std::uint64_t bytes = rows * row;
+  if (options.layers.end == spec.layers) {
+    bytes += std::min(rows, kHeadRows) * spec.vocabulary * 4;
+    thread += 16 * std::uint64_t{spec.vocabulary};  // a sampler
+  }
+  return bytes + options.threads * thread;
+}
+
+}  // namespace
+
+Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
+                                 const EngineOptions& options) {
+  StageMemory memory;
+  TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers));
+  memory.buffers = buffer_bytes(spec, options);
+  memory.page = KvCache::page_bytes(options.layers.size(), spec.kv_layout());
+  const std::uint64_t most =
+      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
+  const std::uint64_t asked = options.kv_budget_bytes / memory.page;
+  if (asked == 0) {
+    return Error{ErrorCode::kNoCapacity,
+                 "the KV budget of " + std::to_string(options.kv_budget_bytes) +
+                     " bytes holds no page: one page of " + std::to_string(kernels::kPageTokens) +
+                     " positions takes " + std::to_string(memory.page) + " bytes for " +
+                     std::to_string(options.layers.size()) + " layers"};
+  }
+  memory.pages = static_cast<std::uint32_t>(std::min({asked, most, std::uint64_t{0xFFFFFFFF}}));
+  const std::uint32_t positions = std::min(spec.context, limits::kDefaultMaxTokens);
+  memory.pages_least = std::min(memory.pages, pages_for(positions, kernels::kPageTokens));
+  return memory;
+}
+
+Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget) {
+  std::uint64_t weights = 0;
+  std::uint64_t kv = 0;
+  std::uint64_t buffers = 0;
+  for (const StageMemory& stage : stages) {
+    weights += stage.weights;
+    kv += stage.page * stage.pages_least;
+    buffers += stage.buffers;
+  }
+  const std::uint64_t needed = weights + kv + buffers + kProcessBytes;
+  if (needed <= budget) return ok_status();
+  return Error{ErrorCode::kNoCapacity, "needs " + gib(needed) + " of memory: weights " +
+                                           gib(weights) + ", KV of one sequence " + gib(kv) +
+                                           ", buffers " + gib(buffers) + ", process " +
+                                           gib(kProcessBytes) + "; has " + gib(budget) +
+                                           " (--memory, or what the machine has available)"};
+}
+
+std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {
+  const std::uint64_t rest = budget - std::min(budget, stage.weights + stage.buffers);
+  return std::min<std::uint64_t>(stage.pages, rest / stage.page) * stage.page;
+}
+
+std::uint64_t memory_budget(std::uint64_t given) { return given > 0 ? given : available_memory(); }
+
+}  // namespace hearth::node

@@ -1,0 +1,44 @@
+// What a stage takes of this machine's memory, known before anything is read, and whether the
+// budget holds it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+
+namespace hearth::node {
+
+// Of a process beside its stages: program, sockets, stacks, the file's header.
+inline constexpr std::uint64_t kProcessBytes = 32 << 20;
+
+struct StageMemory {
+  std::uint64_t weights = 0;      // packed
+  std::uint64_t buffers = 0;      // of steps of batch_rows rows, all of them used
+  std::uint64_t page = 0;         // one KV page of all layers of the stage
+  std::uint32_t pages = 0;        // that the KV budget asks for
+  std::uint32_t pages_least = 0;  // of one sequence: the context, or limits::kDefaultMaxTokens
+  // Without kProcessBytes.
+  std::uint64_t least() const { return weights + buffers + page * pages_least; }
+};
+
+// Checks shapes and types of the range's tensors by the way. kNoCapacity when the KV budget is
+// under one page.
+Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
+                                 const EngineOptions& options);
+
+// The stages of one process. kNoCapacity, with every figure, when `budget` does not hold their
+// least and kProcessBytes.
+Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget);
+
+// KV bytes of a stage within a budget that holds its least: the pages asked for, or those that fit.
+std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget);
+
+// `given`, or what the machine has where that is 0.
+std::uint64_t memory_budget(std::uint64_t given);
+
+}  // namespace hearth::node

@@ -1,0 +1,219 @@
+// Several sampled rows of one sequence in one step, and the truncates that drop what was rejected.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "model/synthetic.h"
+#include "node/engine/engine.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr SequenceId kA{1};
+constexpr SequenceId kB{2};
+
+class Verify : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { bytes_ = new Bytes(model::synthetic_model_bytes({}).value()); }
+
+  void SetUp() override {
+    file_ = model::GgufFile::parse(*bytes_, "tiny").value();
+    spec_ = model::ModelSpec::read(*file_).value();
+  }
+
+  std::unique_ptr<Engine> load(LayerRange layers, std::size_t budget = 16 << 20) {
+    EngineOptions options;
+    options.layers = layers;
+    options.kv_budget_bytes = budget;
+    options.batch_rows = 64;
+    return Engine::load(file_, spec_, options).value();
+  }
+
+  // A step that opens `id` and brings its whole prompt.
+  StepBatch prompt(SequenceId id, std::uint32_t tokens) {
+    StepBatch batch;
+    batch.opens.push_back({id, tokens, true, {}});
+    SamplingParams& sampling = batch.opens[0].sampling;
+    sampling.seed = 5;
+    sampling.frequency_penalty = 1.5F;
+    sampling.repetition_penalty = 1.2F;
+    sampling.max_tokens = 100;
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      batch.rows.push_back({id, i, static_cast<TokenId>(3 + i % 100),
+                            i + 1 == tokens ? BatchRow::kSample : std::uint8_t{0}});
+    }
+    return batch;
+  }
+
+  static StepResult run(Engine& engine, StepBatch batch) {
+    StepResult result;
+    const Status status = engine.step(batch, result);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+    return result;
+  }
+
+  static BatchRow row(Position position, TokenId token) {
+    return {kA, position, token, BatchRow::kSample};
+  }
+
+  // Greedy on no account: every position draws. The tokens of positions 10 to 10 + count.
+  std::vector<TokenId> plain(std::uint32_t count) {
+    auto engine = load({0, spec_.layers});
+    std::vector<TokenId> tokens = {run(*engine, prompt(kA, 10)).tokens.at(0).token};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      StepBatch batch;
+      batch.rows = {row(10 + i, tokens.back())};
+      tokens.push_back(run(*engine, batch).tokens.at(0).token);
+    }
+    return tokens;
+  }
+
+  static Bytes* bytes_;
+  std::shared_ptr<const model::GgufFile> file_;
+  model::ModelSpec spec_;
+};
+Bytes* Verify::bytes_ = nullptr;
+
+TEST_F(Verify, RowsOfOneStepSampleWhatStepsOfTheirOwnDo) {
+  const std::vector<TokenId> wanted = plain(40);
+  auto engine = load({0, spec_.layers});
+  StepBatch batch = prompt(kA, 10);  // the answer is known: all of it at once
+  for (Position i = 0; i < 40; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
+  const StepResult result = run(*engine, batch);
+  ASSERT_EQ(result.tokens.size(), 41U);
+  for (Position i = 0; i < 41; ++i) {
+    EXPECT_EQ(result.tokens[i].position, 10 + i);
+    EXPECT_EQ(result.tokens[i].token, wanted[i]) << i;
+  }
+}
+
+TEST_F(Verify, WhatIsRejectedLeavesNoTrace) {
+  const std::vector<TokenId> wanted = plain(40);
+  auto engine = load({0, spec_.layers});
+  run(*engine, prompt(kA, 10));
+  for (Position at = 0; at < 40; ++at) {
+    StepBatch batch;  // one right row, and five wrong ones behind it
+    if (at > 0) batch.truncates = {{kA, 10 + at}};
+    batch.rows = {row(10 + at, wanted[at])};
+    for (Position i = 1; i < 6; ++i) {
+      batch.rows.push_back(row(10 + at + i, (wanted[at] + static_cast<TokenId>(i)) % 300));
+    }
+    const StepResult result = run(*engine, batch);
+    ASSERT_EQ(result.tokens.size(), 6U);
+    EXPECT_EQ(result.tokens[0].token, wanted[at + 1]) << at;
+  }
+}
+
+TEST_F(Verify, WholePagesGoBackAtOnce) {
+  auto engine = load({0, spec_.layers});
+  StepBatch batch = prompt(kA, 10);
+  for (Position i = 10; i < 64; ++i) batch.rows.push_back(row(i, 5));
+  run(*engine, batch);
+  batch = {};
+  for (Position i = 64; i < 97; ++i) batch.rows.push_back(row(i, 5));
+  run(*engine, batch);
+  EXPECT_EQ(engine->kv_pages_used(), 4U);
+  for (const auto& [length, pages] : {std::pair{97U, 4U}, {96U, 3U}, {65U, 3U}, {32U, 1U}}) {
+    batch = {};
+    batch.truncates = {{kA, length}};
+    run(*engine, batch);
+    EXPECT_EQ(engine->kv_pages_used(), pages) << length;
+  }
+  batch = {};
+  batch.truncates = {{kA, 10}};
+  batch.releases = {kA};
+  run(*engine, batch);
+  EXPECT_EQ(engine->kv_pages_used(), 0U);
+}
+
+TEST_F(Verify, ADraftWithoutAPageIsForgottenWithIt) {
+  const std::vector<TokenId> wanted = plain(23);
+  const std::size_t page = (std::size_t{16} << 20) / load({0, spec_.layers})->kv_pages();
+  auto engine = load({0, spec_.layers}, page + page / 2);
+  ASSERT_EQ(engine->kv_pages(), 1U);
+  run(*engine, prompt(kA, 10));
+  StepBatch batch;
+  for (Position i = 0; i < 24; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
+  StepResult result = run(*engine, batch);
+  ASSERT_EQ(result.tokens.size(), 24U);
+  for (Position i = 0; i < 24; ++i) {
+    const bool fits = i < 22;
+    EXPECT_EQ(result.tokens[i].finish, fits ? FinishReason::kNone : FinishReason::kError) << i;
+    EXPECT_EQ(result.tokens[i].error, fits ? ErrorCode::kNumeric : ErrorCode::kNoCapacity) << i;
+    EXPECT_EQ(result.tokens[i].token, fits ? wanted[i + 1] : 0) << i;
+  }
+  batch = {};
+  batch.truncates = {{kA, 31}};
+  batch.rows = {row(31, wanted[21])};
+  result = run(*engine, batch);
+  EXPECT_EQ(result.tokens.at(0).finish, FinishReason::kNone);
+  EXPECT_EQ(result.tokens.at(0).token, wanted[22]);
+}
+
+// A draft that leaves the numeric range fails itself and those behind it, on this stage and the
+// next ones, and nothing once it is dropped.
+TEST_F(Verify, ADraftThatLeavesTheRangeTouchesNothingBeforeIt) {
+  const std::vector<TokenId> wanted = plain(6);
+  auto first = load({0, 1});
+  auto middle = load({1, 2});
+  auto last = load({2, spec_.layers});
+  const auto through = [&](StepBatch batch, std::optional<std::size_t> broken) {
+    StepResult result;
+    EXPECT_TRUE(first->step(batch, result).ok());
+    const std::uint16_t infinity = 0x7C00;
+    if (broken) {
+      std::memcpy(batch.activations.data() + *broken * spec_.hidden * 2, &infinity, 2);
+    }
+    EXPECT_TRUE(middle->step(batch, result).ok());
+    EXPECT_TRUE(last->step(batch, result).ok());
+    return result.tokens;
+  };
+  through(prompt(kA, 10), {});
+  StepBatch batch;
+  for (Position i = 0; i < 4; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
+  const std::vector<SampledToken> tokens = through(batch, 2);
+  ASSERT_EQ(tokens.size(), 4U);
+  for (Position i = 0; i < 4; ++i) {
+    EXPECT_EQ(tokens[i].finish, i < 2 ? FinishReason::kNone : FinishReason::kError) << i;
+    EXPECT_EQ(tokens[i].token, i < 2 ? wanted[i + 1] : 0) << i;
+    EXPECT_EQ(tokens[i].error, ErrorCode::kNumeric) << i;
+  }
+  batch = {};  // what failed stays: so does the failure
+  batch.truncates = {{kA, 13}};
+  batch.rows = {row(13, wanted[3])};
+  EXPECT_EQ(through(batch, {}).at(0).finish, FinishReason::kError);
+  batch = {};
+  batch.truncates = {{kA, 12}};
+  for (Position i = 2; i < 5; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
+  const std::vector<SampledToken> again = through(batch, {});
+  ASSERT_EQ(again.size(), 3U);
+  for (Position i = 0; i < 3; ++i) EXPECT_EQ(again[i].token, wanted[i + 3]) << i;
+}
+
+TEST_F(Verify, RefusedTruncatesChangeNothing) {
+  const std::vector<TokenId> wanted = plain(2);
+  auto engine = load({0, spec_.layers});
+  run(*engine, prompt(kA, 10));
+  StepBatch batch;
+  batch.rows = {row(10, wanted[0])};
+  run(*engine, batch);
+  const std::vector<std::vector<SequenceTruncate>> wrong = {
+      {{kB, 5}}, {{kA, 12}}, {{kA, 9}}, {{kA, 0}}, {{kA, 0xFFFFFFFF}}, {{kA, 10}, {kA, 10}}};
+  for (const auto& truncates : wrong) {
+    StepBatch bad;
+    bad.truncates = truncates;
+    StepResult result;
+    const Status status = engine->step(bad, result);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput);
+    EXPECT_NE(status.error().message.find("truncated to"), std::string::npos);
+  }
+  batch = {};
+  batch.rows = {row(11, wanted[1])};
+  EXPECT_EQ(run(*engine, batch).tokens.at(0).token, wanted[2]);
+}
+
+}  // namespace
+}  // namespace hearth::node

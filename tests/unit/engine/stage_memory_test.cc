@@ -1,0 +1,87 @@
+#include "node/engine/stage_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/limits.h"
+#include "model/synthetic.h"
+#include "node/engine/weights.h"
+
+namespace hearth::node {
+namespace {
+
+struct StageMemoryTest : ::testing::Test {
+  Bytes bytes = model::synthetic_model_bytes({}).value();
+  std::shared_ptr<const model::GgufFile> file = model::GgufFile::parse(bytes, "tiny").value();
+  model::ModelSpec spec = model::ModelSpec::read(*file).value();
+
+  EngineOptions options(LayerRange layers) const {
+    EngineOptions made;
+    made.layers = layers;
+    made.kv_budget_bytes = 64 << 20;
+    made.batch_rows = 16;
+    return made;
+  }
+};
+
+std::size_t exponents(const kernels::PackedMatrix& matrix) {
+  return std::size_t{matrix.rows()} * sizeof(std::int32_t);
+}
+
+TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
+  for (const LayerRange layers :
+       {LayerRange{0, 4}, LayerRange{0, 1}, LayerRange{1, 3}, LayerRange{3, 4}}) {
+    const StageWeights loaded = StageWeights::load(*file, spec, layers).value();
+    std::size_t extra = exponents(loaded.embedding) + exponents(loaded.head);
+    for (const LayerWeights& layer : loaded.layers) {
+      for (const auto* matrix : {&layer.query, &layer.key, &layer.value, &layer.attention_output,
+                                 &layer.gate, &layer.up, &layer.down}) {
+        extra += exponents(*matrix);
+      }
+    }
+    EXPECT_EQ(StageWeights::bytes_of(*file, spec, layers).value(), loaded.bytes() + extra);
+  }
+}
+
+TEST_F(StageMemoryTest, TheLeastIsTheExactBoundaryAndTheErrorHasTheFigures) {
+  const EngineOptions asked = options({0, 4});
+  const StageMemory memory = stage_memory(*file, spec, asked).value();
+  EXPECT_EQ(memory.pages_least, spec.context / kernels::kPageTokens);
+  const std::uint64_t least = memory.least() + kProcessBytes;
+  EXPECT_TRUE(check_memory({memory}, least).ok());
+  const Status refused = check_memory({memory}, least - 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  for (const char* word :
+       {"needs ", "weights ", "KV of one sequence ", "buffers ", "process ", "has ", "--memory"}) {
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  }
+  EXPECT_FALSE(check_memory({memory, memory}, least).ok()) << "stages of one process add up";
+}
+
+TEST_F(StageMemoryTest, AnEngineIsRefusedBelowItAndGetsThePagesThatFitAboveIt) {
+  EngineOptions asked = options({0, 4});
+  const StageMemory memory = stage_memory(*file, spec, asked).value();
+  asked.memory_bytes = memory.least() + kProcessBytes - 1;
+  const auto refused = Engine::load(file, spec, asked);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  asked.memory_bytes += 1;
+  EXPECT_EQ(Engine::load(file, spec, asked).value()->kv_pages(), memory.pages_least);
+  asked.memory_bytes += 3 * memory.page;
+  EXPECT_EQ(Engine::load(file, spec, asked).value()->kv_pages(), memory.pages_least + 3);
+  asked.memory_bytes = 0;
+  EXPECT_EQ(Engine::load(file, spec, asked).value()->kv_pages(), memory.pages);
+}
+
+TEST_F(StageMemoryTest, AKvBudgetUnderOnePageIsNamed) {
+  EngineOptions asked = options({0, 4});
+  asked.kv_budget_bytes = 1;
+  const auto refused = stage_memory(*file, spec, asked);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("holds no page"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth::node
