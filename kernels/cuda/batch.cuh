@@ -21,7 +21,9 @@ struct BatchShared {
   SharedArray<Words4, kStepBlocks * 2 * kBatchTokens> values;
   SharedArray<float, kStepBlocks * kBatchTokens> scales;  // [block][token]
   SharedArray<std::uint32_t, kStepBlocks * kBatchTokens> extras;
-  SharedArray<std::int32_t, kBatchTiles * kTileRows * kBatchTokens> sums;  // [row][token]
+  // Until the end the integer scales of each warp's records, [warp][word][lane]; then the sums,
+  // [row][token].
+  SharedArray<std::uint32_t, kBatchTiles * kTileRows * kBatchTokens> words;
 };
 
 // Quads c and 4 + c of block b of a row's record: what a lane hands to the two halves of mma.sync.
@@ -30,10 +32,12 @@ HEARTH_DEVICE void fragment_of(Global<const std::byte> tile, std::uint32_t row, 
                                std::uint32_t c, std::uint32_t (&quads)[2]) {
   using R = Record<kType>;
   constexpr std::uint32_t bits = R::kLayout.bits;
+  // The quants of a super-block lie in whole pieces of 16 bytes, so that b need not be known early.
   const auto word = [&](std::uint32_t first, std::uint32_t further) {
-    return tile.at(word_offset(R::kBytes, first, row) + 4 * further)
-        .template as<const std::uint32_t>()
-        .get(0);
+    const std::size_t at = R::kLayout.blocks == 8
+                               ? std::size_t{first / 4} * 16 * kTileRows + row * 16 + first % 4 * 4
+                               : word_offset(R::kBytes, first, row);
+    return tile.at(at + 4 * further).template as<const std::uint32_t>().get(0);
   };
   quads[0] = quads[1] = 0;
   std::uint32_t shift = 0;
@@ -65,21 +69,35 @@ HEARTH_DEVICE void fragment_of(Global<const std::byte> tile, std::uint32_t row, 
   }
 }
 
-// The integer scales and D, M of `lane`'s row in a tile; the quants are not read.
+// The integer scales of this lane's row, in shared memory, and its d.
+struct StagedScales {
+  HEARTH_DEVICE std::uint32_t scale_word(std::uint32_t i) const {
+    return shared.words.get(place + 32 * i);
+  }
+  HEARTH_DEVICE std::uint32_t d_word() const { return d; }
+
+  const BatchShared& shared;
+  std::uint32_t place;
+  std::uint32_t d;
+};
+
 template <WeightType kType>
-HEARTH_DEVICE void load_scales(Global<const std::byte> tile, std::uint32_t lane,
-                               Record<kType>& out) {
+HEARTH_DEVICE StagedScales stage_scales(Global<const std::byte> tile, BatchShared& shared) {
   using R = Record<kType>;
-  HEARTH_UNROLL
-  for (std::uint32_t w = R::kPlaces.scales; w < R::kBytes / 4; ++w) {
-    out.words[w] =
-        tile.at(word_offset(R::kBytes, w, lane)).template as<const std::uint32_t>().get(0);
+  const unsigned lane = thread_index() % 32;
+  const std::uint32_t place = thread_index() / 32 * 4 * 32 + lane;
+  const auto word = [&](std::uint32_t w) {
+    const Global<const std::byte> at = tile.at(word_offset(R::kBytes, w, lane));
+    if (w * 4 + 4 <= R::kBytes) return at.template as<const std::uint32_t>().get(0);
+    return std::uint32_t{at.template as<const std::uint16_t>().get(0)};
+  };
+  if constexpr (scale_words(kType) != 0) {
+    HEARTH_UNROLL
+    for (std::uint32_t i = 0; i < scale_words(kType); ++i) {
+      shared.words.put(place + 32 * i, word(R::kPlaces.scales + i));
+    }
   }
-  if constexpr (R::kBytes % 4 != 0) {
-    constexpr std::uint32_t last = R::kWords - 1;
-    out.words[last] =
-        tile.at(word_offset(R::kBytes, last, lane)).template as<const std::uint16_t>().get(0);
-  }
+  return {shared, place, word(R::kPlaces.d)};
 }
 
 // Another lane's scales: two words and a packed one.
@@ -160,7 +178,6 @@ HEARTH_DEVICE void add_block(const BatchShared& shared, Global<const std::byte> 
   const unsigned c = lane % 4;
   HEARTH_UNROLL
   for (unsigned half = 0; half < 2; ++half) {  // 16 rows each
-    sync_warp();  // keeps the compiler from loading ahead more than the registers hold
     std::uint32_t a[4];
     BlockScales rows[2];
     HEARTH_UNROLL
@@ -193,17 +210,16 @@ HEARTH_DEVICE void add_block(const BatchShared& shared, Global<const std::byte> 
 
 // Adds what is there of a unit of up to `count` blocks, whose first record is at `unit`.
 template <WeightType kType>
-HEARTH_DEVICE void add_unit(const ProductArgs& args, const BatchShared& shared,
+HEARTH_DEVICE void add_unit(const ProductArgs& args, BatchShared& shared,
                             Global<const std::byte> unit, std::uint32_t staged, std::uint32_t count,
                             float row_factor, BatchSums& sums) {
   constexpr std::uint32_t blocks = Record<kType>::kLayout.blocks;
   for (std::uint32_t first = 0; first < count; first += blocks) {
     const Global<const std::byte> tile = unit.at(first / blocks * args.tile_bytes);
-    Record<kType> record;
-    load_scales<kType>(tile, thread_index() % 32, record);
-    HEARTH_UNROLL
+    const StagedScales record = stage_scales<kType>(tile, shared);
+    HEARTH_ROLL
     for (std::uint32_t b = 0; b < blocks; ++b) {
-      const BlockScales mine = scaled(scales_of(record, b), row_factor);
+      const BlockScales mine = scaled(scales_of<kType>(record, b), row_factor);
       add_block<kType>(shared, tile, b, staged + first + b, mine, sums);
     }
   }
@@ -219,14 +235,15 @@ HEARTH_DEVICE void publish_batch(const BatchSums& sums, std::uint32_t tile, Batc
       for (unsigned i = 0; i < 4; ++i) {
         const std::uint32_t row = tile * kTileRows + 16 * half + 8 * (i / 2) + lane / 4;
         const std::uint32_t token = 8 * n + 2 * (lane % 4) + i % 2;
-        atomic_add(shared.sums, row * kBatchTokens + token, sums[half][n][i]);
+        atomic_add(shared.words, row * kBatchTokens + token,
+                   static_cast<std::uint32_t>(sums[half][n][i]));
       }
     }
   }
 }
 
 template <WeightType kType>
-HEARTH_KERNEL(kProductThreads, (Record<kType>::kLayout.blocks == 8 ? 1 : 2))
+HEARTH_KERNEL(kProductThreads, 2)
 product_batch(ProductArgs args) {
   BatchShared& shared = shared_memory<BatchShared>();
   const unsigned warp = thread_index() / 32;
@@ -237,10 +254,6 @@ product_batch(ProductArgs args) {
   const float row_factor =
       there ? power_of_two(-args.weight_exponents.get(row_tile * kTileRows + thread_index() % 32))
             : 0.0F;
-  for (std::uint32_t i = thread_index(); i < kBatchTiles * kTileRows * kBatchTokens;
-       i += kProductThreads) {
-    shared.sums.put(i, 0);
-  }
   BatchSums sums = {};
   for (std::uint32_t first = 0; first < args.blocks; first += kStepBlocks) {
     const std::uint32_t left = args.blocks - first;
@@ -259,6 +272,11 @@ product_batch(ProductArgs args) {
     }
     sync_threads();
   }
+  for (std::uint32_t i = thread_index(); i < kBatchTiles * kTileRows * kBatchTokens;
+       i += kProductThreads) {
+    shared.words.put(i, 0U);
+  }
+  sync_threads();
   publish_batch(sums, tile, shared);
   sync_threads();
   for (std::uint32_t i = thread_index(); i < kBatchTiles * kTileRows * kBatchTokens;
@@ -267,7 +285,8 @@ product_batch(ProductArgs args) {
     const std::uint32_t token = i / (kBatchTiles * kTileRows);
     const std::uint32_t row = block_index_x() * kBatchTiles * kTileRows + in_block;
     if (row < args.rows && token < args.tokens) {
-      finish(args, row, token, shared.sums.get(in_block * kBatchTokens + token));
+      const std::uint32_t sum = shared.words.get(in_block * kBatchTokens + token);
+      finish(args, row, token, static_cast<std::int32_t>(sum));
     }
   }
 }

@@ -61,7 +61,7 @@ dequantize(Global<const std::byte> tiles, std::size_t tile_bytes, std::uint32_t 
     BlockScales scales;
     if constexpr (!R::kFloating) {
       quads_of(record, b, quads);
-      scales = scales_of(record, b);
+      scales = scales_of<kType>(record, b);
     }
     HEARTH_UNROLL
     for (std::uint32_t k = 0; k < kBlock; ++k) {

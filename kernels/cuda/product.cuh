@@ -222,7 +222,7 @@ HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t bloc
     for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
       std::uint32_t quads[8];
       quads_of(record, b, quads);
-      const BlockScales row = scaled(scales_of(record, b), row_factor);
+      const BlockScales row = scaled(scales_of<kType>(record, b), row_factor);
       HEARTH_ROLL
       for (int pair = 0; pair < kTokens; pair += together) {
         HEARTH_UNROLL

@@ -20,6 +20,11 @@ struct Record {
   static constexpr bool kSigned = kLayout.codebook || kLayout.bits == 8;
   static constexpr std::int32_t kZero = kSigned ? 0 : kLayout.zero;
 
+  HEARTH_DEVICE std::uint32_t scale_word(std::uint32_t i) const {
+    return words[kPlaces.scales + i];
+  }
+  HEARTH_DEVICE std::uint32_t d_word() const { return words[kPlaces.d]; }
+
   std::uint32_t words[kWords];
 };
 
@@ -105,14 +110,15 @@ struct BlockScales {
   std::int32_t t[2] = {0, 0};
 };
 
-template <WeightType kType>
-HEARTH_DEVICE std::uint32_t scale_byte(const Record<kType>& record, std::uint32_t i) {
-  return record.words[Record<kType>::kPlaces.scales + i / 4] >> (8 * (i % 4)) & 255U;
+// `record`: what has scale_word and d_word, a Record or the part of one.
+template <typename Scales>
+HEARTH_DEVICE std::uint32_t scale_byte(const Scales& record, std::uint32_t i) {
+  return record.scale_word(i / 4) >> (8 * (i % 4)) & 255U;
 }
 
 // The 6-bit pairs of Q4_K and Q5_K.
-template <WeightType kType>
-HEARTH_DEVICE void six_bit_scales(const Record<kType>& record, std::uint32_t b, float& scale,
+template <typename Scales>
+HEARTH_DEVICE void six_bit_scales(const Scales& record, std::uint32_t b, float& scale,
                                   float& minimum) {
   std::uint32_t s = 0;
   std::uint32_t t = 0;
@@ -128,8 +134,8 @@ HEARTH_DEVICE void six_bit_scales(const Record<kType>& record, std::uint32_t b, 
   minimum = static_cast<float>(t);
 }
 
-template <WeightType kType>
-HEARTH_DEVICE void two_scales(const Record<kType>& record, std::uint32_t b, BlockScales& out) {
+template <WeightType kType, typename Scales>
+HEARTH_DEVICE void two_scales(const Scales& record, std::uint32_t b, BlockScales& out) {
   HEARTH_UNROLL
   for (std::uint32_t r = 0; r < 2; ++r) {
     const std::uint32_t e = 2 * b + r;
@@ -148,15 +154,15 @@ HEARTH_DEVICE void two_scales(const Record<kType>& record, std::uint32_t b, Bloc
   }
 }
 
-template <WeightType kType>
-HEARTH_DEVICE BlockScales scales_of(const Record<kType>& record, std::uint32_t b) {
+template <WeightType kType, typename Scales>
+HEARTH_DEVICE BlockScales scales_of(const Scales& record, std::uint32_t b) {
   using R = Record<kType>;
   BlockScales out;
-  const std::uint32_t halves = record.words[R::kPlaces.d];
+  const std::uint32_t halves = record.d_word();
   out.d = widen_half(static_cast<std::uint16_t>(halves & 0xFFFFU));
   if constexpr (R::kLayout.minimum) out.m = widen_half(static_cast<std::uint16_t>(halves >> 16));
   if constexpr (R::kTwoScales) {
-    two_scales(record, b, out);
+    two_scales<kType>(record, b, out);
     out.m = -out.m;
   } else if constexpr (kType == WeightType::kIQ4_XS) {
     const std::uint32_t low = scale_byte(record, b / 2) >> (b % 2 * 4) & 15U;
