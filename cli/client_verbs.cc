@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "cli/api_address.h"
+#include "cli/loopback_values.h"
 #include "cli/paths.h"
 #include "cli/pull.h"
 #include "cli/run.h"

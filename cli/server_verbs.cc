@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "cli/api_address.h"
+#include "cli/loopback_values.h"
 #include "cli/serve.h"
 #include "cli/values.h"
 #include "cli/verbs.h"

@@ -13,6 +13,10 @@ namespace hearth::cli {
 // What the chosen verb does; returns the exit code.
 using Action = std::function<int()>;
 
+// The verbs of a program.
+using AddVerbs = void (*)(CLI::App& app, Action& action);
+
+void add_all_verbs(CLI::App& app, Action& action);      // the three below
 void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull
 void add_server_verbs(CLI::App& app, Action& action);   // serve worker
 void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion

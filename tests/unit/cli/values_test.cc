@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "cli/loopback_values.h"
 #include "proto/step.h"
 
 namespace hearth::cli {
