@@ -32,8 +32,7 @@ struct ComputedRow {
 class StageEngine final : public Engine {
  public:
   StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-              const EngineOptions& options, StageWeights weights, KvCache cache,
-              std::unique_ptr<kernels::ThreadPool> pool);
+              const EngineOptions& options, std::unique_ptr<StageForward> forward);
 
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
@@ -44,15 +43,15 @@ class StageEngine final : public Engine {
   StepShape input_shape() const override {
     return {spec_.hidden, spec_.vocabulary, spec_.context, !is_first()};
   }
-  std::uint32_t kv_pages() const override { return cache_.pages(); }
-  std::uint32_t kv_pages_used() const override { return cache_.pages_used(); }
-  std::size_t weight_bytes() const override { return weights_.bytes(); }
+  std::uint32_t kv_pages() const override { return forward_->pages().pages(); }
+  std::uint32_t kv_pages_used() const override { return forward_->pages().pages_used(); }
+  std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
 
  private:
   void open(const StepBatch& batch);
   void truncate(const StepBatch& batch);
   void admit(StepBatch& batch);
-  void compute(StepBatch& batch);
+  Status compute(StepBatch& batch);
   void settle(StepBatch& batch);
   bool observed(const BatchRow& row) const;
   void on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
@@ -68,35 +67,22 @@ class StageEngine final : public Engine {
   const std::shared_ptr<const model::GgufFile> file_;  // keeps the spec's family and names alive
   const model::ModelSpec spec_;
   const EngineOptions options_;
-  const StageWeights weights_;
-  KvCache cache_;
-  const std::unique_ptr<kernels::ThreadPool> pool_;
-  Forward forward_;
+  const std::unique_ptr<StageForward> forward_;
   std::vector<Sampler> samplers_;  // one a thread; last stage only
   StageSequences sequences_;
 
   // Of the step under way.
   std::vector<ComputedRow> computed_;
   std::vector<ForwardRow> rows_;
-  std::vector<std::uint16_t> bits_;  // the residual of the computed rows
   std::vector<SampledToken> drawn_;  // one a row of the batch; last stage only
 };
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-                         const EngineOptions& options, StageWeights weights, KvCache cache,
-                         std::unique_ptr<kernels::ThreadPool> pool)
-    : file_(std::move(file)),
-      spec_(spec),
-      options_(options),
-      weights_(std::move(weights)),
-      cache_(std::move(cache)),
-      pool_(std::move(pool)),
-      forward_({&spec_, &weights_, options.kernels, &cache_, pool_.get(), options.layers,
-                options.batch_rows}) {
-  if (is_last()) samplers_.assign(pool_->threads(), Sampler(spec_.vocabulary));
+                         const EngineOptions& options, std::unique_ptr<StageForward> forward)
+    : file_(std::move(file)), spec_(spec), options_(options), forward_(std::move(forward)) {
+  if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   computed_.reserve(options_.batch_rows);
   rows_.reserve(options_.batch_rows);
-  bits_.resize(std::size_t{options_.batch_rows} * spec_.hidden);
 }
 
 ByteSpan StageEngine::activation(const StepBatch& batch, std::size_t row) const {
@@ -111,7 +97,7 @@ Status StageEngine::step(StepBatch& batch, StepResult& result) {
   truncate(batch);
   hash_inputs(batch, result);
   admit(batch);
-  compute(batch);
+  TRY_VOID(compute(batch));
   settle(batch);
   if (is_last()) collect_tokens(batch, result);
   hash_outputs(batch, result);
@@ -136,7 +122,7 @@ void StageEngine::truncate(const StepBatch& batch) {
   for (const auto& [id, length] : batch.truncates) {
     StageSequence& sequence = sequences_.at(id);
     sequence.next = length;
-    cache_.shrink(sequence.pages, length);
+    forward_->pages().shrink(sequence.pages, length);
     sequence.history.keep_generated(length - sequence.open.prompt_tokens);
     if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
   }
@@ -151,7 +137,8 @@ void StageEngine::admit(StepBatch& batch) {
     StageSequence& sequence = sequences_.at(row.sequence);
     sequence.next = row.position + 1;
     if (row.failed()) sequence.fail(row.position, row.reason());
-    if (!sequence.failed(row.position) && !cache_.grow(sequence.pages, row.position + 1)) {
+    if (!sequence.failed(row.position) &&
+        !forward_->pages().grow(sequence.pages, row.position + 1)) {
       sequence.fail(row.position, ErrorCode::kNoCapacity);
     }
     if (sequence.sampler.penalties) {
@@ -164,20 +151,20 @@ void StageEngine::admit(StepBatch& batch) {
   }
 }
 
-void StageEngine::compute(StepBatch& batch) {
+Status StageEngine::compute(StepBatch& batch) {
   if (is_last()) drawn_.assign(batch.rows.size(), SampledToken{});
-  if (rows_.empty()) return;
-  auto* bits = reinterpret_cast<std::byte*>(bits_.data());
+  if (rows_.empty()) return ok_status();
+  auto* bits = reinterpret_cast<std::byte*>(forward_->residual());
   if (!is_first()) {
     for (std::size_t i = 0; i < computed_.size(); ++i) {
       std::memcpy(bits + i * row_bytes(), activation(batch, computed_[i].index).data(),
                   row_bytes());
     }
   }
-  forward_.run(rows_, bits_.data(),
-               [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
-                 on_logits(batch, row, thread, logits);
-               });
+  return forward_->run(rows_,
+                       [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
+                         on_logits(batch, row, thread, logits);
+                       });
 }
 
 // Writes back what was computed; failed rows, and all later ones of their sequences, are zeros.
@@ -188,12 +175,12 @@ void StageEngine::settle(StepBatch& batch) {
     BatchRow& row = batch.rows[i];
     StageSequence& sequence = sequences_.at(row.sequence);
     const bool computed = next < computed_.size() && computed_[next].index == i;
-    if (computed && forward_.failed(static_cast<std::uint32_t>(next))) {
+    if (computed && forward_->failed(static_cast<std::uint32_t>(next))) {
       sequence.fail(row.position, ErrorCode::kNumeric);
     }
     std::byte* out = batch.activations.data() + i * row_bytes();
     if (!sequence.failed(row.position)) {
-      std::memcpy(out, bits_.data() + next * spec_.hidden, row_bytes());
+      std::memcpy(out, forward_->residual() + next * spec_.hidden, row_bytes());
     } else {
       row.fail(sequence.why);
       std::memset(out, 0, row_bytes());
@@ -292,14 +279,14 @@ void StageEngine::on_logits(const StepBatch& batch, std::uint32_t computed, unsi
 void StageEngine::release(const StepBatch& batch, StepResult& result) {
   for (const SequenceId id : batch.releases) {
     const auto found = sequences_.find(id);
-    cache_.release(found->second.pages);
+    forward_->pages().release(found->second.pages);
     sequences_.erase(found);
     result.released.push_back(id);
   }
 }
 
 void StageEngine::reset() {
-  for (auto& [id, sequence] : sequences_) cache_.release(sequence.pages);
+  for (auto& [id, sequence] : sequences_) forward_->pages().release(sequence.pages);
   sequences_.clear();
 }
 
@@ -313,8 +300,11 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
   std::vector<Hash256> hashes;
   for (std::uint32_t layer = 0; layer < options_.layers.size(); ++layer) {
     Blake2b hash = begin_kv_hash(options_.layers.begin + layer, length);
+    const std::byte* page = nullptr;
     for (Position i = 0; i < length; ++i) {
-      const std::byte* page = cache_.page(sequence.pages[i / kernels::kPageTokens], layer);
+      if (i % kernels::kPageTokens == 0) {
+        TRY(page, forward_->page(sequence.pages[i / kernels::kPageTokens], layer));
+      }
       kernels::kv_read(layout, page, i % kernels::kPageTokens, slot.data());
       hash.update(slot);
     }
@@ -336,6 +326,21 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
   return ok_status();
 }
 
+Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
+                                                   const model::ModelSpec& spec,
+                                                   const EngineOptions& options) {
+  TRY(const StageMemory memory, stage_memory(file, spec, options));
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory({memory}, budget));
+  TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
+                                     kv_within(memory, budget - kProcessBytes), memory.pages));
+  TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
+  TRY(StageWeights weights, StageWeights::load(file, spec, options.layers, pool.get()));
+  return std::unique_ptr<StageForward>(std::make_unique<Forward>(
+      Forward::Setup{spec, std::move(weights), options.kernels, std::move(cache), std::move(pool),
+                     options.layers, options.batch_rows}));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFile> file,
@@ -347,16 +352,10 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   }
   TRY_VOID(kernels::require_known_answers(*options.kernels));
   TRY_VOID(check_options(spec, options));
-  TRY(const StageMemory memory, stage_memory(*file, spec, options));
-  const std::uint64_t budget = memory_budget(options.memory_bytes);
-  TRY_VOID(check_memory({memory}, budget));
-  TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
-                                     kv_within(memory, budget - kProcessBytes), memory.pages));
-  TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
-  TRY(StageWeights weights, StageWeights::load(*file, spec, options.layers, pool.get()));
   try {
-    return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
-        std::move(file), spec, options, std::move(weights), std::move(cache), std::move(pool)));
+    TRY(auto forward, load_forward(*file, spec, options));
+    return std::unique_ptr<Engine>(
+        std::make_unique<StageEngine>(std::move(file), spec, options, std::move(forward)));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kNoCapacity, "no memory for the working buffers of " +
                                              std::to_string(options.batch_rows) + " rows"};

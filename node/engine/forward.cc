@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/defect.h"
@@ -56,11 +57,11 @@ kernels::QuantizedRows QuantBuffer::view(std::uint32_t rows, std::uint32_t cols)
   return out;
 }
 
-Forward::Forward(const Setup& setup)
-    : setup_(setup),
-      spec_(*setup.spec),
-      kernels_(*setup.kernels),
-      pool_(*setup.pool),
+Forward::Forward(Setup setup)
+    : setup_(std::move(setup)),
+      spec_(setup_.spec),
+      kernels_(*setup_.kernels),
+      pool_(*setup_.pool),
       wide_(spec_.heads * spec_.head_dim),
       narrow_(spec_.kv_heads * spec_.head_dim),
       score_scale_(spec_.score_scale()),
@@ -68,12 +69,14 @@ Forward::Forward(const Setup& setup)
       activate_(spec_.family->activation == model::Activation::kSilu
                     ? &kernels::Kernels::swiglu_quantize
                     : &kernels::Kernels::geglu_quantize) {
-  const std::size_t rows = setup.batch_rows;
+  const std::size_t rows = setup_.batch_rows;
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
+  bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
   angles_ = {spec_.rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
   bool local = false;
-  for (std::uint32_t i = setup.layers.begin; i < setup.layers.end; ++i) local |= spec_.is_local(i);
+  for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i)
+    local |= spec_.is_local(i);
   if (local) {
     local_angles_ = {spec_.local_rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
   }
@@ -84,10 +87,10 @@ Forward::Forward(const Setup& setup)
   gate_ = AlignedBuffer<float>(rows * spec_.feed_forward);
   up_ = AlignedBuffer<float>(rows * spec_.feed_forward);
   delta_ = AlignedBuffer<float>(rows * spec_.hidden);
-  quant_ = QuantBuffer(setup.batch_rows, widest);
+  quant_ = QuantBuffer(setup_.batch_rows, widest);
   failed_ = std::make_unique<std::atomic<bool>[]>(rows);
   sampled_.reserve(rows);
-  if (setup.layers.end == spec_.layers) {
+  if (setup_.layers.end == spec_.layers) {
     const std::size_t held = std::min<std::size_t>(kHeadRows, rows);
     logits_ = AlignedBuffer<float>(held * spec_.vocabulary);
   }
@@ -99,10 +102,9 @@ Forward::Forward(const Setup& setup)
   }
 }
 
-void Forward::run(std::span<const ForwardRow> given, std::uint16_t* bits, const Sampler& sampler) {
+Status Forward::run(std::span<const ForwardRow> given, const OnLogits& on_logits) {
   INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
   rows_ = given;
-  bits_ = bits;
   sampled_.clear();
   for (std::uint32_t i = 0; i < rows(); ++i) {
     failed_[i].store(false, std::memory_order_relaxed);
@@ -111,10 +113,11 @@ void Forward::run(std::span<const ForwardRow> given, std::uint16_t* bits, const 
   const auto in = quant_.view(rows(), spec_.hidden);
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     enter(row);
-    norm(row, setup_.weights->layers[0].attention_norm, in, row);
+    norm(row, setup_.weights.layers[0].attention_norm, in, row);
   });
   for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
-  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(sampler);
+  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(on_logits);
+  return ok_status();
 }
 
 std::uint32_t Forward::grain_of(std::uint32_t units, std::uint32_t least) const {
@@ -126,10 +129,10 @@ void Forward::enter(std::uint32_t row) {
   const std::uint32_t hidden = spec_.hidden;
   const int shift = spec_.family->residual_shift;
   float* x = x_.data() + std::size_t{row} * hidden;
-  std::uint16_t* bits = bits_ + std::size_t{row} * hidden;
+  std::uint16_t* bits = bits_.data() + std::size_t{row} * hidden;
   if (setup_.layers.begin == 0) {
     const auto token = static_cast<std::uint32_t>(rows_[row].token);
-    kernels_.dequantize_row(setup_.weights->embedding, token, x);
+    kernels_.dequantize_row(setup_.weights.embedding, token, x);
     if (spec_.family->scale_embeddings) {
       for (std::uint32_t i = 0; i < hidden; ++i) x[i] *= embedding_scale_;
     }
@@ -164,7 +167,7 @@ void Forward::add_delta(std::uint32_t row, const std::vector<float>& post_norm) 
 void Forward::close_layer(std::uint32_t row) {
   const std::size_t at = std::size_t{row} * spec_.hidden;
   const int shift = spec_.family->residual_shift;
-  if (!kernels_.residual_round(x_.data() + at, bits_ + at, spec_.hidden, shift)) fail(row);
+  if (!kernels_.residual_round(x_.data() + at, bits_.data() + at, spec_.hidden, shift)) fail(row);
 }
 
 void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) {
@@ -191,7 +194,7 @@ void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Pr
 
 // Begins with the normed and quantised residual in quant_, and leaves it there for the next layer.
 void Forward::layer(std::uint32_t index) {
-  const LayerWeights& weights = setup_.weights->layers[index];
+  const LayerWeights& weights = setup_.weights.layers[index];
   const auto in = quant_.view(rows(), spec_.hidden);
   attention(weights, index);
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
@@ -203,7 +206,7 @@ void Forward::layer(std::uint32_t index) {
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     add_delta(row, weights.post_feed_forward_norm);
     close_layer(row);
-    if (!last) norm(row, setup_.weights->layers[index + 1].attention_norm, in, row);
+    if (!last) norm(row, setup_.weights.layers[index + 1].attention_norm, in, row);
   });
 }
 
@@ -219,19 +222,18 @@ void Forward::feed_forward(const LayerWeights& weights) {
 }
 
 // Logits of the sampled rows, some at a time, and the sampler over each.
-void Forward::head(const Sampler& sampler) {
+void Forward::head(const OnLogits& on_logits) {
   const auto count = static_cast<std::uint32_t>(sampled_.size());
   for (std::uint32_t tile = 0; tile < count; tile += kHeadRows) {
     const std::uint32_t size = std::min(kHeadRows, count - tile);
     const auto in = quant_.view(size, spec_.hidden);
-    for_rows(size, spec_.hidden, [&](std::uint32_t s) {
-      norm(sampled_[tile + s], setup_.weights->output_norm, in, s);
-    });
-    multiply(in, {{&setup_.weights->output(), logits_.data()}});
+    for_rows(size, spec_.hidden,
+             [&](std::uint32_t s) { norm(sampled_[tile + s], setup_.weights.output_norm, in, s); });
+    multiply(in, {{&setup_.weights.output(), logits_.data()}});
     pool_.parallel_for(size, 1, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
       for (std::uint32_t s = begin; s < end; ++s) {
         const float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
-        sampler(sampled_[tile + s], thread, {logits, spec_.vocabulary});
+        on_logits(sampled_[tile + s], thread, {logits, spec_.vocabulary});
       }
     });
   }

@@ -1,4 +1,5 @@
-// Forward: the layers of one stage over the rows of one step, on all threads of a pool.
+// Forward: the layers of one stage over the rows of one step, on all threads of a pool. It holds
+// the weights and the KV pages of the stage.
 //
 // Rows of several sequences share every matrix product. The caller of run() goes through the steps
 // of a layer; each step that is large enough is one parallel loop: products over the row groups of
@@ -22,16 +23,10 @@
 #include "model/spec.h"
 #include "node/engine/aligned_buffer.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
-
-struct ForwardRow {
-  TokenId token = 0;
-  Position position = 0;
-  const BlockTable* pages = nullptr;  // holds at least position + 1 positions
-  bool sample = false;                // its logits are computed and handed on
-};
 
 // Memory for quantised rows.
 class QuantBuffer {
@@ -48,28 +43,33 @@ class QuantBuffer {
   AlignedBuffer<std::int32_t> exponents_;
 };
 
-class Forward {
+class Forward final : public StageForward {
  public:
   struct Setup {
-    const model::ModelSpec* spec = nullptr;
-    const StageWeights* weights = nullptr;
+    model::ModelSpec spec;
+    StageWeights weights;
     const kernels::Kernels* kernels = nullptr;
-    KvCache* cache = nullptr;
-    kernels::ThreadPool* pool = nullptr;
+    KvCache cache;
+    std::unique_ptr<kernels::ThreadPool> pool;
     LayerRange layers;
     std::uint32_t batch_rows = 0;
   };
-  // Logits of row `row`, on thread `thread` of the pool.
-  using Sampler =
-      std::function<void(std::uint32_t row, unsigned thread, std::span<const float> logits)>;
 
   // Takes all memory that steps will need. Throws std::bad_alloc.
-  explicit Forward(const Setup& setup);
+  explicit Forward(Setup setup);
 
-  // `bits`: rows x hidden, the residual; read, unless this is the first stage, and rewritten.
-  void run(std::span<const ForwardRow> rows, std::uint16_t* bits, const Sampler& sampler);
-  // Of the last run: the row left the numeric range, and what was computed for it means nothing.
-  bool failed(std::uint32_t row) const { return failed_[row].load(std::memory_order_relaxed); }
+  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits) override;
+  bool failed(std::uint32_t row) const override {
+    return failed_[row].load(std::memory_order_relaxed);
+  }
+  std::uint16_t* residual() override { return bits_.data(); }
+  PagePool& pages() override { return setup_.cache; }
+  const PagePool& pages() const override { return setup_.cache; }
+  Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override {
+    return setup_.cache.page(index, layer);
+  }
+  unsigned threads() const override { return pool_.threads(); }
+  std::size_t weight_bytes() const override { return setup_.weights.bytes(); }
 
  private:
   static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
@@ -93,7 +93,7 @@ class Forward {
   void layer(std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights);
-  void head(const Sampler& sampler);
+  void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
   // Norms each head in place.
@@ -125,7 +125,7 @@ class Forward {
   std::uint32_t grain_of(std::uint32_t units, std::uint32_t least) const;
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
 
-  const Setup setup_;
+  Setup setup_;
   const model::ModelSpec& spec_;
   const kernels::Kernels& kernels_;
   kernels::ThreadPool& pool_;
@@ -136,6 +136,7 @@ class Forward {
   // Of the feed-forward; a member, for the table is read anew at every call.
   decltype(&kernels::Kernels::swiglu_quantize) const activate_;
 
+  AlignedBuffer<std::uint16_t> bits_;  // the residual as it enters and leaves
   AlignedBuffer<float> x_;
   Angles angles_;
   Angles local_angles_;  // of the local layers; empty in a stage without one
@@ -153,7 +154,6 @@ class Forward {
 
   // Of the run under way.
   std::span<const ForwardRow> rows_;
-  std::uint16_t* bits_ = nullptr;
   std::vector<std::uint32_t> sampled_;
 };
 

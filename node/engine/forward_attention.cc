@@ -68,7 +68,7 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
 
   const Position position = rows_[row].position;
   const std::uint32_t page_index = (*rows_[row].pages)[position / kernels::kPageTokens];
-  std::byte* page = setup_.cache->page(page_index, index);
+  std::byte* page = setup_.cache.page(page_index, index);
   const std::uint32_t slot = position % kernels::kPageTokens;
   if (!kernels_.kv_write(spec_.kv_layout(), page, slot, key, value)) fail(row);
 }
@@ -79,7 +79,7 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
   const std::uint32_t begin = spec_.first_visible(setup_.layers.begin + index, r.position);
   for (std::uint32_t i = begin / kernels::kPageTokens; i <= r.position / kernels::kPageTokens;
        ++i) {
-    scratch.pages[i] = setup_.cache->page((*r.pages)[i], index);
+    scratch.pages[i] = setup_.cache.page((*r.pages)[i], index);
   }
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
   const std::size_t at = std::size_t{row} * wide_ + std::size_t{kv_head} * group * spec_.head_dim;

@@ -15,10 +15,8 @@ std::size_t KvCache::page_bytes(std::uint32_t layers, kernels::KvLayout layout) 
 
 Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages) {
-  KvCache cache;
-  cache.layers_ = layers;
-  cache.layer_bytes_ = KvCache::page_bytes(1, layout);
-  const std::size_t page_bytes = cache.layer_bytes_ * layers;
+  const std::size_t layer_bytes = KvCache::page_bytes(1, layout);
+  const std::size_t page_bytes = layer_bytes * layers;
   const std::size_t fitting = budget_bytes / page_bytes;
   if (fitting == 0) {
     return Error{ErrorCode::kNoCapacity, "the KV budget of " + std::to_string(budget_bytes) +
@@ -27,20 +25,26 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
                                              " positions takes " + std::to_string(page_bytes) +
                                              " bytes for " + std::to_string(layers) + " layers"};
   }
-  cache.pages_ = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, most_pages));
+  const auto pages = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, most_pages));
   try {
-    cache.memory_ = AlignedBuffer<std::byte>(page_bytes * cache.pages_);
-    cache.free_.reserve(cache.pages_);
+    KvCache cache(pages);
+    cache.layers_ = layers;
+    cache.layer_bytes_ = layer_bytes;
+    cache.memory_ = AlignedBuffer<std::byte>(page_bytes * pages);
+    return cache;
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kNoCapacity, "no memory for " + std::to_string(cache.pages_) +
+    return Error{ErrorCode::kNoCapacity, "no memory for " + std::to_string(pages) +
                                              " KV pages of " + std::to_string(page_bytes) +
                                              " bytes"};
   }
-  for (std::uint32_t i = cache.pages_; i > 0; --i) cache.free_.push_back(i - 1);
-  return cache;
 }
 
-bool KvCache::grow(BlockTable& table, std::uint32_t positions) {
+PagePool::PagePool(std::uint32_t pages) : pages_(pages) {
+  free_.reserve(pages);
+  for (std::uint32_t i = pages; i > 0; --i) free_.push_back(i - 1);
+}
+
+bool PagePool::grow(BlockTable& table, std::uint32_t positions) {
   const std::uint32_t needed = pages_for(positions, kernels::kPageTokens);
   if (needed <= table.size()) return true;
   if (needed - table.size() > free_.size()) return false;
@@ -51,7 +55,7 @@ bool KvCache::grow(BlockTable& table, std::uint32_t positions) {
   return true;
 }
 
-void KvCache::shrink(BlockTable& table, std::uint32_t positions) {
+void PagePool::shrink(BlockTable& table, std::uint32_t positions) {
   const std::uint32_t kept = pages_for(positions, kernels::kPageTokens);
   while (table.size() > kept) {
     free_.push_back(table.back());

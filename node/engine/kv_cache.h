@@ -14,7 +14,27 @@ namespace hearth::node {
 // Pages of one sequence, in the order of their positions.
 using BlockTable = std::vector<std::uint32_t>;
 
-class KvCache {
+// Which pages of a stage belong to whom, and nothing of what is in them.
+class PagePool {
+ public:
+  PagePool() = default;
+  explicit PagePool(std::uint32_t pages);
+
+  // Makes `table` hold `positions` positions. False, and nothing taken, when too few are free.
+  bool grow(BlockTable& table, std::uint32_t positions);
+  // Gives back the pages that lie wholly behind the first `positions`.
+  void shrink(BlockTable& table, std::uint32_t positions);
+  void release(BlockTable& table) { shrink(table, 0); }
+
+  std::uint32_t pages() const { return pages_; }
+  std::uint32_t pages_used() const { return pages_ - static_cast<std::uint32_t>(free_.size()); }
+
+ private:
+  std::uint32_t pages_ = 0;
+  std::vector<std::uint32_t> free_;
+};
+
+class KvCache : public PagePool {
  public:
   // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
   // figures, when not one fits or the memory is not there.
@@ -24,26 +44,16 @@ class KvCache {
   // Bytes of one page: the least budget of a stage of so many layers.
   static std::size_t page_bytes(std::uint32_t layers, kernels::KvLayout layout);
 
-  // Makes `table` hold `positions` positions. False, and nothing taken, when too few are free.
-  bool grow(BlockTable& table, std::uint32_t positions);
-  // Gives back the pages that lie wholly behind the first `positions`.
-  void shrink(BlockTable& table, std::uint32_t positions);
-  void release(BlockTable& table) { shrink(table, 0); }
-
   // One layer's share of a page; `layer` counts from the stage's first one.
   std::byte* page(std::uint32_t index, std::uint32_t layer) const {
     return memory_.data() + (std::size_t{index} * layers_ + layer) * layer_bytes_;
   }
-  std::uint32_t pages() const { return pages_; }
-  std::uint32_t pages_used() const { return pages_ - static_cast<std::uint32_t>(free_.size()); }
 
  private:
-  KvCache() = default;
+  explicit KvCache(std::uint32_t pages) : PagePool(pages) {}
   std::uint32_t layers_ = 0;
-  std::uint32_t pages_ = 0;
   std::size_t layer_bytes_ = 0;
   AlignedBuffer<std::byte> memory_;
-  std::vector<std::uint32_t> free_;
 };
 
 }  // namespace hearth::node

@@ -17,11 +17,11 @@ using kernels::PackedMatrix;
 
 class Reader {
  public:
-  Reader(const model::GgufFile& file, const model::ModelSpec& spec, kernels::ThreadPool* pool)
-      : file_(file), spec_(spec), pool_(pool), pages_(file) {}
+  Reader(const model::GgufFile& file, kernels::ThreadPool* pool)
+      : file_(file), pool_(pool), pages_(file) {}
   // Takes nothing and reads nothing: counts what the tensors will take.
-  Reader(const model::GgufFile& file, const model::ModelSpec& spec, std::uint64_t& bytes)
-      : file_(file), spec_(spec), pages_(file), counted_(&bytes) {}
+  Reader(const model::GgufFile& file, std::uint64_t& bytes)
+      : file_(file), pages_(file), counted_(&bytes) {}
 
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                 PackedMatrix& out) const {
@@ -51,35 +51,6 @@ class Reader {
               "tensor " + name + ": value " + std::to_string(i) + " is not finite");
     }
     return ok_status();
-  }
-
-  Status layer(std::uint32_t index, LayerWeights& out) const {
-    const std::uint32_t hidden = spec_.hidden;
-    const std::uint32_t wide = spec_.heads * spec_.head_dim;
-    const std::uint32_t narrow = spec_.kv_heads * spec_.head_dim;
-    const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
-    TRY_VOID(vector(name("attn_norm.weight"), hidden, out.attention_norm));
-    TRY_VOID(matrix(name("attn_q.weight"), wide, hidden, out.query));
-    TRY_VOID(matrix(name("attn_k.weight"), narrow, hidden, out.key));
-    TRY_VOID(matrix(name("attn_v.weight"), narrow, hidden, out.value));
-    if (spec_.family->qkv_bias) {
-      TRY_VOID(vector(name("attn_q.bias"), wide, out.query_bias));
-      TRY_VOID(vector(name("attn_k.bias"), narrow, out.key_bias));
-      TRY_VOID(vector(name("attn_v.bias"), narrow, out.value_bias));
-    }
-    if (spec_.family->qk_norm) {
-      TRY_VOID(vector(name("attn_q_norm.weight"), spec_.head_dim, out.query_norm));
-      TRY_VOID(vector(name("attn_k_norm.weight"), spec_.head_dim, out.key_norm));
-    }
-    TRY_VOID(matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
-    if (spec_.family->post_norms) {
-      TRY_VOID(vector(name("post_attention_norm.weight"), hidden, out.post_attention_norm));
-      TRY_VOID(vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
-    }
-    TRY_VOID(vector(name("ffn_norm.weight"), hidden, out.feed_forward_norm));
-    TRY_VOID(matrix(name("ffn_gate.weight"), spec_.feed_forward, hidden, out.gate));
-    TRY_VOID(matrix(name("ffn_up.weight"), spec_.feed_forward, hidden, out.up));
-    return matrix(name("ffn_down.weight"), hidden, spec_.feed_forward, out.down);
   }
 
  private:
@@ -116,7 +87,6 @@ class Reader {
   static constexpr std::size_t kClaim = 1 << 20;  // bytes of a file that a thread packs at a time
 
   const model::GgufFile& file_;
-  const model::ModelSpec& spec_;
   kernels::ThreadPool* const pool_ = nullptr;
   const FilePages pages_;
   std::uint64_t* const counted_ = nullptr;
@@ -135,27 +105,6 @@ std::size_t layer_bytes(const LayerWeights& layer) {
          layer.down.bytes();
 }
 
-Status read(const Reader& reader, const model::ModelSpec& spec, LayerRange layers,
-            StageWeights& weights) {
-  const std::string embedding = "token_embd.weight";
-  const bool first = layers.begin == 0;
-  if (first) {
-    TRY_VOID(reader.matrix(embedding, spec.vocabulary, spec.hidden, weights.embedding));
-  }
-  for (std::uint32_t i = layers.begin; i < layers.end; ++i) {
-    TRY_VOID(reader.layer(i, weights.layers.emplace_back()));
-  }
-  if (layers.end == spec.layers) {
-    TRY_VOID(reader.vector("output_norm.weight", spec.hidden, weights.output_norm));
-    weights.head_is_embedding = first && spec.tied_embeddings;
-    if (!weights.head_is_embedding) {
-      TRY_VOID(reader.matrix(spec.tied_embeddings ? embedding : "output.weight", spec.vocabulary,
-                             spec.hidden, weights.head));
-    }
-  }
-  return ok_status();
-}
-
 }  // namespace
 
 std::size_t StageWeights::bytes() const {
@@ -167,7 +116,7 @@ std::size_t StageWeights::bytes() const {
 Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers, kernels::ThreadPool* pool) {
   StageWeights weights;
-  TRY_VOID(read(Reader(file, spec, pool), spec, layers, weights));
+  TRY_VOID(read_stage(Reader(file, pool), spec, layers, weights));
   FilePages(file).drop(file.bytes(), true);  // what the kernel mapped around the small tensors
   return weights;
 }
@@ -176,7 +125,7 @@ Result<std::uint64_t> StageWeights::bytes_of(const model::GgufFile& file,
                                              const model::ModelSpec& spec, LayerRange layers) {
   StageWeights nothing;
   std::uint64_t bytes = 0;
-  TRY_VOID(read(Reader(file, spec, bytes), spec, layers, nothing));
+  TRY_VOID(read_stage(Reader(file, bytes), spec, layers, nothing));
   return bytes;
 }
 

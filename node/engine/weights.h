@@ -11,36 +11,13 @@
 #include "kernels/thread_pool.h"
 #include "model/gguf.h"
 #include "model/spec.h"
+#include "node/engine/stage_tensors.h"
 
 namespace hearth::node {
 
-struct LayerWeights {
-  std::vector<float> attention_norm;  // (hidden)
-  kernels::PackedMatrix query;        // (heads * head_dim, hidden)
-  kernels::PackedMatrix key;          // (kv_heads * head_dim, hidden)
-  kernels::PackedMatrix value;        // (kv_heads * head_dim, hidden)
-  std::vector<float> query_bias;      // empty where the family has none, as the next two
-  std::vector<float> key_bias;
-  std::vector<float> value_bias;
-  std::vector<float> query_norm;              // (head_dim); empty where the family has none
-  std::vector<float> key_norm;                // (head_dim); likewise
-  kernels::PackedMatrix attention_output;     // (hidden, heads * head_dim)
-  std::vector<float> post_attention_norm;     // (hidden); empty where the family has none
-  std::vector<float> feed_forward_norm;       // (hidden)
-  kernels::PackedMatrix gate;                 // (feed_forward, hidden)
-  kernels::PackedMatrix up;                   // (feed_forward, hidden)
-  kernels::PackedMatrix down;                 // (hidden, feed_forward)
-  std::vector<float> post_feed_forward_norm;  // (hidden); empty where the family has none
-};
+using LayerWeights = LayerTensors<kernels::PackedMatrix, std::vector<float>>;
 
-struct StageWeights {
-  std::vector<LayerWeights> layers;
-  kernels::PackedMatrix embedding;  // (vocabulary, hidden); first stage
-  std::vector<float> output_norm;   // (hidden); last stage
-  kernels::PackedMatrix head;       // (vocabulary, hidden); last stage, unless the embedding is it
-  bool head_is_embedding = false;
-
-  const kernels::PackedMatrix& output() const { return head_is_embedding ? embedding : head; }
+struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::size_t bytes() const;
 
   // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as

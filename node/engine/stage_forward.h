@@ -1,0 +1,51 @@
+// StageForward: the layers of one stage over the rows of one step, wherever they run. The engine
+// keeps what is the same everywhere (sequences, pages, hashes, sampling) and asks this for the
+// rest. Two implementations: Forward on the processor's cores, CardForward on an NVIDIA card.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "node/engine/kv_cache.h"
+
+namespace hearth::node {
+
+struct ForwardRow {
+  TokenId token = 0;
+  Position position = 0;
+  const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
+                                      // rows of a sequence, which stand together
+  bool sample = false;                // its logits are computed and handed on
+};
+
+class StageForward {
+ public:
+  virtual ~StageForward() = default;
+  // Logits of row `row`, on thread `thread` of threads(); the span lasts as long as the call.
+  using OnLogits =
+      std::function<void(std::uint32_t row, unsigned thread, std::span<const float> logits)>;
+
+  // Rows in residual() are read, unless this is the first stage, and rewritten. An Error means that
+  // what runs the layers is gone for good: nothing of the step may be used, and every
+  // later call says the same.
+  virtual Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits) = 0;
+  // Of the last run: the row left the numeric range, and what was computed for it means nothing.
+  virtual bool failed(std::uint32_t row) const = 0;
+  // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on.
+  virtual std::uint16_t* residual() = 0;
+
+  virtual PagePool& pages() = 0;
+  virtual const PagePool& pages() const = 0;
+  // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one.
+  // Lasts until the next call of anything here.
+  virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
+
+  virtual unsigned threads() const = 0;
+  virtual std::size_t weight_bytes() const = 0;
+};
+
+}  // namespace hearth::node
