@@ -19,7 +19,7 @@ constexpr std::uint32_t kTilesMost = 8;
 // Which rows of x a launch may take at once.
 std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
   if (tokens <= kTokensMost || layout_of(type).form == BlockForm::kFloat) return kTokensMost;
-  return tokens;
+  return tokens > kWideTokens ? tokens : kBatchTokens;
 }
 
 const char* run_type(WeightType type, const ProductArgs& args, Grid grid, Stream stream) {

@@ -38,7 +38,7 @@ struct SampleShared {
   SharedArray<std::uint32_t, kWarps> words;
   SharedArray<std::uint32_t, kWarps> ids;
   SharedArray<std::uint64_t, kWarps> totals;
-  SharedArray<std::uint64_t, 3> found;  // what one thread has to tell all
+  SharedArray<std::uint32_t, 1> found;  // what one thread has to tell all
 };
 
 // A row: its logits in fixed point, its parameters, the run of ids that this thread's warp owns.
@@ -206,9 +206,7 @@ HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, std::uint64_t target, 
     }
   }
   sync_threads();
-  const auto id = static_cast<std::uint32_t>(shared.found.get(0));
-  sync_threads();
-  return id;
+  return shared.found.get(0);
 }
 
 // Counts and weights of the candidates whose distance agrees with `above` from bit shift + 8 on, by

@@ -1,13 +1,13 @@
-// The product for more rows of x than 32, as a prompt has them, on the integer tensor cores. A
-// block of 8 warps takes two tiles of 32 rows and 64 tokens, and walks the columns in units of 256.
-// Four pairs of warps have 16 rows each; the warps of a pair take every second run of eight tokens.
-// All token tiles of the same rows run side by side, so that their weights come from the
-// second-level cache.
+// The product for more rows of x than 64, as a prompt has them, on the integer tensor cores. A
+// block of 8 warps takes four tiles of 32 rows and 64 tokens, 16 rows a warp, and walks the columns
+// in units of 256. All token tiles of the same rows run side by side, so that their weights come
+// from the second-level cache.
 //
 // What sets the pace is neither memory nor the tensor core but the rounding of every block of 32
-// columns to the grid: six instructions an output against one sixth of an mma.sync. So everything
-// else is kept out of its way: activations of the next unit are on their way into the other half of
-// shared memory while this one is computed, and one barrier a unit is enough.
+// columns to the grid: six instructions an output against one sixteenth of an mma.sync. So
+// everything else is kept out of its way. A warp takes weights apart once for all 64 tokens;
+// activations of the next unit are on their way into the other half of shared memory while this one
+// is computed; one barrier a unit is enough.
 #pragma once
 
 #include "kernels/cuda/batch.cuh"
@@ -15,8 +15,8 @@
 namespace hearth::kernels::cuda {
 
 inline constexpr std::uint32_t kWideTokens = 64;
-inline constexpr std::uint32_t kWideTiles = 2;
-inline constexpr std::uint32_t kWideRuns = kWideTokens / 8 / 2;  // of eight tokens, of a warp
+inline constexpr std::uint32_t kWideTiles = kProductWarps / 2;
+inline constexpr std::uint32_t kWideRuns = kWideTokens / 8;
 inline constexpr std::uint32_t kUnitPlaces = kUnitBlocks * kWideTokens;
 inline constexpr std::uint32_t kStaged = kUnitPlaces / kProductThreads;  // blocks of a thread
 static_assert(kStaged * 4 == kUnitBlocks && kProductWarps * 8 == kWideTokens);
@@ -101,7 +101,6 @@ HEARTH_DEVICE void add_wide_block(const ProductArgs& args, const WideShared& sha
                                   WideSums& sums) {
   const unsigned g = thread_index() % 32 / 4;
   const unsigned c = thread_index() % 4;
-  const std::uint32_t parity = thread_index() / 32 % 2;
   const std::uint32_t tokens = args.tokens - block_index_x() * kWideTokens;
   std::uint32_t a[4];
   BlockScales rows[2];
@@ -115,7 +114,7 @@ HEARTH_DEVICE void add_wide_block(const ProductArgs& args, const WideShared& sha
   }
   HEARTH_UNROLL
   for (unsigned n = 0; n < kWideRuns; ++n) {
-    const std::uint32_t run = 8 * (2 * n + parity);
+    const std::uint32_t run = 8 * n;
     if (run >= tokens) continue;
     const std::uint32_t low_word = (2 * staged * kWideTokens + run + g) * 4 + c;
     const std::uint32_t right[2] = {shared.values.word(low_word),
@@ -155,7 +154,7 @@ HEARTH_KERNEL(kProductThreads, 2)
 product_wide(ProductArgs args) {
   WideShared& shared = shared_memory<WideShared>();
   const unsigned lane = thread_index() % 32;
-  const std::uint32_t group = thread_index() / 64;  // of 16 rows
+  const std::uint32_t group = thread_index() / 32;  // of 16 rows
   const std::uint32_t row_tile = block_index_y() * kWideTiles + group / 2;
   const std::uint32_t first_row = group % 2 * 16;
   const bool there = row_tile < args.row_tiles;
@@ -189,8 +188,7 @@ product_wide(ProductArgs args) {
     HEARTH_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       const std::uint32_t row = row_tile * kTileRows + first_row + 8 * (i / 2) + lane / 4;
-      const std::uint32_t token = block_index_x() * kWideTokens +
-                                  8 * (2 * n + thread_index() / 32 % 2) + 2 * (lane % 4) + i % 2;
+      const std::uint32_t token = block_index_x() * kWideTokens + 8 * n + 2 * (lane % 4) + i % 2;
       if (row < args.rows && token < args.tokens) finish(args, row, token, sums[n][i]);
     }
   }

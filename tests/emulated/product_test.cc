@@ -156,8 +156,9 @@ TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
 // others take, launches that are full, and tokens in a tile of their own.
 TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
   const WeightType type = GetParam();
-  for (const Shape& shape : {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0},
-                             Shape{1, 32, 33, 0}, Shape{70, 800, 64, 0}, Shape{40, 320, 67, 0}}) {
+  for (const Shape& shape :
+       {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0},
+        Shape{70, 800, 64, 0}, Shape{140, 544, 67, 0}, Shape{5, 32, 129, 0}}) {
     const std::uint32_t cols = columns_of(type, shape.cols);
     const bool extreme = shape.tokens == 9 || shape.tokens == 41;
     Generator random(shape.rows + shape.cols);
@@ -185,7 +186,7 @@ TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
 TEST_P(CudaProduct, SharesOfTheColumnsAddUp) {
   const WeightType type = GetParam();
   for (const Shape& shape :
-       {Shape{37, 2400, 2, 0}, Shape{33, 2400, 9, 0}, Shape{33, 2400, 35, 0}}) {
+       {Shape{37, 2400, 2, 0}, Shape{33, 2400, 9, 0}, Shape{33, 2400, 65, 0}}) {
     const std::uint32_t cols = columns_of(type, shape.cols);
     const std::uint32_t blocks = cols / kBlock;
     Generator random(shape.tokens);
