@@ -109,6 +109,7 @@ CommandLine::CommandLine()
   app_.footer("Flag beats HEARTH_* variable beats configuration file beats default.");
   add_client_verbs(app_, action_);
   add_server_verbs(app_, action_);
+  add_access_verbs(app_, action_);
   add_machine_verbs(app_, action_);
   show_variables_ = name_variables(app_);
 }

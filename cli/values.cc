@@ -1,5 +1,6 @@
 #include "cli/values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -12,6 +13,7 @@ namespace hearth::cli {
 namespace {
 
 constexpr double kSecondsMax = 1e6;
+constexpr std::size_t kApiKeyBytes = 512;
 
 std::string short_number(double value) {
   char text[32];
@@ -55,10 +57,33 @@ CLI::Validator number(double low, double high, Low included) {
 
 CLI::Validator seconds() { return number(0, kSecondsMax).description("0 to 1000000"); }
 
-CLI::Validator loopback_host() {
+CLI::Validator api_host() {
   const auto check = [](const std::string& text) -> std::string {
     const auto address = parse_api_address(text);
     return address.ok() ? "" : address.error().message;
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator listen_host() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto address = parse_api_address(text);
+    if (!address.ok()) return address.error().message;
+    if (is_ip_address(address->host)) return "";
+    return shown(text) +
+           " is a name; a server listens on an address of this machine, or on "
+           "0.0.0.0 for all of them";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator api_key_text() {
+  const auto check = [](const std::string& text) -> std::string {
+    const bool printable =
+        std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+    if (printable && !text.empty() && text.size() <= kApiKeyBytes) return "";
+    return "it must have 1 to " + std::to_string(kApiKeyBytes) +
+           " printable characters and no blank";  // and is not shown
   };
   return CLI::Validator(check, "");
 }

@@ -17,7 +17,10 @@ CLI::Validator number(double low, double high, Low included = Low::kIncluded);
 CLI::Validator seconds();
 
 // As parse_api_address() reads it.
-CLI::Validator loopback_host();
+CLI::Validator api_host();
+// The same, and an address that a server can listen on: no name but localhost.
+CLI::Validator listen_host();
+CLI::Validator api_key_text();
 
 // "host:port" of a link, loopback.
 CLI::Validator loopback_link();
