@@ -1,5 +1,6 @@
 #include "cli/values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
