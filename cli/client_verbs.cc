@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/api_address.h"
+#include "cli/exit_codes.h"
 #include "cli/network_values.h"
 #include "cli/paths.h"
 #include "cli/pull.h"
@@ -128,17 +130,12 @@ void add_status(CLI::App& app, Action& action) {
 // The options of a pull of some layers; of no meaning without the first two.
 std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
   auto o = std::make_shared<PullLayersOptions>();
-  CLI::Option* layers = pull.add_option("--layers", o->layers,
-                                        "bring these layers alone, e.g. 0-9, checked against "
-                                        "--manifest");
-  CLI::Option* manifest =
-      pull.add_option("--manifest", o->manifest, "file that hearth manifest wrote");
-  layers->needs(manifest);
-  manifest->needs(layers);
+  pull.add_option("--layers", o->layers,
+                  "bring these layers alone, e.g. 0-9, checked against --manifest");
+  pull.add_option("--manifest", o->manifest, "file that hearth manifest wrote");
   pull.add_option("--mirror", o->sources, "another address of the same file (repeatable)")
       ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->needs(manifest);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   pull.add_option("--model-dir", o->model_folders,
                   "look for the whole file here too, and use it in place (repeatable)")
       ->allow_extra_args(false)
@@ -184,6 +181,14 @@ void add_models(CLI::App& app, Action& action) {
   pull->add_flag("--json", *pull_json, "print JSON");
   const auto part = add_layers(*pull);
   pull->callback([o, pull_json, part, &action] {
+    if (part->manifest.empty() != part->layers.empty()) {
+      action = [] {
+        std::fputs("hearth: --layers and --manifest go together; hearth manifest MODEL makes one\n",
+                   stderr);
+        return kExitUsage;
+      };
+      return;
+    }
     if (part->manifest.empty()) {
       action = [o, pull_json] { return run_pull(*o, *pull_json); };
       return;
