@@ -181,15 +181,18 @@ void add_models(CLI::App& app, Action& action) {
   pull->add_flag("--json", *pull_json, "print JSON");
   const auto part = add_layers(*pull);
   pull->callback([o, pull_json, part, &action] {
-    if (part->manifest.empty() != part->layers.empty()) {
+    const bool whole = part->manifest.empty() && part->layers.empty();
+    if (whole ? !part->sources.empty() : part->manifest.empty() || part->layers.empty()) {
       action = [] {
-        std::fputs("hearth: --layers and --manifest go together; hearth manifest MODEL makes one\n",
-                   stderr);
+        std::fputs(
+            "hearth: --layers and --manifest go together, and --mirror with them; hearth manifest "
+            "MODEL makes one\n",
+            stderr);
         return kExitUsage;
       };
       return;
     }
-    if (part->manifest.empty()) {
+    if (whole) {
       action = [o, pull_json] { return run_pull(*o, *pull_json); };
       return;
     }

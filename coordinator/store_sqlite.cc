@@ -190,7 +190,7 @@ class SqliteStore final : public Store {
     });
   }
   Result<std::vector<JoinToken>> tokens() override {
-    return list<JoinToken>(std::string(kTokenColumns) + " ORDER BY created, id");
+    return list<JoinToken>(std::string(kTokenColumns) + " ORDER BY created, rowid");
   }
   Result<bool> revoke_token(std::string_view id) override {
     return change([&] {
@@ -211,7 +211,7 @@ class SqliteStore final : public Store {
     return find<NodeRecord>(std::string(kNodeColumns) + " WHERE public_key = ?", public_key);
   }
   Result<std::vector<NodeRecord>> nodes() override {
-    return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, name");
+    return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, rowid");
   }
   Result<bool> revoke_node(const Hash256& public_key) override {
     return change([&] {
@@ -236,7 +236,7 @@ class SqliteStore final : public Store {
     return find<ApiKey>(std::string(kKeyColumns) + " WHERE id = ?", id);
   }
   Result<std::vector<ApiKey>> keys() override {
-    return list<ApiKey>(std::string(kKeyColumns) + " ORDER BY created, name");
+    return list<ApiKey>(std::string(kKeyColumns) + " ORDER BY created, rowid");
   }
   Result<bool> revoke_key(std::string_view id_or_name) override {
     return change([&] {
