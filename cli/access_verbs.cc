@@ -33,6 +33,12 @@ void add_access_verbs(CLI::App& app, Action& action) {
       ->envname("HEARTH_KEY_MODELS")  // HEARTH_MODELS is the folder of pulled models
       ->delimiter(',')
       ->check(text_within(limits::kModelNameBytes));
+  create
+      ->add_option("--trust", made->trust,
+                   "nodes that its requests stay on unless they name others (default: any)")
+      ->envname("HEARTH_KEY_TRUST")
+      ->delimiter(',')
+      ->check(text_within(limits::kNodeNameBytes));
   create->add_option("--rate", made->requests_per_minute, "requests a minute (0: any number)")
       ->envname("HEARTH_KEY_RATE")
       ->check(whole_number(0, limits::kApiKeyRate));

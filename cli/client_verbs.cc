@@ -95,6 +95,9 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_flag("--verbose", o->verbose, "print figures on stderr");
   verb->add_flag("--json", o->json, "print one JSON object when done");
   verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());
+  verb->add_option("--trust", o->trust, "only nodes of these names may compute it (a,b,c)")
+      ->delimiter(',')
+      ->check(text_within(limits::kNodeNameBytes));
   verb->add_flag("--local", o->local, "in this process alone, no swarm");
   verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
       ->check(whole_number(1, limits::kStages));

@@ -31,6 +31,7 @@ Json key_object(const ApiKey& key) {
   out["name"] = key.name;
   out["role"] = key.admin ? "admin" : "user";
   out["models"] = key.models;
+  out["trust"] = key.trust;
   out["requests_per_minute"] = key.requests_per_minute;
   out["created"] = key.created;
   out["revoked"] = key.revoked;
@@ -39,10 +40,10 @@ Json key_object(const ApiKey& key) {
 
 void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
 
-std::string models_text(const ApiKey& key) {
+std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
-  for (const std::string& model : key.models) text += (text.empty() ? "" : ",") + model;
-  return text.empty() ? "all" : text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text.empty() ? none : text;
 }
 
 std::string date_text(std::int64_t seconds) {
@@ -56,14 +57,15 @@ std::string date_text(std::int64_t seconds) {
 }
 
 void print_table(const std::vector<ApiKey>& keys) {
-  std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
-              "STATE", "MODELS");
+  std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
+              "STATE", "MODELS", "TRUST");
   for (const ApiKey& key : keys) {
     const std::string rate =
         key.requests_per_minute == 0 ? "any" : std::to_string(key.requests_per_minute);
-    std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%s\n", key.id.c_str(), key.name.c_str(),
+    std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", key.id.c_str(), key.name.c_str(),
                 key.admin ? "admin" : "user", rate.c_str(), date_text(key.created).c_str(),
-                key.revoked ? "revoked" : "valid", models_text(key).c_str());
+                key.revoked ? "revoked" : "valid", list_text(key.models, "all").c_str(),
+                list_text(key.trust, "any").c_str());
   }
 }
 
@@ -73,7 +75,8 @@ int run_key_create(const KeyOptions& options) {
   const auto store = open_folder(options);
   if (!store.ok()) return fail(store.error());
   const auto made = coordinator::create_key(
-      **store, {options.name, options.models, options.admin, options.requests_per_minute},
+      **store,
+      {options.name, options.models, options.admin, options.requests_per_minute, options.trust},
       SystemClock().unix_seconds());
   if (!made.ok()) return fail(made.error());
   if (options.json) {

@@ -12,6 +12,7 @@ struct KeyOptions {
   std::string name;                       // to create: empty, its id; to revoke: name or id
   std::vector<std::string> models;        // that it may use; empty: all
   std::uint32_t requests_per_minute = 0;  // 0: any number
+  std::vector<std::string> trust;         // nodes for requests that name none; empty: any
   bool admin = false;
   std::string data_dir;  // empty: cli/paths.h
   bool json = false;

@@ -40,6 +40,7 @@ struct RunOptions {
   std::uint32_t threads = 0;       // --local: 0 = all cores
   std::uint64_t memory_bytes = 0;  // --local: 0 = what the machine has available
   double timeout_seconds = 0.0;
+  std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
 };
 
 int run_run(RunOptions options);

@@ -74,6 +74,7 @@ class SwarmAnswerer final : public Answerer {
                  {"return_hashes", !options_.hashes_file.empty()}};
     if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
     if (!options_.stop.empty()) body["stop"] = options_.stop;
+    if (!options_.trust.empty()) body["trust"] = options_.trust;
     if (!chat) {
       body["prompt"] = question.raw_prompt;
       return body;

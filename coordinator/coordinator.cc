@@ -102,7 +102,9 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   }
   spdlog::info("epoch {}: serving with {} KV pages of {} tokens", epoch.value, pipeline->kv_pages,
                pipeline->kv_page_tokens);
-  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens);
+  std::vector<std::string> nodes;
+  for (const Member& member : pipeline->members) nodes.push_back(member.node);
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes));
   admit();
 }
 

@@ -32,6 +32,8 @@ struct GenerateRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   bool report_hashes = false;
+  // Nodes of which all its stages must be, which see activations; empty: any.
+  std::vector<std::string> trust = {};
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
@@ -120,7 +122,8 @@ class Coordinator {
 
   // kUnavailable: no pipeline serves. kInvalidInput: breaks a range, or prompt + max_tokens passes
   // the context. kNoCapacity: more KV than any pipeline has in all (never fits), or the queue
-  // holds limits::kWaitingSequences (the message says which).
+  // holds limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves
+  // has a stage outside request.trust.
   virtual Result<SequenceId> submit(GenerateRequest request,
                                     std::shared_ptr<SequenceEvents> events) = 0;
   // Ends a sequence without further events. Unknown ids are ignored.

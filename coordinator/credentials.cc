@@ -48,19 +48,25 @@ Hash256 secret_hash(const Store& store, std::string_view kind, std::string_view 
   return keyed_blake2b(store.secret_key(), as_bytes(message));
 }
 
+Status check_list(const std::string& field, const std::vector<std::string>& names, std::size_t most,
+                  std::size_t bytes) {
+  REQUIRE(names.size() <= most, field + ": at most " + std::to_string(most) + " of one key");
+  for (const std::string& name : names) {
+    REQUIRE(!name.empty() && name.size() <= bytes && is_printable(name) &&
+                name.find(',') == std::string::npos,
+            field + ": each name has 1 to " + std::to_string(bytes) +
+                " bytes of printable ASCII characters and no comma");
+  }
+  return ok_status();
+}
+
 Status check_names(const NewKey& wish) {
   REQUIRE(wish.name.size() <= limits::kApiKeyNameBytes && is_printable(wish.name),
           "name: at most " + std::to_string(limits::kApiKeyNameBytes) +
               " bytes of printable ASCII characters");
   REQUIRE(!is_id(wish.name), "name: 16 hexadecimal digits could be the id of another key");
-  REQUIRE(wish.models.size() <= limits::kApiKeyModels,
-          "models: at most " + std::to_string(limits::kApiKeyModels) + " of one key");
-  for (const std::string& model : wish.models) {
-    REQUIRE(!model.empty() && model.size() <= limits::kModelNameBytes && is_printable(model) &&
-                model.find(',') == std::string::npos,
-            "models: each name has 1 to " + std::to_string(limits::kModelNameBytes) +
-                " bytes of printable ASCII characters and no comma");
-  }
+  TRY_VOID(check_list("models", wish.models, limits::kApiKeyModels, limits::kModelNameBytes));
+  TRY_VOID(check_list("trust", wish.trust, limits::kApiKeyModels, limits::kNodeNameBytes));
   REQUIRE(wish.requests_per_minute <= limits::kApiKeyRate,
           "rate: at most " + std::to_string(limits::kApiKeyRate) +
               " requests a minute, or 0 for any number");
@@ -121,6 +127,7 @@ Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now)
   out.key.models = wish.models;
   out.key.admin = wish.admin;
   out.key.requests_per_minute = wish.requests_per_minute;
+  out.key.trust = wish.trust;
   out.key.created = now;
   TRY_VOID(store.add_key(out.key));
   out.text = std::string(kKeyPrefix) + out.key.id + "." + secret;

@@ -39,6 +39,7 @@ struct NewKey {
   std::vector<std::string> models;  // empty: all
   bool admin = false;
   std::uint32_t requests_per_minute = 0;  // 0: any number
+  std::vector<std::string> trust = {};    // GenerateRequest::trust of requests without; empty: any
 };
 struct KeySecret {
   ApiKey key;

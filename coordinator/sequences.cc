@@ -42,7 +42,7 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
   if (scheduler_.pools().empty()) {
     return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
   }
-  TRY_VOID(scheduler_.fits_somewhere(sequence->tokens_wanted()));
+  TRY_VOID(scheduler_.fits_somewhere(*sequence));
   TRY_VOID(scheduler_.enqueue(sequence));
   ++next_sequence_;
   admit();
@@ -93,7 +93,7 @@ void CoordinatorMachine::stop(SequenceId id, Position position) {
 void CoordinatorMachine::admit() {
   for (;;) {
     if (const auto unfit = scheduler_.pop_unfit()) {
-      const Status why = scheduler_.fits_somewhere(unfit->tokens_wanted());
+      const Status why = scheduler_.fits_somewhere(*unfit);
       end_sequences({unfit}, why.error());
       continue;
     }

@@ -45,6 +45,7 @@ struct ApiKey {
   Hash256 secret_hash;
   std::string name;                 // unique among those not revoked
   std::vector<std::string> models;  // that it may use; empty: all
+  std::vector<std::string> trust;   // nodes for requests that name none; empty: any
   bool admin = false;
   std::uint32_t requests_per_minute = 0;  // 0: any number
   std::int64_t created = 0;

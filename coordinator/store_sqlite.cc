@@ -37,6 +37,7 @@ CREATE TABLE keys (
   revoked INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE UNIQUE INDEX key_names ON keys (name) WHERE revoked = 0;
 )sql",
+    "ALTER TABLE keys ADD COLUMN trust TEXT NOT NULL DEFAULT ''",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
 
@@ -149,6 +150,7 @@ bool read_row(Statement& row, ApiKey& out) {
   out.requests_per_minute = static_cast<std::uint32_t>(row.number(5));
   out.created = row.number(6);
   out.revoked = row.number(7) != 0;
+  out.trust = split(row.text(8));
   return true;
 }
 
@@ -156,7 +158,9 @@ constexpr const char* kTokenColumns =
     "SELECT id, secret_hash, role, created, expires, uses_left, revoked FROM tokens";
 constexpr const char* kNodeColumns = "SELECT public_key, name, role, enrolled, revoked FROM nodes";
 constexpr const char* kKeyColumns =
-    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked FROM keys";
+    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust "
+    "FROM "
+    "keys";
 
 class SqliteStore final : public Store {
  public:
@@ -226,10 +230,11 @@ class SqliteStore final : public Store {
                       "' is there; choose another name, "
                       "or revoke that one first (hearth key revoke)",
                   [&] {
-                    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+                    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
                     row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
                     row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
-                    return row.add(key.created).add(std::int64_t{key.revoked}).step();
+                    row.add(key.created).add(std::int64_t{key.revoked});
+                    return row.add(joined(key.trust)).step();
                   });
   }
   Result<std::optional<ApiKey>> find_key(std::string_view id) override {

@@ -99,6 +99,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   Verdict verdict;
   verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),
                                                            model) != key->models.end();
+  verdict.trust = key->trust;
   if (access == Access::kModel && !verdict.model_allowed) {
     verdict.refusal = error_of(403, "permission_error", "model_not_allowed",
                                "this key may not use the model '" + std::string(model) + "'");

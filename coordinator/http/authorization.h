@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "coordinator/http/errors.h"
@@ -47,6 +48,7 @@ class Authorization {
   struct Verdict {
     std::optional<ApiError> refusal;  // 401, 403, 429, or 503 when the store cannot be asked
     bool model_allowed = true;
+    std::vector<std::string> trust = {};  // the key's
   };
   Verdict check(const RequestHead& head, Access access, std::string_view model);
 

@@ -43,6 +43,11 @@ ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
       out.code = "rate_limit_exceeded";
       out.retry_after = retry_after;
       break;
+    case ErrorCode::kRefused:
+      out.status = 403;
+      out.type = "permission_error";
+      out.code = "outside_trust_set";
+      break;
     case ErrorCode::kTimeout:
       out.status = 504;
       out.type = "unavailable_error";

@@ -16,7 +16,8 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  bool model_allowed = true;  // the served model, to the key that asks
+  bool model_allowed = true;            // the served model, to the key that asks
+  std::vector<std::string> trust = {};  // the key's default of GenerationRequest::trust
 };
 
 struct HttpResponse {

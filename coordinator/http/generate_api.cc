@@ -85,6 +85,7 @@ void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
     auto next = [api, request = std::move(request), exchange = std::move(exchange),
                  input = std::move(input)]() mutable {
       if (!input.ok()) return exchange->respond(error_response(input.error()));
+      if (input->request.trust.empty()) input->request.trust = request.trust;
       Generation::start(api, exchange, request, std::move(*input));
     };
     api->sockets.post(std::move(next));

@@ -139,6 +139,7 @@ void Generation::submit_choice(std::uint32_t index, std::uint32_t max_tokens) {
   out.sampling.seed = seed_ + index % input_.request.n;
   if (!input_.request.ignore_eos) out.sampling.stop_tokens = api_->model.tokenizer->end_tokens();
   out.report_hashes = input_.request.return_hashes;
+  out.trust = input_.request.trust;
   auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index);
   // The generation stays alive until every submission is answered: a sequence that was accepted
   // after the client went must still be cancelled.

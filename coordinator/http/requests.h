@@ -42,7 +42,8 @@ struct GenerationRequest {
   bool ignore_eos = false;
   bool return_token_ids = false;
   bool return_hashes = false;
-  bool echo = false;  // completions
+  std::vector<std::string> trust;  // names of nodes; empty: the key's, or any
+  bool echo = false;               // completions
 };
 
 // Completions that name no max_tokens get OpenAI's default.

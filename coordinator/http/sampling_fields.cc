@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/limits.h"
+#include "proto/frame.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -93,6 +94,21 @@ void parse_seed(FieldReader& fields, GenerationRequest& request) {
   }
 }
 
+void parse_trust(FieldReader& fields, GenerationRequest& request) {
+  const Json* trust = fields.find("trust");
+  if (trust == nullptr) return;
+  if (!trust->is_array() || trust->empty() || trust->size() > limits::kStages) {
+    return fields.fail(
+        "trust", "must be an array of 1 to " + std::to_string(limits::kStages) + " names of nodes");
+  }
+  for (const Json& name : *trust) {
+    const bool valid = name.is_string() && check_node_name(name.get_ref<const std::string&>()).ok();
+    if (!valid)
+      return fields.fail("trust", "must hold names of nodes, as hearth status shows them");
+    request.trust.push_back(name.get<std::string>());
+  }
+}
+
 }  // namespace
 
 void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
@@ -117,6 +133,7 @@ void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRe
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   request.return_hashes = fields.boolean("return_hashes").value_or(false);
+  parse_trust(fields, request);
   if (const auto v = fields.integer("n", 1, limits::kChoices)) {
     request.n = static_cast<std::uint32_t>(*v);
   }

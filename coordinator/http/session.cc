@@ -372,6 +372,7 @@ void SessionImpl::on_head() {
   }
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
+  request_.trust = verdict.trust;
   handler_ = match.handler;
   if (head.method == "POST") return on_body_head(head, match.handler);
   if (head.has_body()) context_.keep_alive = false;

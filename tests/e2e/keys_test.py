@@ -108,6 +108,26 @@ class Beyond(unittest.TestCase):
             slow.models.list()
         self.assertLessEqual(int(refused.exception.response.headers["retry-after"]), 30)
 
+    def test_a_trust_set_is_kept_or_the_request_refused(self):
+        state = json.loads(swarm.hearth("status", "--json", "--host", self.swarm.api, "--api-key",
+                                        self.admin)[1])
+        worker = state["nodes"][0]["name"]
+        at_home = self.client(key(self.folder.name, "create", "home", "--trust", worker))
+        abroad = self.client(key(self.folder.name, "create", "abroad", "--trust", "attic,den"))
+        self.ask(at_home)
+        with self.assertRaises(openai.PermissionDeniedError) as refused:
+            self.ask(abroad)
+        self.assertEqual(refused.exception.code, "outside_trust_set")
+        self.assertIn(worker, str(refused.exception))
+        model = abroad.models.list().data[0].id
+        abroad.completions.create(model=model, prompt="a", max_tokens=2,
+                                  extra_body={"trust": [worker, "den"]})
+        words = ["run", model, "Hello", "-n", "3", "--host", self.swarm.api, "--api-key", self.user]
+        self.assertEqual(swarm.hearth(*words, "--trust", worker)[0], 0)
+        code, _, err = swarm.hearth(*words, "--trust", "attic")
+        self.assertNotEqual(code, 0)
+        self.assertIn("trust set", err)
+
     def test_our_own_client(self):
         model = self.client(self.user).models.list().data[0].id
         words = ["run", model, "Hello", "-n", "3", "--host", self.swarm.api]

@@ -113,7 +113,8 @@ TEST_F(CommandLineTest, EveryOptionHasItsVariable) {
   EXPECT_GT(flag_of.size(), 40U);
   EXPECT_EQ(exceptions, (std::set<std::string>{
                             "create --admin HEARTH_KEY_ADMIN", "create --models HEARTH_KEY_MODELS",
-                            "create --rate HEARTH_KEY_RATE", "pull --name HEARTH_PULL_NAME"}));
+                            "create --rate HEARTH_KEY_RATE", "create --trust HEARTH_KEY_TRUST",
+                            "pull --name HEARTH_PULL_NAME"}));
   EXPECT_EQ(line.app().get_option("--config")->get_envname(), "HEARTH_CONFIG");
 }
 

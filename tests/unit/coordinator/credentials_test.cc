@@ -70,6 +70,8 @@ TEST_F(CredentialsTest, WishesHaveLimits) {
   EXPECT_FALSE(with({"a", {"x,y"}, false, 0})) << "two, when it is read again";
   EXPECT_FALSE(with({"a", std::vector<std::string>(65, "m"), false, 0}));
   EXPECT_FALSE(with({"a", {}, false, limits::kApiKeyRate + 1}));
+  EXPECT_FALSE(with({"a", {}, false, 0, {"den,attic"}}));
+  EXPECT_FALSE(with({"a", {}, false, 0, {std::string(limits::kNodeNameBytes + 1, 'd')}}));
   EXPECT_TRUE(store_->tokens()->empty());
   EXPECT_TRUE(store_->keys()->empty());
 }
@@ -84,13 +86,14 @@ TEST_F(CredentialsTest, NothingOfASecretIsKept) {
 }
 
 TEST_F(CredentialsTest, AKeyIsWhatItWasMade) {
-  const auto made = create_key(*store_, {"laptop", {"tiny"}, true, 12}, kNow);
+  const auto made = create_key(*store_, {"laptop", {"tiny"}, true, 12, {"den", "attic"}}, kNow);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(made->text.rfind("hk1." + made->key.id + ".", 0), 0U);
   const auto key = check_key(*store_, made->text);
   ASSERT_TRUE(key.ok());
   EXPECT_EQ(key->name, "laptop");
   EXPECT_EQ(key->models, std::vector<std::string>{"tiny"});
+  EXPECT_EQ(key->trust, (std::vector<std::string>{"den", "attic"}));
   EXPECT_TRUE(key->admin);
   EXPECT_EQ(key->requests_per_minute, 12U);
   EXPECT_TRUE(*store_->revoke_key("laptop"));

@@ -135,7 +135,7 @@ class Books {
   void add() {
     if (live_.size() >= 4) return;
     const Epoch epoch(++last_epoch_);
-    scheduler_.add_pool(epoch, 1 + random_.next() % 12, 1U << (3 + random_.next() % 4));
+    scheduler_.add_pool(epoch, 1 + random_.next() % 12, 1U << (3 + random_.next() % 4), {});
     live_.insert(epoch);
   }
   void lose() {
@@ -189,7 +189,7 @@ TEST(SchedulerRandom, BooksBalanceUnderAnything) {
 TEST(SchedulerRandom, ALargeDemandIsNotStarvedBySmallOnes) {
   SeededRandom random(3);
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 8, 16);
+  scheduler.add_pool(Epoch(1), 8, 16, {"a", "b"});
   std::uint64_t next = 1;
   std::uint64_t expected = 1;
   std::vector<std::shared_ptr<Sequence>> running;
@@ -216,7 +216,7 @@ TEST(SchedulerRandom, ALargeDemandIsNotStarvedBySmallOnes) {
 
 TEST(SchedulerRandom, ThePoolTakesNoMoreSequencesThanItsLimit) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 2 * limits::kRunningSequences, 32);
+  scheduler.add_pool(Epoch(1), 2 * limits::kRunningSequences, 32, {"a", "b"});
   std::vector<std::shared_ptr<Sequence>> running;
   for (std::uint64_t id = 1; id <= limits::kRunningSequences; ++id) {
     ASSERT_TRUE(scheduler.enqueue(sequence(id, 1, 1)).ok());
@@ -234,9 +234,9 @@ TEST(SchedulerRandom, ThePoolTakesNoMoreSequencesThanItsLimit) {
 TEST(SchedulerRandom, PageBordersAreExact) {
   for (const std::uint32_t page : {1U, 2U, 16U, 32U, 65'536U}) {
     Scheduler scheduler;
-    scheduler.add_pool(Epoch(1), 3, page);
-    EXPECT_TRUE(scheduler.fits_somewhere(std::uint64_t{3} * page).ok());
-    const Status over = scheduler.fits_somewhere(std::uint64_t{3} * page + 1);
+    scheduler.add_pool(Epoch(1), 3, page, {"a", "b"});
+    EXPECT_TRUE(scheduler.fits_somewhere(*sequence(9, page, 2 * page)).ok());
+    const Status over = scheduler.fits_somewhere(*sequence(9, page, 2 * page + 1));
     ASSERT_FALSE(over.ok());
     EXPECT_EQ(over.error().code, ErrorCode::kNoCapacity);
     EXPECT_NE(over.error().message.find(std::to_string(3 * page + 1)), std::string::npos);
@@ -251,7 +251,7 @@ TEST(SchedulerRandom, PageBordersAreExact) {
 
 TEST(SchedulerRandom, HeldSequencesAreFoundUntilTheyEnd) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 9, 32);
+  scheduler.add_pool(Epoch(1), 9, 32, {"a", "b"});
   std::vector<std::shared_ptr<Sequence>> all;
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ASSERT_TRUE(scheduler.enqueue(sequence(id, 1, 1)).ok());

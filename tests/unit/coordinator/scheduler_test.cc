@@ -17,7 +17,7 @@ std::shared_ptr<Sequence> sequence(std::uint64_t id, std::uint32_t prompt, std::
 
 TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 4, 32);
+  scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
   ASSERT_TRUE(scheduler.enqueue(sequence(1, 30, 3)).ok());
   const auto admitted = scheduler.admit();
   ASSERT_TRUE(admitted);
@@ -34,7 +34,7 @@ TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
 
 TEST(Scheduler, FirstComeFirstServedEvenWhenALaterOneWouldFit) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 4, 32);
+  scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
   ASSERT_TRUE(scheduler.enqueue(sequence(1, 64, 32)).ok());
   ASSERT_TRUE(scheduler.enqueue(sequence(2, 64, 32)).ok());
   ASSERT_TRUE(scheduler.enqueue(sequence(3, 1, 1)).ok());
@@ -48,8 +48,8 @@ TEST(Scheduler, FirstComeFirstServedEvenWhenALaterOneWouldFit) {
 
 TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 4, 32);
-  scheduler.add_pool(Epoch(2), 6, 32);
+  scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 6, 32, {"a", "b"});
   std::vector<std::uint64_t> epochs;
   for (std::uint64_t id = 1; id <= 4; ++id) {
     ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
@@ -74,19 +74,78 @@ TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
   ASSERT_TRUE(scheduler.enqueue(sequence(1, 100, 100)).ok());
   ASSERT_TRUE(scheduler.enqueue(sequence(2, 1, 1)).ok());
   EXPECT_FALSE(scheduler.pop_unfit()) << "nothing serves: wait";
-  scheduler.add_pool(Epoch(1), 4, 32);
+  scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
   EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(1));
   EXPECT_FALSE(scheduler.pop_unfit());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
-  EXPECT_NE(scheduler.fits_somewhere(129).error().message.find("holds 128 tokens"),
+  EXPECT_NE(scheduler.fits_somewhere(*sequence(3, 128, 1)).error().message.find("holds 128 tokens"),
             std::string::npos);
-  EXPECT_TRUE(scheduler.fits_somewhere(128).ok());
+  EXPECT_TRUE(scheduler.fits_somewhere(*sequence(3, 127, 1)).ok());
+}
+
+std::shared_ptr<Sequence> trusting(std::uint64_t id, std::uint32_t prompt,
+                                   std::vector<std::string> nodes) {
+  auto made = sequence(id, prompt, 32);
+  made->request.trust = std::move(nodes);
+  return made;
+}
+
+TEST(Scheduler, ATrustSetKeepsASequenceOffPipelinesWithAnyOtherNode) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 9, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 4, 32, {"b", "c"});
+  const auto inside = trusting(1, 32, {"c", "x", "b"});
+  EXPECT_TRUE(scheduler.fits_somewhere(*inside).ok());
+  ASSERT_TRUE(scheduler.enqueue(inside).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(2)) << "although the other has more room";
+  for (const auto& nodes : {std::vector<std::string>{"b"}, {"a", "c"}, {"A", "B"}}) {
+    const Status refused = scheduler.fits_somewhere(*trusting(2, 32, nodes));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  }
+  EXPECT_EQ(scheduler.fits_somewhere(*trusting(2, 200, {"b", "c"})).error().code,
+            ErrorCode::kNoCapacity)
+      << "the larger pipeline is none of its own";
+}
+
+TEST(Scheduler, OnlyWhoeverMayNotGoThereIsOvertaken) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32, {"a"});
+  scheduler.add_pool(Epoch(2), 4, 32, {"b"});
+  ASSERT_TRUE(scheduler.enqueue(trusting(1, 96, {"a"})).ok());
+  const auto first = scheduler.admit();
+  ASSERT_TRUE(scheduler.enqueue(trusting(2, 96, {"a"})).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(3, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(4, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(trusting(5, 1, {"b"})).ok());
+  const auto third = scheduler.admit();
+  EXPECT_EQ(third->id, SequenceId(3)) << "2 waits for a, and 3 went to b";
+  EXPECT_EQ(third->epoch, Epoch(2));
+  EXPECT_FALSE(scheduler.admit()) << "5 fits on b, but 4 came before it";
+  scheduler.release(*first);
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
+}
+
+TEST(Scheduler, WhoeverIsLeftOutsideByALossIsTakenOutOfTheQueue) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 4, 32, {"a"});
+  scheduler.add_pool(Epoch(2), 4, 32, {"b"});
+  ASSERT_TRUE(scheduler.enqueue(sequence(1, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(sequence(2, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.admit());
+  ASSERT_TRUE(scheduler.admit());
+  ASSERT_TRUE(scheduler.enqueue(sequence(3, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(trusting(4, 1, {"b"})).ok());
+  EXPECT_FALSE(scheduler.pop_unfit());
+  scheduler.remove_pool(Epoch(2));
+  EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(4)) << "though it is not the oldest";
+  EXPECT_FALSE(scheduler.pop_unfit());
 }
 
 TEST(Scheduler, ALostPipelineGivesUpItsSequencesOnly) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 4, 32);
-  scheduler.add_pool(Epoch(2), 4, 32);
+  scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 4, 32, {"a", "b"});
   for (std::uint64_t id = 1; id <= 4; ++id) {
     ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
     ASSERT_TRUE(scheduler.admit());

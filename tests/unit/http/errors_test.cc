@@ -28,10 +28,11 @@ constexpr Mapping kMappings[] = {
     {ErrorCode::kIo, 500, "server_error", "io_error", false, false},
     {ErrorCode::kUnsupported, 400, "not_supported_error", "unsupported_value", false, false},
     {ErrorCode::kNumeric, 500, "server_error", "numeric_range", false, true},
+    {ErrorCode::kRefused, 403, "permission_error", "outside_trust_set", false, false},
 };
 
 // The next code after the last one would be unknown here: the table is complete.
-static_assert(static_cast<std::size_t>(ErrorCode::kNumeric) + 1 == std::size(kMappings));
+static_assert(static_cast<std::size_t>(ErrorCode::kRefused) + 1 == std::size(kMappings));
 
 std::string header(const HttpResponse& response, const std::string& name) {
   std::string found;

@@ -39,7 +39,7 @@ TEST(RequestsTest, ReadsEveryField) {
     "min_p": 0.1, "repeat_penalty": 1.1, "presence_penalty": -1, "frequency_penalty": 2,
     "seed": -1, "n": 8, "stop": ["a", "b"], "stream": true,
     "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
-    "ignore_eos": true, "return_token_ids": true, "return_hashes": true,
+    "ignore_eos": true, "return_token_ids": true, "return_hashes": true, "trust": ["den", "attic"],
     "logit_bias": {"7": -100, "8": 1.5}})");
   EXPECT_EQ(r.max_tokens, 6U);  // the newer name wins
   EXPECT_EQ(r.sampling.temperature, 0.5F);
@@ -56,6 +56,7 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_TRUE(r.sampling.logprobs);
   EXPECT_EQ(r.sampling.top_logprobs, 20U);
   EXPECT_EQ(r.sampling.logit_bias.size(), 2U);
+  EXPECT_EQ(r.trust, (std::vector<std::string>{"den", "attic"}));
 }
 
 TEST(RequestsTest, NullEqualsAbsentAndUnknownFieldsAreIgnored) {
@@ -110,6 +111,10 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       {R"({"logit_bias": {"1": 101}})", "logit_bias", "invalid_value"},
       {R"({"logit_bias": [[1]]})", "logit_bias", "invalid_value"},
       {R"({"seed": 1.5})", "seed", "invalid_value"},
+      {R"({"trust": "den"})", "trust", "invalid_value"},
+      {R"({"trust": []})", "trust", "invalid_value"},
+      {R"({"trust": ["den", 1]})", "trust", "invalid_value"},
+      {R"({"trust": ["den\n"]})", "trust", "invalid_value"},
       {R"({"stream_options": 3})", nullptr, "invalid_value"},
       {R"({"tools": [{"type": "function"}]})", "tools", "unsupported_value"},
       {R"({"response_format": {"type": "json_object"}})", "response_format", "unsupported_value"},
