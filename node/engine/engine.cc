@@ -12,6 +12,7 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
+#include "node/engine/device.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
@@ -37,6 +38,7 @@ class StageEngine final : public Engine {
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
   Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
+  Status verify_weights() override { return forward_->verify_weights(); }
 
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
@@ -329,6 +331,7 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
 Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
                                                    const model::ModelSpec& spec,
                                                    const EngineOptions& options) {
+  if (options.device != nullptr) return options.device->load(file, spec, options);
   TRY(const StageMemory memory, stage_memory(file, spec, options));
   const std::uint64_t budget = memory_budget(options.memory_bytes);
   TRY_VOID(check_memory({memory}, budget));

@@ -44,6 +44,10 @@ class StageForward {
   // Lasts until the next call of anything here.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
 
+  // That the weights still are what was loaded, where that can be asked without another copy of
+  // them. kNumeric names the tensor that is not.
+  virtual Status verify_weights() { return ok_status(); }
+
   virtual unsigned threads() const = 0;
   virtual std::size_t weight_bytes() const = 0;
 };

@@ -1,0 +1,137 @@
+// A whole engine on the emulated card against the processor's: tokens, logits, hashes at every
+// boundary, keys and values, for every family, in batches of 1, 2, 7 and 33 rows, in chunks, and in
+// pipelines of unlike stages. What happens to a card is in card_fault_test.cc.
+#include "node/engine/card/card.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "model/synthetic.h"
+#include "tests/e2e/trace.h"
+#include "tests/emulated/emulated_runtime.h"
+#include "tests/emulated/emulator.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::uint32_t kVocabulary = 288;
+
+std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes& bytes,
+                                                std::uint32_t layers,
+                                                const std::string& types = "") {
+  model::SyntheticOptions options;
+  options.family = family;
+  options.layers = layers;
+  options.hidden = types.empty() ? 64 : 256;
+  options.feed_forward = types.empty() ? 96 : 256;
+  options.heads = 2;
+  options.kv_heads = 1;
+  options.head_dim = 32;
+  options.vocabulary = kVocabulary;
+  options.context = 128;
+  options.rope_factors = true;
+  options.sliding_window = 20;
+  if (!types.empty()) {
+    EXPECT_TRUE(model::set_weight_types(options, types).ok());
+  }
+  bytes = model::synthetic_model_bytes(options).value();
+  return model::GgufFile::parse(bytes, family).value();
+}
+
+std::vector<Request> requests_of(std::uint64_t seed, std::uint64_t first_id,
+                                 const std::vector<std::uint32_t>& lengths) {
+  SeededRandom random(seed);
+  std::vector<Request> requests;
+  for (std::uint32_t i = 0; i < lengths.size(); ++i) {
+    Request request;
+    request.id = SequenceId(first_id + i);
+    for (std::uint32_t t = 0; t < lengths[i]; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(random.next() % kVocabulary));
+    }
+    request.sampling.max_tokens = 4;
+    request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+    request.sampling.seed = random.next();
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+RunPlan plan_of(std::uint32_t stages, std::uint32_t rows, std::vector<Device*> devices = {}) {
+  RunPlan plan;
+  plan.options.stages = stages;
+  plan.options.batch_rows = std::max(40U, rows);
+  plan.options.prefill_rows = rows;
+  plan.options.kv_budget_bytes = 400'000;
+  plan.options.devices = std::move(devices);
+  return plan;
+}
+
+std::unique_ptr<Device> card() {
+  auto opened = open_card({});
+  EXPECT_TRUE(opened.ok()) << opened.error().message;
+  return std::move(*opened);
+}
+
+// Card memory that no reserve bites: a tenth and a gibibyte stay free.
+class Card : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { emulated::set_memory(std::uint64_t{2} << 30); }
+  void TearDown() override {
+    EXPECT_EQ(emulated::memory_used(), 0U);
+    EXPECT_EQ(emulated::pinned_used(), 0U);
+  }
+};
+
+TEST_P(Card, EqualsTheProcessorInEveryPipeline) {
+  Bytes bytes;
+  const std::uint32_t layers = 3;
+  const auto file = model_of(GetParam(), bytes, layers);
+  const std::vector<Request> requests = requests_of(1, 1, {34, 5});
+  RunPlan base_plan = plan_of(layers, 40);
+  base_plan.one_by_one = true;
+  const Traces base = run_plan(file, base_plan, requests);
+  const auto device = card();
+  emulated::set_seed(1);
+  const std::uint64_t graphs = emulated::graphs_launched();
+  expect_same(run_plan(file, plan_of(1, 33, {device.get()}), requests), base, 1, "one stage");
+  EXPECT_GT(emulated::graphs_launched(), graphs);
+  const std::uint64_t launches = emulated::launches();
+  expect_same(run_plan(file, plan_of(3, 7, {device.get(), nullptr}), requests), base, 3,
+              "card, processor, card");
+  EXPECT_GT(emulated::launches(), launches);
+}
+
+// Weight types of products, head and embedding, more sampled rows than logits are held at once, and
+// orders of blocks, threads and streams.
+TEST(CardEngine, SeedsAndTypesChangeNoBit) {
+  emulated::set_memory(std::uint64_t{2} << 30);
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1, "Q4_K_M");
+  std::vector<std::uint32_t> lengths(34, 1);
+  std::vector<Request> requests = requests_of(2, 1, lengths);
+  for (Request& request : requests) request.sampling.max_tokens = 2;
+  const Traces base = run_plan(file, plan_of(1, 40), requests);
+  const auto device = card();
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    emulated::set_seed(seed);
+    expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
+                "seed " + std::to_string(seed));
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(All, Card, ::testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const std::string_view name : model::known_families()) {
+                             names.emplace_back(name);
+                           }
+                           return names;
+                         }()),
+                         name_of);
+
+}  // namespace
+}  // namespace hearth::node
