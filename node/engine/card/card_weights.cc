@@ -239,14 +239,17 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
   std::uint64_t all = 0;
   for (const CardTensor& tensor : tensors_) all += file.tensor_bytes(*tensor.file).size();
   std::uint64_t done = 0;
-  for (CardTensor& tensor : tensors_) {
-    TRY_VOID(loader.load(tensor, [&](std::uint64_t bytes) {
+  Status loaded = ok_status();
+  for (std::size_t i = 0; i < tensors_.size() && loaded.ok(); ++i) {
+    loaded = loader.load(tensors_[i], [&](std::uint64_t bytes) {
       done += bytes;
       if (progress) progress(done, all);
-    }));
+    });
   }
   FilePages(file).drop(file.bytes(), true);
-  return cuda::synchronize(copies);
+  const Status sent = cuda::synchronize(copies);  // before the loader's memory goes
+  TRY_VOID(loaded);
+  return sent;
 }
 
 Status CardWeights::verify(std::uint64_t* sums, cuda::Stream stream) const {
