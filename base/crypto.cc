@@ -27,22 +27,40 @@ crypto_hash_sha256_state* sha_state(void* at) { return static_cast<crypto_hash_s
 static_assert(sizeof(crypto_generichash_state) <= 384);
 static_assert(sizeof(crypto_hash_sha256_state) <= 104);
 
-std::string Hash256::hex() const {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size() * 2);
-  for (const std::byte b : bytes) {
-    text += kDigits[std::to_integer<unsigned>(b) >> 4];
-    text += kDigits[std::to_integer<unsigned>(b) & 15];
-  }
+std::string hex(ByteSpan bytes) {
+  std::string text(bytes.size() * 2 + 1, '\0');
+  sodium_bin2hex(text.data(), text.size(), raw(bytes), bytes.size());
+  text.pop_back();  // the closing NUL
   return text;
 }
+
+std::string base64url(ByteSpan bytes) {
+  constexpr int kVariant = sodium_base64_VARIANT_URLSAFE_NO_PADDING;
+  std::string text(sodium_base64_encoded_len(bytes.size(), kVariant), '\0');
+  sodium_bin2base64(text.data(), text.size(), raw(bytes), bytes.size(), kVariant);
+  text.pop_back();  // the closing NUL
+  return text;
+}
+
+std::string Hash256::hex() const { return hearth::hex(bytes); }
 
 Hash256 blake2b(ByteSpan bytes) {
   ensure_sodium();
   Hash256 hash;
   crypto_generichash(raw(hash), hash.bytes.size(), raw(bytes), bytes.size(), nullptr, 0);
   return hash;
+}
+
+Hash256 keyed_blake2b(const Hash256& key, ByteSpan bytes) {
+  ensure_sodium();
+  Hash256 hash;
+  crypto_generichash(raw(hash), hash.bytes.size(), raw(bytes), bytes.size(), raw(key.bytes),
+                     key.bytes.size());
+  return hash;
+}
+
+bool equal_in_constant_time(const Hash256& a, const Hash256& b) {
+  return sodium_memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
 }
 
 Blake2b::Blake2b() {

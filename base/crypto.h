@@ -20,6 +20,13 @@ struct Hash256 {
 // BLAKE2b-256 (RFC 7693), unkeyed. Use for everything that is ours to define.
 Hash256 blake2b(ByteSpan bytes);
 
+// BLAKE2b-256 with a key: of a secret that is kept as its hash, so that who reads the hashes can
+// neither guess nor compare without the key.
+Hash256 keyed_blake2b(const Hash256& key, ByteSpan bytes);
+
+// In a time that does not tell where they differ.
+bool equal_in_constant_time(const Hash256& a, const Hash256& b);
+
 // BLAKE2b-256 over several pieces.
 class Blake2b {
  public:
@@ -43,5 +50,8 @@ class Sha256 {
 };
 
 void random_bytes(MutableByteSpan out);
+
+std::string hex(ByteSpan bytes);        // two lower-case digits a byte
+std::string base64url(ByteSpan bytes);  // RFC 4648, section 5, without padding
 
 }  // namespace hearth

@@ -14,6 +14,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kIo: return "io_error";
     case ErrorCode::kUnsupported: return "unsupported";
     case ErrorCode::kNumeric: return "numeric_range";
+    case ErrorCode::kRefused: return "refused";
   }
   return "unknown";
 }

@@ -18,6 +18,7 @@ enum class ErrorCode {
   kIo,            // the operating system refused; the message carries errno's text
   kUnsupported,   // well-formed, but of a kind this build does not serve
   kNumeric,       // the canonical function left its range (overflow, NaN)
+  kRefused,       // who asks may not: no credential, a wrong one, or one without this right
 };
 
 std::string_view error_code_name(ErrorCode code);

@@ -70,6 +70,14 @@ inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
 inline constexpr std::uint32_t kChoices = 8;
 
+// Obtaining a model (model/manifest.h, node/model_fetch.h).
+inline constexpr std::size_t kManifestBytes = 16 * kMiB;
+inline constexpr std::size_t kSignatureBytes = 64;
+inline constexpr std::size_t kFetchJournalBytes = 64 * kMiB;
+inline constexpr std::uint32_t kFetchConnections = 16;
+inline constexpr std::uint32_t kFetchSources = 64;
+inline constexpr std::uint64_t kModelFileBytes = std::uint64_t{1} << 44;
+
 // Pipelines and scheduling (coordinator/).
 inline constexpr std::uint32_t kStages = 512;
 inline constexpr std::uint32_t kWorkers = 1'024;
@@ -98,6 +106,14 @@ inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
+
+// Join tokens and API keys (coordinator/credentials.h).
+inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
+inline constexpr std::uint32_t kTokenUses = 10'000;
+inline constexpr std::size_t kApiKeyNameBytes = 128;
+inline constexpr std::size_t kApiKeyModels = 64;
+inline constexpr std::uint32_t kApiKeyRate = 1'000'000;  // requests a minute
+inline constexpr std::size_t kApiKeyBuckets = 4'096;     // then those that are full again go
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;

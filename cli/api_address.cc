@@ -1,38 +1,97 @@
 #include "cli/api_address.h"
 
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string_view>
-#include <utility>
 
 #include "proto/address.h"
 
 namespace hearth::cli {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kHosts[] = {
-    {"127.0.0.1", "127.0.0.1"}, {"localhost", "127.0.0.1"}, {"[::1]", "::1"}, {"::1", "::1"}};
+constexpr std::size_t kNameBytes = 253;  // RFC 1035
+
+bool is_v4(const std::string& host) {
+  in_addr bytes{};
+  return inet_pton(AF_INET, host.c_str(), &bytes) == 1;
+}
+bool is_v6(const std::string& host) {
+  in6_addr bytes{};
+  return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
+}
+
+// Not "127.1" and the like, which some read as an address: a last part of digits alone is none of
+// a name.
+bool is_name(std::string_view host) {
+  const auto good = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
+  };
+  if (host.empty() || host.size() > kNameBytes || !std::all_of(host.begin(), host.end(), good)) {
+    return false;
+  }
+  if (host.front() == '-' || host.front() == '.' || host.find("..") != std::string_view::npos) {
+    return false;
+  }
+  const std::string_view last = host.substr(host.rfind('.') + 1);
+  return !last.empty() && last.find_first_not_of("0123456789") != std::string_view::npos;
+}
+
+struct Split {
+  std::string host;
+  std::string_view port;  // with its colon, or empty
+};
+
+Split split(std::string_view text) {
+  if (text.starts_with('[')) {
+    const std::size_t end = std::min(text.find(']'), text.size());
+    const std::string host(text.substr(1, end - 1));
+    if (end == text.size() || !is_v6(host)) return {};
+    return {host, text.substr(end + 1)};
+  }
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  if (text.find(':', colon + 1) != std::string_view::npos) {
+    return {is_v6(std::string(text)) ? std::string(text) : std::string(), {}};
+  }
+  const std::string host(text.substr(0, colon));
+  return {is_v4(host) || is_name(host) ? host : std::string(), text.substr(colon)};
+}
 
 }  // namespace
 
+bool is_ip_address(const std::string& host) { return is_v4(host) || is_v6(host); }
+
+bool is_loopback_address(const std::string& host) {
+  return (is_v4(host) && host.starts_with("127.")) || host == "::1";
+}
+
+std::string dialled_host(const std::string& listened) {
+  if (listened == "0.0.0.0") return "127.0.0.1";
+  return listened == "::" ? "::1" : listened;
+}
+
 Result<ApiAddress> parse_api_address(const std::string& text) {
   std::string_view rest = text;
+  const std::string shown = "'" + text.substr(0, 64) + "'";
+  REQUIRE(!rest.starts_with("https://"),
+          shown + ": the API is plain http; name host and port, e.g. 127.0.0.1:11500");
   if (rest.starts_with("http://")) rest.remove_prefix(7);
   while (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.ends_with("/v1")) rest.remove_suffix(3);
-  const std::string shown = "'" + text.substr(0, 64) + "'";
-  for (const auto& [name, literal] : kHosts) {
-    if (rest == name) return ApiAddress{std::string(literal), std::nullopt};
-    if (name == "::1" || !rest.starts_with(name) || rest[name.size()] != ':') continue;
-    const std::string_view digits = rest.substr(name.size() + 1);
-    std::uint16_t port = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    REQUIRE(error == std::errc() && end == digits.data() + digits.size(),
-            "the port in " + shown + " must be a whole number from 0 to 65535");
-    return ApiAddress{std::string(literal), port};
-  }
-  return Error::invalid(shown +
-                        " is not a loopback address; there is no encryption yet, so only "
-                        "127.0.0.1, localhost and [::1] are used");
+  const Split parts = split(rest);
+  REQUIRE(!parts.host.empty(),
+          shown + " is no host with or without a port, e.g. 127.0.0.1:11500 or den.local");
+  ApiAddress address{parts.host == "localhost" ? "127.0.0.1" : parts.host, std::nullopt};
+  if (parts.port.empty()) return address;
+  const std::string_view digits = parts.port.substr(1);
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  REQUIRE(parts.port[0] == ':' && error == std::errc() && end == digits.data() + digits.size(),
+          "the port in " + shown + " must be a whole number from 0 to 65535");
+  address.port = port;
+  return address;
 }
 
 std::string api_base(const ApiAddress& address) {

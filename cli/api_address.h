@@ -1,4 +1,4 @@
-// The address of an API as users write it: "127.0.0.1", "localhost:11500", "http://[::1]:80/v1".
+// The address of an API as users write it: "127.0.0.1", "den.local:11500", "http://[::1]:80/v1".
 // The server listens on what the clients dial, so that both read one HEARTH_HOST.
 #pragma once
 
@@ -13,12 +13,17 @@ namespace hearth::cli {
 inline constexpr std::uint16_t kDefaultApiPort = 11'500;
 
 struct ApiAddress {
-  std::string host;  // 127.0.0.1 or ::1
+  std::string host;  // an address without brackets ("localhost" became 127.0.0.1), or a name
   std::optional<std::uint16_t> port;
 };
 
-// Loopback alone: nothing leaves this machine before there is encryption.
+// Plain HTTP alone: the server speaks no other.
 Result<ApiAddress> parse_api_address(const std::string& text);
+
+bool is_ip_address(const std::string& host);
+bool is_loopback_address(const std::string& host);  // 127.0.0.0/8 or ::1
+// 0.0.0.0 or ::, which is every address of a machine; as something to dial, it is loopback.
+std::string dialled_host(const std::string& listened);
 
 // "http://127.0.0.1:11500"
 std::string api_base(const ApiAddress& address);

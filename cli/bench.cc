@@ -31,6 +31,7 @@ struct Row {
   std::uint32_t n_gen = 0;
   std::uint32_t batch = 1;
   std::uint32_t threads = 1;
+  double load_seconds = 0.0;        // of the model
   std::vector<double> nanoseconds;  // one a repetition
   double tokens() const {
     return static_cast<double>(n_gen > 0 ? n_gen * batch : n_prompt * batch);
@@ -128,6 +129,7 @@ nlohmann::ordered_json json_row(const Row& row, const model::ModelSpec& spec,
   json["model_type"] = spec.name;
   json["model_size"] = bytes;
   json["model_n_params"] = spec.parameters;
+  json["load_seconds"] = row.load_seconds;
   json["n_threads"] = row.threads;
   json["n_stages"] = stages;
   json["n_parallel"] = row.batch;
@@ -150,11 +152,11 @@ nlohmann::ordered_json json_row(const Row& row, const model::ModelSpec& spec,
 std::vector<Row> rows_of(const BenchModelOptions& options, std::uint32_t threads) {
   std::vector<Row> rows;
   for (const std::uint32_t prompt : options.prompt) {
-    if (prompt > 0) rows.push_back({prompt, 0, 1, threads, {}});
+    if (prompt > 0) rows.push_back({prompt, 0, 1, threads, 0.0, {}});
   }
   for (const std::uint32_t generate : options.generate) {
     for (const std::uint32_t batch : options.batch) {
-      if (generate > 0) rows.push_back({0, generate, batch, threads, {}});
+      if (generate > 0) rows.push_back({0, generate, batch, threads, 0.0, {}});
     }
   }
   return rows;
@@ -171,9 +173,12 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
   if (options.pin) TRY_VOID(kernels::check_pins(threads));
   local.memory_bytes = options.memory_bytes;
   local.prefill_rows = limits::kBatchRows;
+  const auto start = Clock::now();
   TRY(auto runner, node::LocalRunner::load(file, local));
+  const std::chrono::duration<double> load = Clock::now() - start;
   std::uint64_t next_id = 1;
   for (Row& row : rows_of(options, threads)) {
+    row.load_seconds = load.count();
     TRY([[maybe_unused]] double warm, run_once(*runner, row, next_id));
     for (std::uint32_t i = 0; i < options.repetitions; ++i) {
       TRY(double ns, run_once(*runner, row, next_id));

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cli/process_log.h"
+#include "cli/escape.h"
 
 namespace hearth::cli {
 namespace {

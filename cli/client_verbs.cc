@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -7,8 +8,11 @@
 #include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/device.h"
+#include "cli/exit_codes.h"
+#include "cli/network_values.h"
 #include "cli/paths.h"
 #include "cli/pull.h"
+#include "cli/pull_layers.h"
 #include "cli/run.h"
 #include "cli/status.h"
 #include "cli/values.h"
@@ -33,9 +37,11 @@ std::string server_base(const std::string& given) {
   return api_base(address.ok() ? *address : ApiAddress{"127.0.0.1", kDefaultApiPort});
 }
 
-void add_host(CLI::App* verb, std::string& host) {
+void add_server(CLI::App* verb, std::string& host, std::string& api_key) {
   verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
-      ->check(loopback_host());
+      ->check(api_host());
+  verb->add_option("--api-key", api_key, "key of its API, where it asks for one")
+      ->check(api_key_text());
 }
 
 void add_sampling(CLI::App* verb, RunOptions& o) {
@@ -79,7 +85,7 @@ void add_run(CLI::App& app, Action& action) {
                    "name of the served model; with --local a file or pulled name")
       ->required();
   verb->add_option("prompt", o->prompt, "the prompt; without it stdin, or a chat on a terminal");
-  add_host(verb, *host);
+  add_server(verb, *host, o->api_key);
   add_sampling(verb, *o);
   verb->add_option("--system", o->system, "what the model is told first");
   verb->add_flag("--raw", o->raw, "no chat template: the prompt as it is");
@@ -113,7 +119,7 @@ void add_status(CLI::App& app, Action& action) {
     auto o = std::make_shared<StatusOptions>();
     auto host = std::make_shared<std::string>();
     CLI::App* verb = app.add_subcommand(name, text);
-    add_host(verb, *host);
+    add_server(verb, *host, o->api_key);
     verb->add_flag("--json", o->json, "print JSON");
     verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
         ->check(seconds());
@@ -124,6 +130,28 @@ void add_status(CLI::App& app, Action& action) {
   };
   add("status", "Show the nodes and the layers they hold", run_status);
   add("ps", "Show the models being served", run_ps);
+}
+
+// The options of a pull of some layers; of no meaning without the first two.
+std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
+  auto o = std::make_shared<PullLayersOptions>();
+  pull.add_option("--layers", o->layers,
+                  "bring these layers alone, e.g. 0-9, checked against --manifest");
+  pull.add_option("--manifest", o->manifest, "file that hearth manifest wrote");
+  pull.add_option("--mirror", o->sources, "another address of the same file (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  pull.add_option("--model-dir", o->model_folders,
+                  "look for the whole file here too, and use it in place (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  pull.add_option("--connections", o->connections, "ranges to fetch at once")
+      ->check(whole_number(1, limits::kFetchConnections))
+      ->capture_default_str();
+  pull.add_option("--stall", o->stall_seconds, "seconds without a byte, then ask again")
+      ->check(whole_number(1, 3600))
+      ->capture_default_str();
+  return o;
 }
 
 void add_models(CLI::App& app, Action& action) {
@@ -156,8 +184,37 @@ void add_models(CLI::App& app, Action& action) {
   pull->add_flag("--offline", o->offline, "never dial out");
   pull->add_flag("--quiet", o->quiet, "no progress");
   pull->add_flag("--json", *pull_json, "print JSON");
-  pull->callback(
-      [o, pull_json, &action] { action = [o, pull_json] { return run_pull(*o, *pull_json); }; });
+  const auto part = add_layers(*pull);
+  pull->callback([o, pull_json, part, &action] {
+    const bool whole = part->manifest.empty() && part->layers.empty();
+    if (whole ? !part->sources.empty() : part->manifest.empty() || part->layers.empty()) {
+      action = [] {
+        std::fputs(
+            "hearth: --layers and --manifest go together, and --mirror with them; hearth manifest "
+            "MODEL makes one\n",
+            stderr);
+        return kExitUsage;
+      };
+      return;
+    }
+    if (whole) {
+      action = [o, pull_json] { return run_pull(*o, *pull_json); };
+      return;
+    }
+    part->sources.insert(part->sources.begin(), o->source);
+    part->offline = o->offline;
+    part->quiet = o->quiet;
+    part->json = *pull_json;
+    action = [part] { return run_pull_layers(*part); };
+  });
+
+  auto made = std::make_shared<ManifestOptions>();
+  CLI::App* manifest =
+      app.add_subcommand("manifest", "Write what each tensor of a model must hash to");
+  manifest->add_option("model", made->model, "file or pulled name")->required();
+  manifest->add_option("-o,--output", made->out, "file to write (default: beside the model)");
+  manifest->add_flag("--json", made->json, "print JSON");
+  manifest->callback([made, &action] { action = [made] { return run_manifest(*made); }; });
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <memory>
 
+#include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/nearest.h"
 #include "cli/paths.h"
-#include "cli/process_log.h"
 #include "cli/variables.h"
 
 namespace hearth::cli {
@@ -98,7 +98,7 @@ const CLI::App& chosen_verb(const CLI::App& app) {
 
 }  // namespace
 
-CommandLine::CommandLine()
+CommandLine::CommandLine(AddVerbs add_verbs)
     : app_("Hearth: one inference machine out of several home GPUs", "hearth") {
   app_.require_subcommand(1);
   app_.set_help_all_flag("--help-all", "Help of every verb");
@@ -107,9 +107,7 @@ CommandLine::CommandLine()
   app_.config_formatter(std::make_shared<ConfigBelowEnvironment>(app_));
   app_.allow_config_extras(CLI::config_extras_mode::error);
   app_.footer("Flag beats HEARTH_* variable beats configuration file beats default.");
-  add_client_verbs(app_, action_);
-  add_server_verbs(app_, action_);
-  add_machine_verbs(app_, action_);
+  add_verbs(app_, action_);
   show_variables_ = name_variables(app_);
 }
 

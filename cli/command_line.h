@@ -13,7 +13,7 @@ namespace hearth::cli {
 
 class CommandLine {
  public:
-  CommandLine();
+  explicit CommandLine(AddVerbs add_verbs);
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 

@@ -10,6 +10,7 @@ int exit_code(ErrorCode code) {
     case ErrorCode::kNoCapacity: return kExitNoCapacity;
     case ErrorCode::kCancelled: return kExitInterrupted;
     case ErrorCode::kTimeout: return kExitTimeout;
+    case ErrorCode::kRefused: return kExitRefused;
     case ErrorCode::kInvalidInput:
     case ErrorCode::kNotFound:
     case ErrorCode::kVersion:

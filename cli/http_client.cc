@@ -11,7 +11,6 @@ namespace hearth::cli {
 namespace {
 
 constexpr std::size_t kBodyBytesMax = 64 << 20;
-constexpr long kStallSeconds = 30;
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -117,6 +116,11 @@ struct HttpClient::State {
     return std::move(transfer.reply);
   }
 
+  void watch_for_stalls(const Options& options) const {
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.stall.count()));
+  }
+
   static std::function<Status(std::string_view)> into_body(Transfer& transfer) {
     return [&transfer](std::string_view bytes) -> Status {
       REQUIRE(transfer.reply.body.size() + bytes.size() <= kBodyBytesMax,
@@ -187,8 +191,29 @@ Result<HttpReply> HttpClient::download(const std::string& url, std::uint64_t off
   if (offset > 0) {
     curl_easy_setopt(state_->curl, CURLOPT_RANGE, (std::to_string(offset) + "-").c_str());
   }
-  curl_easy_setopt(state_->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(state_->curl, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+  state_->watch_for_stalls(options);
+  return state_->perform(url, options, transfer, nullptr);
+}
+
+Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t begin,
+                                        std::uint64_t end, std::uint64_t total,
+                                        const Options& options,
+                                        const std::function<Status(std::string_view)>& sink) {
+  const std::string part = std::to_string(begin) + "-" + std::to_string(end - 1);
+  const std::string wanted = "bytes " + part + "/" + std::to_string(total);
+  Transfer transfer;
+  transfer.on_body = [&](std::string_view bytes) -> Status {
+    long status = 0;
+    curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 400) return ok_status();
+    const std::string& sent = transfer.reply.headers["content-range"];
+    if (status == 206 && sent == wanted) return sink(bytes);
+    std::string what = "it does not serve ranges (status " + std::to_string(status) + ")";
+    if (status == 206) what = "asked for " + wanted + ", it sends " + sent.substr(0, 64);
+    return Error{ErrorCode::kUnsupported, what};
+  };
+  curl_easy_setopt(state_->curl, CURLOPT_RANGE, part.c_str());
+  state_->watch_for_stalls(options);
   return state_->perform(url, options, transfer, nullptr);
 }
 

@@ -31,6 +31,7 @@ class HttpClient {
     std::chrono::milliseconds timeout{0};  // of the whole request; 0 = none
     Headers headers;
     bool follow_redirects = false;
+    std::chrono::seconds stall{30};  // of a download, without a byte; then kTimeout
   };
 
   // kUnavailable when nobody answers, kCancelled on Ctrl-C, kTimeout. A status of 400 and more is
@@ -47,10 +48,17 @@ class HttpClient {
                                 const std::function<bool(std::string_view)>& on_event);
 
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
-  // the range, `restart` is called first. Gives up with kTimeout after 30 s without a byte.
+  // the range, `restart` is called first.
   Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
                              const std::function<Status()>& restart,
                              const std::function<Status(std::string_view)>& sink);
+
+  // GETs the bytes [begin, end) of something that has `total` bytes, and hands them to `sink`. What
+  // is no such part is not: kUnsupported when the server sends the whole or another part. A status
+  // of 400 and more is a reply whose body is dropped.
+  Result<HttpReply> get_range(const std::string& url, std::uint64_t begin, std::uint64_t end,
+                              std::uint64_t total, const Options& options,
+                              const std::function<Status(std::string_view)>& sink);
 
  private:
   struct State;

@@ -3,6 +3,6 @@
 #include "cli/command_line.h"
 
 int main(int argc, char** argv) {
-  hearth::cli::CommandLine line;
+  hearth::cli::CommandLine line(hearth::cli::add_all_verbs);
   return line.run(std::vector<std::string>(argv + 1, argv + argc));
 }

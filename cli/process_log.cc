@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "cli/escape.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -23,20 +25,6 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
 };
 
 }  // namespace
-
-std::string escape_control(std::string_view text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= ' ' && byte != 0x7F) {
-      out += c;
-    } else {
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return out;
-}
 
 Status start_process_log(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);

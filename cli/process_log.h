@@ -11,7 +11,4 @@ namespace hearth::cli {
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
 
-// As the log writes it: bytes below space and DEL become \xNN.
-std::string escape_control(std::string_view text);
-
 }  // namespace hearth::cli

@@ -17,6 +17,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/http_client.h"
+#include "cli/hub.h"
 #include "cli/interrupt.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
@@ -35,97 +36,11 @@ constexpr const char* kDemoSha256 =
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
 constexpr int kAttempts = 6;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 Error io_error(const std::string& what, const fs::path& path) {
   const int code = errno;
   std::string message = what + " " + path.string() + ": " + std::strerror(code);
   if (code == ENOSPC) message += "; free some space and pull again, what is there is kept";
   return {ErrorCode::kIo, message};
-}
-
-// Where a pull takes its bytes from, once a hub reference is resolved.
-struct Remote {
-  std::string url;
-  std::string sha256;       // empty: unknown
-  std::uint64_t bytes = 0;  // 0: unknown
-  HttpClient::Headers headers;
-};
-
-bool is_loopback_http(const std::string& url) {
-  for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"}) {
-    const std::string prefix(host);
-    if (url.starts_with(prefix) && url.size() > prefix.size() &&
-        (url[prefix.size()] == ':' || url[prefix.size()] == '/')) {
-      return true;
-    }
-  }
-  return false;
-}
-
-Status check_url(const std::string& url) {
-  REQUIRE(url.starts_with("https://") || is_loopback_http(url),
-          "source " + url +
-              ": only https:// addresses are fetched, and http:// ones of this machine "
-              "(127.0.0.1, localhost, [::1]); use an https:// address, or download the file "
-              "and pull its path");
-  return ok_status();
-}
-
-std::string strip_etag(std::string etag) {
-  if (etag.starts_with("W/")) etag.erase(0, 2);
-  std::erase(etag, '"');
-  return etag;
-}
-
-bool is_sha256(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-// hf:org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN).
-Result<Remote> resolve_hub(HttpClient& http, std::string reference) {
-  std::string revision = "main";
-  if (const auto at = reference.rfind('@'); at != std::string::npos) {
-    revision = reference.substr(at + 1);
-    reference.resize(at);
-  }
-  const auto first = reference.find('/');
-  const auto second = first == std::string::npos ? first : reference.find('/', first + 1);
-  REQUIRE(second != std::string::npos && second + 1 < reference.size() &&
-              reference.find("..") == std::string::npos,
-          "source hf:" + reference + ": expected hf:org/repo/file[@revision]");
-  std::string endpoint = environment("HF_ENDPOINT");
-  if (endpoint.empty()) endpoint = "https://huggingface.co";
-  Remote remote;
-  remote.url = endpoint + "/" + reference.substr(0, second) + "/resolve/" + revision + "/" +
-               reference.substr(second + 1);
-  TRY_VOID(check_url(remote.url));
-  if (const auto token = environment("HF_TOKEN"); !token.empty()) {
-    remote.headers["Authorization"] = "Bearer " + token;
-  }
-  TRY(HttpReply reply, http.head(remote.url, {std::chrono::seconds(20), remote.headers, false}));
-  if (reply.status == 401 || reply.status == 403) {
-    return Error{ErrorCode::kNotFound,
-                 "the hub refuses " + remote.url + ": accept its licence there and set HF_TOKEN"};
-  }
-  if (reply.status >= 400) {
-    return Error{ErrorCode::kNotFound,
-                 remote.url + " answers " + std::to_string(reply.status) + "; check the name"};
-  }
-  const std::string etag = strip_etag(reply.headers["x-linked-etag"]);
-  if (is_sha256(etag)) remote.sha256 = etag;
-  const auto& size = reply.headers["x-linked-size"];
-  if (!size.empty() && size.size() < 19 && size.find_first_not_of("0123456789") == size.npos) {
-    remote.bytes = std::stoull(size);
-  }
-  if (const auto& commit = reply.headers["x-repo-commit"]; !commit.empty()) {
-    remote.url = endpoint + "/" + reference.substr(0, second) + "/resolve/" + commit + "/" +
-                 reference.substr(second + 1);  // a branch that moves cannot mix two versions
-  }
-  return remote;
 }
 
 // One resumable download into `partial`.

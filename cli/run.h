@@ -16,6 +16,7 @@ struct RunOptions {
   std::vector<std::string> prompt;  // joined by spaces; empty: stdin, or a chat on a terminal
   bool local = false;
   std::string api_base;  // http://127.0.0.1:11500
+  std::string api_key;   // empty: none
   std::string system;
   bool raw = false;  // the prompt as it is, without the chat template
   bool ignore_eos = false;

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <climits>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -13,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cli/api_address.h"
 #include "cli/children.h"
 #include "cli/coordinator_gate.h"
 #include "cli/device.h"
@@ -20,6 +23,7 @@
 #include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
+#include "cli/paths.h"
 #include "cli/process_log.h"
 #include "cli/server_file.h"
 #include "cli/worker.h"
@@ -144,6 +148,34 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
   return specs;
 }
 
+std::vector<std::string> names_of_machine(const ServeOptions& options) {
+  std::vector<std::string> names = options.host_names;
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0') {
+    names.emplace_back(name.data());
+    names.push_back(names.back() + ".local");  // as mDNS knows it
+  }
+  return names;
+}
+
+// The API of this machine is open to its users; beyond it, who has a key may use it.
+Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options) {
+  coordinator::http::HttpOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.version = HEARTH_VERSION;
+  if (is_loopback_address(options.host)) return http;
+  http.names = names_of_machine(options);
+  TRY(http.store,
+      coordinator::open_store(options.data_dir.empty() ? data_dir().string() : options.data_dir));
+  TRY(const auto keys, http.store->keys());
+  const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
+  if (std::none_of(keys.begin(), keys.end(), valid)) {
+    spdlog::warn("the API asks for a key and there is none yet; make one: hearth key create");
+  }
+  return http;
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
  public:
@@ -158,12 +190,9 @@ class Server {
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
-    coordinator::http::HttpOptions http;
-    http.host = options.host;
-    http.port = options.port;
-    http.version = HEARTH_VERSION;
+    TRY(coordinator::http::HttpOptions http, api_options(options));
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
-    info_.api = "http://" + Address{options.host, http_->port()}.text();
+    info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
     info_.control = control_->address();
     info_.data = data_->address();
     info_.pid = getpid();
@@ -185,8 +214,6 @@ class Server {
  private:
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
-    TRY_VOID(parse_loopback_address(
-        Address{options.host == "localhost" ? "127.0.0.1" : options.host, 0}.text()));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
             "stages and local workers are limited to " + std::to_string(limits::kStages));
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hearth::cli {
 
@@ -11,7 +12,8 @@ struct ServeOptions {
   std::string model_id;  // as clients name it; empty: from the file's name
   std::uint32_t local_workers = 0;
   std::uint32_t stages = 0;  // workers of one pipeline; 0: as many as local workers, at least one
-  std::string host = "127.0.0.1";
+  std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
+  std::vector<std::string> host_names;        // of this machine, beside its host name
   std::uint16_t port = 11'500;                // API; 0: any free one
   std::uint16_t control_port = 0;             // workers dial it; 0: any free one
   std::string data_dir;                       // empty: cli/paths.h

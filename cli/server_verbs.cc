@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/device.h"
+#include "cli/network_values.h"
 #include "cli/serve.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -24,15 +25,22 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--stages", o->stages, "workers of one pipeline (0: as many as local workers)")
       ->check(whole_number(0, limits::kStages))
       ->capture_default_str();
-  verb->add_option("--host", o->host, "address of the API, with or without port; loopback only")
-      ->check(loopback_host())
+  verb->add_option(
+          "--host", o->host,
+          "address of the API, with or without port; beyond loopback every request needs a key")
+      ->check(listen_host())
       ->capture_default_str();
+  verb->add_option("--host-name", o->host_names,
+                   "another name of this machine, for clients beyond it (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(api_host());
   CLI::Option* port = verb->add_option("-p,--port", o->port, "port of the API (0: any free one)");
   port->check(whole_number(0, 65'535))->capture_default_str();
   verb->add_option("--control-port", o->control_port, "port that workers dial (0: any free one)")
       ->check(whole_number(0, 65'535))
       ->capture_default_str();
-  verb->add_option("--data-dir", o->data_dir, "folder of serve.json");
+  verb->add_option("--data-dir", o->data_dir, "folder of serve.json and the API's keys");
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "as of a worker");

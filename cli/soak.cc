@@ -20,6 +20,10 @@ constexpr const char* kTypes[] = {"F32",  "F16",    "BF16",   "Q8_0",   "Q4_0", 
                                   "Q6_K", "IQ4_NL", "IQ4_XS", "Q4_K_M", "Q5_K_M"};
 constexpr std::size_t kTypeCount = std::size(kTypes);
 
+// For each on the scalar table, which takes a hundred times as long.
+constexpr int kFastLoneRuns = 7;
+constexpr int kFastCrowdSteps = 12;  // on each fast table
+
 struct OwnedModel {
   Bytes bytes;  // what the file reads
   SoakModel model;
@@ -134,9 +138,10 @@ void use_soak_tables(SoakOptions& options) {
   const std::vector<const kernels::Kernels*> all = kernels::available_kernels();
   const std::vector<const kernels::Kernels*> fast(all.begin() + (all.size() > 1 ? 1 : 0),
                                                   all.end());
-  options.tables.lone = {all.front(), all.back()};
+  options.tables.lone.assign(kFastLoneRuns, all.back());
+  options.tables.lone.push_back(all.front());
   options.tables.crowd = {all.front()};
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kFastCrowdSteps; ++i) {
     options.tables.crowd.insert(options.tables.crowd.end(), fast.begin(), fast.end());
   }
   options.model_tables = {fast, fast};

@@ -1,6 +1,9 @@
 #include "cli/soak_round.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <span>
 #include <utility>
 
 #include "base/crypto.h"
@@ -43,6 +46,31 @@ struct Guest {
 struct Reference {
   std::vector<std::vector<Hash256>> boundaries;  // (layers + 1) x positions
   std::vector<SampledToken> tokens;
+  std::vector<Hash256> kv;  // of every layer, at the end
+};
+
+// A hash of the logits of every row that is sampled.
+class LogitsHashes final : public node::LogitsObserver {
+ public:
+  explicit LogitsHashes(const std::vector<Guest>& guests) : guests_(guests) {}
+  bool wants(SequenceId sequence, Position position) const override {
+    return position + 1 >= guests_[sequence.value - 1].open.prompt_tokens;
+  }
+  void on_logits(SequenceId sequence, Position position, std::span<const float> logits) override {
+    const Hash256 hash = blake2b(std::as_bytes(logits));
+    const std::lock_guard lock(mutex_);
+    hashes_[{sequence.value, position}] = hash;
+  }
+  // Not while a runner steps. Null when none was seen.
+  const Hash256* find(SequenceId sequence, Position position) const {
+    const auto found = hashes_.find({sequence.value, position});
+    return found == hashes_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  const std::vector<Guest>& guests_;
+  std::map<std::pair<std::uint64_t, Position>, Hash256> hashes_;
+  std::mutex mutex_;  // of hashes_, while a runner steps
 };
 
 SamplingParams sampling_of(Random& random) {
@@ -113,7 +141,17 @@ Result<Reference> run_alone(node::LocalRunner& runner, const Guest& guest) {
   const std::size_t positions = guest.prompt.size() + guest.open.sampling.max_tokens - 1;
   reference.boundaries.resize(runner.spec().layers + 1, std::vector<Hash256>(positions));
   node::LocalRunner::Events events;
-  events.on_token = [&](const SampledToken& token) { reference.tokens.push_back(token); };
+  Status kv_read = ok_status();
+  events.on_token = [&](const SampledToken& token) {
+    reference.tokens.push_back(token);
+    if (token.finish == FinishReason::kNone || token.finish == FinishReason::kError) return;
+    auto kv = runner.kv_hashes(token.sequence);
+    if (kv.ok()) {
+      reference.kv = std::move(*kv);
+    } else {
+      kv_read = kv.error();
+    }
+  };
   events.on_hash = [&](const RowHash& hash) {
     reference.boundaries[hash.layers.begin][hash.position] = hash.in;
     reference.boundaries[hash.layers.end][hash.position] = hash.out;
@@ -129,6 +167,7 @@ Result<Reference> run_alone(node::LocalRunner& runner, const Guest& guest) {
                                     ": there is nothing to compare"};
     }
   }
+  TRY_VOID(kv_read);
   const std::size_t read = guest.prompt.size() + reference.tokens.size() - 1;
   for (auto& boundary : reference.boundaries) boundary.resize(read);
   return reference;
@@ -165,6 +204,25 @@ class Comparison {
     if (index >= reference_.tokens.size() || token == reference_.tokens[index]) return;
     wrong_[row_of(index)] = true;
     note(static_cast<Position>(row_of(index)), "the sampled token or its log probabilities");
+  }
+
+  // Of a guest that has just finished.
+  void on_kv(const Result<std::vector<Hash256>>& kv) {
+    if (kv.ok() && *kv == reference_.kv) return;
+    wrong_.back() = true;
+    note(static_cast<Position>(positions() - 1), "the keys or values");
+  }
+
+  void compare_logits(const LogitsHashes& lone, const LogitsHashes& crowd) {
+    for (std::size_t i = guest_.prompt.size() - 1; i < row_of(tokens_); ++i) {
+      const auto position = static_cast<Position>(i);
+      const Hash256* wanted = lone.find(guest_.open.sequence, position);
+      const Hash256* found = crowd.find(guest_.open.sequence, position);
+      if (wanted != nullptr && found != nullptr && *wanted == *found) continue;
+      if (i >= positions()) break;  // counted as beyond
+      wrong_[i] = true;
+      note(position, "the logits");
+    }
   }
 
   void leave() { left_ = true; }
@@ -213,9 +271,11 @@ class Comparison {
 
 Result<std::vector<Reference>> run_all_alone(const SoakModel& model, const model::ModelSpec& spec,
                                              const kernels::Kernels* table,
-                                             const std::vector<Guest>& guests,
+                                             const std::vector<Guest>& guests, LogitsHashes& logits,
                                              const std::function<bool()>& stop) {
-  TRY(const auto runner, node::LocalRunner::load(model.file, lone_options(spec, table)));
+  node::LocalOptions options = lone_options(spec, table);
+  options.logits = &logits;
+  TRY(const auto runner, node::LocalRunner::load(model.file, options));
   std::vector<Reference> references;
   for (const Guest& guest : guests) {
     if (stop()) return Error{ErrorCode::kCancelled, "interrupted"};
@@ -228,7 +288,10 @@ Result<std::vector<Reference>> run_all_alone(const SoakModel& model, const model
 Result<bool> join(node::LocalRunner& runner, const Guest& guest, Comparison& comparison) {
   node::LocalRunner::Events events;
   events.on_hash = [&comparison](const RowHash& hash) { comparison.on_hash(hash); };
-  events.on_token = [&comparison](const SampledToken& token) { comparison.on_token(token); };
+  events.on_token = [&comparison, &runner](const SampledToken& token) {
+    comparison.on_token(token);
+    if (token.finish != FinishReason::kNone) comparison.on_kv(runner.kv_hashes(token.sequence));
+  };
   const Status joined = runner.submit(guest.open, guest.prompt, events);
   if (joined.ok()) return true;
   if (joined.error().code == ErrorCode::kNoCapacity) return false;
@@ -280,17 +343,24 @@ Result<SoakCount> soak_round(const SoakModel& model, const SoakTables& tables, S
                                              std::to_string(spec.context) + ", the soak takes " +
                                              std::to_string(kLeastContext));
   const std::vector<Guest> guests = guests_of(spec, random);
-  const node::LocalOptions options = crowd_options(spec, guests.size(), random);
+  LogitsHashes lone_logits(guests);
+  LogitsHashes crowd_logits(guests);
+  node::LocalOptions options = crowd_options(spec, guests.size(), random);
   const kernels::Kernels* lone = draw(random, tables.lone);
-  TRY(std::vector<Reference> references, run_all_alone(model, spec, lone, guests, stop));
+  TRY(std::vector<Reference> references,
+      run_all_alone(model, spec, lone, guests, lone_logits, stop));
   std::vector<Comparison> comparisons;
   comparisons.reserve(guests.size());
   for (std::size_t i = 0; i < guests.size(); ++i) {
     comparisons.emplace_back(guests[i], std::move(references[i]), options.stages);
   }
+  options.logits = &crowd_logits;
   TRY_VOID(run_crowd(model, tables, guests, comparisons, options, random, stop));
   SoakCount count;
-  for (Comparison& comparison : comparisons) count.add(comparison.count());
+  for (Comparison& comparison : comparisons) {
+    comparison.compare_logits(lone_logits, crowd_logits);
+    count.add(comparison.count());
+  }
   if (!count.first.empty()) count.first = model.name + ", " + count.first;
   return count;
 }

@@ -32,7 +32,9 @@ struct SoakTables {
 };
 
 // A token is a position of a sequence: what was compared of it is its hash at every boundary of the
-// crowd's split and, where one was sampled, the token after it with its log probabilities.
+// crowd's split and, where one was sampled, all logits and the token after it with its log
+// probabilities; at the last position of a sequence that stayed also the keys and values of every
+// layer.
 struct SoakCount {
   std::uint64_t compared = 0;
   std::uint64_t sampled = 0;  // of those compared, the ones that a token was sampled from

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/api_client.h"
 #include "cli/exit_codes.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
@@ -20,10 +21,13 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-Result<Json> fetch_state(HttpClient& http, const std::string& api_base) {
+Result<Json> fetch_state(HttpClient& http, const StatusOptions& asked) {
+  const std::string& api_base = asked.api_base;
   HttpClient::Options options;
   options.timeout = std::chrono::seconds(5);
-  auto reply = http.get(api_base + "/api/v1/state", options);
+  options.headers = api_headers(asked.api_key);
+  const std::string url = api_base + "/api/v1/state";
+  auto reply = http.get(url, options);
   if (!reply.ok()) {
     Error error = std::move(reply).error();
     if (error.code == ErrorCode::kUnavailable) {
@@ -31,6 +35,7 @@ Result<Json> fetch_state(HttpClient& http, const std::string& api_base) {
     }
     return error;
   }
+  if (reply->status == 401 || reply->status == 403) return api_error(*reply, url);
   Json state = Json::parse(reply->body, nullptr, false);
   if (reply->status != 200 || !state.is_object()) {
     return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +
@@ -44,8 +49,9 @@ Result<Json> wait_for_state(const StatusOptions& options) {
   HttpClient http;
   const auto deadline = Clock::now() + std::chrono::duration<double>(options.wait_seconds);
   for (;;) {
-    auto state = fetch_state(http, options.api_base);
+    auto state = fetch_state(http, options);
     if (options.wait_seconds <= 0.0) return state;
+    if (!state.ok() && state.error().code == ErrorCode::kRefused) return state;
     if (state.ok() && state->value("ready", false)) return state;
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     if (Clock::now() >= deadline) {

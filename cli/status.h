@@ -7,6 +7,7 @@ namespace hearth::cli {
 
 struct StatusOptions {
   std::string api_base;
+  std::string api_key;  // empty: none
   bool json = false;
   double wait_seconds = 0.0;  // until a prompt would be answered; 0: do not wait
 };

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/answer.h"
+#include "cli/api_client.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
 
@@ -13,18 +14,6 @@ using Json = nlohmann::json;
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-Error api_error(const HttpReply& reply, const std::string& url) {
-  std::string message = url + " answers " + std::to_string(reply.status);
-  const Json body = Json::parse(reply.body, nullptr, false);
-  if (body.is_object() && body.contains("error") && body["error"].is_object()) {
-    message = body["error"].value("message", message);
-  }
-  ErrorCode code = ErrorCode::kInvalidInput;
-  if (reply.status == 404) code = ErrorCode::kNotFound;
-  if (reply.status == 429 || reply.status == 503) code = ErrorCode::kNoCapacity;
-  return {code, message};
 }
 
 class SwarmAnswerer final : public Answerer {
@@ -41,6 +30,7 @@ class SwarmAnswerer final : public Answerer {
     begun_ = clock_.now();
     first_ = last_ = TimePoint{};
     HttpClient::Options http;
+    http.headers = api_headers(options_.api_key);
     http.timeout = std::chrono::milliseconds(static_cast<long>(options_.timeout_seconds * 1000));
     const std::string body =
         request(question, chat).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,12 +1,11 @@
 #include "cli/values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "base/limits.h"
-#include "cli/api_address.h"
 #include "cli/models.h"
-#include "proto/address.h"
 
 namespace hearth::cli {
 namespace {
@@ -54,22 +53,6 @@ CLI::Validator number(double low, double high, Low included) {
 }
 
 CLI::Validator seconds() { return number(0, kSecondsMax).description("0 to 1000000"); }
-
-CLI::Validator loopback_host() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_api_address(text);
-    return address.ok() ? "" : address.error().message;
-  };
-  return CLI::Validator(check, "");
-}
-
-CLI::Validator loopback_link() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_loopback_address(text);
-    return address.ok() ? "" : address.error().message;
-  };
-  return CLI::Validator(check, "");
-}
 
 CLI::Validator log_level() {
   const auto check = [](const std::string& text) -> std::string {

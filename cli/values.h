@@ -16,12 +16,6 @@ CLI::Validator number(double low, double high, Low included = Low::kIncluded);
 // Seconds to wait; 0 has the meaning that the option's text gives it.
 CLI::Validator seconds();
 
-// As parse_api_address() reads it.
-CLI::Validator loopback_host();
-
-// "host:port" of a link, loopback.
-CLI::Validator loopback_link();
-
 CLI::Validator log_level();
 
 // "512MB", "2GiB" or bytes; becomes the number of bytes.

@@ -13,8 +13,13 @@ namespace hearth::cli {
 // What the chosen verb does; returns the exit code.
 using Action = std::function<int()>;
 
-void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull
+// The verbs of a program.
+using AddVerbs = void (*)(CLI::App& app, Action& action);
+
+void add_all_verbs(CLI::App& app, Action& action);      // all below
+void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull manifest
 void add_server_verbs(CLI::App& app, Action& action);   // serve worker
+void add_access_verbs(CLI::App& app, Action& action);   // key
 void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion
 
 }  // namespace hearth::cli

@@ -1,5 +1,7 @@
 #include "coordinator/http/access.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -54,6 +56,12 @@ bool is_loopback_v4(std::string_view name) {
   }
 }
 
+bool is_address(const std::string& name) {
+  in6_addr bytes{};
+  return inet_pton(AF_INET, name.c_str(), &bytes) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), &bytes) == 1;
+}
+
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -63,14 +71,18 @@ int hex_digit(char c) {
 
 }  // namespace
 
-bool host_allowed(std::string_view host, std::string_view configured) {
+bool host_allowed(std::string_view host, const HostNames& names) {
   const std::string name = host_name(host);
   if (name.empty()) return false;
-  return name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
-         is_loopback_v4(name) || name == lower(configured);
+  if (name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
+      is_loopback_v4(name) || (names.any_address && is_address(name))) {
+    return true;
+  }
+  return std::any_of(names.names.begin(), names.names.end(),
+                     [&](const std::string& each) { return name == lower(each); });
 }
 
-bool origin_allowed(std::string_view origin, std::string_view configured) {
+bool origin_allowed(std::string_view origin, std::string_view host, const HostNames& names) {
   constexpr std::array<std::string_view, 5> kShells = {"app://", "file://", "tauri://",
                                                        "vscode-webview://", "vscode-file://"};
   for (const std::string_view shell : kShells) {
@@ -78,7 +90,11 @@ bool origin_allowed(std::string_view origin, std::string_view configured) {
   }
   for (const std::string_view scheme :
        {std::string_view("http://"), std::string_view("https://")}) {
-    if (origin.starts_with(scheme)) return host_allowed(origin.substr(scheme.size()), configured);
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view authority = origin.substr(scheme.size());
+    // Not of any address: another machine's pages are not this one's.
+    return (!host.empty() && lower(authority) == lower(host)) ||
+           host_allowed(authority, {names.names, false});
   }
   return false;
 }

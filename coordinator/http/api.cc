@@ -49,6 +49,7 @@ HttpResponse error_response(const ApiError& error) {
   out.body = error_body(error);
   if (error.retry_after)
     out.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
+  if (error.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"hearth\"");
   if (error.final) out.headers.emplace_back("x-should-retry", "false");
   return out;
 }

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/limits.h"
+#include "coordinator/http/authorization.h"
 #include "coordinator/http/errors.h"
 #include "coordinator/http/exchange.h"
 #include "coordinator/http/heavy_lane.h"
@@ -43,6 +44,9 @@ class Gate {
   std::function<void(Task)> post_;
 };
 
+// The names by which a server with these options may be asked.
+HostNames host_names(const HttpOptions& options);
+
 struct Api {
   Api(HttpOptions options_in, ServedModel model_in, CoordinatorPort& port_in, const Clock& clock_in,
       Random& random_in, std::function<void(Gate::Task)> to_sockets,
@@ -52,6 +56,8 @@ struct Api {
         port(port_in),
         clock(clock_in),
         random(random_in),
+        names(host_names(options)),
+        authorization(options.store, clock_in),
         metrics(options.version, model.id),
         sockets(std::move(to_sockets)),
         pool(std::move(to_pool)),
@@ -63,6 +69,8 @@ struct Api {
   CoordinatorPort& port;
   const Clock& clock;
   Random& random;  // socket thread only
+  const HostNames names;
+  Authorization authorization;  // socket thread only
   Metrics metrics;
   Gate sockets;
   // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.

@@ -16,6 +16,7 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
+  bool model_allowed = true;  // the served model, to the key that asks
 };
 
 struct HttpResponse {

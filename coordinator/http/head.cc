@@ -75,6 +75,7 @@ std::string_view reason_phrase(unsigned status) {
     case 200: return "OK";
     case 204: return "No Content";
     case 400: return "Bad Request";
+    case 401: return "Unauthorized";
     case 403: return "Forbidden";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
@@ -96,7 +97,7 @@ std::string_view reason_phrase(unsigned status) {
 
 }  // namespace
 
-HeadCheck check_head(const RequestHead& head, std::string_view configured_host) {
+HeadCheck check_head(const RequestHead& head, const HostNames& names) {
   HeadCheck out;
   out.close = true;
   if (head.version != 10 && head.version != 11) {
@@ -122,15 +123,15 @@ HeadCheck check_head(const RequestHead& head, std::string_view configured_host) 
     return out;
   }
   const bool named = head.hosts > 0 || !authority.empty();
-  if (named && (!host_allowed(authority, configured_host) ||
-                (head.hosts > 0 && !host_allowed(head.host, configured_host)))) {
+  if (named &&
+      (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
     out.error = forbidden(
         "this API answers on this machine's own names only; the Host header "
         "names another",
         "host_not_allowed");
     return out;
   }
-  if (!head.origin.empty() && !origin_allowed(head.origin, configured_host)) {
+  if (!head.origin.empty() && !origin_allowed(head.origin, head.host, names)) {
     out.error = forbidden("pages of other origins may not call this API", "origin_not_allowed");
   }
   return out;

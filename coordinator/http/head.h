@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "coordinator/http/access.h"
 #include "coordinator/http/errors.h"
 #include "coordinator/http/exchange.h"
 
@@ -19,6 +20,8 @@ struct RequestHead {
   std::uint32_t hosts = 0;
   std::string host;
   std::string origin;  // empty: none
+  std::uint32_t authorizations = 0;
+  std::string authorization;
   std::uint32_t content_lengths = 0;
   std::optional<std::uint64_t> content_length;
   std::uint32_t transfer_encodings = 0;
@@ -39,7 +42,7 @@ struct HeadCheck {
   bool close = false;
   std::string path;
 };
-HeadCheck check_head(const RequestHead& head, std::string_view configured_host);
+HeadCheck check_head(const RequestHead& head, const HostNames& names);
 
 // What the head of a request with a JSON body must fulfil: 411, 415, 417.
 std::optional<ApiError> check_body_head(const RequestHead& head);

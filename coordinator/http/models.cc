@@ -27,12 +27,12 @@ OrderedJson model_object(const ServedModel& served) {
 
 }  // namespace
 
-void handle_models(const std::shared_ptr<Api>& api, HttpRequest,
+void handle_models(const std::shared_ptr<Api>& api, HttpRequest request,
                    std::shared_ptr<Exchange> exchange) {
   OrderedJson out;
   out["object"] = "list";
   out["data"] = OrderedJson::array();
-  out["data"].push_back(model_object(api->model));
+  if (request.model_allowed) out["data"].push_back(model_object(api->model));
   exchange->respond(json_response(dump(out)));
 }
 

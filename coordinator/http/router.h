@@ -16,6 +16,7 @@ using Handler = void (*)(const std::shared_ptr<Api>& api, HttpRequest request,
 struct RouteMatch {
   Handler handler = nullptr;            // null: `refusal` says why
   std::optional<HttpResponse> refusal;  // 404, or 405 with Allow
+  Access access = Access::kKey;         // asked of unknown paths too: no map for strangers
   bool probe = false;                   // short, and asked by those who watch this process
 };
 

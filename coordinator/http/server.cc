@@ -23,15 +23,15 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Loopback only: nothing may be reachable from outside before nodes have identities.
-Result<asio::ip::address> loopback_address(const std::string& host) {
+// Who may use the API beyond this machine is settled before it can be reached from there.
+Result<asio::ip::address> listen_address(const HttpOptions& options) {
   error_code error;
-  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
-  if (error || !address.is_loopback()) {
-    return Error::invalid(
-        "the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" + host +
-        "': this version has no identities and no encryption yet");
-  }
+  const auto address =
+      asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
+  REQUIRE(!error, "'" + options.host + "' is no address that the API could listen on");
+  REQUIRE(address.is_loopback() || options.store,
+          "without keys the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" +
+              options.host + "'");
   return address;
 }
 
@@ -44,6 +44,15 @@ std::string full_answer(Random& random) {
 }
 
 }  // namespace
+
+HostNames host_names(const HttpOptions& options) {
+  HostNames names{options.names, false};
+  names.names.push_back(options.host);
+  error_code error;
+  const auto address = asio::ip::make_address(options.host, error);
+  names.any_address = !error && !address.is_loopback();
+  return names;
+}
 
 class HttpServerImpl final : public HttpServer {
  public:
@@ -66,7 +75,7 @@ class HttpServerImpl final : public HttpServer {
   }
 
   Status listen() {
-    TRY(const asio::ip::address address, loopback_address(api_->options.host));
+    TRY(const asio::ip::address address, listen_address(api_->options));
     const tcp::endpoint endpoint(address, api_->options.port);
     error_code error;
     acceptor_.open(endpoint.protocol(), error);

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/random.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/store.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
@@ -41,8 +43,11 @@ struct HttpTimeouts {
 };
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // only loopback addresses are accepted
-  std::uint16_t port = 0;          // 0: any free one
+  std::string host = "127.0.0.1";  // an address; beyond loopback only with a store
+  std::vector<std::string> names;  // of this machine, for Host headers beside the usual ones
+  // Where the API's keys are: every route but liveness then needs one. Null: no keys.
+  std::shared_ptr<Store> store;
+  std::uint16_t port = 0;  // 0: any free one
   std::string version;
   std::uint32_t pool_threads = 2;  // at least 2: one is kept from long tasks
   HttpTimeouts timeouts;
@@ -50,8 +55,8 @@ struct HttpOptions {
 
 class HttpServer {
  public:
-  // kInvalidInput for an address that is not loopback (the sentence says why), kIo when the port
-  // is taken.
+  // kInvalidInput for what is no address, or one beyond loopback without keys; kIo when the port is
+  // taken.
   static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, ServedModel model,
                                                    CoordinatorPort& port, const Clock& clock,
                                                    Random& random);

@@ -43,6 +43,8 @@ RequestHead read_head(const Parser& parser) {
   head.hosts = static_cast<std::uint32_t>(message.count(field::host));
   head.host = text(field::host);
   head.origin = text(field::origin);
+  head.authorizations = static_cast<std::uint32_t>(message.count(field::authorization));
+  head.authorization = text(field::authorization);
   head.content_lengths = static_cast<std::uint32_t>(message.count(field::content_length));
   if (const auto length = parser.content_length()) head.content_length = *length;
   head.transfer_encodings = static_cast<std::uint32_t>(message.count(field::transfer_encoding));
@@ -353,7 +355,7 @@ void SessionImpl::on_head() {
   context_.http10 = head.version < 11;
   context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
-  HeadCheck check = check_head(head, api_->options.host);
+  HeadCheck check = check_head(head, api_->names);
   if (check.error) return refuse(*check.error, check.close);
   context_.origin = head.origin;
   if (head.method == "OPTIONS") {
@@ -362,11 +364,14 @@ void SessionImpl::on_head() {
   }
   RouteMatch match = find_route(head.method, check.path);
   if (probes_only_ && !match.probe) return refuse(too_many_connections(), true);
+  const auto verdict = api_->authorization.check(head, match.access, api_->model.id);
+  if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
   if (!match.handler) {
     if (head.has_body()) context_.keep_alive = false;  // its body is not read
     return answer(*match.refusal);
   }
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
+  request_.model_allowed = verdict.model_allowed;
   handler_ = match.handler;
   if (head.method == "POST") return on_body_head(head, match.handler);
   if (head.has_body()) context_.keep_alive = false;

@@ -9,11 +9,8 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/launched.h"
-#include "kernels/elementary.h"
-#include "kernels/matrix_view.h"
 
 namespace hearth::kernels::cuda {
 namespace {
@@ -95,15 +92,6 @@ HEARTH_DEVICE std::size_t scores_at(const Args& args, const Work& work, std::uin
   return (work.head_at + head) * args.positions_most + block_index_y() * kSplit;
 }
 
-// An unsigned integer that orders as the number does; above 0 for every finite one.
-HEARTH_DEVICE std::uint32_t ordered(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-HEARTH_DEVICE float from_ordered(std::uint32_t bits) {
-  return std::bit_cast<float>((bits & 0x80000000U) != 0 ? bits & 0x7FFFFFFFU : ~bits);
-}
-
 struct QueryShared {
   SharedArray<std::uint32_t, kHeadsMost * kHeadDimMax / 4> values;
   SharedArray<float, kHeadsMost * kBlocksMost> scales;  // with score scale and log2(e) folded in
@@ -136,18 +124,10 @@ HEARTH_DEVICE void quantize_queries(const Args& args, const Work& work, QuerySha
   const std::uint32_t blocks = args.head_dim / kBlock;
   for (std::uint32_t i = thread_index() / 32; i < work.heads * blocks; i += kThreads / 32) {
     const float value = args.query.get((work.head_at * blocks + i) * kBlock + lane);
-    const float maximum =
-        std::bit_cast<float>(warp_max(std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU));
-    const bool zero = maximum < kTiny;
-    const float inverse = zero ? 0.0F : static_cast<float>(kQuantMax) / maximum;
-    const auto byte = static_cast<std::uint32_t>(round_even(value * inverse)) & 255U;
-    std::uint32_t word = byte << (8 * (lane % 4));
-    word |= shuffle_xor(word, 1);
-    word |= shuffle_xor(word, 2);
+    float scale = 0.0F;
+    const std::uint32_t word = quantize_run(value, args.factor, scale);
     if (lane % 4 == 0) shared.values.put(i * 8 + lane / 4, word);
-    if (lane == 0) {
-      shared.scales.put(i, (zero ? 0.0F : maximum / static_cast<float>(kQuantMax)) * args.factor);
-    }
+    if (lane == 0) shared.scales.put(i, scale);
   }
 }
 
@@ -402,12 +382,7 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
                  Stream stream) {
   const std::uint32_t head_dim = rows.layout.head_dim;
   const std::uint32_t kv_heads = rows.layout.kv_heads;
-  REQUIRE(head_dim != 0 && head_dim % kBlock == 0 && head_dim <= kHeadDimMax,
-          "heads of " + std::to_string(head_dim) + " values, not a multiple of 32 up to " +
-              std::to_string(kHeadDimMax));
-  REQUIRE(
-      kv_heads != 0 && rows.heads != 0 && rows.heads % kv_heads == 0,
-      std::to_string(rows.heads) + " query heads for " + std::to_string(kv_heads) + " kv heads");
+  TRY_VOID(check_heads(rows));
   if (rows.tokens == 0) return ok_status();
   REQUIRE(rows.pages_most != 0, "attention over no pages");
   const std::uint32_t splits = (rows.pages_most + kSplitPages - 1) / kSplitPages;

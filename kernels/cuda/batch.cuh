@@ -69,25 +69,27 @@ HEARTH_DEVICE void fragment_of(Global<const std::byte> tile, std::uint32_t row, 
   }
 }
 
-// The integer scales of this lane's row, in shared memory, and its d.
+// The integer scales of a lane's row, in the warp's part of shared memory, and its d.
+template <typename Shared>
 struct StagedScales {
   HEARTH_DEVICE std::uint32_t scale_word(std::uint32_t i) const {
     return shared.words.get(place + 32 * i);
   }
   HEARTH_DEVICE std::uint32_t d_word() const { return d; }
 
-  const BatchShared& shared;
+  const Shared& shared;
   std::uint32_t place;
   std::uint32_t d;
 };
 
-template <WeightType kType>
-HEARTH_DEVICE StagedScales stage_scales(Global<const std::byte> tile, BatchShared& shared) {
+// Those of row `row` of a tile, for this lane.
+template <WeightType kType, typename Shared>
+HEARTH_DEVICE StagedScales<Shared> stage_scales(Global<const std::byte> tile, std::uint32_t row,
+                                                Shared& shared) {
   using R = Record<kType>;
-  const unsigned lane = thread_index() % 32;
-  const std::uint32_t place = thread_index() / 32 * 4 * 32 + lane;
+  const std::uint32_t place = thread_index() / 32 * 4 * 32 + thread_index() % 32;
   const auto word = [&](std::uint32_t w) {
-    const Global<const std::byte> at = tile.at(word_offset(R::kBytes, w, lane));
+    const Global<const std::byte> at = tile.at(word_offset(R::kBytes, w, row));
     if (w * 4 + 4 <= R::kBytes) return at.template as<const std::uint32_t>().get(0);
     return std::uint32_t{at.template as<const std::uint16_t>().get(0)};
   };
@@ -122,7 +124,7 @@ HEARTH_DEVICE BlockScales scales_from(const BlockScales& mine, std::uint32_t lan
 }
 
 // Brings the activations of `count` blocks from `first` on into shared memory. Tokens that are not
-// there are zero.
+// there are zero, and so are blocks that do not count.
 template <WeightType kType>
 HEARTH_DEVICE void stage_batch(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
                                BatchShared& shared) {
@@ -132,7 +134,7 @@ HEARTH_DEVICE void stage_batch(const ProductArgs& args, std::uint32_t first, std
     const std::uint32_t b = i % count;
     const std::uint32_t place = b * kBatchTokens + token;
     const std::uint32_t low = 2 * b * kBatchTokens + token;
-    if (token >= args.tokens) {
+    if (token >= args.tokens || first + b < args.begin || first + b >= args.end) {
       shared.values.put(low, Words4{});
       shared.values.put(low + kBatchTokens, Words4{});
       shared.scales.put(place, 0.0F);
@@ -216,7 +218,7 @@ HEARTH_DEVICE void add_unit(const ProductArgs& args, BatchShared& shared,
   constexpr std::uint32_t blocks = Record<kType>::kLayout.blocks;
   for (std::uint32_t first = 0; first < count; first += blocks) {
     const Global<const std::byte> tile = unit.at(first / blocks * args.tile_bytes);
-    const StagedScales record = stage_scales<kType>(tile, shared);
+    const auto record = stage_scales<kType>(tile, thread_index() % 32, shared);
     HEARTH_ROLL
     for (std::uint32_t b = 0; b < blocks; ++b) {
       const BlockScales mine = scaled(scales_of<kType>(record, b), row_factor);
@@ -255,8 +257,8 @@ product_batch(ProductArgs args) {
       there ? power_of_two(-args.weight_exponents.get(row_tile * kTileRows + thread_index() % 32))
             : 0.0F;
   BatchSums sums = {};
-  for (std::uint32_t first = 0; first < args.blocks; first += kStepBlocks) {
-    const std::uint32_t left = args.blocks - first;
+  for (std::uint32_t first = args.first_read; first < args.end_read; first += kStepBlocks) {
+    const std::uint32_t left = args.end_read - first;
     const std::uint32_t count = left < kStepBlocks ? left : kStepBlocks;
     stage_batch<kType>(args, first, count, shared);
     copy_wait<0>();

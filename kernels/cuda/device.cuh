@@ -189,7 +189,12 @@ HEARTH_DEVICE T atomic_or(Global<T> to, std::size_t i, T value) {
 template <typename T, unsigned kCount>
 HEARTH_DEVICE T atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value) {
   static_assert(std::is_integral_v<T>);
-  return atomicAdd(to.raw(i), value);
+  using Wide = unsigned long long;
+  if constexpr (sizeof(T) == 8) {
+    return static_cast<T>(atomicAdd(reinterpret_cast<Wide*>(to.raw(i)), static_cast<Wide>(value)));
+  } else {
+    return atomicAdd(to.raw(i), value);
+  }
 }
 
 // 16 bytes on their way to shared memory; this thread sees them after the wait, others after a

@@ -38,6 +38,14 @@ struct ProductArgs {
   std::size_t out_stride;
   Global<std::int32_t> shared_sums;
   Global<std::uint32_t> tickets;
+  // The blocks [begin, end) that count, and those of whole records around them that are read:
+  // activations of the others are staged as zeros, which add no grid step.
+  std::uint32_t begin;
+  std::uint32_t end;
+  std::uint32_t first_read;
+  std::uint32_t end_read;
+  std::uint32_t shares;              // of first_read .. end_read, at least one
+  Global<std::int32_t> partial_out;  // not null: the sums themselves go here, and none to `out`
 };
 
 template <int kTokens>
@@ -83,7 +91,8 @@ HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
   }
 }
 
-// Brings the activations of the share into shared memory. Tokens that are not there are zero.
+// Brings the activations of the share into shared memory. Tokens that are not there are zero, and
+// so are blocks that do not count.
 template <WeightType kType, int kTokens>
 HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
                          ProductShared<kTokens>& shared) {
@@ -92,7 +101,7 @@ HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint
     const std::uint32_t t = i / kShareBlocks;
     const std::uint32_t b = i % kShareBlocks;
     if (b >= count) continue;
-    if (t >= args.tokens) {
+    if (t >= args.tokens || first + b < args.begin || first + b >= args.end) {
       shared.values.put(2 * i, Words4{});
       shared.values.put(2 * i + 1, Words4{});
       shared.scales.put(i, 0.0F);
@@ -265,6 +274,10 @@ HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_byt
 // Turns the sum of a row and token into the output.
 HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint32_t token,
                           std::int32_t sum) {
+  if (!args.partial_out.is_null()) {
+    args.partial_out.put(token * args.out_stride + row, sum);
+    return;
+  }
   const float row_factor = power_of_two(args.weight_exponents.get(row));
   const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
   args.out.put(token * args.out_stride + row,
@@ -313,9 +326,8 @@ product_tiles(ProductArgs args) {
   ProductShared<kTokens>& shared = shared_memory<ProductShared<kTokens>>();
   const unsigned lane = thread_index() % 32;
   const unsigned warp = thread_index() / 32;
-  const std::uint32_t shares = (args.blocks + kShareBlocks - 1) / kShareBlocks;
-  const std::uint32_t first = block_index_y() * kShareBlocks;
-  const std::uint32_t left = args.blocks - first;
+  const std::uint32_t first = args.first_read + block_index_y() * kShareBlocks;
+  const std::uint32_t left = args.end_read - first;
   const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
   const std::uint32_t unit = warp * kUnitBlocks;
   const std::uint32_t unit_left = unit < count ? count - unit : 0;
@@ -356,7 +368,7 @@ product_tiles(ProductArgs args) {
     }
     sums.publish(shared);
     sync_threads();
-    reduce(args, tile, shares, shared);
+    reduce(args, tile, args.shares, shared);
     if (tile + 1 < end) sync_threads();
   }
 }

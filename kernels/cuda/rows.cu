@@ -96,14 +96,9 @@ HEARTH_DEVICE void quantize_row(const Out& out, std::size_t row, RowShared& shar
   if (thread_index() == 0) out.exponents.put(row, exponent);
 }
 
-// The sum of squares of x[0..n), the same in every thread.
-HEARTH_DEVICE float sum_of_squares(Global<const float> x, std::uint32_t n, RowShared& shared) {
+// The norm's tree over what each lane has summed, the same in every thread.
+HEARTH_DEVICE float sum_of_lanes(float mine, RowShared& shared) {
   const unsigned thread = thread_index();
-  float mine = 0.0F;
-  for (std::uint32_t i = thread; i < n; i += kThreads) {
-    const float value = x.get(i);
-    mine = std::fma(value, value, mine);
-  }
   shared.squares.put(thread, mine);
   sync_threads();
   if (thread < 32) {
@@ -117,6 +112,16 @@ HEARTH_DEVICE float sum_of_squares(Global<const float> x, std::uint32_t n, RowSh
   }
   sync_threads();
   return shared.squares.get(0);
+}
+
+// The sum of squares of x[0..n), the same in every thread.
+HEARTH_DEVICE float sum_of_squares(Global<const float> x, std::uint32_t n, RowShared& shared) {
+  float mine = 0.0F;
+  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
+    const float value = x.get(i);
+    mine = std::fma(value, value, mine);
+  }
+  return sum_of_lanes(mine, shared);
 }
 
 HEARTH_DEVICE float norm_factor(float squares, std::uint32_t n, float epsilon) {
@@ -193,6 +198,67 @@ round_rows(Global<float> x, Global<std::uint16_t> bits, std::uint32_t n, float d
     x.put(row * n + i, half_to_float(half) * up);
   }
   if (warp_any(fails) && thread_index() % 32 == 0) atomic_or(failed, row, 1U);
+}
+
+struct Step {
+  std::uint32_t n;
+  Global<float> x;
+  Global<const float> y;
+  Global<const float> post_norm;
+  Global<std::uint16_t> bits;
+  float down;
+  float up;
+  Global<const float> norm;
+  float epsilon;
+  Global<std::uint32_t> failed;
+};
+
+// x + y with the norm before and the rounding after it; gives this lane's sum of squares of the
+// result.
+HEARTH_DEVICE float close_row(const Step& step, std::size_t row, RowShared& shared) {
+  const std::size_t at = row * step.n;
+  const bool normed = !step.post_norm.is_null();
+  const bool rounded = !step.bits.is_null();
+  float r = 1.0F;
+  bool zero = false;
+  if (normed) {
+    const float squares = sum_of_squares(step.y.at(at), step.n, shared);
+    zero = !is_finite(squares);
+    if (!zero) r = norm_factor(squares, step.n, step.epsilon);
+  }
+  bool fails = zero;
+  float mine = 0.0F;
+  for (std::uint32_t i = thread_index(); i < step.n; i += kThreads) {
+    float y = step.y.get(at + i);
+    if (normed) y = zero ? 0.0F : (y * r) * step.post_norm.get(i);
+    float x = step.x.get(at + i) + y;
+    if (rounded) {
+      const std::uint16_t half = float_to_half(x * step.down);
+      fails = fails || !half_is_finite(half);
+      step.bits.put(at + i, half);
+      x = half_to_float(half) * step.up;
+    }
+    step.x.put(at + i, x);
+    mine = std::fma(x, x, mine);
+  }
+  if (warp_any(fails) && thread_index() % 32 == 0) atomic_or(step.failed, row, 1U);
+  return mine;
+}
+
+// A thread reads again only what it wrote itself: its lane of the norm is its lane of the
+// quantiser.
+HEARTH_KERNEL(kThreads, 4) residual_step_rows(Step step, Out out) {
+  RowShared& shared = shared_memory<RowShared>();
+  const std::size_t row = block_index_x();
+  const float mine = close_row(step, row, shared);
+  if (step.norm.is_null()) return;
+  sync_threads();  // close_row may have used the same shared memory
+  const float squares = sum_of_lanes(mine, shared);
+  if (!is_finite(squares)) return clear_row(out, row);
+  const float r = norm_factor(squares, step.n, step.epsilon);
+  quantize_row(out, row, shared, [&](std::uint32_t i) {
+    return (step.x.get(row * step.n + i) * r) * step.norm.get(i);
+  });
 }
 
 HEARTH_KERNEL(kThreads, 4)
@@ -284,6 +350,26 @@ Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::ui
   return launched("round_rows",
                   launch(round_rows, {rows, 1}, kThreads, 0, stream, Global(x), Global(bits), n,
                          power_of_two(-shift), power_of_two(shift), Global(failed)));
+}
+
+Status residual_step(const ResidualStep& step, const QuantizedRows& out, std::uint32_t* failed,
+                     Stream stream) {
+  TRY_VOID(check_width(out.cols));
+  TRY_VOID(check_shift(step.shift));
+  if (out.rows == 0) return ok_status();
+  const Step device{out.cols,
+                    Global(step.x),
+                    Global(step.y),
+                    Global(step.post_norm),
+                    Global(step.bits),
+                    power_of_two(-step.shift),
+                    power_of_two(step.shift),
+                    Global(step.norm),
+                    step.epsilon,
+                    Global(failed)};
+  return launched("residual_step_rows",
+                  launch(residual_step_rows, {out.rows, 1}, kThreads, sizeof(RowShared), stream,
+                         device, Out(out, failed)));
 }
 
 Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, std::uint32_t n,

@@ -47,6 +47,22 @@ Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::ui
 Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, std::uint32_t n,
                        int shift, Stream stream);
 
+// What ends a half of a layer, in one launch: y becomes rms_norm(y, post_norm), unless post_norm is
+// null; x += y; residual_round of x, unless bits is null; then rms_norm_quantize(x, norm) to `out`,
+// unless norm is null: `out` then gives rows and cols alone. The bits are those of the calls one
+// after the other, but that y stays as it is, and that a row that has failed holds no meaning.
+struct ResidualStep {
+  float* x = nullptr;        // (out.rows, out.cols)
+  const float* y = nullptr;  // (out.rows, out.cols)
+  const float* post_norm = nullptr;
+  std::uint16_t* bits = nullptr;
+  int shift = 0;  // |shift| <= 64
+  const float* norm = nullptr;
+  float epsilon = 0.0F;  // of both norms
+};
+Status residual_step(const ResidualStep& step, const QuantizedRows& out, std::uint32_t* failed,
+                     Stream stream);
+
 // RoPE of the query in place; RoPE of the key and kv_write of key and value, which stay as they
 // are.
 struct RopeAndStore {

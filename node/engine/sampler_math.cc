@@ -1,21 +1,11 @@
 // The numbers of the sampler: its generator, its exponential, its logarithm.
 #include <bit>
 
+#include "kernels/sampling.h"
 #include "node/engine/sampler.h"
 
 namespace hearth::node {
 namespace {
-
-constexpr std::uint64_t kOne30 = 1ULL << 30;
-
-// 2^-y for y in [0, 1), both in 2^-30 units: a polynomial of degree 6, every step rounded down.
-constexpr std::uint64_t exp2_polynomial(std::uint64_t y) {
-  constexpr std::uint64_t kCoefficients[6] = {744261020, 257939319, 59584400,
-                                              10288824,  1371676,   118043};
-  std::uint64_t sum = kCoefficients[5];
-  for (int k = 4; k >= 0; --k) sum = kCoefficients[k] - ((sum * y) >> 30);
-  return kOne30 - ((sum * y) >> 30);
-}
 
 struct Exp2Tables {
   std::uint32_t high[1024];  // 2^-(i / 2^10)
@@ -25,8 +15,8 @@ struct Exp2Tables {
 constexpr Exp2Tables make_tables() {
   Exp2Tables tables{};
   for (std::uint64_t i = 0; i < 1024; ++i) {
-    tables.high[i] = static_cast<std::uint32_t>(exp2_polynomial(i << 20));
-    tables.low[i] = static_cast<std::uint32_t>(exp2_polynomial(i << 10));
+    tables.high[i] = static_cast<std::uint32_t>(kernels::exp2_polynomial(i << 20));
+    tables.low[i] = static_cast<std::uint32_t>(kernels::exp2_polynomial(i << 10));
   }
   return tables;
 }
@@ -45,22 +35,14 @@ std::uint64_t sampler_weight(std::uint64_t x) {
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {
-        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
-        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return counter;
+  std::uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
+  std::uint32_t k[2] = {key[0], key[1]};
+  kernels::philox_rounds(c, k);
+  return {c[0], c[1], c[2], c[3]};
 }
 
 std::uint64_t sampler_random(std::uint64_t seed, Position position) {
-  const auto words = philox({position, 0, 0, 0}, {static_cast<std::uint32_t>(seed),
-                                                  static_cast<std::uint32_t>(seed >> 32)});
-  return words[0] | (std::uint64_t{words[1]} << 32);
+  return kernels::random_of(seed, position);
 }
 
 double sampler_log(std::uint64_t total) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What ptxas says of every kernel of kernels/cuda: registers, spills and static shared memory.
 
-    tests/bench/cuda_ptxas.py [--architectures 89 90] [--nvcc nvcc]
+    tests/bench/cuda_ptxas.py [--architectures 89 90] [--files rows.cu ...] [--nvcc nvcc]
 
-Compiles each file once an architecture with the flags of kernels/cuda/CMakeLists.txt and prints one
-row a kernel. Needs a CUDA compiler and no card.
+Compiles each file once, for all the architectures, with the flags of cmake/HearthCuda.cmake and
+prints one row a kernel. Needs a CUDA compiler and no card.
 """
 
 import argparse
@@ -36,21 +36,23 @@ def readable(symbol, types):
 
 
 def figures(output, types):
-    """(kernel, registers, spilled bytes, static shared bytes) of each kernel that ptxas names."""
-    kernel, spilled = None, 0
+    """(kernel, architecture, registers, spilled bytes, static shared bytes) of each kernel."""
+    kernel, architecture, spilled = None, None, 0
     for line in output.splitlines():
-        if match := re.search(r"Compiling entry function '(\S+)'", line):
-            kernel = readable(match.group(1), types)
+        if match := re.search(r"Compiling entry function '(\S+)' for 'sm_(\w+)'", line):
+            kernel, architecture = readable(match.group(1), types), match.group(2)
         elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             spilled = int(match.group(1)) + int(match.group(2))
         elif match := re.search(r"Used (\d+) registers", line):
             shared = re.search(r"(\d+) bytes smem", line)
-            yield kernel, int(match.group(1)), spilled, int(shared.group(1)) if shared else 0
+            yield (kernel, architecture, int(match.group(1)), spilled,
+                   int(shared.group(1)) if shared else 0)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--architectures", nargs="+", default=["89", "90"])
+    parser.add_argument("--files", nargs="+", help="of kernels/cuda (all)")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -58,14 +60,15 @@ def main():
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         for source in sorted((root / "kernels/cuda").glob("*.cu")):
-            for architecture in options.architectures:
-                code = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
-                done = subprocess.run([options.nvcc, *FLAGS, code, f"-I{root}", "-c", str(source),
-                                       "-o", f"{folder}/out.o"], capture_output=True, text=True)
-                if done.returncode != 0:
-                    raise SystemExit(f"{source.name} for {architecture}: {done.stderr}")
-                for kernel, *values in figures(done.stderr + done.stdout, types):
-                    rows.setdefault((source.name, kernel), {})[architecture] = values
+            if options.files and source.name not in options.files:
+                continue
+            codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in options.architectures]
+            done = subprocess.run([options.nvcc, *FLAGS, *codes, f"-I{root}", "-c", str(source),
+                                   "-o", f"{folder}/out.o"], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise SystemExit(f"{source.name}: {done.stderr}")
+            for kernel, architecture, *values in figures(done.stderr + done.stdout, types):
+                rows.setdefault((source.name, kernel), {})[architecture] = values
     heads = " | ".join(f"{a}: registers | spilled | shared" for a in options.architectures)
     print(f"| file | kernel | {heads} |")
     print("|---|---|" + "---|---|---|" * len(options.architectures))

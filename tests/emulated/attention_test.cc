@@ -7,15 +7,15 @@
 
 #include <limits>
 
-#include "tests/emulated/emulator.h"
+#include "card.h"
 #include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::kernels::cuda {
 namespace {
 
 using namespace fixtures;  // NOLINT
-using emulated::Input;
-using emulated::Memory;
+using card::Input;
+using card::Memory;
 
 const Kernels& scalar() { return *kernels_named("scalar").value(); }
 
@@ -28,12 +28,22 @@ struct Shape {
   float value_scale = 1.0F;
 };
 
-// A cache of one sequence a token, as the CPU writes it, and the same pages in the card's memory.
+// A cache of one sequence a token, or of one for all, as the CPU writes it, and the same pages in
+// the card's memory.
 class Cache {
  public:
-  Cache(Generator& random, const Shape& shape) : layout_{shape.kv_heads, shape.head_dim} {
+  Cache(Generator& random, const Shape& shape, bool one_sequence = false)
+      : layout_{shape.kv_heads, shape.head_dim}, one_sequence_(one_sequence) {
     const std::size_t narrow = std::size_t{shape.kv_heads} * shape.head_dim;
-    for (const auto& [begin, end] : shape.visible) {
+    auto sequences = shape.visible;
+    if (one_sequence) {
+      sequences = {shape.visible[0]};
+      for (const auto& [begin, end] : shape.visible) {
+        sequences[0][0] = std::min(sequences[0][0], begin);
+        sequences[0][1] = std::max(sequences[0][1], end);
+      }
+    }
+    for (const auto& [begin, end] : sequences) {
       auto& pages = host_.emplace_back();
       for (std::uint32_t p = 0; p * kPageTokens < end; ++p) {
         pages.push_back(aligned<std::byte>(layout_.page_bytes()));
@@ -52,12 +62,13 @@ class Cache {
       tables_.push_back(copy(pages, begin / kPageTokens));
       addresses_.push_back(tables_.back()->data());
     }
+    addresses_.resize(shape.visible.size(), addresses_.front());
     table_of_tables_ = std::make_unique<Input<const std::byte* const*>>(addresses_);
   }
   const std::byte* const* const* card() const { return table_of_tables_->data(); }
   std::vector<const std::byte*> host(std::size_t token) const {
     std::vector<const std::byte*> pages;
-    for (const auto& page : host_[token]) pages.push_back(page.get());
+    for (const auto& page : host_[one_sequence_ ? 0 : token]) pages.push_back(page.get());
     return pages;
   }
 
@@ -77,6 +88,7 @@ class Cache {
   }
 
   KvLayout layout_;
+  bool one_sequence_;
   std::vector<std::vector<Page>> host_;
   std::vector<std::unique_ptr<Input<std::byte>>> pages_;
   std::vector<std::unique_ptr<Input<const std::byte*>>> tables_;
@@ -141,7 +153,7 @@ void compare(Generator& random, const Shape& shape, std::vector<float> query, st
       std::vector<std::byte>(attention_state_bytes(tokens, shape.heads, shape.head_dim)));
   Memory<float> out(query.size());
   Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
-  emulated::set_seed(seed);
+  card::set_seed(seed);
   const AttentionRows rows{tokens,           shape.heads,  {shape.kv_heads, shape.head_dim},
                            queries.data(),   cache.card(), card_begins.data(),
                            card_ends.data(), pages_most,   score_scale,
@@ -153,6 +165,51 @@ void compare(Generator& random, const Shape& shape, std::vector<float> query, st
     ASSERT_EQ(failed.values(), expected.failed);
     ASSERT_EQ(state.values(), std::vector<std::byte>(state.size()));
   }
+}
+
+// Rows of one prompt against the same.
+void compare_prompt(Generator& random, const Shape& shape, const std::vector<float>& query,
+                    std::uint64_t seed) {
+  const auto tokens = static_cast<std::uint32_t>(shape.visible.size());
+  const Cache cache(random, shape, true);
+  const float score_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  const Found expected = expected_of(shape, cache, query, score_scale);
+  std::vector<std::uint32_t> begins;
+  std::vector<std::uint32_t> ends;
+  for (const auto& [begin, end] : shape.visible) {
+    begins.push_back(begin);
+    ends.push_back(end);
+  }
+  const Input<float> queries(query);
+  const Input<std::uint32_t> card_begins(begins);
+  const Input<std::uint32_t> card_ends(ends);
+  Memory<float> out(query.size());
+  Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
+  card::set_seed(seed);
+  const AttentionRows rows{tokens,
+                           shape.heads,
+                           {shape.kv_heads, shape.head_dim},
+                           queries.data(),
+                           cache.card(),
+                           card_begins.data(),
+                           card_ends.data(),
+                           0,
+                           score_scale,
+                           out.data()};
+  ASSERT_TRUE(attention_prompt(rows, failed.data(), nullptr).ok());
+  ASSERT_TRUE(same_bits(out.values(), expected.out))
+      << shape.heads << " heads of " << shape.head_dim << ", " << tokens << " tokens";
+  ASSERT_EQ(failed.values(), expected.failed);
+}
+
+// Positions first .. first + count of a prompt; each sees at most `window` of them.
+std::vector<std::array<std::uint32_t, 2>> prompt_rows(std::uint32_t first, std::uint32_t count,
+                                                      std::uint32_t window = 1U << 20) {
+  std::vector<std::array<std::uint32_t, 2>> visible;
+  for (std::uint32_t i = first; i < first + count; ++i) {
+    visible.push_back({i + 1 > window ? i + 1 - window : 0, i + 1});
+  }
+  return visible;
 }
 
 std::vector<float> queries_of(Generator& random, const Shape& shape) {
@@ -176,6 +233,51 @@ TEST(CudaAttention, EqualsTheScalarTable) {
   for (const Shape& shape : shapes) {
     compare(random, shape, queries_of(random, shape), ++seed, shape.heads % 3);
   }
+}
+
+TEST(CudaAttention, RowsOfAPromptEqualTheScalarTable) {
+  const Shape shapes[] = {{1, 1, 32, prompt_rows(0, 1)},
+                          {1, 1, 64, prompt_rows(0, 70)},  // more rows than a block takes
+                          {4, 2, 64, prompt_rows(21, 19)},
+                          {7, 1, 96, prompt_rows(0, 11)},  // a block's rows not full
+                          {8, 2, 128, prompt_rows(90, 17)},
+                          {2, 1, 160, prompt_rows(40, 3)},
+                          {2, 2, 256, prompt_rows(60, 5)},
+                          {1, 1, 512, prompt_rows(30, 4)},
+                          {4, 1, 64, prompt_rows(100, 20, 37)},  // a window slides with the rows
+                          {6, 2, 64, prompt_rows(250, 6), true},
+                          {3, 1, 32, {{{0, 300}}, {{5, 6}}, {{64, 70}}, {{0, 1}}}}};
+  Generator random(6);
+  std::uint64_t seed = 0;
+  for (const Shape& shape : shapes) {
+    compare_prompt(random, shape, queries_of(random, shape), ++seed);
+  }
+}
+
+TEST(CudaAttention, SeedsChangeNoBitOfAPrompt) {
+  const Shape shape{4, 2, 64, prompt_rows(75, 18)};
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    Generator random(7);
+    compare_prompt(random, shape, queries_of(random, shape), seed);
+  }
+}
+
+TEST(CudaAttention, RefusedQueriesOfAPromptGiveZerosForTheirKvHeadAlone) {
+  const Shape shape{6, 2, 32, prompt_rows(20, 25)};
+  Generator random(8);
+  std::vector<float> query = queries_of(random, shape);
+  const std::size_t wide = std::size_t{shape.heads} * shape.head_dim;
+  query[0 * wide + 5] = NAN;                                             // kv head 0
+  query[13 * wide + wide - 1] = INFINITY;                                // kv head 1
+  query[24 * wide + 2 * 32] = std::nextafterf(kAttentionMax, INFINITY);  // kv head 0, last head
+  query[7 * wide] = kAttentionMax;
+  compare_prompt(random, shape, query, 4);
+}
+
+TEST(CudaAttention, VanishingValuesOfAPromptGiveZero) {
+  const Shape shape{2, 1, 32, prompt_rows(30, 5), false, 1e-29F};
+  Generator random(9);
+  compare_prompt(random, shape, queries_of(random, shape), 1);
 }
 
 TEST(CudaAttention, SeedsChangeNoBit) {
@@ -222,8 +324,14 @@ TEST(CudaAttention, RefusesShapesItCannotMean) {
   rows.layout.head_dim = 64;
   rows.pages_most = 0;
   EXPECT_FALSE(attention(rows, {}, nullptr, nullptr).ok());
+  rows.heads = 130;
+  EXPECT_FALSE(attention_prompt(rows, nullptr, nullptr).ok());  // 65 of one kv head
+  rows.heads = 3;
+  EXPECT_FALSE(attention_prompt(rows, nullptr, nullptr).ok());
+  rows.heads = 4;
   rows.tokens = 0;
   EXPECT_TRUE(attention(rows, {}, nullptr, nullptr).ok());
+  EXPECT_TRUE(attention_prompt(rows, nullptr, nullptr).ok());
 }
 
 }  // namespace

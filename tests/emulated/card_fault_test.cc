@@ -37,7 +37,11 @@ class CardFault : public ::testing::Test {
     file_ = model::GgufFile::parse(bytes_, "tiny").value();
     spec_ = model::ModelSpec::read(*file_).value();
   }
-  void TearDown() override { emulated::fail_after(emulated::Fail::kNothing, 0); }
+  void TearDown() override {
+    emulated::fail_after(emulated::Fail::kNothing, 0);
+    EXPECT_EQ(emulated::memory_used(), 0U);
+    EXPECT_EQ(emulated::pinned_used(), 0U);
+  }
 
   void open(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
     CardOptions options;
@@ -111,6 +115,17 @@ TEST_F(CardFault, AStepTakesNoMemory) {
   const std::uint64_t before = emulated::allocations();
   for (Position i = 0; i < 4; ++i) ASSERT_TRUE(step(*engine, i).ok());
   EXPECT_EQ(emulated::allocations(), before);
+}
+
+// The first step of a shape runs as it is, the second is captured, and the third only started.
+TEST_F(CardFault, AStepOfAShapeSeenBeforeIsAGraph) {
+  open();
+  auto engine = load().value();
+  const std::uint64_t made = emulated::graphs_made();
+  const std::uint64_t launched = emulated::graphs_launched();
+  for (Position i = 0; i < 4; ++i) ASSERT_TRUE(step(*engine, i).ok());
+  EXPECT_EQ(emulated::graphs_made(), made + 1);
+  EXPECT_EQ(emulated::graphs_launched(), launched + 3);
 }
 
 TEST_F(CardFault, ACardWithTooLittleMemoryIsRefusedWithTheFigures) {
@@ -216,9 +231,10 @@ TEST_F(CardFault, AWeightThatIsNotFiniteIsRefusedByName) {
 
 TEST_F(CardFault, AnswersTheKnownQuestions) {
   open();
-  done_ = 0;
-  const Status known = check_device(*device_, "llama", {model::TensorType::kQ4_K});
-  EXPECT_TRUE(known.ok()) << known.error().message;
+  for (const char* family : {"llama", "gemma3"}) {
+    const Status known = check_device(*device_, family, {model::TensorType::kQ4_K});
+    EXPECT_TRUE(known.ok()) << known.error().message;
+  }
 }
 
 }  // namespace

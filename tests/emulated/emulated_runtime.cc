@@ -41,7 +41,7 @@ namespace {
 
 // The card and what is queued on it.
 struct Card {
-  std::uint64_t memory = std::uint64_t{1} << 30;
+  std::uint64_t memory = std::uint64_t{2} << 30;
   std::uint64_t used = 0;
   std::uint64_t pinned = 0;
   std::uint64_t calls = 0;

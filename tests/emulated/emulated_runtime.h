@@ -13,7 +13,7 @@
 
 namespace hearth::emulated {
 
-// A card of so many bytes, all of them free; as it is before any test sets it: 1 GiB.
+// A card of so many bytes, all of them free; as it is before any test sets it: 2 GiB.
 void set_memory(std::uint64_t bytes);
 std::uint64_t memory_used();
 std::uint64_t pinned_used();

@@ -8,7 +8,7 @@
 namespace hearth::node {
 namespace {
 
-constexpr std::uint32_t kVocabulary = 288;
+constexpr std::uint32_t kVocabulary = 384;
 constexpr std::uint32_t kPrompt = 37;  // rows of tensor cores and of decoding, and a second page
 constexpr SequenceId kSequence{1};
 
@@ -17,7 +17,9 @@ Result<Bytes> model_bytes(const std::string& family, const std::vector<model::Te
   const auto type = [&](std::size_t i) { return types[(first + i) % types.size()]; };
   model::SyntheticOptions options;
   options.family = family;
-  options.layers = 2;
+  const model::FamilyTraits* traits = model::find_family(family);
+  REQUIRE(traits != nullptr, "no known answers for the family " + family);
+  options.layers = std::max(2U, traits->global_every);  // local layers and one that sees all
   options.hidden = 256;
   options.feed_forward = 256;
   options.heads = 4;

@@ -12,6 +12,34 @@ TEST(Blake2b, KnownAnswers) {
             "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
 }
 
+TEST(Blake2b, TheKeyChangesTheHash) {
+  // Python: hashlib.blake2b(b"abc", key=bytes(range(32)), digest_size=32).
+  Hash256 key;
+  for (std::size_t i = 0; i < 32; ++i) key.bytes[i] = static_cast<std::byte>(i);
+  EXPECT_EQ(keyed_blake2b(key, as_bytes("abc")).hex(),
+            "d63a32d3e44738d7907f964316c241adaba0abfeabc32349677578a15a203f7f");
+  EXPECT_NE(keyed_blake2b(key, as_bytes("abc")), blake2b(as_bytes("abc")));
+}
+
+TEST(Hash256, EqualityIsOfEveryBit) {
+  const Hash256 hash = blake2b(as_bytes("abc"));
+  EXPECT_TRUE(equal_in_constant_time(hash, hash));
+  for (std::size_t bit = 0; bit < 256; ++bit) {
+    Hash256 other = hash;
+    other.bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    EXPECT_FALSE(equal_in_constant_time(hash, other)) << bit;
+  }
+}
+
+TEST(Encodings, KnownAnswers) {  // RFC 4648, section 10, and its two characters of section 5
+  EXPECT_EQ(hex({}), "");
+  EXPECT_EQ(hex(as_bytes("fo\xff")), "666fff");
+  EXPECT_EQ(base64url({}), "");
+  EXPECT_EQ(base64url(as_bytes("f")), "Zg");
+  EXPECT_EQ(base64url(as_bytes("foob")), "Zm9vYg");
+  EXPECT_EQ(base64url(as_bytes("\xfb\xff")), "-_8");
+}
+
 TEST(Blake2b, PiecesEqualTheWhole) {
   const std::string text(10'000, 'x');
   const Hash256 whole = blake2b(as_bytes(text));

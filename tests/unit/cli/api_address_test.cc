@@ -15,27 +15,46 @@ TEST(ApiAddress, ReadsWhatUsersWrite) {
                                    {"http://127.0.0.1:7/", "http://127.0.0.1:7"},
                                    {"http://127.0.0.1:7/v1", "http://127.0.0.1:7"},
                                    {"http://127.0.0.1:7/v1/", "http://127.0.0.1:7"},
-                                   {"127.0.0.1:0", "http://127.0.0.1:0"}}) {
+                                   {"127.0.0.1:0", "http://127.0.0.1:0"},
+                                   {"192.0.2.1:80", "http://192.0.2.1:80"},
+                                   {"0.0.0.0", "http://0.0.0.0:11500"},
+                                   {"::", "http://[::]:11500"},
+                                   {"[fd00::1]:7", "http://[fd00::1]:7"},
+                                   {"den", "http://den:11500"},
+                                   {"http://den.local:7/v1", "http://den.local:7"}}) {
     const auto address = parse_api_address(text);
     ASSERT_TRUE(address.ok()) << text;
     EXPECT_EQ(api_base(*address), base) << text;
   }
 }
 
-TEST(ApiAddress, RefusesOtherMachinesAndOtherWords) {
+TEST(ApiAddress, RefusesWhatIsNoHost) {
   for (const char* text :
-       {"", "::", "192.0.2.1:80", "http://127.0.0.1.example:80", "https://127.0.0.1", "127.0.0.2",
-        "127.0.0.1@evil", "localhost.evil:80", "http://", "[::1]8", "[::2]:80"}) {
+       {"", ":80", "https://127.0.0.1", "127.1", "127.0.0.256", "1", "127.0.0.1@evil", "den..local",
+        "-den", ".den", "http://", "http://user@den", "[::1", "[den]:80", "::g", "a b", "den\n",
+        "den\r\nX: y"}) {
     const auto address = parse_api_address(text);
     ASSERT_FALSE(address.ok()) << text;
-    EXPECT_NE(address.error().message.find("loopback"), std::string::npos) << text;
+    EXPECT_NE(address.error().message.find("e.g. 127.0.0.1:11500"), std::string::npos) << text;
   }
-  for (const char* text :
-       {"127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:8x", "127.0.0.1:80/other"}) {
+  for (const char* text : {"127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:8x",
+                           "127.0.0.1:80/other", "[::1]8"}) {
     const auto address = parse_api_address(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_NE(address.error().message.find("0 to 65535"), std::string::npos) << text;
   }
+}
+
+TEST(ApiAddress, KnowsWhatOthersCanReach) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1"}) {
+    EXPECT_TRUE(is_loopback_address(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "192.0.2.1", "127.evil.example", "localhost", ""}) {
+    EXPECT_FALSE(is_loopback_address(host)) << host;
+  }
+  EXPECT_EQ(dialled_host("0.0.0.0"), "127.0.0.1");
+  EXPECT_EQ(dialled_host("::"), "::1");
+  EXPECT_EQ(dialled_host("192.0.2.1"), "192.0.2.1");
 }
 
 }  // namespace

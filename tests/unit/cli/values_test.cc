@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "cli/network_values.h"
 #include "proto/step.h"
 
 namespace hearth::cli {
@@ -85,7 +86,15 @@ TEST(Texts, AreChecked) {
   EXPECT_FALSE(takes(stop_string(), ""));
   EXPECT_TRUE(takes(loopback_link(), "127.0.0.1:0"));
   EXPECT_FALSE(takes(loopback_link(), "192.0.2.1:1"));
-  EXPECT_TRUE(takes(loopback_host(), "localhost:1"));
+  EXPECT_TRUE(takes(api_host(), "localhost:1"));
+  EXPECT_TRUE(takes(api_host(), "den.local:1"));
+  EXPECT_FALSE(takes(api_host(), "a b"));
+  EXPECT_TRUE(takes(listen_host(), "0.0.0.0:1"));
+  EXPECT_TRUE(takes(listen_host(), "localhost"));
+  EXPECT_FALSE(takes(listen_host(), "den.local:1"));
+  EXPECT_TRUE(takes(api_key_text(), "hk1.0123456789abcdef.x"));
+  EXPECT_FALSE(takes(api_key_text(), "a b"));
+  EXPECT_FALSE(takes(api_key_text(), "a\r\nHost: b"));
   EXPECT_TRUE(takes(seconds(), "0.5"));
   EXPECT_FALSE(takes(seconds(), "-1"));
 }

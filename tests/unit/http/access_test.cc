@@ -7,6 +7,8 @@
 namespace hearth::coordinator::http {
 namespace {
 
+const HostNames kNames{{"swarm.home"}};
+
 struct HostCase {
   const char* host;
   bool allowed;
@@ -62,23 +64,48 @@ constexpr HostCase kHosts[] = {
 
 TEST(AccessTest, HostTable) {
   for (const HostCase& each : kHosts) {
-    EXPECT_EQ(host_allowed(each.host, "swarm.home"), each.allowed) << each.host;
+    EXPECT_EQ(host_allowed(each.host, kNames), each.allowed) << each.host;
     // An http origin is allowed exactly when its host is.
-    EXPECT_EQ(origin_allowed(std::string("http://") + each.host, "swarm.home"), each.allowed)
+    EXPECT_EQ(origin_allowed(std::string("http://") + each.host, "", kNames), each.allowed)
         << each.host;
-    EXPECT_EQ(origin_allowed(std::string("https://") + each.host, "swarm.home"), each.allowed);
-    EXPECT_FALSE(origin_allowed(each.host, "swarm.home")) << "no scheme: " << each.host;
-    EXPECT_FALSE(origin_allowed(std::string("ws://") + each.host, "swarm.home"));
+    EXPECT_EQ(origin_allowed(std::string("https://") + each.host, "", kNames), each.allowed);
+    EXPECT_FALSE(origin_allowed(each.host, "", kNames)) << "no scheme: " << each.host;
+    EXPECT_FALSE(origin_allowed(std::string("ws://") + each.host, "", kNames));
   }
-  EXPECT_FALSE(host_allowed("", "")) << "an empty configured host allows nothing";
-  EXPECT_FALSE(host_allowed(":1", ""));
+  EXPECT_FALSE(host_allowed("", {{""}})) << "an empty configured host allows nothing";
+  EXPECT_FALSE(host_allowed(":1", {{""}}));
+}
+
+// A name server can point any name at this machine, and no name server chooses an address.
+TEST(AccessTest, ReachedOverANetworkItHasAddressesToo) {
+  const HostNames open{{"den", "den.local"}, true};
+  for (const char* host : {"192.168.1.20:11500", "10.0.0.1", "0.0.0.0:1", "[fd00::1]:11500",
+                           "[::ffff:127.0.0.1]", "den", "DEN.local:80", "localhost"}) {
+    EXPECT_TRUE(host_allowed(host, open)) << host;
+  }
+  for (const char* host : {"evil.example", "192.168.1.20.nip.io", "192.168.1", "0x7f000001",
+                           "2130706433", "192.168.1.256", "den.evil.example", "[fd00::1", "",
+                           "192.168.1.20@evil.example", "[evil.example]"}) {
+    EXPECT_FALSE(host_allowed(host, open)) << host;
+  }
+}
+
+TEST(AccessTest, APageOfTheHostThatWasAskedMayCall) {
+  const HostNames open{{"den"}, true};
+  EXPECT_TRUE(origin_allowed("http://192.168.1.20:11500", "192.168.1.20:11500", open));
+  EXPECT_TRUE(origin_allowed("http://den:3000", "192.168.1.20:11500", open));
+  EXPECT_FALSE(origin_allowed("http://192.168.1.21:11500", "192.168.1.20:11500", open))
+      << "another machine's page";
+  EXPECT_FALSE(origin_allowed("http://192.168.1.20:80", "192.168.1.20:11500", open))
+      << "another server's page";
+  EXPECT_FALSE(origin_allowed("http://", "", open));
 }
 
 TEST(AccessTest, OnlyTheTwoListedSchemesNameHosts) {
   for (const char* origin :
        {"null", "", "http:/localhost", "http:localhost", "//localhost", "HTTP://evil.example",
         "file:", "app:/x", "chrome-extension://x", "data://localhost", "http://", "https://"}) {
-    EXPECT_FALSE(origin_allowed(origin, "127.0.0.1")) << origin;
+    EXPECT_FALSE(origin_allowed(origin, "127.0.0.1", kNames)) << origin;
   }
 }
 
@@ -90,7 +117,7 @@ TEST(AccessTest, TheHeadCheckAppliesBothTables) {
     head.target = "/livez";
     head.hosts = 1;
     head.host = each.host;
-    const HeadCheck plain = check_head(head, "swarm.home");
+    const HeadCheck plain = check_head(head, kNames);
     EXPECT_EQ(!plain.error, each.allowed) << each.host;
     if (plain.error) {
       EXPECT_EQ(plain.error->status, 403U);
@@ -100,7 +127,7 @@ TEST(AccessTest, TheHeadCheckAppliesBothTables) {
     if (std::string(each.host).empty()) continue;
     head.host = "localhost";
     head.origin = std::string("https://") + each.host;
-    const HeadCheck page = check_head(head, "swarm.home");
+    const HeadCheck page = check_head(head, kNames);
     EXPECT_EQ(!page.error, each.allowed) << head.origin;
     if (page.error) {
       EXPECT_EQ(page.error->code, "origin_not_allowed");
@@ -144,7 +171,7 @@ TEST(AccessTest, TargetsOfBothForms) {
     head.target = each.target;
     head.hosts = 1;
     head.host = "localhost";
-    const HeadCheck check = check_head(head, "127.0.0.1");
+    const HeadCheck check = check_head(head, kNames);
     if (each.path != nullptr) {
       EXPECT_FALSE(check.error.has_value()) << each.target;
       EXPECT_EQ(check.path, each.path);

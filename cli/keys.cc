@@ -1,0 +1,125 @@
+#include "cli/keys.h"
+
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/exit_codes.h"
+#include "cli/loop.h"
+#include "cli/paths.h"
+#include "coordinator/credentials.h"
+#include "coordinator/store.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::ApiKey;
+using coordinator::Store;
+using Json = nlohmann::ordered_json;
+
+Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options) {
+  const std::string folder = options.data_dir.empty() ? data_dir().string() : options.data_dir;
+  TRY_VOID(make_private_folder(folder));
+  return coordinator::open_store(folder);
+}
+
+Json key_object(const ApiKey& key) {
+  Json out;
+  out["id"] = key.id;
+  out["name"] = key.name;
+  out["role"] = key.admin ? "admin" : "user";
+  out["models"] = key.models;
+  out["requests_per_minute"] = key.requests_per_minute;
+  out["created"] = key.created;
+  out["revoked"] = key.revoked;
+  return out;
+}
+
+void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
+
+std::string models_text(const ApiKey& key) {
+  std::string text;
+  for (const std::string& model : key.models) text += (text.empty() ? "" : ",") + model;
+  return text.empty() ? "all" : text;
+}
+
+std::string date_text(std::int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  char text[32] = "-";
+  if (localtime_r(&time, &parts) != nullptr) {
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  }
+  return text;
+}
+
+void print_table(const std::vector<ApiKey>& keys) {
+  std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
+              "STATE", "MODELS");
+  for (const ApiKey& key : keys) {
+    const std::string rate =
+        key.requests_per_minute == 0 ? "any" : std::to_string(key.requests_per_minute);
+    std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%s\n", key.id.c_str(), key.name.c_str(),
+                key.admin ? "admin" : "user", rate.c_str(), date_text(key.created).c_str(),
+                key.revoked ? "revoked" : "valid", models_text(key).c_str());
+  }
+}
+
+}  // namespace
+
+int run_key_create(const KeyOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto made = coordinator::create_key(
+      **store, {options.name, options.models, options.admin, options.requests_per_minute},
+      SystemClock().unix_seconds());
+  if (!made.ok()) return fail(made.error());
+  if (options.json) {
+    Json out = key_object(made->key);
+    out["key"] = made->text;
+    print_json(out);
+    return kExitDone;
+  }
+  std::fprintf(stderr,
+               "API key '%s': it is shown only now; give it to clients as HEARTH_API_KEY, "
+               "or OPENAI_API_KEY\n",
+               made->key.name.c_str());
+  std::printf("%s\n", made->text.c_str());
+  return kExitDone;
+}
+
+int run_key_list(const KeyOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto keys = (*store)->keys();
+  if (!keys.ok()) return fail(keys.error());
+  if (!options.json) {
+    print_table(*keys);
+    return kExitDone;
+  }
+  Json out = Json::array();
+  for (const ApiKey& key : *keys) out.push_back(key_object(key));
+  print_json(out);
+  return kExitDone;
+}
+
+int run_key_revoke(const KeyOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto revoked = (*store)->revoke_key(options.name);
+  if (!revoked.ok()) return fail(revoked.error());
+  if (!*revoked) {
+    return fail({ErrorCode::kNotFound, "no valid API key is called \"" + options.name +
+                                           "\"; hearth key list shows them"});
+  }
+  if (options.json) {
+    print_json({{"revoked", options.name}});
+  } else {
+    std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

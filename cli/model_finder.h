@@ -1,0 +1,20 @@
+// Model files that other programs have put on this disk, to be used where they lie.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace hearth::cli {
+
+// Where to look: models_dir(); the hub's cache (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME); ollama's
+// (OLLAMA_MODELS, of the user and of the system); then `more`.
+std::vector<std::filesystem::path> model_folders(const std::vector<std::string>& more);
+
+// Regular files of exactly so many bytes in these folders and those below, without following links
+// to folders. What cannot be read is passed over; so is what lies beyond 200,000 entries.
+std::vector<std::string> files_of_size(const std::vector<std::filesystem::path>& folders,
+                                       std::uint64_t bytes);
+
+}  // namespace hearth::cli

@@ -1,0 +1,55 @@
+#include "cli/network_values.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cli/api_address.h"
+#include "proto/address.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::size_t kApiKeyBytes = 512;
+
+}  // namespace
+
+CLI::Validator api_host() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto address = parse_api_address(text);
+    return address.ok() ? "" : address.error().message;
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator listen_host() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto address = parse_api_address(text);
+    if (!address.ok()) return address.error().message;
+    if (is_ip_address(address->host)) return "";
+    return "'" + text.substr(0, 64) +
+           "' is a name; a server listens on an address of this machine, or on 0.0.0.0 for all of "
+           "them";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator api_key_text() {
+  const auto check = [](const std::string& text) -> std::string {
+    const bool printable =
+        std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+    if (printable && !text.empty() && text.size() <= kApiKeyBytes) return "";
+    return "it must have 1 to " + std::to_string(kApiKeyBytes) +
+           " printable characters and no blank";  // and is not shown
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator loopback_link() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto address = parse_loopback_address(text);
+    return address.ok() ? "" : address.error().message;
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,38 @@
+// hearth manifest: what each tensor of a model must hash to. hearth pull --layers: brings the bytes
+// of some layers and no others, checked against a manifest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace hearth::cli {
+
+struct ManifestOptions {
+  std::string model;  // file or pulled name
+  std::string out;    // empty: the model's path and ".manifest"
+  bool json = false;
+};
+int run_manifest(const ManifestOptions& options);
+
+struct PullLayersOptions {
+  std::vector<std::string> sources;        // http(s)://... or hf:org/repo/file[@revision]
+  std::string manifest;                    // file
+  std::string layers;                      // "0-9", both included
+  std::string folder;                      // of the sparse file; empty: cache_dir()/layers
+  std::vector<std::string> model_folders;  // to look for whole files, beside the usual ones
+  std::uint32_t connections = 4;
+  std::uint32_t stall_seconds = 30;
+  bool offline = false;
+  bool quiet = false;
+  bool json = false;
+};
+int run_pull_layers(const PullLayersOptions& options);
+
+// "3-7" or "3": layers 3 to 7, or 3 alone. Nothing for anything else.
+std::optional<LayerRange> parse_layers(const std::string& text);
+
+}  // namespace hearth::cli

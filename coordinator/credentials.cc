@@ -1,0 +1,146 @@
+#include "coordinator/credentials.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr std::size_t kIdBytes = 8;
+constexpr std::size_t kIdDigits = 2 * kIdBytes;
+constexpr std::size_t kSecretBytes = 32;
+constexpr std::size_t kSecretCharacters = 43;
+constexpr std::string_view kKeyPrefix = "hk1.";
+
+Error refused(std::string reason) { return {ErrorCode::kRefused, std::move(reason)}; }
+
+std::string random_id() {
+  std::array<std::byte, kIdBytes> bytes;
+  random_bytes(bytes);
+  return hex(bytes);
+}
+
+std::string random_secret() {
+  std::array<std::byte, kSecretBytes> bytes;
+  random_bytes(bytes);
+  return base64url(bytes);
+}
+
+bool is_id(std::string_view text) {
+  return text.size() == kIdDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
+}
+
+// `kind` keeps the secret of a token from being one of a key, and the id from another's secret.
+Hash256 secret_hash(const Store& store, std::string_view kind, std::string_view id,
+                    std::string_view secret) {
+  std::string message(kind);
+  message += '.';
+  message += id;
+  message += '.';
+  message += secret;
+  return keyed_blake2b(store.secret_key(), as_bytes(message));
+}
+
+Status check_names(const NewKey& wish) {
+  REQUIRE(wish.name.size() <= limits::kApiKeyNameBytes && is_printable(wish.name),
+          "name: at most " + std::to_string(limits::kApiKeyNameBytes) +
+              " bytes of printable ASCII characters");
+  REQUIRE(!is_id(wish.name), "name: 16 hexadecimal digits could be the id of another key");
+  REQUIRE(wish.models.size() <= limits::kApiKeyModels,
+          "models: at most " + std::to_string(limits::kApiKeyModels) + " of one key");
+  for (const std::string& model : wish.models) {
+    REQUIRE(!model.empty() && model.size() <= limits::kModelNameBytes && is_printable(model) &&
+                model.find(',') == std::string::npos,
+            "models: each name has 1 to " + std::to_string(limits::kModelNameBytes) +
+                " bytes of printable ASCII characters and no comma");
+  }
+  REQUIRE(wish.requests_per_minute <= limits::kApiKeyRate,
+          "rate: at most " + std::to_string(limits::kApiKeyRate) +
+              " requests a minute, or 0 for any number");
+  return ok_status();
+}
+
+}  // namespace
+
+Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now) {
+  REQUIRE(wish.seconds >= 1 && wish.seconds <= limits::kTokenSeconds,
+          "lifetime: 1 to " + std::to_string(limits::kTokenSeconds) + " seconds");
+  REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses,
+          "uses: 1 to " + std::to_string(limits::kTokenUses));
+  const TokenSecret secret{random_id(), random_secret()};
+  JoinToken token;
+  token.id = secret.id;
+  token.secret_hash = secret_hash(store, "token", secret.id, secret.secret);
+  token.role = wish.role;
+  token.created = now;
+  token.expires = now + wish.seconds;
+  token.uses_left = wish.uses;
+  TRY_VOID(store.add_token(token));
+  return secret;
+}
+
+std::string token_text(std::string_view cluster_fingerprint, const TokenSecret& token,
+                       const std::vector<std::string>& addresses) {
+  std::string text = "hh1.";
+  text += cluster_fingerprint;
+  text += "." + token.id + "." + token.secret;
+  for (std::size_t i = 0; i < addresses.size(); ++i) text += (i == 0 ? "@" : ",") + addresses[i];
+  return text;
+}
+
+Result<Role> redeem_token(Store& store, std::string_view id, std::string_view secret,
+                          std::int64_t now) {
+  if (!is_id(id) || secret.size() != kSecretCharacters) return refused("malformed token");
+  const Hash256 given = secret_hash(store, "token", id, secret);
+  TRY(const auto token, store.find_token(id));
+  const bool right = equal_in_constant_time(given, token ? token->secret_hash : store.secret_key());
+  const std::string which = "token " + std::string(id);
+  if (!token) return refused(which + " is unknown");
+  if (!right) return refused(which + ": wrong secret");
+  if (token->revoked) return refused(which + " was revoked");
+  if (now >= token->expires) return refused(which + " has expired");
+  TRY(const bool taken, store.take_token_use(id, now));
+  if (!taken) return refused(which + " has no use left");
+  return token->role;
+}
+
+Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now) {
+  TRY_VOID(check_names(wish));
+  const std::string secret = random_secret();
+  KeySecret out;
+  out.key.id = random_id();
+  out.key.secret_hash = secret_hash(store, "key", out.key.id, secret);
+  out.key.name = wish.name.empty() ? out.key.id : wish.name;
+  out.key.models = wish.models;
+  out.key.admin = wish.admin;
+  out.key.requests_per_minute = wish.requests_per_minute;
+  out.key.created = now;
+  TRY_VOID(store.add_key(out.key));
+  out.text = std::string(kKeyPrefix) + out.key.id + "." + secret;
+  return out;
+}
+
+Result<ApiKey> check_key(Store& store, std::string_view text) {
+  const bool shaped = text.size() == kKeyPrefix.size() + kIdDigits + 1 + kSecretCharacters &&
+                      text.starts_with(kKeyPrefix) && text[kKeyPrefix.size() + kIdDigits] == '.';
+  if (!shaped) return refused("no API key");
+  const std::string_view id = text.substr(kKeyPrefix.size(), kIdDigits);
+  if (!is_id(id)) return refused("no API key");
+  const std::string_view secret = text.substr(kKeyPrefix.size() + kIdDigits + 1);
+  const Hash256 given = secret_hash(store, "key", id, secret);
+  TRY(auto key, store.find_key(id));
+  const bool right = equal_in_constant_time(given, key ? key->secret_hash : store.secret_key());
+  if (!key) return refused("key " + std::string(id) + " is unknown");
+  if (!right) return refused("key " + std::string(id) + ": wrong secret");
+  if (key->revoked) return refused("key " + std::string(id) + " was revoked");
+  return std::move(*key);
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,52 @@
+// Join tokens and API keys: made, shown once, checked. Only keyed hashes of their secrets are kept
+// (store.h). A refusal's message names the exact reason: it is for our own log, and the one who was
+// refused hears the same sentence whatever it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "coordinator/store.h"
+
+namespace hearth::coordinator {
+
+struct NewToken {
+  Role role = Role::kWorker;
+  std::uint32_t seconds = 24 * 3600;
+  std::uint32_t uses = 1;
+};
+struct TokenSecret {
+  std::string id;      // 16 lower-case hexadecimal digits
+  std::string secret;  // 43 characters of base64url, 256 random bits
+};
+// kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
+Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
+
+// What is pasted: hh1.<fingerprint>.<id>.<secret>@host:port[,host:port].
+std::string token_text(std::string_view cluster_fingerprint, const TokenSecret& token,
+                       const std::vector<std::string>& addresses);
+
+// Spends one use. kRefused for what is unknown, wrong, expired, used up or revoked: an unknown id
+// takes the time of a wrong secret.
+Result<Role> redeem_token(Store& store, std::string_view id, std::string_view secret,
+                          std::int64_t now);
+
+struct NewKey {
+  std::string name;                 // of printable ASCII; empty: the key's id
+  std::vector<std::string> models;  // empty: all
+  bool admin = false;
+  std::uint32_t requests_per_minute = 0;  // 0: any number
+};
+struct KeySecret {
+  ApiKey key;
+  std::string text;  // hk1.<id>.<secret>: what clients send; shown once
+};
+Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now);
+
+// The key of a text that a client sent; kRefused as above.
+Result<ApiKey> check_key(Store& store, std::string_view text);
+
+}  // namespace hearth::coordinator

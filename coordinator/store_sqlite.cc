@@ -1,0 +1,431 @@
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "coordinator/store.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr int kApplicationId = 0x48727468;  // "Hrth"
+constexpr off_t kSmallestPage = 512;        // of any SQLite database
+constexpr int kBusyMilliseconds = 5'000;    // for another process to end its transaction
+
+// Step i brings a store of version i to i + 1. A step that was released never changes.
+constexpr std::array kMigrations = {
+    R"sql(
+CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 0), key BLOB NOT NULL) STRICT;
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY, secret_hash BLOB NOT NULL, role INTEGER NOT NULL,
+  created INTEGER NOT NULL, expires INTEGER NOT NULL, uses_left INTEGER NOT NULL,
+  revoked INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE nodes (
+  public_key BLOB PRIMARY KEY, name TEXT NOT NULL, role INTEGER NOT NULL,
+  enrolled INTEGER NOT NULL, revoked INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE UNIQUE INDEX node_names ON nodes (name) WHERE revoked = 0;
+CREATE TABLE keys (
+  id TEXT PRIMARY KEY, secret_hash BLOB NOT NULL, name TEXT NOT NULL, models TEXT NOT NULL,
+  admin INTEGER NOT NULL, requests_per_minute INTEGER NOT NULL, created INTEGER NOT NULL,
+  revoked INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE UNIQUE INDEX key_names ON keys (name) WHERE revoked = 0;
+)sql",
+};
+constexpr int kVersion = static_cast<int>(kMigrations.size());
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+// One statement, prepared, run and finalised.
+class Statement {
+ public:
+  Statement(sqlite3* db, const char* sql) {
+    code_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr);
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& add(std::int64_t value) {
+    return bound(sqlite3_bind_int64(statement_, ++index_, value));
+  }
+  Statement& add(std::string_view text) {
+    return bound(sqlite3_bind_text64(statement_, ++index_, text.data(), text.size(),
+                                     SQLITE_TRANSIENT, SQLITE_UTF8));
+  }
+  Statement& add(const Hash256& hash) {
+    return bound(sqlite3_bind_blob64(statement_, ++index_, hash.bytes.data(), hash.bytes.size(),
+                                     SQLITE_TRANSIENT));
+  }
+
+  // SQLITE_ROW, SQLITE_DONE, or what went wrong.
+  int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
+
+  std::int64_t number(int column) { return sqlite3_column_int64(statement_, column); }
+  std::string text(int column) {
+    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+    return bytes == nullptr ? std::string() : std::string(bytes, size);
+  }
+  // Nothing when the column has not 32 bytes.
+  std::optional<Hash256> hash(int column) {
+    Hash256 out;
+    const void* bytes = sqlite3_column_blob(statement_, column);
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+    if (bytes == nullptr || size != out.bytes.size()) return std::nullopt;
+    std::memcpy(out.bytes.data(), bytes, size);
+    return out;
+  }
+
+ private:
+  Statement& bound(int code) {
+    if (code_ == SQLITE_OK) code_ = code;
+    return *this;
+  }
+  sqlite3_stmt* statement_ = nullptr;
+  int index_ = 0;
+  int code_ = SQLITE_OK;
+};
+
+std::optional<Role> role_number(std::int64_t number) {
+  if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
+  return static_cast<Role>(number);
+}
+
+bool read_row(Statement& row, JoinToken& out) {
+  const auto hash = row.hash(1);
+  const auto role = role_number(row.number(2));
+  if (!hash || !role) return false;
+  out.id = row.text(0);
+  out.secret_hash = *hash;
+  out.role = *role;
+  out.created = row.number(3);
+  out.expires = row.number(4);
+  out.uses_left = static_cast<std::uint32_t>(row.number(5));
+  out.revoked = row.number(6) != 0;
+  return true;
+}
+
+bool read_row(Statement& row, NodeRecord& out) {
+  const auto key = row.hash(0);
+  const auto role = role_number(row.number(2));
+  if (!key || !role) return false;
+  out.public_key = *key;
+  out.name = row.text(1);
+  out.role = *role;
+  out.enrolled = row.number(3);
+  out.revoked = row.number(4) != 0;
+  return true;
+}
+
+bool read_row(Statement& row, ApiKey& out) {
+  const auto hash = row.hash(1);
+  if (!hash) return false;
+  out.id = row.text(0);
+  out.secret_hash = *hash;
+  out.name = row.text(2);
+  out.models = split(row.text(3));
+  out.admin = row.number(4) != 0;
+  out.requests_per_minute = static_cast<std::uint32_t>(row.number(5));
+  out.created = row.number(6);
+  out.revoked = row.number(7) != 0;
+  return true;
+}
+
+constexpr const char* kTokenColumns =
+    "SELECT id, secret_hash, role, created, expires, uses_left, revoked FROM tokens";
+constexpr const char* kNodeColumns = "SELECT public_key, name, role, enrolled, revoked FROM nodes";
+constexpr const char* kKeyColumns =
+    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked FROM keys";
+
+class SqliteStore final : public Store {
+ public:
+  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  ~SqliteStore() override { sqlite3_close(db_); }
+  SqliteStore(const SqliteStore&) = delete;
+  SqliteStore& operator=(const SqliteStore&) = delete;
+
+  Status open();
+  const Hash256& secret_key() const override { return secret_key_; }
+
+  Status add_token(const JoinToken& token) override {
+    return insert("a token with this id is there", [&] {
+      Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
+      row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
+      row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
+      return row.add(std::int64_t{token.revoked}).step();
+    });
+  }
+  Result<std::optional<JoinToken>> find_token(std::string_view id) override {
+    return find<JoinToken>(std::string(kTokenColumns) + " WHERE id = ?", id);
+  }
+  Result<bool> take_token_use(std::string_view id, std::int64_t now) override {
+    return change([&] {
+      return Statement(db_,
+                       "UPDATE tokens SET uses_left = uses_left - 1 "
+                       "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
+          .add(id)
+          .add(now)
+          .step();
+    });
+  }
+  Result<std::vector<JoinToken>> tokens() override {
+    return list<JoinToken>(std::string(kTokenColumns) + " ORDER BY created, rowid");
+  }
+  Result<bool> revoke_token(std::string_view id) override {
+    return change([&] {
+      return Statement(db_, "UPDATE tokens SET revoked = 1 WHERE id = ? AND revoked = 0")
+          .add(id)
+          .step();
+    });
+  }
+
+  Status add_node(const NodeRecord& node) override {
+    return insert("a node with this key or the name '" + node.name + "' is there", [&] {
+      Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
+      row.add(node.public_key).add(node.name).add(static_cast<std::int64_t>(node.role));
+      return row.add(node.enrolled).add(std::int64_t{node.revoked}).step();
+    });
+  }
+  Result<std::optional<NodeRecord>> find_node(const Hash256& public_key) override {
+    return find<NodeRecord>(std::string(kNodeColumns) + " WHERE public_key = ?", public_key);
+  }
+  Result<std::vector<NodeRecord>> nodes() override {
+    return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, rowid");
+  }
+  Result<bool> revoke_node(const Hash256& public_key) override {
+    return change([&] {
+      return Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
+          .add(public_key)
+          .step();
+    });
+  }
+
+  Status add_key(const ApiKey& key) override {
+    return insert("an API key with the name '" + key.name +
+                      "' is there; choose another name, "
+                      "or revoke that one first (hearth key revoke)",
+                  [&] {
+                    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+                    row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
+                    row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
+                    return row.add(key.created).add(std::int64_t{key.revoked}).step();
+                  });
+  }
+  Result<std::optional<ApiKey>> find_key(std::string_view id) override {
+    return find<ApiKey>(std::string(kKeyColumns) + " WHERE id = ?", id);
+  }
+  Result<std::vector<ApiKey>> keys() override {
+    return list<ApiKey>(std::string(kKeyColumns) + " ORDER BY created, rowid");
+  }
+  Result<bool> revoke_key(std::string_view id_or_name) override {
+    return change([&] {
+      return Statement(db_,
+                       "UPDATE keys SET revoked = 1 WHERE (id = ?1 OR name = ?1) AND revoked = 0")
+          .add(id_or_name)
+          .step();
+    });
+  }
+
+ private:
+  Error failed(int code) const;
+  Error damaged(const std::string& what) const;
+  Status create_file() const;
+  Status execute(const char* sql);
+  Result<std::int64_t> pragma(const char* sql);
+  Status check_whole();
+  Status migrate();
+  Status read_secret_key();
+
+  template <typename Insert>
+  Status insert(const std::string& taken, Insert run) {
+    const std::lock_guard lock(mutex_);
+    const int code = run();
+    if (code == SQLITE_DONE) return ok_status();
+    REQUIRE(code != SQLITE_CONSTRAINT, taken);
+    return failed(code);
+  }
+  // Whether a row was changed.
+  template <typename Change>
+  Result<bool> change(Change run) {
+    const std::lock_guard lock(mutex_);
+    const int code = run();
+    if (code != SQLITE_DONE) return failed(code);
+    return sqlite3_changes(db_) > 0;
+  }
+  template <typename Row, typename Wanted>
+  Result<std::optional<Row>> find(const std::string& sql, const Wanted& wanted) {
+    const std::lock_guard lock(mutex_);
+    Statement statement(db_, sql.c_str());
+    const int code = statement.add(wanted).step();
+    if (code == SQLITE_DONE) return std::optional<Row>();
+    if (code != SQLITE_ROW) return failed(code);
+    Row row;
+    if (!read_row(statement, row)) return damaged("a row has values that no version writes");
+    return std::optional<Row>(std::move(row));
+  }
+  template <typename Row>
+  Result<std::vector<Row>> list(const std::string& sql) {
+    const std::lock_guard lock(mutex_);
+    Statement statement(db_, sql.c_str());
+    std::vector<Row> rows;
+    int code = statement.step();
+    for (; code == SQLITE_ROW; code = statement.step()) {
+      if (!read_row(statement, rows.emplace_back())) {
+        return damaged("a row has values that no version writes");
+      }
+    }
+    if (code != SQLITE_DONE) return failed(code);
+    return rows;
+  }
+
+  const std::string path_;
+  std::mutex mutex_;
+  sqlite3* db_ = nullptr;
+  Hash256 secret_key_;
+};
+
+Error SqliteStore::damaged(const std::string& what) const {
+  return Error::invalid("the store " + path_ + " is damaged (" + what +
+                        "); put a copy of it back, or move it away and make keys and tokens anew");
+}
+
+Error SqliteStore::failed(int code) const {
+  const int primary = code & 0xFF;
+  if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return damaged(sqlite3_errstr(code));
+  if (primary == SQLITE_BUSY) {
+    return {ErrorCode::kUnavailable, "the store " + path_ + " is locked by another process"};
+  }
+  std::string message = "the store " + path_ + ": " + sqlite3_errstr(code);
+  if (primary == SQLITE_FULL) message += "; free some space and try again";
+  return {ErrorCode::kIo, message};
+}
+
+// SQLite would make the file with the umask's rights, follow a link to anywhere, and take a file
+// that was cut to almost nothing for a new one. A file that is there is only looked at: opening and
+// closing it would end the locks that another store of this process has on it.
+Status SqliteStore::create_file() const {
+  constexpr int kNew = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  const int file = ::open(path_.c_str(), kNew, 0600);
+  if (file >= 0) {
+    ::close(file);
+    return ok_status();
+  }
+  struct stat info {};
+  if (errno != EEXIST || ::lstat(path_.c_str(), &info) != 0) {
+    return Error{ErrorCode::kIo, "cannot open the store " + path_ + ": " + std::strerror(errno)};
+  }
+  REQUIRE(!S_ISLNK(info.st_mode), "the store " + path_ + " is a link; name the folder itself");
+  REQUIRE(S_ISREG(info.st_mode), "the store " + path_ + " is no regular file");
+  REQUIRE((info.st_mode & 0077) == 0, "others may read or write the store " + path_ +
+                                          "; if you trust what is in it: chmod 600 " + path_);
+  if (info.st_size > 0 && info.st_size < kSmallestPage) return damaged("it was cut short");
+  return ok_status();
+}
+
+Status SqliteStore::execute(const char* sql) {
+  const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) return failed(code);
+  return ok_status();
+}
+
+Result<std::int64_t> SqliteStore::pragma(const char* sql) {
+  Statement statement(db_, sql);
+  const int code = statement.step();
+  if (code != SQLITE_ROW) return failed(code);
+  return statement.number(0);
+}
+
+Status SqliteStore::check_whole() {
+  Statement statement(db_, "PRAGMA quick_check(1)");
+  const int code = statement.step();
+  if (code != SQLITE_ROW) return failed(code);
+  if (statement.text(0) != "ok") return damaged(statement.text(0));
+  return ok_status();
+}
+
+// Within one transaction: two processes that start together make one store.
+Status SqliteStore::migrate() {
+  TRY(const std::int64_t version, pragma("PRAGMA user_version"));
+  TRY(const std::int64_t application, pragma("PRAGMA application_id"));
+  TRY(const std::int64_t tables, pragma("SELECT count(*) FROM sqlite_schema"));
+  REQUIRE(application == kApplicationId || (application == 0 && version == 0 && tables == 0),
+          path_ + " is an SQLite database of another program; move it away");
+  if (version > kVersion) {
+    return Error{ErrorCode::kVersion,
+                 "the store " + path_ + " has version " + std::to_string(version) +
+                     " and this hearth knows up to " + std::to_string(kVersion) +
+                     "; run the newer hearth, or choose another folder with --data-dir"};
+  }
+  if (version < 0) return damaged("its version is negative");
+  for (std::size_t i = static_cast<std::size_t>(version); i < kMigrations.size(); ++i) {
+    TRY_VOID(execute(kMigrations[i]));
+  }
+  if (version == kVersion) return ok_status();
+  if (version == 0) {
+    Hash256 key;
+    random_bytes(key.bytes);
+    const int code = Statement(db_, "INSERT INTO secret VALUES (0, ?)").add(key).step();
+    if (code != SQLITE_DONE) return failed(code);
+  }
+  TRY_VOID(execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str()));
+  return execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+}
+
+Status SqliteStore::read_secret_key() {
+  Statement statement(db_, "SELECT key FROM secret");
+  const int code = statement.step();
+  if (code != SQLITE_ROW && code != SQLITE_DONE) return failed(code);
+  const auto key = code == SQLITE_ROW ? statement.hash(0) : std::nullopt;
+  if (!key) return damaged("the key of its hashes is missing");
+  secret_key_ = *key;
+  return ok_status();
+}
+
+Status SqliteStore::open() {
+  TRY_VOID(create_file());
+  const int code =
+      sqlite3_open_v2(path_.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, nullptr);
+  if (code != SQLITE_OK) return failed(code);
+  sqlite3_busy_timeout(db_, kBusyMilliseconds);
+  TRY_VOID(check_whole());
+  TRY_VOID(execute("PRAGMA journal_mode = WAL"));
+  TRY_VOID(execute("PRAGMA synchronous = FULL"));
+  TRY_VOID(execute("BEGIN IMMEDIATE"));
+  if (const Status done = migrate(); !done.ok()) {
+    static_cast<void>(execute("ROLLBACK"));
+    return done;
+  }
+  TRY_VOID(execute("COMMIT"));
+  return read_secret_key();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Store>> open_store(const std::string& folder) {
+  auto store = std::make_shared<SqliteStore>(folder + "/hearth.db");
+  TRY_VOID(store->open());
+  return std::shared_ptr<Store>(std::move(store));
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,74 @@
+// What has already come of a model file, kept beside it so that a fetch goes on after a kill:
+// ranges that were written, and items whose hash was right.
+//
+// A record has 32 bytes: kind, begin and end (u64), and 8 bytes of a keyed hash over these. The key
+// names the file that the journal is about: under another, or after a torn write, the records from
+// there on are as if they had never been.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/result.h"
+
+namespace hearth::node {
+
+// Disjoint ranges [begin, end).
+class RangeSet {
+ public:
+  void add(std::uint64_t begin, std::uint64_t end);
+  void remove(std::uint64_t begin, std::uint64_t end);
+  std::uint64_t covered(std::uint64_t begin, std::uint64_t end) const;  // bytes
+  // What of [begin, end) is not in the set, in order.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(std::uint64_t begin,
+                                                               std::uint64_t end) const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // begin to end; none touches another
+};
+
+// One process at a time has a journal open. Not thread-safe.
+class FetchJournal {
+ public:
+  // Waits while another process has it, asking `cancelled` ten times a second (kCancelled). kIo.
+  static Result<std::unique_ptr<FetchJournal>> open(const std::string& path, const Hash256& key,
+                                                    const std::function<bool()>& cancelled);
+  ~FetchJournal();
+  FetchJournal(const FetchJournal&) = delete;
+  FetchJournal& operator=(const FetchJournal&) = delete;
+
+  const RangeSet& written() const { return written_; }
+  bool verified(std::uint64_t item) const { return verified_.contains(item); }
+  bool empty() const { return records_ == 0; }
+
+  Status add_written(std::uint64_t begin, std::uint64_t end);
+  Status forget_written(std::uint64_t begin, std::uint64_t end);
+  Status add_verified(std::uint64_t item);  // once its bytes are on the disk
+  Status clear();
+
+ private:
+  enum class Kind : std::uint64_t { kWritten = 1, kForgotten = 2, kVerified = 3 };
+
+  FetchJournal(std::string path, const Hash256& key, int file)
+      : path_(std::move(path)), key_(key), file_(file) {}
+  Status read();
+  Status append(Kind kind, std::uint64_t begin, std::uint64_t end);
+  bool apply(Kind kind, std::uint64_t begin, std::uint64_t end);
+  Error io_error(const std::string& what) const;
+
+  const std::string path_;
+  const Hash256 key_;
+  const int file_;
+  std::uint64_t records_ = 0;
+  RangeSet written_;
+  std::set<std::uint64_t> verified_;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,38 @@
+// A store in a folder of its own, gone with the test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "coordinator/store.h"
+
+namespace hearth::coordinator {
+
+class StoreFolder {
+ public:
+  StoreFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hearth-store-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    path_ = pattern;
+  }
+  ~StoreFolder() { std::filesystem::remove_all(path_); }
+  StoreFolder(const StoreFolder&) = delete;
+  StoreFolder& operator=(const StoreFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file() const { return path_ + "/hearth.db"; }
+  std::shared_ptr<Store> open() const {
+    auto store = open_store(path_);
+    EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
+    return store.ok() ? *store : nullptr;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace hearth::coordinator
