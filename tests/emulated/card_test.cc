@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "card.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
+#include "node/engine/card/card_segments.h"
 #include "tests/e2e/trace.h"
 
 namespace hearth::node {
@@ -97,18 +99,102 @@ TEST_P(Card, EqualsTheProcessorInEveryPipeline) {
 // Weight types of products, head and embedding, more sampled rows than logits are held at once, and
 // orders of blocks, threads and streams.
 TEST(CardEngine, SeedsAndTypesChangeNoBit) {
-  Bytes bytes;
-  const auto file = model_of("llama", bytes, 1, "Q4_K_M");
-  std::vector<std::uint32_t> lengths(34, 1);
-  std::vector<Request> requests = requests_of(2, 1, lengths);
+  std::vector<Request> requests = requests_of(2, 1, std::vector<std::uint32_t>(34, 1));
   for (Request& request : requests) request.sampling.max_tokens = 2;
+  std::uint64_t seed = 0;
+  for (const char* types : {"Q4_K_M", "Q4_K_M", "Q5_1", "F16"}) {
+    Bytes bytes;
+    const auto file = model_of("llama", bytes, 1, types);
+    const Traces base = run_plan(file, plan_of(1, 40), requests);
+    const auto device = first_card();
+    card::set_seed(++seed);
+    expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
+                types + (", seed " + std::to_string(seed)));
+  }
+}
+
+// Rows enough for the wide product and for blocks of queries, of one prompt and of several, with
+// decoding rows between them.
+TEST(CardEngine, LongPromptsGiveTheSameBits) {
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1);
+  const std::vector<Request> requests = requests_of(3, 1, {3, 100, 40, 1});
   const Traces base = run_plan(file, plan_of(1, 40), requests);
   const auto device = first_card();
-  for (std::uint64_t seed = 0; seed < 2; ++seed) {
-    card::set_seed(seed);
-    expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
-                "seed " + std::to_string(seed));
+  card::set_seed(1);
+  RunPlan plan = plan_of(1, 90, {device.get()});
+  plan.join_every = 1;
+  expect_same(run_plan(file, plan, requests), base, 1, "prompts that join one by one");
+}
+
+// Tokens that the card draws, beside those that the processor's sampler draws, from logits that
+// nobody looks at.
+TEST(CardEngine, DrawsTheSameTokensForEveryParameter) {
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1);
+  std::vector<Request> requests = requests_of(4, 1, std::vector<std::uint32_t>(7, 9));
+  for (Request& request : requests) request.sampling.temperature = 1.5F;
+  const auto params = [&](std::size_t i) -> SamplingParams& { return requests[i].sampling; };
+  params(0).temperature = 0.0F;
+  params(0).repetition_penalty = 1.5F;
+  params(1).top_k = 20;
+  params(1).top_p = 0.7F;
+  params(2).min_p = 0.05F;
+  params(2).logit_bias = {{5, 20.0F}, {6, -std::numeric_limits<float>::infinity()}, {7, 21.0F}};
+  params(3).presence_penalty = 2.0F;
+  params(3).frequency_penalty = -30.0F;
+  params(4).logprobs = true;
+  params(4).top_logprobs = 3;
+  params(5).top_p = 0.5F;
+  params(5).repetition_penalty = 0.5F;
+  const Traces base = run_plan(file, plan_of(1, 40), requests);
+  const auto device = first_card();
+  for (const bool observed : {false, true}) {
+    card::set_seed(observed ? 2 : 1);
+    RunPlan plan = plan_of(1, 40, {device.get()});
+    plan.observed = observed;
+    const Traces found = run_plan(file, plan, requests);
+    ASSERT_EQ(found.size(), base.size());
+    for (const auto& [id, trace] : found) {
+      EXPECT_EQ(trace.tokens, base.at(id).tokens) << id;
+      EXPECT_EQ(trace.logprobs, base.at(id).logprobs) << id;
+      EXPECT_EQ(trace.boundaries, base.at(id).boundaries) << id;
+      EXPECT_EQ(trace.logits.empty(), !observed);
+    }
   }
+}
+
+TEST(CardSegments, RowsOfAPromptAttendTogether) {
+  BlockTable one, two, three;
+  std::vector<ForwardRow> rows;
+  const auto add = [&](const BlockTable& pages, std::uint32_t count, Position first) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      ForwardRow& row = rows.emplace_back();
+      row.pages = &pages;
+      row.position = first + i;
+    }
+  };
+  const auto found = [&](std::uint32_t group) {
+    std::vector<AttentionSegment> segments;
+    attention_segments(rows, group, segments);
+    std::string text;
+    for (const AttentionSegment& segment : segments) {
+      text += (segment.prompt ? " prompt " : " ") + std::to_string(segment.begin) + "+" +
+              std::to_string(segment.rows);
+    }
+    return text;
+  };
+  add(one, 1, 9);
+  add(two, 31, 0);
+  add(three, 32, 5);
+  add(one, 2, 70);
+  EXPECT_EQ(found(64), " 0+32 prompt 32+32 64+2");
+  EXPECT_EQ(found(65), " 0+66") << "more query heads a kv head than a block takes";
+  rows.clear();
+  add(one, 40, 65'536 - 40);
+  EXPECT_EQ(found(1), " prompt 0+40");
+  for (ForwardRow& row : rows) ++row.position;
+  EXPECT_EQ(found(1), " 0+40") << "beyond the positions that a prompt's kernel takes";
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return info.param; }

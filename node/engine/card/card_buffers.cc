@@ -79,6 +79,11 @@ CardBuffers CardBuffers::place(const CardShape& shape, Placement& placement) {
     for (float*& logits : out.logits) {
       logits = placement.take<float>(std::size_t{shape.head_rows()} * spec.vocabulary);
     }
+    out.draws.place(shape.rows, [&]<typename T>(T*& array, std::size_t count) {
+      array = placement.take<T>(count);
+    });
+    out.draw_scratch =
+        placement.take<std::int32_t>(std::size_t{shape.head_rows()} * spec.vocabulary);
     outputs = std::max(outputs, spec.vocabulary);
   }
   out.product_sums = kernels::cuda::product_sums(outputs);
@@ -115,6 +120,7 @@ Result<HostBuffers> HostBuffers::allocate(const CardShape& shape) {
     const std::size_t logits =
         shape.is_last() ? std::size_t{shape.head_rows()} * spec.vocabulary : 0;
     for (float*& half : out.logits) take(half, logits);
+    if (shape.is_last()) out.draws.place(shape.rows, take);
     take(out.page, spec.kv_layout().page_bytes());
     if (pass == 0) {
       TRY(out.memory, kernels::cuda::PinnedMemory::allocate(bytes));

@@ -11,6 +11,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/kernels.h"
 #include "model/spec.h"
+#include "node/engine/card/card_draws.h"
 #include "node/engine/card/placement.h"
 
 namespace hearth::node {
@@ -70,7 +71,9 @@ struct CardBuffers {
   kernels::QuantizedRows quant;          // of the widest rows
   std::uint32_t* failed = nullptr;       // (rows)
   std::uint32_t* head_failed = nullptr;  // (rows): of the sampled ones
-  float* logits[2] = {};                 // (head_rows, vocabulary) each; last stage
+  float* logits[2] = {};                 // (head_rows, vocabulary) each; last stage, as the next
+  DrawArrays draws;
+  std::int32_t* draw_scratch = nullptr;  // (head_rows, vocabulary)
   kernels::cuda::ProductSpace product;
   std::size_t product_sums = 0;
   std::size_t product_tickets = 0;
@@ -91,6 +94,7 @@ struct HostBuffers {
   std::uint32_t* failed = nullptr;
   std::uint32_t* head_failed = nullptr;
   float* logits[2] = {};
+  DrawArrays draws;
   std::byte* page = nullptr;  // one layer's share of a KV page
 };
 

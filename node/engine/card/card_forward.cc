@@ -30,6 +30,8 @@ CardForward::CardForward(Setup setup)
                                   std::to_string(setup_.step_limit.count()) + " ms"});
       }) {
   sampled_.reserve(setup_.batch_rows);
+  undrawn_.reserve(setup_.batch_rows);
+  segments_.reserve(setup_.batch_rows);
   for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i) {
     if (spec_.is_local(i)) local_layer_ = i;
   }
@@ -153,24 +155,39 @@ Status CardForward::guarded(const Calls& calls, bool loading) const {
 
 // --- a step ---
 
-Status CardForward::run(std::span<const ForwardRow> given, const OnLogits& on_logits) {
+Status CardForward::run(std::span<const ForwardRow> given, const OnLogits& on_logits,
+                        const OnToken& on_token) {
   INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
   rows_ = given;
-  sampled_.clear();
-  for (std::uint32_t i = 0; i < rows(); ++i) {
-    if (rows_[i].sample) sampled_.push_back(i);
-  }
-  return guarded([&] { return step(on_logits); });
+  return guarded([&] { return step({on_logits, on_token}); });
 }
 
-Status CardForward::step(const OnLogits& on_logits) {
+void CardForward::sort_sampled() {
+  sampled_.clear();
+  undrawn_.clear();
+  draws_.begin(held_->host.draws, spec_.vocabulary);
+  for (const bool observed : {false, true}) {
+    for (std::uint32_t i = 0; i < rows(); ++i) {
+      const ForwardRow& row = rows_[i];
+      if (!row.sample || row.observed != observed) continue;
+      const bool drawn = row.draw != nullptr && draws_.add(*row.draw);
+      (drawn ? sampled_ : undrawn_).push_back(i);
+    }
+    if (!observed) logits_from_ = static_cast<std::uint32_t>(sampled_.size());
+  }
+  sampled_.insert(sampled_.end(), undrawn_.begin(), undrawn_.end());
+}
+
+Status CardForward::step(const Outputs& outputs) {
+  sort_sampled();
+  attention_segments(rows_, spec_.heads / spec_.kv_heads, segments_);
   const Reach reach = fill_words();
   fill_angles();
   TRY_VOID(send(reach.entries));
   TRY_VOID(cuda::wait(compute(), held_->uploaded.get()));
   TRY_VOID(run_layers(reach));
   TRY_VOID(cuda::record(held_->computed.get(), compute()));
-  if (shape_.is_last() && !sampled_.empty()) TRY_VOID(head(on_logits));
+  if (shape_.is_last() && !sampled_.empty()) TRY_VOID(head(outputs));
   return receive();
 }
 
@@ -241,12 +258,14 @@ Status CardForward::send(std::uint32_t entries) {
                                   std::size_t{rows()} * spec_.hidden * sizeof(std::uint16_t),
                                   upload));
   }
+  TRY_VOID(draws_.send(buffers_.draws, upload));
   return cuda::record(held_->uploaded.get(), upload);
 }
 
-// The first step of a shape runs as it is, the second one is captured.
+// The first step of a shape runs as it is, the second one is captured. Prompts differ too much.
 Status CardForward::run_layers(const Reach& reach) {
-  if (rows() > kGraphRows) return all_layers(reach);
+  const bool decodes = segments_.size() == 1 && !segments_[0].prompt;
+  if (rows() > kGraphRows || !decodes) return all_layers(reach);
   const Key key{rows(), reach.all, reach.local};
   if (held_->graphs.size() >= kGraphsMost && !held_->graphs.contains(key)) held_->graphs.clear();
   GraphSlot& slot = held_->graphs[key];

@@ -2,8 +2,9 @@
 //
 //   upload stream    tokens, positions, page numbers, angles, the residual that came in
 //   compute stream   the layers; for up to kGraphRows rows as one CUDA graph a shape of step
-//   download stream  the residual that leaves, flags, logits: those of some rows while those of the
-//                    next are computed and a thread of the host samples from the ones before
+//   download stream  the residual that leaves, flags, tokens; logits where the host asks for them:
+//                    those of some rows while those of the next are computed and threads of the
+//                    host read the ones before
 //
 // After load only the making of a graph takes memory, of the driver's. When a call to the card
 // fails, or a step takes longer than the limit, `on_lost` is told, once; whatever is asked of this
@@ -11,6 +12,7 @@
 // free what it holds: the process is to end.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -25,6 +27,8 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/card/card_buffers.h"
+#include "node/engine/card/card_draws.h"
+#include "node/engine/card/card_segments.h"
 #include "node/engine/card/card_weights.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/watchdog.h"
@@ -59,7 +63,8 @@ class CardForward final : public StageForward {
   static Result<std::unique_ptr<CardForward>> load(const model::GgufFile& file, Setup setup);
   ~CardForward() override;
 
-  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits) override;
+  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
+             const OnToken& on_token) override;
   bool failed(std::uint32_t row) const override;
   std::uint16_t* residual() override { return held_->host.bits; }
   PagePool& pages() override { return pool_of_pages_; }
@@ -105,7 +110,18 @@ class CardForward final : public StageForward {
   void lose(const Error& error) const;
   std::optional<Error> lost() const;
 
-  Status step(const OnLogits& on_logits);
+  struct HeadTile {  // of sampled_
+    std::uint32_t begin = 0;
+    std::uint32_t rows = 0;
+    unsigned half = 0;
+  };
+  struct Outputs {
+    const OnLogits& on_logits;
+    const OnToken& on_token;
+  };
+
+  void sort_sampled();
+  Status step(const Outputs& outputs);
   Reach fill_words();
   void fill_angles();
   Status send(std::uint32_t entries);
@@ -116,14 +132,20 @@ class CardForward final : public StageForward {
   Status attention(std::uint32_t index, const Reach& reach);
   Status store_heads(std::uint32_t index);
   Status attend(std::uint32_t index, const Reach& reach);
+  Status attend_rows(kernels::cuda::AttentionRows args, const AttentionSegment& segment);
   Status feed_forward(std::uint32_t index);
-  Status add_delta(const CardVector& post_norm);
+  Status close_half(const CardVector& post_norm, std::uint16_t* bits, const CardVector* norm);
   Status norm(const float* x, const CardVector& weight, std::uint32_t rows, std::uint32_t* failed);
   Status multiply(const kernels::cuda::CardMatrix& w, std::uint32_t rows, float* out);
-  Status head(const OnLogits& on_logits);
-  Status compute_logits(std::uint32_t tile, std::uint32_t size, unsigned half);
+  Status head(const Outputs& outputs);
+  Status compute_logits(const HeadTile& tile);
+  Status draw(const HeadTile& tile, std::uint32_t rows);
   Status receive();
-  Status hand_on(std::uint32_t tile, std::uint32_t size, unsigned half, const OnLogits& on_logits);
+  Status hand_on(const HeadTile& tile, const Outputs& outputs);
+  // Of a tile's rows, those in front of row `count` of sampled_.
+  static std::uint32_t before(const HeadTile& tile, std::uint32_t count) {
+    return std::clamp(count, tile.begin, tile.begin + tile.rows) - tile.begin;
+  }
   kernels::QuantizedRows quant(std::uint32_t rows, std::uint32_t cols) const;
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
   kernels::cuda::Stream compute() const { return held_->compute.get(); }
@@ -149,7 +171,13 @@ class CardForward final : public StageForward {
 
   // Of the run under way.
   std::span<const ForwardRow> rows_;
+  std::vector<AttentionSegment> segments_;
+  // Rows whose token the card draws, then those of them whose logits are wanted too, from
+  // logits_from_ on, then those whose logits alone are.
   std::vector<std::uint32_t> sampled_;
+  std::vector<std::uint32_t> undrawn_;  // its last part, while it is made
+  std::uint32_t logits_from_ = 0;
+  CardDraws draws_;
 };
 
 }  // namespace hearth::node

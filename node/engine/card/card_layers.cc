@@ -11,6 +11,20 @@ namespace hearth::node {
 
 namespace cuda = kernels::cuda;
 
+namespace {
+
+Result<TokenId> token_of(cuda::SampleOutcome outcome, std::uint32_t token) {
+  switch (outcome) {
+    case cuda::SampleOutcome::kToken: return static_cast<TokenId>(token);
+    case cuda::SampleOutcome::kNotFinite:
+      return Error{ErrorCode::kNumeric, "a logit is not finite"};
+    case cuda::SampleOutcome::kAllExcluded: break;
+  }
+  return Error{ErrorCode::kNumeric, "the logit bias excludes every token of the vocabulary"};
+}
+
+}  // namespace
+
 kernels::QuantizedRows CardForward::quant(std::uint32_t rows, std::uint32_t cols) const {
   kernels::QuantizedRows out = buffers_.quant;
   out.rows = rows;
@@ -71,14 +85,26 @@ Status CardForward::multiply(const cuda::CardMatrix& w, std::uint32_t rows, floa
 Status CardForward::layer(std::uint32_t index, const Reach& reach) {
   const auto& weights = weights_.layers[index];
   TRY_VOID(attention(index, reach));
-  TRY_VOID(add_delta(weights.post_attention_norm));
-  TRY_VOID(norm(buffers_.x, weights.feed_forward_norm, rows(), buffers_.failed));
+  TRY_VOID(close_half(weights.post_attention_norm, nullptr, &weights.feed_forward_norm));
   TRY_VOID(feed_forward(index));
-  TRY_VOID(add_delta(weights.post_feed_forward_norm));
-  TRY_VOID(cuda::residual_round(buffers_.x, buffers_.bits, rows(), spec_.hidden,
-                                spec_.family->residual_shift, buffers_.failed, compute()));
-  if (index + 1 == setup_.layers.size()) return ok_status();
-  return norm(buffers_.x, weights_.layers[index + 1].attention_norm, rows(), buffers_.failed);
+  const bool last = index + 1 == setup_.layers.size();
+  return close_half(weights.post_feed_forward_norm, buffers_.bits,
+                    last ? nullptr : &weights_.layers[index + 1].attention_norm);
+}
+
+// Adds the delta, normed where the family has a norm for it, to the residual; rounds that to `bits`
+// and quantises its norm for the next product, where there are such.
+Status CardForward::close_half(const CardVector& post_norm, std::uint16_t* bits,
+                               const CardVector* norm) {
+  cuda::ResidualStep step;
+  step.x = buffers_.x;
+  step.y = buffers_.delta;
+  step.post_norm = post_norm.data;
+  step.bits = bits;
+  step.shift = spec_.family->residual_shift;
+  step.norm = norm == nullptr ? nullptr : norm->data;
+  step.epsilon = spec_.rms_epsilon;
+  return cuda::residual_step(step, quant(rows(), spec_.hidden), buffers_.failed, compute());
 }
 
 // Biases, norms and angles of the heads, and keys and values into the cache.
@@ -114,7 +140,6 @@ Status CardForward::store_heads(std::uint32_t index) {
   return cuda::rope_and_store(args, buffers_.failed, compute());
 }
 
-// As many rows at a time as the scores have room for.
 Status CardForward::attend(std::uint32_t index, const Reach& reach) {
   const bool local = spec_.is_local(setup_.layers.begin + index);
   const StepWords words = card_words();
@@ -123,18 +148,34 @@ Status CardForward::attend(std::uint32_t index, const Reach& reach) {
   args.layout = spec_.kv_layout();
   args.pages_most = local ? reach.local : reach.all;
   args.score_scale = spec_.score_scale();
+  args.query = buffers_.query;
+  args.out = buffers_.mixed;
+  args.pages = buffers_.token_tables + std::size_t{index} * setup_.batch_rows;
+  args.begins = local ? words.local_begins : words.begins;
+  args.ends = words.ends;
+  for (const AttentionSegment& segment : segments_) TRY_VOID(attend_rows(args, segment));
+  return ok_status();
+}
+
+// `args`: of row 0. As many rows at a time as the scores have room for; a prompt needs none.
+Status CardForward::attend_rows(cuda::AttentionRows args, const AttentionSegment& segment) {
   const std::size_t of_row = cuda::attention_scores(1, spec_.heads, args.pages_most);
-  const auto most =
-      static_cast<std::uint32_t>(std::min<std::size_t>(rows(), buffers_.score_floats / of_row));
-  for (std::uint32_t t = 0; t < rows(); t += most) {
-    const std::size_t at = std::size_t{t} * shape_.wide();
-    args.tokens = std::min(most, rows() - t);
-    args.query = buffers_.query + at;
-    args.out = buffers_.mixed + at;
-    args.pages = buffers_.token_tables + std::size_t{index} * setup_.batch_rows + t;
-    args.begins = (local ? words.local_begins : words.begins) + t;
-    args.ends = words.ends + t;
-    TRY_VOID(cuda::attention(args, buffers_.attention, buffers_.failed + t, compute()));
+  const std::size_t most = segment.prompt ? segment.rows : buffers_.score_floats / of_row;
+  const auto skip = [&](std::uint32_t rows) {
+    args.query += std::size_t{rows} * shape_.wide();
+    args.out += std::size_t{rows} * shape_.wide();
+    args.pages += rows;
+    args.begins += rows;
+    args.ends += rows;
+  };
+  skip(segment.begin);
+  const std::uint32_t end = segment.begin + segment.rows;
+  for (std::uint32_t row = segment.begin; row < end; row += args.tokens) {
+    args.tokens = static_cast<std::uint32_t>(std::min<std::size_t>(most, end - row));
+    std::uint32_t* const failed = buffers_.failed + row;
+    TRY_VOID(segment.prompt ? cuda::attention_prompt(args, failed, compute())
+                            : cuda::attention(args, buffers_.attention, failed, compute()));
+    skip(args.tokens);
   }
   return ok_status();
 }
@@ -163,57 +204,86 @@ Status CardForward::feed_forward(std::uint32_t index) {
   return multiply(weights.down, rows(), buffers_.delta);
 }
 
-// Adds the delta, normed where the family has a norm for it, to the residual.
-Status CardForward::add_delta(const CardVector& post_norm) {
-  if (!post_norm.empty()) {
-    TRY_VOID(cuda::rms_norm(buffers_.delta, post_norm.data, spec_.rms_epsilon, rows(), spec_.hidden,
-                            1, buffers_.delta, buffers_.failed, compute()));
-  }
-  return cuda::add(buffers_.x, buffers_.delta, rows(), spec_.hidden, compute());
-}
-
-// Logits of the sampled rows, some at a time, to the host, which samples. While it does, the next
-// ones are computed; each half of the buffers waits for what still reads it.
-Status CardForward::head(const OnLogits& on_logits) {
+// Logits of the sampled rows, some at a time; the card draws the tokens that it may, and what the
+// host wants of the logits it gets while the next ones are computed. Each half of the buffers waits
+// for what still reads it.
+Status CardForward::head(const Outputs& outputs) {
   const auto count = static_cast<std::uint32_t>(sampled_.size());
   const std::uint32_t most = shape_.head_rows();
   TRY_VOID(cuda::fill_zero(buffers_.head_failed, count * sizeof(std::uint32_t), compute()));
-  std::uint32_t n = 0;
-  for (std::uint32_t tile = 0; tile < count; tile += most, ++n) {
-    TRY_VOID(compute_logits(tile, std::min(most, count - tile), n % 2));
-    if (n > 0) TRY_VOID(hand_on(tile - most, most, (n - 1) % 2, on_logits));
+  HeadTile previous;
+  for (HeadTile tile; tile.begin < count; tile.begin += most, tile.half ^= 1) {
+    tile.rows = std::min(most, count - tile.begin);
+    TRY_VOID(compute_logits(tile));
+    if (previous.rows > 0) TRY_VOID(hand_on(previous, outputs));
+    previous = tile;
   }
-  const std::uint32_t last = (count - 1) / most * most;
-  return hand_on(last, count - last, (n - 1) % 2, on_logits);
+  return hand_on(previous, outputs);
 }
 
-// A sampler on the card belongs here: it would take the logits where they are, and only the tokens
-// drawn would be copied.
-Status CardForward::compute_logits(std::uint32_t tile, std::uint32_t size, unsigned half) {
-  const std::uint32_t* sampled = card_words().sampled + tile;
-  float* const logits = buffers_.logits[half];
+Status CardForward::compute_logits(const HeadTile& tile) {
+  const std::uint32_t* sampled = card_words().sampled + tile.begin;
+  float* const logits = buffers_.logits[tile.half];
   const cuda::Stream download = held_->download.get();
-  TRY_VOID(cuda::gather_rows(buffers_.x, sampled, size, spec_.hidden, buffers_.delta, compute()));
-  TRY_VOID(norm(buffers_.delta, weights_.output_norm, size, buffers_.head_failed + tile));
-  TRY_VOID(cuda::wait(compute(), held_->logits_sent[half].get()));
-  TRY_VOID(multiply(weights_.output(), size, logits));
-  TRY_VOID(cuda::record(held_->logits_made[half].get(), compute()));
-  TRY_VOID(cuda::wait(download, held_->logits_made[half].get()));
-  TRY_VOID(cuda::copy_to_host(held_->host.logits[half], logits,
-                              std::size_t{size} * spec_.vocabulary * sizeof(float), download));
-  return cuda::record(held_->logits_sent[half].get(), download);
+  TRY_VOID(
+      cuda::gather_rows(buffers_.x, sampled, tile.rows, spec_.hidden, buffers_.delta, compute()));
+  TRY_VOID(
+      norm(buffers_.delta, weights_.output_norm, tile.rows, buffers_.head_failed + tile.begin));
+  TRY_VOID(cuda::wait(compute(), held_->logits_sent[tile.half].get()));
+  TRY_VOID(multiply(weights_.output(), tile.rows, logits));
+  const std::uint32_t drawn = before(tile, draws_.count());
+  if (drawn > 0) TRY_VOID(draw(tile, drawn));
+  TRY_VOID(cuda::record(held_->logits_made[tile.half].get(), compute()));
+  TRY_VOID(cuda::wait(download, held_->logits_made[tile.half].get()));
+  const DrawArrays& from = buffers_.draws;
+  const DrawArrays& to = held_->host.draws;
+  if (drawn > 0) {
+    TRY_VOID(cuda::copy_to_host(to.tokens + tile.begin, from.tokens + tile.begin,
+                                drawn * sizeof(*to.tokens), download));
+    TRY_VOID(cuda::copy_to_host(to.outcomes + tile.begin, from.outcomes + tile.begin,
+                                drawn * sizeof(*to.outcomes), download));
+  }
+  const std::uint32_t first = before(tile, logits_from_);
+  if (first < tile.rows) {
+    const std::size_t at = std::size_t{first} * spec_.vocabulary;
+    TRY_VOID(cuda::copy_to_host(held_->host.logits[tile.half] + at, logits + at,
+                                (std::size_t{tile.rows} * spec_.vocabulary - at) * sizeof(float),
+                                download));
+  }
+  return cuda::record(held_->logits_sent[tile.half].get(), download);
 }
 
-Status CardForward::hand_on(std::uint32_t tile, std::uint32_t size, unsigned half,
-                            const OnLogits& on_logits) {
-  TRY_VOID(cuda::synchronize(held_->logits_sent[half].get()));
+// Tokens of the tile's first rows.
+Status CardForward::draw(const HeadTile& tile, std::uint32_t rows) {
+  const DrawArrays& arrays = buffers_.draws;
+  cuda::SampleBatch batch;
+  batch.rows = rows;
+  batch.vocabulary = spec_.vocabulary;
+  batch.logits = buffers_.logits[tile.half];
+  batch.params = arrays.rows + tile.begin;
+  batch.bias = arrays.bias;
+  batch.excluded = arrays.excluded;
+  batch.seen = arrays.seen;
+  batch.scratch = buffers_.draw_scratch;
+  batch.tokens = arrays.tokens + tile.begin;
+  batch.outcomes = arrays.outcomes + tile.begin;
+  return cuda::sample(batch, compute());
+}
+
+Status CardForward::hand_on(const HeadTile& tile, const Outputs& outputs) {
+  TRY_VOID(cuda::synchronize(held_->logits_sent[tile.half].get()));
+  const HostBuffers& host = held_->host;
+  for (std::uint32_t s = tile.begin; s < tile.begin + before(tile, draws_.count()); ++s) {
+    outputs.on_token(sampled_[s], token_of(host.draws.outcomes[s], host.draws.tokens[s]));
+  }
+  const std::uint32_t first = before(tile, logits_from_);
   const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
-    for (std::uint32_t s = begin; s < end; ++s) {
-      const float* logits = held_->host.logits[half] + std::size_t{s} * spec_.vocabulary;
-      on_logits(sampled_[tile + s], thread, {logits, spec_.vocabulary});
+    for (std::uint32_t s = first + begin; s < first + end; ++s) {
+      const float* logits = host.logits[tile.half] + std::size_t{s} * spec_.vocabulary;
+      outputs.on_logits(sampled_[tile.begin + s], thread, {logits, spec_.vocabulary});
     }
   };
-  setup_.pool->parallel_for(size, 1, part);
+  if (first < tile.rows) setup_.pool->parallel_for(tile.rows - first, 1, part);
   return ok_status();
 }
 
