@@ -4,7 +4,9 @@
 // words that a lane of mma.sync needs of 8 rows lie side by side, so fragments come straight from
 // global memory. Activations of four units lie in shared memory, where eight tokens' words lie side
 // by side. After each block of 32 columns its 32 x 32 products are turned into grid steps and added
-// as integers; that and not the tensor core sets the pace.
+// as integers; that and not the tensor core sets the pace. A matrix of few rows is cut into shares
+// of its columns, so that there are blocks for every multiprocessor; their sums meet as those of
+// product.cuh do.
 #pragma once
 
 #include "kernels/cuda/product.cuh"
@@ -244,6 +246,31 @@ HEARTH_DEVICE void publish_batch(const BatchSums& sums, std::uint32_t tile, Batc
   }
 }
 
+// From the sums of the block to outputs, or to the sums of all shares.
+HEARTH_DEVICE void hand_over(const ProductArgs& args, BatchShared& shared) {
+  constexpr std::uint32_t rows = kBatchTiles * kTileRows;
+  constexpr std::uint32_t places = rows * kBatchTokens;
+  const std::size_t first_place = std::size_t{block_index_x()} * places;
+  const auto for_all = [&](auto&& take) {
+    for (std::uint32_t i = thread_index(); i < places; i += kProductThreads) {
+      const std::uint32_t row = block_index_x() * rows + i % rows;
+      if (row < args.rows && i / rows < args.tokens) take(row, i / rows, first_place + i);
+    }
+  };
+  for_all([&](std::uint32_t row, std::uint32_t token, std::size_t place) {
+    const auto sum = static_cast<std::int32_t>(shared.words.get(row % rows * kBatchTokens + token));
+    if (args.shares == 1) {
+      finish(args, row, token, sum);
+    } else {
+      atomic_add(args.shared_sums, place, sum);
+    }
+  });
+  if (args.shares == 1 || !last_of_shares(args, block_index_x(), shared.words)) return;
+  for_all([&](std::uint32_t row, std::uint32_t token, std::size_t place) {
+    finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
+  });
+}
+
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_batch(ProductArgs args) {
@@ -257,8 +284,10 @@ product_batch(ProductArgs args) {
       there ? power_of_two(-args.weight_exponents.get(row_tile * kTileRows + thread_index() % 32))
             : 0.0F;
   BatchSums sums = {};
-  for (std::uint32_t first = args.first_read; first < args.end_read; first += kStepBlocks) {
-    const std::uint32_t left = args.end_read - first;
+  const std::uint32_t begin = args.first_read + block_index_y() * args.share_blocks;
+  const std::uint32_t end = share_end(args, begin);
+  for (std::uint32_t first = begin; first < end; first += kStepBlocks) {
+    const std::uint32_t left = end - first;
     const std::uint32_t count = left < kStepBlocks ? left : kStepBlocks;
     stage_batch<kType>(args, first, count, shared);
     copy_wait<0>();
@@ -281,23 +310,16 @@ product_batch(ProductArgs args) {
   sync_threads();
   publish_batch(sums, tile, shared);
   sync_threads();
-  for (std::uint32_t i = thread_index(); i < kBatchTiles * kTileRows * kBatchTokens;
-       i += kProductThreads) {
-    const std::uint32_t in_block = i % (kBatchTiles * kTileRows);
-    const std::uint32_t token = i / (kBatchTiles * kTileRows);
-    const std::uint32_t row = block_index_x() * kBatchTiles * kTileRows + in_block;
-    if (row < args.rows && token < args.tokens) {
-      const std::uint32_t sum = shared.words.get(in_block * kBatchTokens + token);
-      finish(args, row, token, static_cast<std::int32_t>(sum));
-    }
-  }
+  hand_over(args, shared);
 }
 
 // Runs the kernel of a quantised type for args.tokens rows, at most kBatchTokens.
 template <WeightType kType>
 const char* run_batch(const ProductArgs& args, Stream stream) {
-  const Grid grid{(args.row_tiles + kBatchTiles - 1) / kBatchTiles, 1};
-  return launch(product_batch<kType>, grid, kProductThreads, sizeof(BatchShared), stream, args);
+  const std::uint32_t pairs = (args.row_tiles + kBatchTiles - 1) / kBatchTiles;
+  const ProductArgs shared = in_shares(args, pairs, kStepBlocks);
+  return launch(product_batch<kType>, {pairs, shared.shares}, kProductThreads, sizeof(BatchShared),
+                stream, shared);
 }
 
 const char* run_batch_small(WeightType type, const ProductArgs& args, Stream stream);

@@ -19,7 +19,7 @@ constexpr std::uint32_t kTilesMost = 8;
 // Which rows of x a launch may take at once.
 std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
   if (tokens <= kTokensMost || layout_of(type).form == BlockForm::kFloat) return kTokensMost;
-  return tokens > kWideTokens ? tokens : kBatchTokens;
+  return tokens;
 }
 
 const char* run_type(WeightType type, const ProductArgs& args, Grid grid, Stream stream) {
@@ -182,6 +182,7 @@ Status multiply(const CardMatrix& w, const QuantizedRows& x, const Share& share,
         first_read,
         end_read,
         shares,
+        kShareBlocks,
         Global(share.partial_out == nullptr ? nullptr : share.partial_out + t * out_stride)};
     TRY_VOID(launched("product_tiles", run_type(w.type, args, grid, stream)));
     t += tokens;
@@ -192,7 +193,11 @@ Status multiply(const CardMatrix& w, const QuantizedRows& x, const Share& share,
 }  // namespace
 
 std::size_t product_sums(std::uint32_t rows) {
-  return std::size_t{product_tickets(rows)} * kTileRows * kTokensMost;
+  // The tensor cores' products share no columns where the rows alone make kBlocksOfBatch blocks.
+  constexpr std::uint32_t wide = kWideTiles * kTileRows;
+  const std::size_t wide_blocks = std::min((rows + wide - 1) / wide, kBlocksOfBatch);
+  return std::max(std::size_t{product_tickets(rows)} * kTileRows * kTokensMost,
+                  wide_blocks * wide * kWideTokens);
 }
 
 std::size_t product_tickets(std::uint32_t rows) { return (rows + kTileRows - 1) / kTileRows; }

@@ -18,6 +18,9 @@ inline constexpr unsigned kProductWarps = 8;
 inline constexpr unsigned kProductThreads = kProductWarps * 32;
 inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
 inline constexpr std::uint32_t kShareBlocks = kProductWarps * kUnitBlocks;
+// Blocks that a product of up to 64 rows on the tensor cores should have: two for each
+// multiprocessor of the largest cards. Chosen by reckoning; no card has measured it.
+inline constexpr std::uint32_t kBlocksOfBatch = 256;
 
 struct ProductArgs {
   Global<const std::byte> tiles;
@@ -45,8 +48,14 @@ struct ProductArgs {
   std::uint32_t first_read;
   std::uint32_t end_read;
   std::uint32_t shares;              // of first_read .. end_read, at least one
+  std::uint32_t share_blocks;        // of a share, the last one's apart
   Global<std::int32_t> partial_out;  // not null: the sums themselves go here, and none to `out`
 };
+
+// Where the share ends that begins at block `begin`.
+HEARTH_DEVICE std::uint32_t share_end(const ProductArgs& args, std::uint32_t begin) {
+  return args.end_read - begin < args.share_blocks ? args.end_read : begin + args.share_blocks;
+}
 
 template <int kTokens>
 struct ProductShared {
@@ -245,11 +254,12 @@ HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t bloc
   }
 }
 
-// The records that a warp has under way at once: some 130 to 210 bytes a lane.
+// The records that a warp has under way at once: some 90 to 210 bytes a lane, as many
+// as every architecture has registers for.
 template <WeightType kType>
 struct Batch {
   static constexpr std::uint32_t kRecords = Record<kType>::kLayout.blocks == 8 ? 1
-                                            : Record<kType>::kBytes <= 24      ? 8
+                                            : Record<kType>::kBytes <= 20      ? 8
                                             : Record<kType>::kBytes <= 34      ? 4
                                             : Record<kType>::kBytes <= 64      ? 2
                                                                                : 1;
@@ -284,10 +294,27 @@ HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint3
                (static_cast<float>(sum) * row_factor) * token_factor);
 }
 
+// Whether this block is the last of args.shares to come here with `ticket`, after it has added its
+// sums to args.shared_sums; what the others added is then seen. All threads call it; `word`: one
+// that no thread needs any more.
+template <typename Words>
+HEARTH_DEVICE bool last_of_shares(const ProductArgs& args, std::uint32_t ticket, Words& word) {
+  fence_device();
+  sync_threads();
+  if (thread_index() == 0) {
+    word.put(0, atomic_add(args.tickets, ticket, 1U) + 1 == args.shares ? 1U : 0U);
+  }
+  sync_threads();
+  if (word.get(0) == 0) return false;
+  fence_device();
+  if (thread_index() == 0) atomic_exchange(args.tickets, ticket, 0U);
+  return true;
+}
+
 // Adds up what the warps have, and what the blocks have where the columns are shared: warp w sums
 // for token w.
 template <int kTokens>
-HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile, unsigned shares,
+HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile,
                           ProductShared<kTokens>& shared) {
   const unsigned lane = thread_index() % 32;
   const unsigned token = thread_index() / 32;
@@ -299,23 +326,14 @@ HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile, unsigned 
     for (unsigned w = 0; w < kProductWarps; ++w) {
       sum += shared.partial.get((w * kTokens + token) * 32 + lane);
     }
-    if (shares == 1) {
+    if (args.shares == 1) {
       finish(args, row, token, sum);
     } else {
       atomic_add(args.shared_sums, place, sum);
     }
   }
-  if (shares == 1) return;
-  fence_device();
-  sync_threads();
-  if (thread_index() == 0) {
-    shared.last.put(0, atomic_add(args.tickets, tile, 1U) + 1 == shares ? 1U : 0U);
-  }
-  sync_threads();
-  if (shared.last.get(0) == 0) return;
-  fence_device();
+  if (args.shares == 1 || !last_of_shares(args, tile, shared.last)) return;
   if (mine) finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
-  if (thread_index() == 0) atomic_exchange(args.tickets, tile, 0U);
 }
 
 template <WeightType kType, int kTokens>
@@ -368,9 +386,20 @@ product_tiles(ProductArgs args) {
     }
     sums.publish(shared);
     sync_threads();
-    reduce(args, tile, args.shares, shared);
+    reduce(args, tile, shared);
     if (tile + 1 < end) sync_threads();
   }
+}
+
+// `args` with the columns cut into shares of whole steps of `step` blocks, as many as it takes for
+// kBlocksOfBatch blocks where `grid` of them take the rows.
+inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t step) {
+  const std::uint32_t steps = (args.end_read - args.first_read + step - 1) / step;
+  const std::uint32_t wanted = (kBlocksOfBatch + grid - 1) / grid;
+  const std::uint32_t steps_of_share = (steps + wanted - 1) / wanted;
+  args.share_blocks = steps_of_share * step;
+  args.shares = steps == 0 ? 1 : (steps + steps_of_share - 1) / steps_of_share;
+  return args;
 }
 
 // Runs the kernel of a type for args.tokens rows; null, or what the card says.

@@ -22,8 +22,8 @@ std::size_t product_sums(std::uint32_t rows);
 std::size_t product_tickets(std::uint32_t rows);
 
 // out[t * out_stride + r] for every row r of w and every row t of x, as Kernels::matmul. Up to
-// eight rows of x take the kernels of decoding, up to 64 those of the integer tensor cores, 32 at a
-// time, and more one launch of its own; floating weights always take those of decoding.
+// eight rows of x take the kernel of decoding, more those of the integer tensor cores, whose tiles
+// have 32 rows of x, beyond 32 of them 64; floating weights always take those of decoding.
 // `tiles_of_block`, tiles of 32 rows that a block takes one after the other with the same
 // activations, changes no bit; 0 leaves it to the product. Pointers as in rows.h, but x.values
 // 16-byte aligned. kInvalidInput where x.cols is not w.cols.

@@ -1,4 +1,4 @@
-// The product for more rows of x than 64, as a prompt has them, on the integer tensor cores. A
+// The product for more rows of x than 32, as a prompt has them, on the integer tensor cores. A
 // block of 8 warps takes four tiles of 32 rows and 64 tokens, 16 rows a warp, and walks the columns
 // in units of 256. All token tiles of the same rows run side by side, so that their weights come
 // from the second-level cache.
@@ -34,6 +34,11 @@ struct Pending {
   std::uint32_t extras[kStaged];
 };
 
+// Tiles of tokens and shares of the columns lie side by side in the grid; there is one of either.
+HEARTH_DEVICE std::uint32_t token_tile(const ProductArgs& args) {
+  return args.shares == 1 ? block_index_x() : 0;
+}
+
 // Block and token that this thread stages in its round i, and whether there is something to stage.
 struct StagedPlace {
   std::uint32_t place;  // [block][token]
@@ -47,7 +52,7 @@ HEARTH_DEVICE StagedPlace staged_place(const ProductArgs& args, std::uint32_t un
   const std::uint32_t b = 4 * i + thread_index() % 32 / 8;
   const std::uint32_t in_tile = thread_index() / 32 * 8 + thread_index() % 8;
   const std::uint32_t block = unit + b;
-  const std::uint32_t token = block_index_x() * kWideTokens + in_tile;
+  const std::uint32_t token = token_tile(args) * kWideTokens + in_tile;
   return {b * kWideTokens + in_tile, block, token,
           token < args.tokens && block >= args.begin && block < args.end};
 }
@@ -101,7 +106,7 @@ HEARTH_DEVICE void add_wide_block(const ProductArgs& args, const WideShared& sha
                                   WideSums& sums) {
   const unsigned g = thread_index() % 32 / 4;
   const unsigned c = thread_index() % 4;
-  const std::uint32_t tokens = args.tokens - block_index_x() * kWideTokens;
+  const std::uint32_t tokens = args.tokens - token_tile(args) * kWideTokens;
   std::uint32_t a[4];
   BlockScales rows[2];
   HEARTH_UNROLL
@@ -149,6 +154,38 @@ HEARTH_DEVICE void add_wide_unit(const ProductArgs& args, Global<const std::byte
   }
 }
 
+// From a lane's sums to outputs, or to the sums of all shares.
+HEARTH_DEVICE void hand_over(const ProductArgs& args, const WideSums& sums, WideShared& shared) {
+  constexpr std::uint32_t rows = kWideTiles * kTileRows;
+  const std::uint32_t first_row = thread_index() / 32 * 16 + thread_index() % 32 / 4;
+  const std::size_t first_place = std::size_t{block_index_y()} * rows * kWideTokens;
+  const auto place = [&](std::uint32_t row, std::uint32_t token) {
+    return first_place + token * rows + row;
+  };
+  HEARTH_UNROLL
+  for (unsigned n = 0; n < kWideRuns; ++n) {
+    HEARTH_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      const std::uint32_t in_block = first_row + 8 * (i / 2);
+      const std::uint32_t row = block_index_y() * rows + in_block;
+      const std::uint32_t in_tile = 8 * n + 2 * (thread_index() % 4) + i % 2;
+      const std::uint32_t token = token_tile(args) * kWideTokens + in_tile;
+      if (row >= args.rows || token >= args.tokens) continue;
+      if (args.shares == 1) {
+        finish(args, row, token, sums[n][i]);
+      } else {
+        atomic_add(args.shared_sums, place(in_block, in_tile), sums[n][i]);
+      }
+    }
+  }
+  if (args.shares == 1 || !last_of_shares(args, block_index_y(), shared.words)) return;
+  for (std::uint32_t i = thread_index(); i < rows * args.tokens; i += kProductThreads) {
+    const std::uint32_t row = block_index_y() * rows + i % rows;
+    if (row >= args.rows) continue;
+    finish(args, row, i / rows, atomic_exchange(args.shared_sums, place(i % rows, i / rows), 0));
+  }
+}
+
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_wide(ProductArgs args) {
@@ -163,43 +200,43 @@ product_wide(ProductArgs args) {
             : 0.0F;
   WideSums sums = {};
   Pending pending;
-  begin_unit<kType>(args, args.first_read, 0, shared, pending);
-  end_unit(args, args.first_read, 0, shared, pending);
+  const std::uint32_t share = args.shares == 1 ? 0 : block_index_x();
+  const std::uint32_t begin = args.first_read + share * args.share_blocks;
+  const std::uint32_t end = share_end(args, begin);
+  begin_unit<kType>(args, begin, 0, shared, pending);
+  end_unit(args, begin, 0, shared, pending);
   copy_wait<0>();
   sync_threads();
   std::uint32_t stage = 0;
-  for (std::uint32_t unit = args.first_read; unit < args.end_read; unit += kUnitBlocks) {
+  for (std::uint32_t unit = begin; unit < end; unit += kUnitBlocks) {
     const std::uint32_t next = unit + kUnitBlocks;
-    const std::uint32_t left = args.end_read - unit;
-    if (next < args.end_read) begin_unit<kType>(args, next, 1 - stage, shared, pending);
+    const std::uint32_t left = end - unit;
+    if (next < end) begin_unit<kType>(args, next, 1 - stage, shared, pending);
     if (there) {
       const std::size_t record = unit / Record<kType>::kLayout.blocks;
       add_wide_unit<kType>(
           args, args.tiles.at((std::size_t{row_tile} * args.records + record) * args.tile_bytes),
           first_row, stage, left < kUnitBlocks ? left : kUnitBlocks, row_factor, shared, sums);
     }
-    if (next < args.end_read) end_unit(args, next, 1 - stage, shared, pending);
+    if (next < end) end_unit(args, next, 1 - stage, shared, pending);
     copy_wait<0>();
     sync_threads();
     stage = 1 - stage;
   }
-  HEARTH_UNROLL
-  for (unsigned n = 0; n < kWideRuns; ++n) {
-    HEARTH_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-      const std::uint32_t row = row_tile * kTileRows + first_row + 8 * (i / 2) + lane / 4;
-      const std::uint32_t token = block_index_x() * kWideTokens + 8 * n + 2 * (lane % 4) + i % 2;
-      if (row < args.rows && token < args.tokens) finish(args, row, token, sums[n][i]);
-    }
-  }
+  hand_over(args, sums, shared);
 }
 
 // Runs the kernel of a quantised type for any number of rows of x.
 template <WeightType kType>
 const char* run_wide(const ProductArgs& args, Stream stream) {
-  const Grid grid{(args.tokens + kWideTokens - 1) / kWideTokens,
-                  (args.row_tiles + kWideTiles - 1) / kWideTiles};
-  return launch(product_wide<kType>, grid, kProductThreads, sizeof(WideShared), stream, args);
+  const std::uint32_t token_tiles = (args.tokens + kWideTokens - 1) / kWideTokens;
+  const std::uint32_t rows = (args.row_tiles + kWideTiles - 1) / kWideTiles;
+  ProductArgs shared = args;
+  shared.shares = 1;
+  shared.share_blocks = args.end_read - args.first_read;
+  if (token_tiles == 1) shared = in_shares(args, rows, kUnitBlocks);
+  return launch(product_wide<kType>, {std::max(token_tiles, shared.shares), rows}, kProductThreads,
+                sizeof(WideShared), stream, shared);
 }
 
 const char* run_wide_small(WeightType type, const ProductArgs& args, Stream stream);

@@ -265,6 +265,16 @@ TEST_P(CudaProduct, PackingHasTheFilesSizeAndTheScalarTablesExponents) {
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaProduct, testing::ValuesIn(kAllTypes));
 
+// So many columns that a share takes several steps of them, and the last share fewer.
+TEST(CudaProductShares, OfSeveralStepsAddUp) {
+  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 9, 0}, Shape{1, 258 * 256 + 32, 33, 0}}) {
+    Generator random(shape.tokens);
+    const WeightType type = WeightType::kQ8_0;
+    const Both w(type, shape.rows, shape.cols, weight_blocks(random, type, shape.rows, shape.cols));
+    compare(w, *activations(random, shape.tokens, shape.cols, false), 0, 1);
+  }
+}
+
 TEST(CudaTiles, RefuseWhatTheyCannotMean) {
   Generator random(9);
   Bytes file = weight_blocks(random, WeightType::kQ4_1, 4, 64);

@@ -1,4 +1,5 @@
-// The card of the tests that are shared with tests/gpu: here, the emulated one.
+// The card of the tests that are shared with tests/gpu: here, the emulated one. In a folder of its
+// own, since a quoted name is looked for beside the file that names it first.
 #pragma once
 
 #include "tests/emulated/emulator.h"
