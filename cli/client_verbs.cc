@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/api_address.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/network_values.h"
 #include "cli/paths.h"
@@ -106,6 +107,10 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_option("--memory", o->memory_bytes,
                    "with --local: memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->device,
+                   "with --local: what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host);
     action = [o] { return run_run(*o); };

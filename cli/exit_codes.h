@@ -15,6 +15,7 @@ inline constexpr int kExitUnreachable = 3;  // no server there
 inline constexpr int kExitNoCapacity = 4;   // no pipeline, or the queue is full
 inline constexpr int kExitRefused = 5;
 inline constexpr int kExitVerification = 6;
+inline constexpr int kExitDevice = 7;  // the card failed or stopped answering; a new process may do
 inline constexpr int kExitTimeout = 124;
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C
 

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/answer.h"
+#include "cli/device.h"
 #include "cli/interrupt.h"
 #include "cli/models.h"
 #include "coordinator/http/prompt.h"
@@ -35,6 +37,12 @@ class LocalAnswerer final : public Answerer {
     local.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     local.memory_bytes = options.memory_bytes;
+    TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+    TRY(self->device_, open_device(options.device, *file, spec, [&](std::string_view text) {
+          if (options.verbose)
+            std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+        }));
+    if (self->device_ != nullptr) local.devices = {self->device_.get()};
     TRY(self->runner_, node::LocalRunner::load(file, local));
     self->load_seconds_ = seconds_between(begun, self->clock_.now());
     return std::unique_ptr<Answerer>(std::move(self));
@@ -162,6 +170,7 @@ class LocalAnswerer final : public Answerer {
 
   SystemClock clock_;
   coordinator::http::ServedModel model_;
+  std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::LocalRunner> runner_;
   std::uint64_t next_id_ = 1;
   double load_seconds_ = 0.0;

@@ -39,6 +39,7 @@ struct RunOptions {
   std::uint32_t stages = 1;        // --local: as many engines, one after the other
   std::uint32_t threads = 0;       // --local: 0 = all cores
   std::uint64_t memory_bytes = 0;  // --local: 0 = what the machine has available
+  std::string device = "auto";     // --local: cli/device.h
   double timeout_seconds = 0.0;
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
 };

@@ -18,6 +18,7 @@
 #include "cli/api_address.h"
 #include "cli/children.h"
 #include "cli/coordinator_gate.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
@@ -71,12 +72,18 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   return check_kv_budget(options.kv_budget_bytes, spec, layers);
 }
 
+std::vector<std::string> devices_of(const ServeOptions& options) {
+  return worker_devices(options.device, options.local_workers, cards_here());
+}
+
 // That this machine holds the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
   std::vector<node::StageMemory> all;
+  const std::vector<std::string> devices = devices_of(options);
   for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
+    if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
     node::EngineOptions engine;
     engine.layers = ranges[i];
     engine.kv_budget_bytes = options.kv_budget_bytes;
@@ -123,6 +130,7 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
 
 std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
                                      const std::string& control) {
+  const std::vector<std::string> devices = devices_of(options);
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);
@@ -131,6 +139,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
                       "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
                       options.log_level == "info" ? "warn" : options.log_level}});
+    specs.back().words.insert(specs.back().words.end(), {"--device", devices[i - 1]});
     if (options.pin) specs.back().words.push_back("--pin");
     if (options.memory_bytes == 0) continue;
     specs.back().words.insert(specs.back().words.end(),
@@ -204,6 +213,7 @@ class Server {
 
  private:
   static Status check(const ServeOptions& options) {
+    TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
             "stages and local workers are limited to " + std::to_string(limits::kStages));
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,

@@ -21,6 +21,7 @@ struct ServeOptions {
   bool pin = false;                           // likewise: cli/worker.h
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
+  std::string device = "auto";                // likewise: worker_devices() in cli/device.h
   std::uint32_t batch_rows = 512;
   std::string log_level = "info";
 };

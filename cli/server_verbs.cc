@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "cli/api_address.h"
+#include "cli/device.h"
 #include "cli/network_values.h"
 #include "cli/serve.h"
 #include "cli/values.h"
@@ -48,6 +49,10 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--memory", o->memory_bytes,
                    "memory of each local worker in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->device,
+                   "of each local worker; auto: a card each, while there are cards")
+      ->check(device_text())
+      ->capture_default_str();
   verb->add_option("--batch-rows", o->batch_rows, "rows of one step at most")
       ->check(whole_number(1, limits::kBatchRows))
       ->capture_default_str();
@@ -85,6 +90,9 @@ void add_worker(CLI::App& app, Action& action) {
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->device, "what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
@@ -20,6 +21,7 @@
 #include "kernels/thread_pins.h"
 #include "model/gguf.h"
 #include "model/spec.h"
+#include "node/card_sensors.h"
 #include "node/control_client.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
@@ -57,11 +59,12 @@ void warn_unpinned(std::uint32_t threads) {
 
 // What no assignment could mend; the range itself comes later and is checked before it is read.
 Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
-                       const model::ModelSpec& spec) {
+                       const model::ModelSpec& spec, const node::Device* device) {
   node::EngineOptions engine;
   engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
   engine.kv_budget_bytes = options.kv_budget_bytes;
   engine.batch_rows = 1;
+  if (device != nullptr) return device->check_memory(file, spec, engine);
   TRY(const node::StageMemory one, node::stage_memory(file, spec, engine));
   return node::check_memory({one}, node::memory_budget(options.memory_bytes));
 }
@@ -75,13 +78,13 @@ class Worker {
     TRY(const auto file, model::GgufFile::open(path.string()));
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
-    TRY_VOID(check_one_layer(options, *file, spec));
+    TRY(device_, open_device(options.device, *file, spec,
+                             [](std::string_view text) { spdlog::info("{}", text); }));
+    TRY_VOID(check_one_layer(options, *file, spec, device_.get()));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
-    stage_options_.isa = std::string(kernels->name);
-    TRY(stage_options_.weight_bytes_per_second,
-        node::measure_weight_rate(*kernels, stage_options_.threads));
+    TRY_VOID(measure(*kernels));
 
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
@@ -90,6 +93,7 @@ class Worker {
     engine.pin = options.pin;
     if (options.pin) warn_unpinned(stage_options_.threads);
     engine.kernels = kernels;
+    engine.device = device_.get();
     TcpOptions tcp;
     tcp.listen_address = options.listen;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
@@ -98,8 +102,10 @@ class Worker {
                                                    loop_.poster());
     stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, *data_, *engine_);
     spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, coordinator {}",
-                 stage_options_.node, stage_options_.threads, stage_options_.isa,
+                 stage_options_.node, stage_options_.threads,
+                 device_ != nullptr ? device_->name() : stage_options_.isa,
                  stage_options_.weight_bytes_per_second / 1e9, stage_options_.control_address);
+    if (device_ != nullptr) log_sensors();
     return ok_status();
   }
 
@@ -121,6 +127,23 @@ class Worker {
   }
 
  private:
+  void log_sensors() const {
+    const auto sensors = node::CardSensors::open(device_->bus_id());
+    spdlog::info("{}: {}", device_->name(),
+                 sensors.ok() ? text_of((*sensors)->read()) : sensors.error().message);
+  }
+
+  Status measure(const kernels::Kernels& kernels) {
+    stage_options_.isa = std::string(device_ != nullptr ? "cuda" : kernels.name);
+    if (device_ != nullptr) {
+      TRY(stage_options_.weight_bytes_per_second, device_->measure_weight_rate());
+    } else {
+      TRY(stage_options_.weight_bytes_per_second,
+          node::measure_weight_rate(kernels, stage_options_.threads));
+    }
+    return ok_status();
+  }
+
   Status describe(const WorkerOptions& options) {
     stage_options_.node = options.name.empty() ? default_name() : options.name;
     TRY_VOID(check_node_name(stage_options_.node));
@@ -146,6 +169,7 @@ class Worker {
   node::StageOptions stage_options_;
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<node::ControlClient> control_;
+  std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::Stage> stage_;
 };

@@ -20,12 +20,13 @@ struct WorkerOptions {
   bool pin = false;                    // each thread on a cpu of its own, where there is one
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
+  std::string device = "auto";     // cli/device.h
   std::string log_level = "info";
 };
 
-// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused) or
-// assigns it more than its memory holds (kExitNoCapacity). Does not start (kExitVerification) where
-// the kernels fail their self-test.
+// Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused), assigns
+// it more than its memory holds (kExitNoCapacity), or its card is lost (kExitDevice). Does not
+// start (kExitVerification) where the kernels or the card fail their self-test.
 int run_worker(const WorkerOptions& options);
 
 // That a stage of so many layers gets one KV page; the error names the least budget and the flag.

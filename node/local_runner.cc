@@ -140,6 +140,13 @@ std::size_t Pipeline::weight_bytes() const {
   return sum;
 }
 
+// Nothing to speak of where a device holds the stage.
+Result<StageMemory> host_memory(const model::GgufFile& file, const model::ModelSpec& spec,
+                                const EngineOptions& options) {
+  if (options.device != nullptr) return StageMemory{};
+  return stage_memory(file, spec, options);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
@@ -163,7 +170,8 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     engine.stage = i;
     engine.kernels = options.kernels;
     engine.logits = options.logits;
-    TRY(memory.emplace_back(), stage_memory(*file, spec, engine));
+    if (!options.devices.empty()) engine.device = options.devices[i % options.devices.size()];
+    TRY(memory.emplace_back(), host_memory(*file, spec, engine));
     least += memory.back().least();
   }
   const std::uint64_t budget = memory_budget(options.memory_bytes);

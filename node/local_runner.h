@@ -26,6 +26,9 @@ struct LocalOptions {
   std::uint32_t prefill_rows = 128;
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
+  // What runs each stage, beginning again where there are more stages; null: the processor. Empty:
+  // the processor runs all. They outlive the runner.
+  std::vector<Device*> devices;
 };
 
 class LocalRunner {

@@ -12,6 +12,7 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
+#include "node/engine/device.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
@@ -27,6 +28,7 @@ namespace {
 struct ComputedRow {
   std::uint32_t index = 0;  // in the batch
   StageSequence* sequence = nullptr;
+  bool drawn = false;  // its token has come
 };
 
 class StageEngine final : public Engine {
@@ -37,6 +39,7 @@ class StageEngine final : public Engine {
   Status step(StepBatch& batch, StepResult& result) override;
   void reset() override;
   Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
+  Status verify_weights() override { return forward_->verify_weights(); }
 
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
@@ -57,6 +60,9 @@ class StageEngine final : public Engine {
   void on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
                  std::span<const float> logits);
   void sample(std::uint32_t computed, unsigned thread, std::span<const float> logits);
+  void on_token(std::uint32_t computed, const Result<TokenId>& token);
+  void request_draws(const StepBatch& batch);
+  DrawRequest draw_request(std::uint32_t computed) const;
   void collect_tokens(const StepBatch& batch, StepResult& result);
   void hash_inputs(const StepBatch& batch, StepResult& result);
   void hash_outputs(const StepBatch& batch, StepResult& result);
@@ -74,7 +80,8 @@ class StageEngine final : public Engine {
   // Of the step under way.
   std::vector<ComputedRow> computed_;
   std::vector<ForwardRow> rows_;
-  std::vector<SampledToken> drawn_;  // one a row of the batch; last stage only
+  std::vector<DrawRequest> draws_;   // what rows_ points to; last stage only
+  std::vector<SampledToken> drawn_;  // one a row of the batch; likewise
 };
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
@@ -83,6 +90,7 @@ StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const mode
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   computed_.reserve(options_.batch_rows);
   rows_.reserve(options_.batch_rows);
+  draws_.reserve(is_last() ? options_.batch_rows : 0);
 }
 
 ByteSpan StageEngine::activation(const StepBatch& batch, std::size_t row) const {
@@ -146,13 +154,39 @@ void StageEngine::admit(StepBatch& batch) {
     }
     if (sequence.failed(row.position)) continue;
     computed_.push_back({i, &sequence});
-    rows_.push_back({row.token, row.position, &sequence.pages,
-                     is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row))});
+    ForwardRow& computed = rows_.emplace_back();
+    computed.token = row.token;
+    computed.position = row.position;
+    computed.pages = &sequence.pages;
+    computed.observed = is_last() && observed(row);
+    computed.sample = is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed);
+  }
+}
+
+// The history holds every row of the step, those behind this one too.
+DrawRequest StageEngine::draw_request(std::uint32_t computed) const {
+  const StageSequence& sequence = *computed_[computed].sequence;
+  const Position position = rows_[computed].position + 1;
+  return {&sequence.sampler, &sequence.history, position,
+          sequence.history.generated_behind(position - sequence.open.prompt_tokens)};
+}
+
+// Of every token that is wanted without log probabilities, which need the logits.
+void StageEngine::request_draws(const StepBatch& batch) {
+  draws_.clear();
+  for (std::uint32_t i = 0; i < computed_.size(); ++i) {
+    const ComputedRow& row = computed_[i];
+    if ((batch.rows[row.index].flags & BatchRow::kSample) == 0) continue;
+    if (row.sequence->sampler.logprobs) continue;
+    rows_[i].draw = &draws_.emplace_back(draw_request(i));
   }
 }
 
 Status StageEngine::compute(StepBatch& batch) {
-  if (is_last()) drawn_.assign(batch.rows.size(), SampledToken{});
+  if (is_last()) {
+    drawn_.assign(batch.rows.size(), SampledToken{});
+    request_draws(batch);
+  }
   if (rows_.empty()) return ok_status();
   auto* bits = reinterpret_cast<std::byte*>(forward_->residual());
   if (!is_first()) {
@@ -161,10 +195,12 @@ Status StageEngine::compute(StepBatch& batch) {
                   row_bytes());
     }
   }
-  return forward_->run(rows_,
-                       [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
-                         on_logits(batch, row, thread, logits);
-                       });
+  return forward_->run(
+      rows_,
+      [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
+        on_logits(batch, row, thread, logits);
+      },
+      [&](std::uint32_t row, const Result<TokenId>& token) { on_token(row, token); });
 }
 
 // Writes back what was computed; failed rows, and all later ones of their sequences, are zeros.
@@ -189,23 +225,31 @@ void StageEngine::settle(StepBatch& batch) {
   }
 }
 
-// On a thread of the pool. The history holds every row of the step, those behind this one too.
+// On a thread of the pool.
 void StageEngine::sample(std::uint32_t computed, unsigned thread, std::span<const float> logits) {
-  const ComputedRow& row = computed_[computed];
-  SampledToken& out = drawn_[row.index];
-  const StageSequence& sequence = *row.sequence;
-  const Position position = rows_[computed].position + 1;
-  const auto later = sequence.history.generated_behind(position - sequence.open.prompt_tokens);
-  auto draw = samplers_[thread].sample(logits, sequence.sampler, sequence.history, position, later);
-  if (!draw.ok()) {
-    out.finish = FinishReason::kError;
-    out.error = draw.error().code;
-    return;
-  }
-  out.token = draw->token;
+  const DrawRequest request = draw_request(computed);
+  auto draw = samplers_[thread].sample(logits, *request.params, *request.history, request.position,
+                                       request.later);
+  if (!draw.ok()) return on_token(computed, draw.error());
+  SampledToken& out = drawn_[computed_[computed].index];
   out.logprob = draw->logprob;
   out.top = std::move(draw->top);
+  on_token(computed, draw->token);
+}
+
+void StageEngine::on_token(std::uint32_t computed, const Result<TokenId>& token) {
+  ComputedRow& row = computed_[computed];
+  row.drawn = true;
+  SampledToken& out = drawn_[row.index];
+  if (!token.ok()) {
+    out.finish = FinishReason::kError;
+    out.error = token.error().code;
+    return;
+  }
+  out.token = *token;
+  const StageSequence& sequence = *row.sequence;
   const SamplingParams& params = sequence.open.sampling;
+  const Position position = rows_[computed].position + 1;
   const std::uint32_t generated = position - sequence.open.prompt_tokens + 1;
   if (std::find(params.stop_tokens.begin(), params.stop_tokens.end(), out.token) !=
       params.stop_tokens.end()) {
@@ -272,8 +316,10 @@ bool StageEngine::observed(const BatchRow& row) const {
 void StageEngine::on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
                             std::span<const float> logits) {
   const BatchRow& row = batch.rows[computed_[computed].index];
-  if (observed(row)) options_.logits->on_logits(row.sequence, row.position, logits);
-  if ((row.flags & BatchRow::kSample) != 0) sample(computed, thread, logits);
+  if (rows_[computed].observed) options_.logits->on_logits(row.sequence, row.position, logits);
+  if ((row.flags & BatchRow::kSample) != 0 && !computed_[computed].drawn) {
+    sample(computed, thread, logits);
+  }
 }
 
 void StageEngine::release(const StepBatch& batch, StepResult& result) {
@@ -329,6 +375,7 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
 Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
                                                    const model::ModelSpec& spec,
                                                    const EngineOptions& options) {
+  if (options.device != nullptr) return options.device->load(file, spec, options);
   TRY(const StageMemory memory, stage_memory(file, spec, options));
   const std::uint64_t budget = memory_budget(options.memory_bytes);
   TRY_VOID(check_memory({memory}, budget));

@@ -20,6 +20,8 @@
 
 namespace hearth::node {
 
+class Device;
+
 // Sees the logits of chosen positions, whether or not a token is sampled there: what perplexity is
 // measured with. Those of a sequence that ends in kError mean nothing.
 class LogitsObserver {
@@ -45,6 +47,9 @@ struct EngineOptions {
   // anew in each.
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the engine; last stage only
+  // Runs the layers in place of the processor; outlives the engine. `threads` then pack and sample,
+  // and memory_bytes says nothing of the device's memory.
+  Device* device = nullptr;
 };
 
 struct StepResult {
@@ -64,7 +69,8 @@ class Engine {
   // stage) and leaves there what the next stage reads; on the last stage they are empty afterwards
   // and `result.tokens` is filled. A row that cannot be computed is marked kFailed, it never fails
   // the batch. An Error means that the batch itself breaks the contract (a position gap, rows of a
-  // sequence never opened, a wrong activation size) and that the sender must be disconnected.
+  // sequence never opened, a wrong activation size) and that the sender must be disconnected; or,
+  // with kIo, that the device is lost and that this process must end.
   virtual Status step(StepBatch& batch, StepResult& result) = 0;
 
   // Drops every sequence (a new epoch begins). Weights stay.
@@ -74,6 +80,10 @@ class Engine {
   // runs can be compared in what they keep and not only in what they say. kInvalidInput when the
   // sequence is not open.
   virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
+
+  // That the weights in a device's memory still are what was loaded. kNumeric names the tensor that
+  // is not; the engine must not be used any more.
+  virtual Status verify_weights() = 0;
 
   virtual bool is_first() const = 0;
   virtual bool is_last() const = 0;

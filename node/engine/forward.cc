@@ -102,7 +102,8 @@ Forward::Forward(Setup setup)
   }
 }
 
-Status Forward::run(std::span<const ForwardRow> given, const OnLogits& on_logits) {
+// Hands on logits alone: the engine's samplers draw.
+Status Forward::run(std::span<const ForwardRow> given, const OnLogits& on_logits, const OnToken&) {
   INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
   rows_ = given;
   sampled_.clear();

@@ -58,7 +58,8 @@ class Forward final : public StageForward {
   // Takes all memory that steps will need. Throws std::bad_alloc.
   explicit Forward(Setup setup);
 
-  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits) override;
+  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
+             const OnToken& on_token) override;
   bool failed(std::uint32_t row) const override {
     return failed_[row].load(std::memory_order_relaxed);
   }

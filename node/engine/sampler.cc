@@ -136,21 +136,14 @@ std::span<const TokenId> TokenHistory::generated_behind(std::size_t count) const
 
 void Sampler::penalise(const SamplerParams& params, const TokenHistory& history,
                        std::span<const TokenId> later) {
-  std::unordered_map<TokenId, std::uint32_t> ahead;
-  for (const TokenId token : later) ++ahead[token];
-  for (const auto& [token, seen] : history.counts()) {
-    std::uint32_t generated = seen.generated;
-    if (!ahead.empty()) {
-      if (const auto found = ahead.find(token); found != ahead.end()) generated -= found->second;
-      if (generated == 0 && !seen.in_prompt) continue;
-    }
+  history.each_before(later, [&](TokenId token, std::uint32_t generated) {
     std::int64_t logit = logits_[token];
     // Arithmetic shift: rounds down, as the division of a positive number does.
     logit = logit > 0 ? (logit << 16) / params.repetition : (logit * params.repetition) >> 16;
     logit = clamp_logit(logit);
     if (generated > 0) logit -= params.frequency * generated + params.presence;
     logits_[token] = clamp_logit(logit);
-  }
+  });
 }
 
 void Sampler::adjust(const SamplerParams& params, const TokenHistory& history,

@@ -49,10 +49,30 @@ class TokenHistory {
   const std::unordered_map<TokenId, Seen>& counts() const { return counts_; }
   // The generated tokens behind the first `count`, in order.
   std::span<const TokenId> generated_behind(std::size_t count) const;
+  // visit(token, times generated) for each token seen, once; `later`, of generated_behind(), does
+  // not count.
+  template <typename Visit>
+  void each_before(std::span<const TokenId> later, const Visit& visit) const {
+    std::unordered_map<TokenId, std::uint32_t> ahead;
+    for (const TokenId token : later) ++ahead[token];
+    for (const auto& [token, seen] : counts_) {
+      const auto found = ahead.find(token);
+      const std::uint32_t generated = seen.generated - (found == ahead.end() ? 0 : found->second);
+      if (generated > 0 || seen.in_prompt) visit(token, generated);
+    }
+  }
 
  private:
   std::unordered_map<TokenId, Seen> counts_;
   std::vector<TokenId> generated_;
+};
+
+// What a row's token is drawn with, beside its logits.
+struct DrawRequest {
+  const SamplerParams* params = nullptr;
+  const TokenHistory* history = nullptr;
+  Position position = 0;           // of the new token
+  std::span<const TokenId> later;  // of the history: behind the row, and not counted
 };
 
 struct Draw {

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/sampler.h"
 
 namespace hearth::node {
 
@@ -20,6 +21,10 @@ struct ForwardRow {
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
                                       // rows of a sequence, which stand together
   bool sample = false;                // its logits are computed and handed on
+  // Of such a row: a stage that draws itself may hand on the token in place of the logits, or,
+  // where they are observed, before them.
+  const DrawRequest* draw = nullptr;
+  bool observed = false;
 };
 
 class StageForward {
@@ -29,10 +34,14 @@ class StageForward {
   using OnLogits =
       std::function<void(std::uint32_t row, unsigned thread, std::span<const float> logits)>;
 
+  // The token of row `row`, as Sampler::sample gives it; on the caller's thread.
+  using OnToken = std::function<void(std::uint32_t row, const Result<TokenId>& token)>;
+
   // Rows in residual() are read, unless this is the first stage, and rewritten. An Error means that
   // what runs the layers is gone for good: nothing of the step may be used, and every
   // later call says the same.
-  virtual Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits) = 0;
+  virtual Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
+                     const OnToken& on_token) = 0;
   // Of the last run: the row left the numeric range, and what was computed for it means nothing.
   virtual bool failed(std::uint32_t row) const = 0;
   // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on.
@@ -43,6 +52,10 @@ class StageForward {
   // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one.
   // Lasts until the next call of anything here.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
+
+  // That the weights still are what was loaded, where that can be asked without another copy of
+  // them. kNumeric names the tensor that is not.
+  virtual Status verify_weights() { return ok_status(); }
 
   virtual unsigned threads() const = 0;
   virtual std::size_t weight_bytes() const = 0;

@@ -41,6 +41,7 @@ struct RunPlan {
   bool one_by_one = false;         // each request waits for the end of the one before
   std::uint32_t join_every = 0;    // steps between two requests; 0: all join at once
   std::vector<Request> strangers;  // run as well, and not traced
+  bool observed = true;            // whether logits are traced
 };
 
 // Hashes the logits of the traced sequences' sampled rows.
@@ -113,7 +114,7 @@ inline Traces run_plan(const std::shared_ptr<const model::GgufFile>& file, const
   Traces traces;
   LogitsRecorder recorder;
   LocalOptions options = plan.options;
-  options.logits = &recorder;
+  options.logits = plan.observed ? &recorder : nullptr;
   auto loaded = LocalRunner::load(file, options);
   EXPECT_TRUE(loaded.ok()) << (loaded.ok() ? "" : loaded.error().message);
   if (!loaded.ok()) return traces;

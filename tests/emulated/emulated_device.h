@@ -285,9 +285,10 @@ struct Grid {
 // Null, or what the runtime says is wrong with the launch.
 template <typename... Parameters, typename... Arguments>
 const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
-                   std::size_t shared_bytes, Stream, const Arguments&... arguments) {
-  emulated::run({grid.x, grid.y, threads, shared_bytes}, [&] { kernel(arguments...); });
-  return nullptr;
+                   std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  return emulated::submit(stream, [=] {
+    emulated::run({grid.x, grid.y, threads, shared_bytes}, [&] { kernel(arguments...); });
+  });
 }
 
 }  // namespace hearth::kernels::cuda

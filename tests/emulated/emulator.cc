@@ -61,6 +61,7 @@ bool same_place(Where a, Where b) {
 class Device {
  public:
   void seed(std::uint64_t seed) { random_.seed(seed); }
+  std::uint64_t draw(std::uint64_t below) { return random_() % below; }
   std::uint64_t launches() const { return launch_serial_; }
   void run(const Launch& launch, const std::function<void()>& kernel);
 
@@ -73,6 +74,7 @@ class Device {
   void copy_wait(unsigned groups_left, Where where);
   void* shared(std::size_t bytes, Where where);
   [[noreturn]] void fault(const std::string& what, Where where);
+  Shadow& find_for_host(const void* address, std::size_t bytes, std::size_t& at);
 
   unsigned thread() const { return thread_; }
   unsigned block() const { return block_; }
@@ -320,6 +322,20 @@ Shadow& Device::find(const void* address, std::size_t bytes, const char* what, W
   return *region->second.shadow;
 }
 
+Shadow& Device::find_for_host(const void* address, std::size_t bytes, std::size_t& at) {
+  if (running_) throw Fault("a copy inside a kernel");
+  const auto place_of = reinterpret_cast<std::uintptr_t>(address);
+  auto region = regions_.upper_bound(place_of);
+  if (region == regions_.begin()) throw Fault("a copy outside all memory");
+  --region;
+  at = place_of - region->first;
+  if (at + bytes > region->second.bytes) {
+    throw Fault("a copy " + std::to_string(at + bytes - region->second.bytes) +
+                " bytes beyond the end of its memory");
+  }
+  return *region->second.shadow;
+}
+
 void Device::check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
                    Where where) {
   const char* names[] = {"reads", "writes", "updates"};
@@ -384,6 +400,7 @@ void set_seed(std::uint64_t seed) { device().seed(seed); }
 void run(const Launch& launch, const std::function<void()>& kernel) {
   device().run(launch, kernel);
 }
+std::uint64_t draw(std::uint64_t below) { return device().draw(below); }
 std::uint64_t launches() { return device().launches(); }
 
 unsigned thread_index() { return device().thread(); }
@@ -416,6 +433,25 @@ void add_memory(const void* begin, std::size_t bytes, bool written, bool writabl
 }
 void remove_memory(const void* begin) {
   device().regions().erase(reinterpret_cast<std::uintptr_t>(begin));
+}
+void host_writes(const void* begin, std::size_t bytes) {
+  std::size_t at = 0;
+  Shadow& shadow = device().find_for_host(begin, bytes, at);
+  shadow.fill(at, bytes);
+}
+void host_clears(const void* begin, std::size_t bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(begin);
+  auto& regions = device().regions();
+  for (auto at = regions.lower_bound(first); at != regions.end() && at->first < first + bytes;
+       ++at) {
+    host_writes(reinterpret_cast<const void*>(at->first),
+                std::min(at->second.bytes, first + bytes - at->first));
+  }
+}
+void host_reads(const void* begin, std::size_t bytes) {
+  std::size_t at = 0;
+  Shadow& shadow = device().find_for_host(begin, bytes, at);
+  if (!shadow.filled(at, bytes)) throw Fault("a copy reads what nobody has written");
 }
 
 }  // namespace hearth::emulated

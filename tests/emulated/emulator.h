@@ -22,6 +22,8 @@
 #include <type_traits>
 #include <vector>
 
+struct CUstream_st;
+
 namespace hearth::emulated {
 
 struct Fault : std::runtime_error {
@@ -45,6 +47,10 @@ void set_seed(std::uint64_t seed);
 
 // Runs `kernel` in every thread of the grid; returns when all are done.
 void run(const Launch& launch, const std::function<void()>& kernel);
+// A number below `below` from the same seed.
+std::uint64_t draw(std::uint64_t below);
+// A launch on a stream (emulated_runtime.h). Null, or what the runtime says is wrong.
+const char* submit(CUstream_st* stream, std::function<void()> run);
 // Launches so far: that a test has run what it means to test.
 std::uint64_t launches();
 
@@ -81,6 +87,10 @@ void copy_wait(unsigned groups_left, Where where);
 // Global memory: exactly as many elements as asked for, with nothing else near them.
 void add_memory(const void* begin, std::size_t bytes, bool written, bool writable);
 void remove_memory(const void* begin);
+// A copy by the host: faults outside of all memory, and where it reads what nobody has written.
+void host_writes(const void* begin, std::size_t bytes);
+void host_clears(const void* begin, std::size_t bytes);  // any number of arrays
+void host_reads(const void* begin, std::size_t bytes);
 
 template <typename T>
 class Memory {

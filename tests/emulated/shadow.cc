@@ -112,4 +112,15 @@ const char* Shadow::arrive(std::size_t at, std::size_t bytes, const Moment& now)
   return nullptr;
 }
 
+void Shadow::fill(std::size_t at, std::size_t bytes) {
+  for (std::size_t i = at; i < at + bytes; ++i) cells_[i].written = true;
+}
+
+bool Shadow::filled(std::size_t at, std::size_t bytes) const {
+  for (std::size_t i = at; i < at + bytes; ++i) {
+    if (!cells_[i].written) return false;
+  }
+  return true;
+}
+
 }  // namespace hearth::emulated

@@ -34,6 +34,10 @@ class Shadow {
   const char* announce(std::size_t at, std::size_t bytes, const Moment& now);
   const char* arrive(std::size_t at, std::size_t bytes, const Moment& now);
 
+  // The host's copies, between launches.
+  void fill(std::size_t at, std::size_t bytes);
+  bool filled(std::size_t at, std::size_t bytes) const;
+
   std::size_t size() const { return cells_.size(); }
 
  private:

@@ -41,6 +41,7 @@ class FakeEngine final : public Engine {
   Result<std::vector<Hash256>> kv_hashes(SequenceId) const override {
     return std::vector<Hash256>();
   }
+  Status verify_weights() override { return ok_status(); }
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return false; }
   StepShape input_shape() const override { return {8, 16, 32, options_.layers.begin > 0}; }

@@ -1,0 +1,153 @@
+#include "node/card_sensors.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+namespace hearth::node {
+namespace {
+
+// NVML's own types and numbers, as its documentation gives them; its header is not needed to build.
+using NvmlDevice = void*;
+constexpr int kSuccess = 0;
+constexpr unsigned kTemperatureOfChip = 0;
+constexpr unsigned long long kNotAvailable = ~0ULL;
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct NvmlUtilization {
+  unsigned gpu;
+  unsigned memory;
+};
+struct NvmlProcess {
+  unsigned pid;
+  unsigned long long used_memory;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+using ProcessesOf = int (*)(NvmlDevice, unsigned* count, NvmlProcess*);
+
+struct Functions {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*by_bus_id)(const char*, NvmlDevice*) = nullptr;
+  int (*temperature)(NvmlDevice, unsigned sensor, unsigned* celsius) = nullptr;
+  int (*power)(NvmlDevice, unsigned* milliwatts) = nullptr;
+  int (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
+  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
+  ProcessesOf compute_processes = nullptr;
+  ProcessesOf graphics_processes = nullptr;
+};
+
+struct CloseLibrary {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Library = std::unique_ptr<void, CloseLibrary>;
+
+template <typename Function>
+Status find(const Library& library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library.get(), name));
+  if (function != nullptr) return ok_status();
+  return Error{ErrorCode::kUnavailable, std::string("NVML has no ") + name};
+}
+
+Result<Functions> functions_of(const Library& library) {
+  Functions f;
+  TRY_VOID(find(library, "nvmlInit_v2", f.init));
+  TRY_VOID(find(library, "nvmlShutdown", f.shutdown));
+  TRY_VOID(find(library, "nvmlDeviceGetHandleByPciBusId_v2", f.by_bus_id));
+  TRY_VOID(find(library, "nvmlDeviceGetTemperature", f.temperature));
+  TRY_VOID(find(library, "nvmlDeviceGetPowerUsage", f.power));
+  TRY_VOID(find(library, "nvmlDeviceGetUtilizationRates", f.utilization));
+  TRY_VOID(find(library, "nvmlDeviceGetMemoryInfo", f.memory));
+  TRY_VOID(find(library, "nvmlDeviceGetComputeRunningProcesses_v3", f.compute_processes));
+  TRY_VOID(find(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", f.graphics_processes));
+  return f;
+}
+
+class Nvml final : public CardSensors {
+ public:
+  Nvml(Library library, const Functions& functions, NvmlDevice device)
+      : library_(std::move(library)), nvml_(functions), device_(device) {}
+  ~Nvml() override { nvml_.shutdown(); }
+
+  CardReading read() const override {
+    CardReading reading;
+    unsigned value = 0;
+    if (nvml_.temperature(device_, kTemperatureOfChip, &value) == kSuccess) reading.celsius = value;
+    if (nvml_.power(device_, &value) == kSuccess) reading.watts = value / 1000.0;
+    NvmlUtilization rates{};
+    if (nvml_.utilization(device_, &rates) == kSuccess) reading.busy_percent = rates.gpu;
+    NvmlMemory memory{};
+    if (nvml_.memory(device_, &memory) == kSuccess) reading.memory_used = memory.used;
+    const auto compute = foreign(nvml_.compute_processes);
+    const auto graphics = foreign(nvml_.graphics_processes);
+    if (compute && graphics) reading.foreign_memory = *compute + *graphics;
+    return reading;
+  }
+
+ private:
+  std::optional<std::uint64_t> foreign(ProcessesOf processes_of) const {
+    std::array<NvmlProcess, 128> processes{};
+    auto count = static_cast<unsigned>(processes.size());
+    if (processes_of(device_, &count, processes.data()) != kSuccess) return std::nullopt;
+    std::uint64_t bytes = 0;
+    for (unsigned i = 0; i < count && i < processes.size(); ++i) {
+      if (processes[i].pid == static_cast<unsigned>(getpid())) continue;
+      if (processes[i].used_memory == kNotAvailable) return std::nullopt;
+      bytes += processes[i].used_memory;
+    }
+    return bytes;
+  }
+
+  const Library library_;
+  const Functions nvml_;
+  const NvmlDevice device_;
+};
+
+void append(std::string& text, const char* format, double value) {
+  char part[64];
+  std::snprintf(part, sizeof part, format, value);
+  text += (text.empty() ? "" : ", ") + std::string(part);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id,
+                                                       const std::string& name) {
+  Library library(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (library == nullptr) {
+    return Error{ErrorCode::kUnavailable, "no NVML here: " + std::string(dlerror())};
+  }
+  TRY(const Functions nvml, functions_of(library));
+  if (const int error = nvml.init(); error != kSuccess) {
+    return Error{ErrorCode::kUnavailable, "NVML does not start: error " + std::to_string(error)};
+  }
+  NvmlDevice device = nullptr;
+  if (const int error = nvml.by_bus_id(bus_id.c_str(), &device); error != kSuccess) {
+    nvml.shutdown();
+    return Error{ErrorCode::kUnavailable,
+                 "NVML knows no card at " + bus_id + ": error " + std::to_string(error)};
+  }
+  return std::unique_ptr<CardSensors>(std::make_unique<Nvml>(std::move(library), nvml, device));
+}
+
+std::string text_of(const CardReading& reading) {
+  std::string text;
+  if (reading.celsius) append(text, "%.0f C", *reading.celsius);
+  if (reading.watts) append(text, "%.0f W", *reading.watts);
+  if (reading.busy_percent) append(text, "%.0f %% busy", *reading.busy_percent);
+  if (reading.memory_used) {
+    append(text, "%.1f GB used", static_cast<double>(*reading.memory_used) / 1e9);
+  }
+  if (reading.foreign_memory) {
+    append(text, "%.1f GB of it by others", static_cast<double>(*reading.foreign_memory) / 1e9);
+  }
+  return text;
+}
+
+}  // namespace hearth::node

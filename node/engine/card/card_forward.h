@@ -1,0 +1,183 @@
+// CardForward: the layers of one stage on an NVIDIA card, the same bits as Forward.
+//
+//   upload stream    tokens, positions, page numbers, angles, the residual that came in
+//   compute stream   the layers; for up to kGraphRows rows as one CUDA graph a shape of step
+//   download stream  the residual that leaves, flags, tokens; logits where the host asks for them:
+//                    those of some rows while those of the next are computed and threads of the
+//                    host read the ones before
+//
+// After load only the making of a graph takes memory, of the driver's. When a call to the card
+// fails, or a step takes longer than the limit, `on_lost` is told, once; whatever is asked of this
+// object afterwards is answered with the same error and no further word to the card, not even to
+// free what it holds: the process is to end.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cuda/runtime.h"
+#include "kernels/thread_pool.h"
+#include "node/engine/card/card_buffers.h"
+#include "node/engine/card/card_draws.h"
+#include "node/engine/card/card_segments.h"
+#include "node/engine/card/card_weights.h"
+#include "node/engine/stage_forward.h"
+#include "node/engine/watchdog.h"
+
+namespace hearth::node {
+
+class CardForward final : public StageForward {
+ public:
+  struct Setup {
+    std::uint32_t device = 0;
+    model::ModelSpec spec;
+    LayerRange layers;
+    std::uint32_t batch_rows = 0;
+    std::uint32_t kv_pages = 0;
+    std::unique_ptr<kernels::ThreadPool> pool;  // packs and samples
+    std::chrono::milliseconds step_limit{60'000};
+    std::function<void(const Error&)> on_lost;  // on any thread
+    CardWeights::Progress progress;
+  };
+  // Bytes of one allocation that holds everything, by what they are for.
+  struct Bytes {
+    std::uint64_t weights = 0;
+    std::uint64_t buffers = 0;
+    std::uint64_t kv_page = 0;
+    std::uint64_t all(std::uint32_t pages) const { return weights + buffers + kv_page * pages; }
+  };
+  // Of a stage; the page tables in the buffers grow with kv_pages.
+  static Result<Bytes> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
+                                LayerRange layers, std::uint32_t batch_rows,
+                                std::uint32_t kv_pages);
+  // Takes all memory and loads the weights.
+  static Result<std::unique_ptr<CardForward>> load(const model::GgufFile& file, Setup setup);
+  ~CardForward() override;
+
+  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
+             const OnToken& on_token) override;
+  bool failed(std::uint32_t row) const override;
+  std::uint16_t* residual() override { return held_->host.bits; }
+  PagePool& pages() override { return pool_of_pages_; }
+  const PagePool& pages() const override { return pool_of_pages_; }
+  Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override;
+  unsigned threads() const override { return setup_.pool->threads(); }
+  std::size_t weight_bytes() const override { return weights_.bytes(); }
+  Status verify_weights() override;
+
+ private:
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  // How far the attention of a step reaches, in pages and rounded up: what a graph is made for.
+  struct Reach {
+    std::uint32_t all = 0;
+    std::uint32_t local = 0;
+    std::uint32_t entries = 0;  // page numbers of the step; in no graph
+  };
+  struct GraphSlot {
+    kernels::cuda::OwnedGraph graph;
+    bool seen = false;  // once without a graph: its kernels are then loaded
+  };
+  // What must not be given back to a card that is lost.
+  struct Held {
+    kernels::cuda::DeviceMemory memory;
+    kernels::cuda::OwnedStream upload;
+    kernels::cuda::OwnedStream compute;
+    kernels::cuda::OwnedStream download;
+    kernels::cuda::OwnedEvent uploaded;
+    kernels::cuda::OwnedEvent computed;
+    kernels::cuda::OwnedEvent logits_made[2];
+    kernels::cuda::OwnedEvent logits_sent[2];
+    std::map<Key, GraphSlot> graphs;
+    HostBuffers host;
+  };
+
+  explicit CardForward(Setup setup);
+  Status take_memory(const model::GgufFile& file);
+  Status load_weights(const model::GgufFile& file);
+  Status clear_memory();
+  // Runs `calls` to the card under the watchdog; the first error loses the card.
+  template <typename Calls>
+  Status guarded(const Calls& calls, bool loading = false) const;
+  void lose(const Error& error) const;
+  std::optional<Error> lost() const;
+
+  struct HeadTile {  // of sampled_
+    std::uint32_t begin = 0;
+    std::uint32_t rows = 0;
+    unsigned half = 0;
+  };
+  struct Outputs {
+    const OnLogits& on_logits;
+    const OnToken& on_token;
+  };
+
+  void sort_sampled();
+  Status step(const Outputs& outputs);
+  Reach fill_words();
+  void fill_angles();
+  Status send(std::uint32_t entries);
+  Status run_layers(const Reach& reach);
+  Status all_layers(const Reach& reach);
+  Status enter();
+  Status layer(std::uint32_t index, const Reach& reach);
+  Status attention(std::uint32_t index, const Reach& reach);
+  Status store_heads(std::uint32_t index);
+  Status attend(std::uint32_t index, const Reach& reach);
+  Status attend_rows(kernels::cuda::AttentionRows args, const AttentionSegment& segment);
+  Status feed_forward(std::uint32_t index);
+  Status close_half(const CardVector& post_norm, std::uint16_t* bits, const CardVector* norm);
+  Status norm(const float* x, const CardVector& weight, std::uint32_t rows, std::uint32_t* failed);
+  Status multiply(const kernels::cuda::CardMatrix& w, std::uint32_t rows, float* out);
+  Status head(const Outputs& outputs);
+  Status compute_logits(const HeadTile& tile);
+  Status draw(const HeadTile& tile, std::uint32_t rows);
+  Status receive();
+  Status hand_on(const HeadTile& tile, const Outputs& outputs);
+  // Of a tile's rows, those in front of row `count` of sampled_.
+  static std::uint32_t before(const HeadTile& tile, std::uint32_t count) {
+    return std::clamp(count, tile.begin, tile.begin + tile.rows) - tile.begin;
+  }
+  kernels::QuantizedRows quant(std::uint32_t rows, std::uint32_t cols) const;
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
+  kernels::cuda::Stream compute() const { return held_->compute.get(); }
+  StepWords card_words() const { return StepWords::at(buffers_.words, setup_.batch_rows); }
+
+  const Setup setup_;
+  const model::ModelSpec& spec_;
+  const CardShape shape_;
+  std::vector<double> frequencies_;
+  std::vector<double> local_frequencies_;
+  std::optional<std::uint32_t> local_layer_;  // one of the stage's, where it has any
+  PagePool pool_of_pages_;
+  std::unique_ptr<Held> held_;
+  CardWeights weights_;
+  CardBuffers buffers_;
+  std::uint64_t* digests_ = nullptr;
+  std::byte* kv_ = nullptr;
+  std::size_t kv_layer_bytes_ = 0;
+
+  mutable std::mutex lost_mutex_;
+  mutable std::optional<Error> lost_;
+  mutable Watchdog watchdog_;
+
+  // Of the run under way.
+  std::span<const ForwardRow> rows_;
+  std::vector<AttentionSegment> segments_;
+  // Rows whose token the card draws, then those of them whose logits are wanted too, from
+  // logits_from_ on, then those whose logits alone are.
+  std::vector<std::uint32_t> sampled_;
+  std::vector<std::uint32_t> undrawn_;  // its last part, while it is made
+  std::uint32_t logits_from_ = 0;
+  CardDraws draws_;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,290 @@
+#include "node/engine/card/card_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "kernels/cuda/digest.h"
+#include "node/engine/file_pages.h"
+
+namespace hearth::node {
+namespace {
+
+namespace cuda = kernels::cuda;
+using cuda::kTileRows;
+
+constexpr std::size_t kPartBytes = 32 << 20;  // of the two that are packed and sent in turns
+
+// For read_stage(): places, and remembers what is to be loaded.
+class Placer {
+ public:
+  Placer(const model::GgufFile& file, Placement& placement, std::vector<CardTensor>& tensors)
+      : file_(file), placement_(placement), tensors_(tensors) {}
+
+  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
+                cuda::CardMatrix& out) const {
+    CardTensor tensor;
+    tensor.name = name;
+    TRY(tensor.file, model::require_tensor(file_, name, {cols, rows}));
+    TRY(tensor.type, model::weight_type(tensor.file->type, name));
+    const cuda::TileShape shape = cuda::tile_shape(tensor.type, rows, cols);
+    tensor.is_matrix = true;
+    tensor.rows = rows;
+    tensor.cols = cols;
+    tensor.bytes = shape.bytes();
+    tensor.data = placement_.take<std::byte>(tensor.bytes);
+    tensor.exponents = placement_.take<std::int32_t>(std::size_t{shape.tiles} * kTileRows);
+    out = {tensor.type, rows, cols, tensor.data, tensor.exponents};
+    tensors_.push_back(std::move(tensor));
+    return ok_status();
+  }
+
+  Status vector(const std::string& name, std::uint32_t size, CardVector& out) const {
+    CardTensor tensor;
+    tensor.name = name;
+    TRY(tensor.file, model::require_tensor(file_, name, {size}));
+    REQUIRE(tensor.file->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+    tensor.bytes = size * sizeof(float);
+    out.data = placement_.take<float>(size);
+    tensor.data = reinterpret_cast<std::byte*>(out.data);
+    tensors_.push_back(std::move(tensor));
+    return ok_status();
+  }
+
+ private:
+  const model::GgufFile& file_;
+  Placement& placement_;
+  std::vector<CardTensor>& tensors_;
+};
+
+// Of so many rows in pinned memory: their tiles, then their exponents.
+struct PartShape {
+  std::size_t tile_bytes = 0;
+  std::size_t exponent_bytes = 0;
+};
+
+PartShape shape_of(const CardTensor& tensor, std::uint32_t rows) {
+  const cuda::TileShape shape = cuda::tile_shape(tensor.type, rows, tensor.cols);
+  return {shape.bytes(), std::size_t{shape.tiles} * kTileRows * sizeof(std::int32_t)};
+}
+
+std::size_t bytes_of(const PartShape& shape) { return shape.tile_bytes + shape.exponent_bytes; }
+
+// What one part must hold: the longest vector, or one tile of rows of the widest matrix.
+std::size_t least_part(const std::vector<CardTensor>& tensors) {
+  std::size_t least = 0;
+  for (const CardTensor& tensor : tensors) {
+    const std::size_t bytes =
+        tensor.is_matrix ? bytes_of(shape_of(tensor, kTileRows)) : tensor.bytes;
+    least = std::max(least, bytes);
+  }
+  return least;
+}
+
+// No part need be larger than what is packed of the largest tensor.
+std::size_t most_part(const std::vector<CardTensor>& tensors) {
+  std::size_t most = 0;
+  for (const CardTensor& tensor : tensors) {
+    const std::size_t bytes =
+        tensor.is_matrix ? bytes_of(shape_of(tensor, tensor.rows)) : tensor.bytes;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+class Loader {
+ public:
+  Loader(const model::GgufFile& file, kernels::ThreadPool& pool, cuda::Stream copies)
+      : file_(file), pool_(pool), copies_(copies), pages_(file) {}
+
+  Status prepare(const std::vector<CardTensor>& tensors) {
+    const std::size_t bytes =
+        std::max(least_part(tensors), std::min(kPartBytes, most_part(tensors)));
+    for (Part& part : parts_) {
+      TRY(part.memory, cuda::PinnedMemory::allocate(bytes));
+      TRY(part.sent, cuda::make_event());
+    }
+    return ok_status();
+  }
+
+  template <typename Done>
+  Status load(CardTensor& tensor, const Done& done) {
+    const ByteSpan bytes = file_.tensor_bytes(*tensor.file);
+    const Status loaded = tensor.is_matrix ? matrix(tensor, bytes, done) : vector(tensor, bytes);
+    if (!tensor.is_matrix && loaded.ok()) done(bytes.size());
+    pages_.drop(bytes, true);
+    if (loaded.ok()) return loaded;
+    return Error{loaded.error().code, "tensor " + tensor.name + ": " + loaded.error().message};
+  }
+
+ private:
+  struct Part {
+    cuda::PinnedMemory memory;
+    cuda::OwnedEvent sent;
+  };
+
+  // The part whose copies are the oldest, once they are done.
+  Result<Part*> next_part() {
+    Part& part = parts_[turn_++ % 2];
+    TRY_VOID(cuda::synchronize(part.sent.get()));
+    return &part;
+  }
+
+  Status vector(CardTensor& tensor, ByteSpan bytes) {
+    TRY(Part* const part, next_part());
+    TRY_VOID(pages_.bring(bytes));
+    for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
+      float value;
+      std::memcpy(&value, bytes.data() + i * sizeof(float), sizeof(float));
+      REQUIRE(std::isfinite(value), "value " + std::to_string(i) + " is not finite");
+    }
+    std::memcpy(part->memory.data(), bytes.data(), bytes.size());
+    tensor.digest = cuda::digest_of(bytes, 0);
+    TRY_VOID(cuda::copy_to_device(tensor.data, part->memory.data(), bytes.size(), copies_));
+    return cuda::record(part->sent.get(), copies_);
+  }
+
+  template <typename Done>
+  Status matrix(CardTensor& tensor, ByteSpan bytes, const Done& done) {
+    const std::size_t row_bytes = bytes.size() / tensor.rows;
+    const std::size_t tile = bytes_of(shape_of(tensor, kTileRows));
+    const auto rows_of_part =
+        static_cast<std::uint32_t>(parts_[0].memory.size() / tile * kTileRows);
+    for (std::uint32_t row = 0; row < tensor.rows; row += rows_of_part) {
+      const std::uint32_t rows = std::min(rows_of_part, tensor.rows - row);
+      TRY(Part* const part, next_part());
+      const ByteSpan blocks = bytes.subspan(row * row_bytes, rows * row_bytes);
+      TRY_VOID(pack(tensor, row, rows, blocks, part->memory.data()));
+      TRY_VOID(send(tensor, row, rows, *part));
+      done(blocks.size());
+    }
+    return ok_status();
+  }
+
+  // Every thread some tiles; the error is that of the lowest rows.
+  Status pack(CardTensor& tensor, std::uint32_t first, std::uint32_t rows, ByteSpan blocks,
+              std::byte* to) {
+    const std::size_t row_bytes = blocks.size() / rows;
+    const PartShape whole = shape_of(tensor, rows);
+    const PartShape one = shape_of(tensor, kTileRows);
+    std::mutex mutex;
+    std::optional<Error> failure;
+    std::uint32_t failed_at = rows;
+    const auto claim = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+      const std::uint32_t from = begin * kTileRows;
+      const std::uint32_t count = std::min(rows, end * kTileRows) - from;
+      const ByteSpan mine = blocks.subspan(from * row_bytes, count * row_bytes);
+      const PartShape shape = shape_of(tensor, count);
+      const std::span exponents(
+          reinterpret_cast<std::int32_t*>(to + whole.tile_bytes + begin * one.exponent_bytes),
+          shape.exponent_bytes / sizeof(std::int32_t));
+      const MutableByteSpan tiles(to + begin * one.tile_bytes, shape.tile_bytes);
+      Status done = pages_.bring(mine);
+      if (done.ok())
+        done = cuda::pack_tiles(tensor.type, count, tensor.cols, mine, tiles, exponents);
+      pages_.drop(mine);
+      const std::uint64_t tile_words = tensor.bytes / 4;
+      const std::uint64_t at = first / kTileRows + begin;
+      const std::uint64_t sum =
+          cuda::digest_of(tiles, at * (one.tile_bytes / 4)) +
+          cuda::digest_of(std::as_bytes(exponents), tile_words + at * kTileRows);
+      const std::lock_guard lock(mutex);
+      tensor.digest += sum;
+      if (done.ok() || from >= failed_at) return;
+      failure = Error{done.error().code,
+                      "rows from " + std::to_string(first + from) + " on: " + done.error().message};
+      failed_at = from;
+    };
+    pool_.parallel_for((rows + kTileRows - 1) / kTileRows, 1, claim);
+    if (failure) return std::move(*failure);
+    return ok_status();
+  }
+
+  Status send(const CardTensor& tensor, std::uint32_t first, std::uint32_t rows, Part& part) {
+    const PartShape shape = shape_of(tensor, rows);
+    const PartShape one = shape_of(tensor, kTileRows);
+    const std::size_t tile = first / kTileRows;
+    const std::byte* from = part.memory.data();
+    TRY_VOID(
+        cuda::copy_to_device(tensor.data + tile * one.tile_bytes, from, shape.tile_bytes, copies_));
+    TRY_VOID(cuda::copy_to_device(tensor.exponents + first, from + shape.tile_bytes,
+                                  shape.exponent_bytes, copies_));
+    return cuda::record(part.sent.get(), copies_);
+  }
+
+  const model::GgufFile& file_;
+  kernels::ThreadPool& pool_;
+  const cuda::Stream copies_;
+  const FilePages pages_;
+  Part parts_[2];
+  unsigned turn_ = 0;
+};
+
+}  // namespace
+
+Result<CardWeights> CardWeights::place(const model::GgufFile& file, const model::ModelSpec& spec,
+                                       LayerRange layers, Placement& placement) {
+  CardWeights weights;
+  TRY_VOID(read_stage(Placer(file, placement, weights.tensors_), spec, layers, weights));
+  return Result<CardWeights>(std::move(weights));
+}
+
+Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
+                         cuda::Stream copies, const Progress& progress) {
+  Loader loader(file, pool, copies);
+  TRY_VOID(loader.prepare(tensors_));
+  std::uint64_t all = 0;
+  for (const CardTensor& tensor : tensors_) all += file.tensor_bytes(*tensor.file).size();
+  std::uint64_t done = 0;
+  Status loaded = ok_status();
+  for (std::size_t i = 0; i < tensors_.size() && loaded.ok(); ++i) {
+    loaded = loader.load(tensors_[i], [&](std::uint64_t bytes) {
+      done += bytes;
+      if (progress) progress(done, all);
+    });
+  }
+  FilePages(file).drop(file.bytes(), true);
+  const Status sent = cuda::synchronize(copies);  // before the loader's memory goes
+  TRY_VOID(loaded);
+  return sent;
+}
+
+Status CardWeights::verify(std::uint64_t* sums, cuda::Stream stream) const {
+  const std::size_t bytes = tensors_.size() * sizeof(std::uint64_t);
+  TRY(const cuda::PinnedMemory found, cuda::PinnedMemory::allocate(bytes));
+  TRY_VOID(cuda::fill_zero(sums, bytes, stream));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const CardTensor& tensor = tensors_[i];
+    const std::size_t words = tensor.bytes / 4;
+    TRY_VOID(cuda::digest(reinterpret_cast<const std::uint32_t*>(tensor.data), words, 0, sums + i,
+                          stream));
+    if (!tensor.is_matrix) continue;
+    const std::size_t rows = (tensor.rows + kTileRows - 1) / kTileRows * kTileRows;
+    TRY_VOID(cuda::digest(reinterpret_cast<const std::uint32_t*>(tensor.exponents), rows, words,
+                          sums + i, stream));
+  }
+  TRY_VOID(cuda::copy_to_host(found.data(), sums, bytes, stream));
+  TRY_VOID(cuda::synchronize(stream));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    std::uint64_t sum;
+    std::memcpy(&sum, found.data() + i * sizeof sum, sizeof sum);
+    if (sum == tensors_[i].digest) continue;
+    return Error{ErrorCode::kNumeric, "the card's memory no longer holds tensor " +
+                                          tensors_[i].name + " as it was loaded"};
+  }
+  return ok_status();
+}
+
+std::size_t CardWeights::bytes() const {
+  std::size_t sum = 0;
+  for (const CardTensor& tensor : tensors_) {
+    sum += tensor.bytes;
+    if (tensor.is_matrix) sum += bytes_of(shape_of(tensor, tensor.rows)) - tensor.bytes;
+  }
+  return sum;
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,43 @@
+// Device: what may run a stage in place of the processor's cores. It outlives the engines on it.
+//
+// Threads: one stage is loaded, stepped and freed by one thread at a time; stages on threads of
+// their own may share a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+#include "node/engine/stage_forward.h"
+#include "node/engine/stage_memory.h"
+
+namespace hearth::node {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const std::string& name() const = 0;    // "cuda:0 NVIDIA GeForce RTX 4090"
+  virtual const std::string& bus_id() const = 0;  // of PCI: for node/card_sensors.h
+  // What a stage takes of the device's memory, to the byte, once its KV pages are chosen. Checks as
+  // node::stage_memory does.
+  virtual Result<StageMemory> memory(const model::GgufFile& file, const model::ModelSpec& spec,
+                                     const EngineOptions& options) const = 0;
+  // Of the device's memory that is free now, what stages may take.
+  virtual Result<std::uint64_t> budget() const = 0;
+  // kNoCapacity, with every figure, where the budget does not hold the stage and one sequence.
+  virtual Status check_memory(const model::GgufFile& file, const model::ModelSpec& spec,
+                              const EngineOptions& options) const = 0;
+  // Bytes of packed weights a second that one row of activations is multiplied by; what placement
+  // goes by.
+  virtual Result<double> measure_weight_rate() const = 0;
+  // Errors of check_memory.
+  virtual Result<std::unique_ptr<StageForward>> load(const model::GgufFile& file,
+                                                     const model::ModelSpec& spec,
+                                                     const EngineOptions& options) = 0;
+};
+
+}  // namespace hearth::node

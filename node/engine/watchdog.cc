@@ -1,0 +1,42 @@
+#include "node/engine/watchdog.h"
+
+#include <utility>
+
+namespace hearth::node {
+
+Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<void()> expired)
+    : limit_(limit), expired_(std::move(expired)), thread_([this] { watch(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+// The thread is not woken: it looks every quarter of the limit, so that a call costs no switch.
+void Watchdog::begin() {
+  const std::lock_guard lock(mutex_);
+  running_ = true;
+  deadline_ = std::chrono::steady_clock::now() + limit_;
+}
+
+void Watchdog::end() {
+  const std::lock_guard lock(mutex_);
+  running_ = false;
+}
+
+void Watchdog::watch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    changed_.wait_for(lock, limit_ / 4);
+    if (stopping_ || !running_ || std::chrono::steady_clock::now() < deadline_) continue;
+    lock.unlock();
+    expired_();
+    return;
+  }
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,241 @@
+// What may happen to a card: it fails for good, it stops answering, its memory is too small or
+// changes. Whatever it is, the owner is told once, and nobody speaks to the card again.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "model/synthetic.h"
+#include "node/engine/card/card.h"
+#include "node/engine/card/card_check.h"
+#include "node/engine/card/card_weights.h"
+#include "tests/emulated/emulated_runtime.h"
+#include "tests/emulated/emulator.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr SequenceId kA{1};
+
+class CardFault : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulated::set_memory(std::uint64_t{2} << 30);
+    emulated::fail_after(emulated::Fail::kNothing, 0);
+    model::SyntheticOptions model;
+    model.layers = 1;
+    model.hidden = 64;
+    model.feed_forward = 64;
+    model.heads = 2;
+    model.kv_heads = 1;
+    model.vocabulary = 288;
+    model.context = 64;
+    bytes_ = model::synthetic_model_bytes(model).value();
+    file_ = model::GgufFile::parse(bytes_, "tiny").value();
+    spec_ = model::ModelSpec::read(*file_).value();
+  }
+  void TearDown() override {
+    emulated::fail_after(emulated::Fail::kNothing, 0);
+    EXPECT_EQ(emulated::memory_used(), 0U);
+    EXPECT_EQ(emulated::pinned_used(), 0U);
+  }
+
+  void open(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
+    CardOptions options;
+    options.say = [this](std::string_view sentence) { said_.emplace_back(sentence); };
+    options.progress = [this](std::uint64_t done, std::uint64_t all) {
+      EXPECT_LE(done, all);
+      done_ = done;
+      all_ = all;
+    };
+    options.on_lost = [this](const Error& error) {
+      const std::lock_guard lock(mutex_);
+      lost_.push_back(error);
+      changed_.notify_all();
+    };
+    options.step_limit = limit;
+    device_ = open_card(options).value();
+  }
+  Result<std::unique_ptr<Engine>> load() {
+    EngineOptions options;
+    options.layers = {0, 1};
+    options.kv_budget_bytes = 64 << 10;
+    options.batch_rows = 8;
+    options.device = device_.get();
+    return Engine::load(file_, spec_, options);
+  }
+  static StepBatch step_of(Position position) {
+    StepBatch batch;
+    if (position == 0) batch.opens.push_back({kA, 1, true, {}});
+    batch.rows.push_back({kA, position, 3, BatchRow::kSample});
+    return batch;
+  }
+  static Status step(Engine& engine, Position position) {
+    StepBatch batch = step_of(position);
+    StepResult result;
+    return engine.step(batch, result);
+  }
+
+  Bytes bytes_;
+  std::shared_ptr<const model::GgufFile> file_;
+  model::ModelSpec spec_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::string> said_;
+  std::uint64_t done_ = 0;
+  std::uint64_t all_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Error> lost_;
+};
+
+TEST_F(CardFault, SaysWhatItWillTakeAndTakesThat) {
+  open();
+  auto engine = load();
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  ASSERT_EQ(said_.size(), 2U);
+  EXPECT_NE(said_[0].find("cuda:0 emulated card: will take "), std::string::npos) << said_[0];
+  EXPECT_NE(said_[1].find(" 0.0 MiB more than reckoned"), std::string::npos) << said_[1];
+  EngineOptions options;
+  options.layers = {0, 1};
+  options.kv_budget_bytes = 64 << 10;
+  options.batch_rows = 8;
+  const StageMemory memory = device_->memory(*file_, spec_, options).value();
+  EXPECT_EQ(emulated::memory_used(),
+            memory.weights + memory.buffers + memory.page * (*engine)->kv_pages());
+  EXPECT_EQ(done_, all_);
+  EXPECT_GT(all_, 0U);
+}
+
+TEST_F(CardFault, AStepTakesNoMemory) {
+  open();
+  auto engine = load().value();
+  const std::uint64_t before = emulated::allocations();
+  for (Position i = 0; i < 4; ++i) ASSERT_TRUE(step(*engine, i).ok());
+  EXPECT_EQ(emulated::allocations(), before);
+}
+
+// The first step of a shape runs as it is, the second is captured, and the third only started.
+TEST_F(CardFault, AStepOfAShapeSeenBeforeIsAGraph) {
+  open();
+  auto engine = load().value();
+  const std::uint64_t made = emulated::graphs_made();
+  const std::uint64_t launched = emulated::graphs_launched();
+  for (Position i = 0; i < 4; ++i) ASSERT_TRUE(step(*engine, i).ok());
+  EXPECT_EQ(emulated::graphs_made(), made + 1);
+  EXPECT_EQ(emulated::graphs_launched(), launched + 3);
+}
+
+TEST_F(CardFault, ACardWithTooLittleMemoryIsRefusedWithTheFigures) {
+  emulated::set_memory((std::uint64_t{1} << 30) + (64 << 10));
+  open();
+  const auto engine = load();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kNoCapacity);
+  for (const char* word : {"needs", "weights", "KV of one sequence", "buffers", "may take"}) {
+    EXPECT_NE(engine.error().message.find(word), std::string::npos) << engine.error().message;
+  }
+  EXPECT_TRUE(lost_.empty());
+  EXPECT_EQ(emulated::memory_used(), 0U);
+}
+
+TEST_F(CardFault, TheReserveIsATenthAndAtLeastOneGibibyte) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+  EXPECT_EQ(card_budget(24 * kGiB, 24 * kGiB), 24 * kGiB - 24 * kGiB / 10);
+  EXPECT_EQ(card_budget(6 * kGiB, 8 * kGiB), 5 * kGiB);
+  EXPECT_EQ(card_budget(kGiB / 2, 8 * kGiB), 0U);
+}
+
+// At every call of a step, load included.
+TEST_F(CardFault, AStickyErrorLosesTheCardForGood) {
+  open();
+  std::uint64_t calls = 0;
+  {
+    auto engine = load().value();
+    ASSERT_TRUE(step(*engine, 0).ok());
+    const std::uint64_t before = emulated::runtime_calls();
+    ASSERT_TRUE(step(*engine, 1).ok());
+    calls = emulated::runtime_calls() - before;
+  }
+  ASSERT_GT(calls, 10U);
+  for (std::uint64_t n = 0; n < calls; n += 3) {
+    lost_.clear();
+    done_ = 0;
+    emulated::fail_after(emulated::Fail::kNothing, 0);
+    auto engine = load().value();
+    ASSERT_TRUE(step(*engine, 0).ok());
+    emulated::fail_after(emulated::Fail::kSticky, n);
+    const Status failed = step(*engine, 1);
+    ASSERT_FALSE(failed.ok()) << n;
+    EXPECT_EQ(failed.error().code, ErrorCode::kIo);
+    EXPECT_NE(failed.error().message.find("cuda:0"), std::string::npos);
+    ASSERT_EQ(lost_.size(), 1U) << n;
+    const std::uint64_t after = emulated::runtime_calls();
+    EXPECT_FALSE(step(*engine, 2).ok());
+    EXPECT_FALSE(engine->kv_hashes(kA).ok());
+    EXPECT_FALSE(engine->verify_weights().ok());
+    engine.reset();
+    EXPECT_EQ(emulated::runtime_calls(), after) << n;
+    EXPECT_EQ(lost_.size(), 1U);
+    emulated::forget_lost();
+  }
+}
+
+TEST_F(CardFault, ACardThatDoesNotAnswerIsLostByTheWatchdog) {
+  open(std::chrono::milliseconds(1500));
+  auto engine = load().value();
+  ASSERT_TRUE(step(*engine, 0).ok());
+  emulated::fail_after(emulated::Fail::kHang, 12, [this] {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return !lost_.empty(); });
+  });
+  const Status failed = step(*engine, 1);
+  ASSERT_FALSE(failed.ok());
+  ASSERT_EQ(lost_.size(), 1U);
+  EXPECT_NE(lost_[0].message.find("has not answered for 1500 ms"), std::string::npos);
+  EXPECT_EQ(failed.error().message, lost_[0].message);
+  const std::uint64_t after = emulated::runtime_calls();
+  engine.reset();
+  EXPECT_EQ(emulated::runtime_calls(), after);
+  emulated::forget_lost();
+}
+
+TEST_F(CardFault, AChangedBitOfAWeightIsFoundAndNamed) {
+  open();
+  auto engine = load().value();
+  ASSERT_TRUE(engine->verify_weights().ok());
+  emulated::flip_bit(emulated::newest_memory());  // the embedding stands first
+  const Status changed = engine->verify_weights();
+  ASSERT_FALSE(changed.ok());
+  EXPECT_EQ(changed.error().code, ErrorCode::kNumeric);
+  EXPECT_NE(changed.error().message.find("token_embd.weight"), std::string::npos);
+  EXPECT_EQ(lost_.size(), 1U);
+  engine.reset();
+  emulated::forget_lost();
+}
+
+TEST_F(CardFault, AWeightThatIsNotFiniteIsRefusedByName) {
+  const model::TensorInfo* norm = file_->find_tensor("output_norm.weight");
+  ASSERT_NE(norm, nullptr);
+  const std::size_t at =
+      static_cast<std::size_t>(file_->tensor_bytes(*norm).data() - bytes_.data());
+  const std::uint32_t infinity = 0x7F800000U;
+  std::memcpy(bytes_.data() + at, &infinity, 4);
+  open();
+  const auto engine = load();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.error().message.find("output_norm.weight"), std::string::npos);
+}
+
+TEST_F(CardFault, AnswersTheKnownQuestions) {
+  open();
+  for (const char* family : {"llama", "gemma3"}) {
+    const Status known = check_device(*device_, family, {model::TensorType::kQ4_K});
+    EXPECT_TRUE(known.ok()) << known.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::node

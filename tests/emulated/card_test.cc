@@ -1,0 +1,212 @@
+// A whole engine on the emulated card against the processor's: tokens, logits, hashes at every
+// boundary, keys and values, for every family, in batches of 1, 2, 7 and 33 rows, in chunks, and in
+// pipelines of unlike stages. What happens to a card is in card_fault_test.cc.
+#include "node/engine/card/card.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "card.h"
+#include "model/spec.h"
+#include "model/synthetic.h"
+#include "node/engine/card/card_segments.h"
+#include "tests/e2e/trace.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::uint32_t kVocabulary = 384;
+
+std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes& bytes,
+                                                std::uint32_t layers,
+                                                const std::string& types = "") {
+  model::SyntheticOptions options;
+  options.family = family;
+  options.layers = layers;
+  options.hidden = types.empty() ? 64 : 256;
+  options.feed_forward = types.empty() ? 96 : 256;
+  options.heads = 2;
+  options.kv_heads = 1;
+  options.head_dim = 32;
+  options.vocabulary = kVocabulary;
+  options.context = 128;
+  options.rope_factors = true;
+  options.sliding_window = 20;
+  if (!types.empty()) {
+    EXPECT_TRUE(model::set_weight_types(options, types).ok());
+  }
+  bytes = model::synthetic_model_bytes(options).value();
+  return model::GgufFile::parse(bytes, family).value();
+}
+
+std::vector<Request> requests_of(std::uint64_t seed, std::uint64_t first_id,
+                                 const std::vector<std::uint32_t>& lengths) {
+  SeededRandom random(seed);
+  std::vector<Request> requests;
+  for (std::uint32_t i = 0; i < lengths.size(); ++i) {
+    Request request;
+    request.id = SequenceId(first_id + i);
+    for (std::uint32_t t = 0; t < lengths[i]; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(random.next() % kVocabulary));
+    }
+    request.sampling.max_tokens = 4;
+    request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+    request.sampling.seed = random.next();
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+RunPlan plan_of(std::uint32_t stages, std::uint32_t rows, std::vector<Device*> devices = {}) {
+  RunPlan plan;
+  plan.options.stages = stages;
+  plan.options.batch_rows = std::max(40U, rows);
+  plan.options.prefill_rows = rows;
+  plan.options.kv_budget_bytes = 400'000;
+  plan.options.devices = std::move(devices);
+  return plan;
+}
+
+std::unique_ptr<Device> first_card() {
+  auto opened = open_card({});
+  EXPECT_TRUE(opened.ok()) << opened.error().message;
+  return std::move(*opened);
+}
+
+class Card : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Card, EqualsTheProcessorInEveryPipeline) {
+  Bytes bytes;
+  // With local layers, one that sees everything.
+  const std::uint32_t layers = std::max(3U, model::find_family(GetParam())->global_every);
+  const auto file = model_of(GetParam(), bytes, layers);
+  const std::vector<Request> requests = requests_of(1, 1, {34, 5});
+  RunPlan base_plan = plan_of(layers, 40);
+  base_plan.one_by_one = true;
+  const Traces base = run_plan(file, base_plan, requests);
+  const auto device = first_card();
+  card::set_seed(1);
+  expect_same(run_plan(file, plan_of(1, 33, {device.get()}), requests), base, 1, "one stage");
+  expect_same(run_plan(file, plan_of(3, 7, {device.get(), nullptr}), requests), base, 3,
+              "card, processor, card");
+}
+
+// Weight types of products, head and embedding, more sampled rows than logits are held at once, and
+// orders of blocks, threads and streams.
+TEST(CardEngine, SeedsAndTypesChangeNoBit) {
+  std::vector<Request> requests = requests_of(2, 1, std::vector<std::uint32_t>(34, 1));
+  for (Request& request : requests) request.sampling.max_tokens = 2;
+  std::uint64_t seed = 0;
+  for (const char* types : {"Q4_K_M", "Q4_K_M", "Q5_1", "F16"}) {
+    Bytes bytes;
+    const auto file = model_of("llama", bytes, 1, types);
+    const Traces base = run_plan(file, plan_of(1, 40), requests);
+    const auto device = first_card();
+    card::set_seed(++seed);
+    expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
+                types + (", seed " + std::to_string(seed)));
+  }
+}
+
+// Rows enough for the wide product and for blocks of queries, of one prompt and of several, with
+// decoding rows between them.
+TEST(CardEngine, LongPromptsGiveTheSameBits) {
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1);
+  const std::vector<Request> requests = requests_of(3, 1, {3, 100, 40, 1});
+  const Traces base = run_plan(file, plan_of(1, 40), requests);
+  const auto device = first_card();
+  card::set_seed(1);
+  RunPlan plan = plan_of(1, 90, {device.get()});
+  plan.join_every = 1;
+  expect_same(run_plan(file, plan, requests), base, 1, "prompts that join one by one");
+}
+
+// Tokens that the card draws, beside those that the processor's sampler draws, from logits that
+// nobody looks at.
+TEST(CardEngine, DrawsTheSameTokensForEveryParameter) {
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1);
+  std::vector<Request> requests = requests_of(4, 1, std::vector<std::uint32_t>(7, 9));
+  for (Request& request : requests) request.sampling.temperature = 1.5F;
+  const auto params = [&](std::size_t i) -> SamplingParams& { return requests[i].sampling; };
+  params(0).temperature = 0.0F;
+  params(0).repetition_penalty = 1.5F;
+  params(1).top_k = 20;
+  params(1).top_p = 0.7F;
+  params(2).min_p = 0.05F;
+  params(2).logit_bias = {{5, 20.0F}, {6, -std::numeric_limits<float>::infinity()}, {7, 21.0F}};
+  params(3).presence_penalty = 2.0F;
+  params(3).frequency_penalty = -30.0F;
+  params(4).logprobs = true;
+  params(4).top_logprobs = 3;
+  params(5).top_p = 0.5F;
+  params(5).repetition_penalty = 0.5F;
+  const Traces base = run_plan(file, plan_of(1, 40), requests);
+  const auto device = first_card();
+  for (const bool observed : {false, true}) {
+    card::set_seed(observed ? 2 : 1);
+    RunPlan plan = plan_of(1, 40, {device.get()});
+    plan.observed = observed;
+    const Traces found = run_plan(file, plan, requests);
+    ASSERT_EQ(found.size(), base.size());
+    for (const auto& [id, trace] : found) {
+      EXPECT_EQ(trace.tokens, base.at(id).tokens) << id;
+      EXPECT_EQ(trace.logprobs, base.at(id).logprobs) << id;
+      EXPECT_EQ(trace.boundaries, base.at(id).boundaries) << id;
+      EXPECT_EQ(trace.logits.empty(), !observed);
+    }
+  }
+}
+
+TEST(CardSegments, RowsOfAPromptAttendTogether) {
+  BlockTable one, two, three;
+  std::vector<ForwardRow> rows;
+  const auto add = [&](const BlockTable& pages, std::uint32_t count, Position first) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      ForwardRow& row = rows.emplace_back();
+      row.pages = &pages;
+      row.position = first + i;
+    }
+  };
+  const auto found = [&](std::uint32_t group) {
+    std::vector<AttentionSegment> segments;
+    attention_segments(rows, group, segments);
+    std::string text;
+    for (const AttentionSegment& segment : segments) {
+      text += (segment.prompt ? " prompt " : " ") + std::to_string(segment.begin) + "+" +
+              std::to_string(segment.rows);
+    }
+    return text;
+  };
+  add(one, 1, 9);
+  add(two, 31, 0);
+  add(three, 32, 5);
+  add(one, 2, 70);
+  EXPECT_EQ(found(64), " 0+32 prompt 32+32 64+2");
+  EXPECT_EQ(found(65), " 0+66") << "more query heads a kv head than a block takes";
+  rows.clear();
+  add(one, 40, 65'536 - 40);
+  EXPECT_EQ(found(1), " prompt 0+40");
+  for (ForwardRow& row : rows) ++row.position;
+  EXPECT_EQ(found(1), " 0+40") << "beyond the positions that a prompt's kernel takes";
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(All, Card, ::testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const std::string_view name : model::known_families()) {
+                             names.emplace_back(name);
+                           }
+                           return names;
+                         }()),
+                         name_of);
+
+}  // namespace
+}  // namespace hearth::node

@@ -1,0 +1,373 @@
+#include "tests/emulated/emulated_runtime.h"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "tests/emulated/emulator.h"
+
+namespace {
+
+using hearth::emulated::Fault;
+
+struct Operation {
+  std::function<void()> run;
+  CUevent_st* waits = nullptr;  // not before this event has been passed so often
+  std::uint64_t passed = 0;
+};
+
+}  // namespace
+
+struct CUevent_st {
+  std::uint64_t recorded = 0;  // times asked for
+  std::uint64_t passed = 0;    // of them, those whose stream has come by
+};
+
+struct CUgraphExec_st {
+  std::vector<Operation> operations;
+};
+
+struct CUstream_st {
+  std::deque<Operation> queue;
+  bool capturing = false;
+  std::vector<Operation> captured;
+};
+
+namespace hearth::emulated {
+namespace {
+
+// The card and what is queued on it.
+struct Card {
+  std::uint64_t memory = std::uint64_t{2} << 30;
+  std::uint64_t used = 0;
+  std::uint64_t pinned = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t allocations = 0;
+  std::uint64_t graphs_made = 0;
+  std::uint64_t graphs_launched = 0;
+  Fail fail = Fail::kNothing;
+  std::uint64_t operations_left = 0;
+  std::function<void()> hang;
+  bool lost = false;
+  std::vector<CUstream_st*> streams;
+  struct Allocation {
+    std::size_t bytes = 0;
+    std::vector<std::byte*> parts;
+  };
+  std::map<std::byte*, Allocation> allocated;
+  std::byte* newest = nullptr;
+  std::map<std::byte*, std::size_t> pinned_memory;
+};
+
+Card& card() {
+  static Card one;
+  return one;
+}
+
+bool can_run(const CUstream_st& stream) {
+  if (stream.queue.empty()) return false;
+  const Operation& next = stream.queue.front();
+  return next.waits == nullptr || next.waits->passed >= next.passed;
+}
+
+// One operation of some stream; false when none can run.
+bool run_one() {
+  std::vector<CUstream_st*> able;
+  for (CUstream_st* stream : card().streams) {
+    if (can_run(*stream)) able.push_back(stream);
+  }
+  if (able.empty()) return false;
+  CUstream_st* stream = able[draw(able.size())];
+  const Operation operation = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  if (operation.run) operation.run();
+  return true;
+}
+
+template <typename Done>
+void run_until(Done done) {
+  while (!done()) {
+    if (!run_one()) throw Fault("the host waits for what no stream will ever do");
+  }
+}
+
+Error lost_error() {
+  return {ErrorCode::kIo, "the emulated card: an illegal memory access was encountered"};
+}
+
+// Counts the call, and meets with what the test has asked for.
+Status meet() {
+  Card& c = card();
+  ++c.calls;
+  if (c.lost) return lost_error();
+  if (c.fail == Fail::kNothing) return ok_status();
+  if (c.operations_left > 0) {
+    --c.operations_left;
+    return ok_status();
+  }
+  if (c.fail == Fail::kHang) {
+    c.fail = Fail::kNothing;
+    c.hang();
+  }
+  c.lost = true;
+  return lost_error();
+}
+
+void queue(CUstream_st* stream, Operation operation) {
+  if (stream == nullptr) {
+    if (operation.run) operation.run();
+    return;
+  }
+  if (stream->capturing) {
+    stream->captured.push_back(std::move(operation));
+    return;
+  }
+  stream->queue.push_back(std::move(operation));
+  for (std::uint64_t n = draw(4); n > 1; --n) run_one();
+}
+
+// Freeing memory waits for everything that is queued, as CUDA's does.
+void run_all() {
+  try {
+    while (run_one()) {
+    }
+  } catch (const Fault&) {  // whoever waits for that stream has been told
+  }
+}
+
+void check_pinned(const void* at, std::size_t bytes) {
+  auto* begin = static_cast<std::byte*>(const_cast<void*>(at));
+  auto found = card().pinned_memory.upper_bound(begin);
+  if (found == card().pinned_memory.begin()) throw Fault("a copy with memory that is not pinned");
+  --found;
+  if (begin + bytes > found->first + found->second) {
+    throw Fault("a copy with memory that is not pinned");
+  }
+}
+
+}  // namespace
+
+void set_memory(std::uint64_t bytes) { card().memory = bytes; }
+std::uint64_t memory_used() { return card().used; }
+std::uint64_t pinned_used() { return card().pinned; }
+std::uint64_t runtime_calls() { return card().calls; }
+std::uint64_t allocations() { return card().allocations; }
+std::uint64_t graphs_made() { return card().graphs_made; }
+std::uint64_t graphs_launched() { return card().graphs_launched; }
+
+void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang) {
+  card().fail = fail;
+  card().operations_left = operations;
+  card().hang = std::move(hang);
+  card().lost = false;
+}
+
+void forget_lost() {
+  Card& c = card();
+  c.streams.clear();
+  for (const auto& [data, allocation] : c.allocated) {
+    for (std::byte* part : allocation.parts) remove_memory(part);
+    ::operator delete[](data, std::align_val_t{256});
+  }
+  for (const auto& [data, bytes] : c.pinned_memory) delete[] data;
+  c.allocated.clear();
+  c.pinned_memory.clear();
+  c.used = c.pinned = 0;
+  fail_after(Fail::kNothing, 0);
+}
+
+const std::byte* newest_memory() { return card().newest; }
+void flip_bit(const std::byte* at) { *const_cast<std::byte*>(at) ^= std::byte{4}; }
+
+// A launch that the host's side of a kernel asks for.
+const char* submit(CUstream_st* stream, std::function<void()> run) {
+  if (stream != nullptr && !meet()) return "an illegal memory access was encountered";
+  queue(stream, {std::move(run)});
+  return nullptr;
+}
+
+}  // namespace hearth::emulated
+
+namespace hearth::kernels::cuda {
+
+using emulated::card;
+using emulated::meet;
+using emulated::queue;
+
+Result<std::uint32_t> device_count() { return 1U; }
+
+Result<DeviceInfo> device_info(std::uint32_t device) {
+  if (device != 0) return Error{ErrorCode::kUnavailable, "there is one emulated card"};
+  return DeviceInfo{"emulated card", "0000:00:00.0", 9, 0, 1, card().memory};
+}
+
+Status use_device(std::uint32_t device) {
+  const auto known = device_info(device);
+  return known.ok() ? ok_status() : Status(known.error());
+}
+
+Result<MemoryInfo> memory_info() {
+  TRY_VOID(meet());
+  return MemoryInfo{card().memory - card().used, card().memory};
+}
+
+void DeviceMemory::Free::operator()(std::byte* data) const {
+  ++card().calls;
+  emulated::run_all();
+  const auto found = card().allocated.find(data);
+  for (std::byte* part : found->second.parts) emulated::remove_memory(part);
+  card().used -= found->second.bytes;
+  card().allocated.erase(found);
+  ::operator delete[](data, std::align_val_t{256});
+}
+
+Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes) {
+  TRY_VOID(meet());
+  ++card().allocations;
+  if (bytes > card().memory - card().used) {
+    return Error{ErrorCode::kNoCapacity, "the emulated card: out of memory"};
+  }
+  DeviceMemory memory;
+  memory.data_.reset(new (std::align_val_t{256}) std::byte[bytes]);
+  std::memset(memory.data_.get(), 0xA5, bytes);
+  memory.bytes_ = bytes;
+  card().used += bytes;
+  card().allocated[memory.data_.get()] = {bytes, {}};
+  card().newest = memory.data_.get();
+  return Result<DeviceMemory>(std::move(memory));
+}
+
+std::byte* DeviceMemory::part(std::size_t offset, std::size_t bytes) {
+  std::byte* begin = data_.get() + offset;
+  if (offset % 256 != 0 || offset + bytes > bytes_) {
+    throw emulated::Fault("a part that is not within its memory");
+  }
+  emulated::add_memory(begin, bytes, false, true);
+  card().allocated.at(data_.get()).parts.push_back(begin);
+  return begin;
+}
+
+void PinnedMemory::Free::operator()(std::byte* data) const {
+  ++card().calls;
+  emulated::run_all();
+  card().pinned -= card().pinned_memory.at(data);
+  card().pinned_memory.erase(data);
+  delete[] data;
+}
+
+Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes) {
+  TRY_VOID(meet());
+  ++card().allocations;
+  PinnedMemory memory;
+  memory.data_.reset(new std::byte[bytes]());
+  memory.bytes_ = bytes;
+  card().pinned += bytes;
+  card().pinned_memory[memory.data_.get()] = bytes;
+  return Result<PinnedMemory>(std::move(memory));
+}
+
+void CloseStream::operator()(Stream stream) const {
+  ++card().calls;
+  std::erase(card().streams, stream);
+  delete stream;
+}
+void CloseEvent::operator()(Event event) const {
+  ++card().calls;
+  delete event;
+}
+void CloseGraph::operator()(Graph graph) const {
+  ++card().calls;
+  delete graph;
+}
+
+Result<OwnedStream> make_stream() {
+  TRY_VOID(meet());
+  OwnedStream stream(new CUstream_st);
+  card().streams.push_back(stream.get());
+  return Result<OwnedStream>(std::move(stream));
+}
+
+Result<OwnedEvent> make_event() {
+  TRY_VOID(meet());
+  return OwnedEvent(new CUevent_st);
+}
+
+Status copy_to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
+  TRY_VOID(meet());
+  emulated::check_pinned(from, bytes);
+  queue(stream, {[=] {
+          emulated::host_writes(to, bytes);
+          std::memcpy(to, from, bytes);
+        }});
+  return ok_status();
+}
+
+Status copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
+  TRY_VOID(meet());
+  emulated::check_pinned(to, bytes);
+  queue(stream, {[=] {
+          emulated::host_reads(from, bytes);
+          std::memcpy(to, from, bytes);
+        }});
+  return ok_status();
+}
+
+Status fill_zero(void* to, std::size_t bytes, Stream stream) {
+  TRY_VOID(meet());
+  queue(stream, {[=] {
+          emulated::host_clears(to, bytes);
+          std::memset(to, 0, bytes);
+        }});
+  return ok_status();
+}
+
+Status record(Event event, Stream stream) {
+  TRY_VOID(meet());
+  ++event->recorded;
+  queue(stream, {[event] { ++event->passed; }});
+  return ok_status();
+}
+
+Status wait(Stream stream, Event event) {
+  TRY_VOID(meet());
+  queue(stream, {{}, event, event->recorded});
+  return ok_status();
+}
+
+Status synchronize(Event event) {
+  TRY_VOID(meet());
+  emulated::run_until([=, until = event->recorded] { return event->passed >= until; });
+  return ok_status();
+}
+
+Status synchronize(Stream stream) {
+  TRY_VOID(meet());
+  emulated::run_until([=] { return stream->queue.empty(); });
+  return ok_status();
+}
+
+Status begin_capture(Stream stream) {
+  TRY_VOID(meet());
+  stream->capturing = true;
+  return ok_status();
+}
+
+Result<OwnedGraph> end_capture(Stream stream) {
+  stream->capturing = false;
+  OwnedGraph graph(new CUgraphExec_st{std::exchange(stream->captured, {})});
+  TRY_VOID(meet());
+  ++card().graphs_made;
+  return Result<OwnedGraph>(std::move(graph));
+}
+
+Status launch(Graph graph, Stream stream) {
+  TRY_VOID(meet());
+  ++card().graphs_launched;
+  for (const Operation& operation : graph->operations) queue(stream, operation);
+  return ok_status();
+}
+
+}  // namespace hearth::kernels::cuda

@@ -1,0 +1,41 @@
+// The emulator's side of kernels/cuda/runtime.h, for tests: what is queued on a stream waits there
+// and runs when somebody waits for it, or at any moment before that; which stream goes on is drawn
+// from the seed of the emulator. A copy that the host does not wait for, memory that is written
+// again too early and an event that is missing show as wrong bits or as a Fault in some seed.
+//
+// One host thread at a time. Work on the null stream runs at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "kernels/cuda/runtime.h"
+
+namespace hearth::emulated {
+
+// A card of so many bytes, all of them free; as it is before any test sets it: 2 GiB.
+void set_memory(std::uint64_t bytes);
+std::uint64_t memory_used();
+std::uint64_t pinned_used();
+
+// What happens to the card, from the n-th next operation on that is queued or waited for.
+enum class Fail {
+  kNothing,
+  kSticky,  // that call and all later ones answer an illegal address
+  kHang,    // a wait does not return before `hang` has been called
+};
+void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang = {});
+// Every call so far that a lost card would answer, for tests that a poisoned one is left alone.
+std::uint64_t runtime_calls();
+std::uint64_t allocations();
+std::uint64_t graphs_made();
+std::uint64_t graphs_launched();
+
+// What was left to a lost card, as the end of its process would.
+void forget_lost();
+
+// What a bit error in the card's memory does to a byte of it.
+void flip_bit(const std::byte* at);
+const std::byte* newest_memory();  // of what is allocated
+
+}  // namespace hearth::emulated

@@ -1,0 +1,65 @@
+// A library with the entries of NVML that card_sensors.cc asks for, and one card at 0000:01:00.0.
+// The environment says what it refuses: HEARTH_FAKE_NVML=quiet answers no reading.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+bool quiet() {
+  const char* mode = std::getenv("HEARTH_FAKE_NVML");
+  return mode != nullptr && std::strcmp(mode, "quiet") == 0;
+}
+
+constexpr int kNotSupported = 3;
+constexpr int kNotFound = 6;
+int card = 0;
+
+struct Process {
+  unsigned pid;
+  unsigned long long used;
+  unsigned instances[2];
+};
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() { return 0; }
+int nvmlShutdown() { return 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
+  *device = &card;
+  return std::strcmp(bus_id, "0000:01:00.0") == 0 ? 0 : kNotFound;
+}
+int nvmlDeviceGetTemperature(void*, unsigned sensor, unsigned* celsius) {
+  *celsius = 61;
+  return quiet() || sensor != 0 ? kNotSupported : 0;
+}
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = 310'400;
+  return quiet() ? kNotSupported : 0;
+}
+int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) {
+  rates[0] = 97;
+  rates[1] = 40;
+  return quiet() ? kNotSupported : 0;
+}
+int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
+  memory[0] = 24'000'000'000;
+  memory[1] = 3'900'000'000;
+  memory[2] = 20'100'000'000;
+  return quiet() ? kNotSupported : 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* processes) {
+  processes[0] = {static_cast<unsigned>(getpid()), 18'000'000'000, {}};
+  processes[1] = {1, 1'000'000'000, {}};
+  *count = 2;
+  return quiet() ? kNotSupported : 0;
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void*, unsigned* count, Process* processes) {
+  processes[0] = {1, 200'000'000, {}};
+  *count = 1;
+  return quiet() ? kNotSupported : 0;
+}
+}
