@@ -47,6 +47,7 @@ using coordinator::Coordinator;
 using coordinator::CoordinatorOptions;
 using coordinator::http::HttpServer;
 using coordinator::http::ServedModel;
+using coordinator::http::StageNeed;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
 constexpr auto kFarewell = std::chrono::milliseconds(300);
@@ -90,6 +91,24 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   return node::check_memory(all, node::memory_budget(0));
 }
 
+// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
+// it is loaded.
+std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
+                                   const model::ModelSpec& spec) {
+  std::vector<StageNeed> needs;
+  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
+    node::EngineOptions engine;
+    engine.layers = layers;
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.batch_rows = options.batch_rows;
+    engine.threads = threads_of(options);
+    const auto memory = node::stage_memory(file, spec, engine);
+    if (!memory.ok()) continue;
+    needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
+  }
+  return needs;
+}
+
 Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   ServedModel served;
@@ -100,6 +119,7 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   TRY(served.spec, model::ModelSpec::read(*file));
   TRY_VOID(check_split(options, served.spec));
   TRY_VOID(check_local_memory(options, *file, served.spec));
+  served.stages = stage_needs(options, *file, served.spec);
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   const auto source = file->get_string("tokenizer.chat_template");
   TRY(served.chat_template,
