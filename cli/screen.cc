@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +29,10 @@ constexpr char kEndOfInput = 4;  // Ctrl-D
 termios saved_mode = {};
 volatile std::sig_atomic_t mode_changed = 0;
 volatile std::sig_atomic_t cursor_hidden = 0;
+
+// Signals that end the program, and what it did on them before.
+constexpr std::array kEnding = {SIGTERM, SIGHUP, SIGQUIT};
+std::array<struct sigaction, kEnding.size()> before = {};
 
 void restore_terminal() {
   if (mode_changed != 0) tcsetattr(STDIN_FILENO, TCSANOW, &saved_mode);
@@ -66,7 +71,12 @@ Screen::Screen(bool plain) : in_place_(!plain && draws_in_place()), keys_(false)
   catch_interrupts();
   if (!in_place_) return;
   on_forced_end(restore_terminal);
-  for (const int signal : {SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, on_end);
+  struct sigaction action = {};
+  action.sa_handler = on_end;
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
+    sigaction(kEnding[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
+  }
   keys_ = take_keys();
   cursor_hidden = 1;
   std::fputs(kHideCursor, stdout);
@@ -77,7 +87,7 @@ Screen::~Screen() {
   if (!in_place_) return;
   std::fflush(stdout);
   restore_terminal();
-  for (const int signal : {SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_DFL);
+  for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before[i], nullptr);
   on_forced_end(nullptr);
 }
 

@@ -150,7 +150,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
                      {"worker", "--model", model, "--coordinator", control, "--name", name,
                       "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
-                      options.log_level == "info" ? "warn" : options.log_level}});
+                      options.log_level == "info" ? "warn" : options.log_level, "--no-log-file"}});
     if (options.pin) specs.back().words.push_back("--pin");
     if (options.memory_bytes == 0) continue;
     specs.back().words.insert(specs.back().words.end(),
@@ -196,6 +196,7 @@ class Server {
     TRY(ServedModel served, read_model(options, path));
     const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
     TRY(file_, ServerFile::lock(options.data_dir));
+    if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_links(options));
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());

@@ -23,6 +23,7 @@ struct ServeOptions {
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::uint32_t batch_rows = 512;
   std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };
 
 // Threads of each local worker. With one stream a single stage works at a time and wants every

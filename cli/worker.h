@@ -21,6 +21,7 @@ struct WorkerOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };
 
 // Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused) or
