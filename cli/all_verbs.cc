@@ -4,6 +4,7 @@ namespace hearth::cli {
 
 void add_all_verbs(CLI::App& app, Action& action) {
   add_client_verbs(app, action);
+  add_observing_verbs(app, action);
   add_server_verbs(app, action);
   add_access_verbs(app, action);
   add_machine_verbs(app, action);

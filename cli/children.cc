@@ -15,11 +15,10 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
-#include "cli/escape.h"
+#include "cli/process_log.h"
 
 namespace hearth::cli {
 namespace {
@@ -101,7 +100,7 @@ class LogCopy : public std::enable_shared_from_this<LogCopy> {
     }
   }
   void print() {
-    std::fprintf(stderr, "[%s] %s\n", name_.c_str(), escape_control(line_).c_str());
+    log_child_line(name_, line_);
     line_.clear();
   }
 

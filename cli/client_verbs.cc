@@ -1,19 +1,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/limits.h"
-#include "cli/api_address.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
-#include "cli/network_values.h"
-#include "cli/paths.h"
 #include "cli/pull.h"
 #include "cli/pull_layers.h"
 #include "cli/run.h"
+#include "cli/server_option.h"
 #include "cli/status.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -22,27 +18,6 @@ namespace hearth::cli {
 namespace {
 
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-
-// Where the server is: the flag, HEARTH_HOST, the server that runs on this machine, the default.
-std::string server_base(const std::string& given) {
-  std::string text = given;
-  if (text.empty()) {
-    std::ifstream file(data_dir() / "serve.json");
-    const auto json = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
-    if (json.is_object() && json.contains("api") && json["api"].is_string()) {
-      text = json["api"].get<std::string>();
-    }
-  }
-  const auto address = parse_api_address(text);
-  return api_base(address.ok() ? *address : ApiAddress{"127.0.0.1", kDefaultApiPort});
-}
-
-void add_server(CLI::App* verb, std::string& host, std::string& api_key) {
-  verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
-      ->check(api_host());
-  verb->add_option("--api-key", api_key, "key of its API, where it asks for one")
-      ->check(api_key_text());
-}
 
 void add_sampling(CLI::App* verb, RunOptions& o) {
   verb->add_option("-n,--predict,--max-tokens", o.max_tokens,
@@ -117,22 +92,18 @@ void add_run(CLI::App& app, Action& action) {
   });
 }
 
-void add_status(CLI::App& app, Action& action) {
-  const auto add = [&](const char* name, const char* text, int (*go)(const StatusOptions&)) {
-    auto o = std::make_shared<StatusOptions>();
-    auto host = std::make_shared<std::string>();
-    CLI::App* verb = app.add_subcommand(name, text);
-    add_server(verb, *host, o->api_key);
-    verb->add_flag("--json", o->json, "print JSON");
-    verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
-        ->check(seconds());
-    verb->callback([o, host, go, &action] {
-      o->api_base = server_base(*host);
-      action = [o, go] { return go(*o); };
-    });
-  };
-  add("status", "Show the nodes and the layers they hold", run_status);
-  add("ps", "Show the models being served", run_ps);
+void add_ps(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StatusOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("ps", "Show the models being served");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
+      ->check(seconds());
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host);
+    action = [o] { return run_ps(*o); };
+  });
 }
 
 // The options of a pull of some layers; of no meaning without the first two.
@@ -224,7 +195,7 @@ void add_models(CLI::App& app, Action& action) {
 
 void add_client_verbs(CLI::App& app, Action& action) {
   add_run(app, action);
-  add_status(app, action);
+  add_ps(app, action);
   add_models(app, action);
 }
 

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/log_files.h"
 #include "cli/models.h"
 
 namespace hearth::cli {
@@ -52,6 +53,7 @@ std::vector<std::string> choices(const CLI::App& verb, const std::string& before
   }
   if (before == "--log-level") return {"trace", "debug", "info", "warn", "error", "off"};
   if (verb.get_name() == "completion") return {"bash", "zsh", "fish"};
+  if (verb.get_name() == "logs") return logged_nodes("");
   return {};
 }
 

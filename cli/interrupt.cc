@@ -11,10 +11,14 @@ namespace hearth::cli {
 namespace {
 
 std::atomic<int> pending{0};
-static_assert(std::atomic<int>::is_always_lock_free, "used inside a signal handler");
+std::atomic<void (*)()> forced_end{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<void (*)()>::is_always_lock_free,
+              "used inside a signal handler");
 
 void on_interrupt(int) {
-  if (pending.fetch_add(1) >= 1) _exit(kExitInterrupted);
+  if (pending.fetch_add(1) == 0) return;
+  if (void (*const restore)() = forced_end.load(); restore != nullptr) restore();
+  _exit(kExitInterrupted);
 }
 
 }  // namespace
@@ -26,5 +30,6 @@ void catch_interrupts() {
 }
 bool interrupted() { return pending.load() > 0; }
 void clear_interrupt() { pending.store(0); }
+void on_forced_end(void (*restore)()) { forced_end.store(restore); }
 
 }  // namespace hearth::cli

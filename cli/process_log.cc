@@ -1,13 +1,17 @@
 #include "cli/process_log.h"
 
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "cli/escape.h"
+#include "cli/loop.h"
 
 namespace hearth::cli {
 namespace {
@@ -24,6 +28,32 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
+constexpr const char* kChild = "child";  // logger of lines that are whole already
+
+std::unique_ptr<spdlog::pattern_formatter> line_formatter(const char* time) {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<EscapedMessage>('*').set_pattern(std::string(time) + " %l %*");
+  return formatter;
+}
+
+class FileFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string_view logger(message.logger_name.data(), message.logger_name.size());
+    if (logger != kChild) return own_->format(message, out);
+    out.append(message.payload.data(), message.payload.data() + message.payload.size());
+    out.push_back('\n');
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<FileFormatter>();
+  }
+
+ private:
+  std::unique_ptr<spdlog::formatter> own_ = line_formatter("%Y-%m-%d %H:%M:%S.%e");
+};
+
+std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
+
 }  // namespace
 
 Status start_process_log(const std::string& level) {
@@ -33,13 +63,36 @@ Status start_process_log(const std::string& level) {
               "\" is none of trace, debug, info, warn, error, off");
   auto logger =
       std::make_shared<spdlog::logger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<EscapedMessage>('*').set_pattern("%H:%M:%S.%e %l %*");
-  logger->set_formatter(std::move(formatter));
+  logger->set_formatter(line_formatter("%H:%M:%S.%e"));
   logger->set_level(parsed);
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
   return ok_status();
+}
+
+Status log_to_file(const std::string& path, std::size_t bytes) {
+  TRY_VOID(make_private_folder(std::filesystem::path(path).parent_path().string()));
+  try {
+    auto file =
+        std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, bytes, kLogFilesBefore);
+    file->set_formatter(std::make_unique<FileFormatter>());
+    children = std::make_shared<spdlog::logger>(kChild, file);
+    children->flush_on(spdlog::level::trace);
+    spdlog::default_logger()->sinks().push_back(std::move(file));
+  } catch (const spdlog::spdlog_ex& error) {
+    return Error{ErrorCode::kIo, std::string("no log file: ") + error.what()};
+  }
+  return ok_status();
+}
+
+void log_to_file_or_warn(const std::string& path) {
+  if (const Status begun = log_to_file(path); !begun) spdlog::warn("{}", begun.error().message);
+}
+
+void log_child_line(const std::string& name, const std::string& line) {
+  const std::string text = "[" + name + "] " + escape_control(line);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  if (children != nullptr) children->info("{}", text);
 }
 
 }  // namespace hearth::cli

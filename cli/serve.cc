@@ -48,6 +48,7 @@ using coordinator::Coordinator;
 using coordinator::CoordinatorOptions;
 using coordinator::http::HttpServer;
 using coordinator::http::ServedModel;
+using coordinator::http::StageNeed;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
 constexpr auto kFarewell = std::chrono::milliseconds(300);
@@ -97,6 +98,24 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   return node::check_memory(all, node::memory_budget(0));
 }
 
+// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
+// it is loaded.
+std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
+                                   const model::ModelSpec& spec) {
+  std::vector<StageNeed> needs;
+  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
+    node::EngineOptions engine;
+    engine.layers = layers;
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.batch_rows = options.batch_rows;
+    engine.threads = threads_of(options);
+    const auto memory = node::stage_memory(file, spec, engine);
+    if (!memory.ok()) continue;
+    needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
+  }
+  return needs;
+}
+
 Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   ServedModel served;
@@ -107,6 +126,7 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   TRY(served.spec, model::ModelSpec::read(*file));
   TRY_VOID(check_split(options, served.spec));
   TRY_VOID(check_local_memory(options, *file, served.spec));
+  served.stages = stage_needs(options, *file, served.spec);
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   const auto source = file->get_string("tokenizer.chat_template");
   TRY(served.chat_template,
@@ -138,8 +158,8 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
                      {"worker", "--model", model, "--coordinator", control, "--name", name,
                       "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
-                      options.log_level == "info" ? "warn" : options.log_level}});
-    specs.back().words.insert(specs.back().words.end(), {"--device", devices[i - 1]});
+                      options.log_level == "info" ? "warn" : options.log_level, "--no-log-file",
+                      "--device", devices[i - 1]}});
     if (options.pin) specs.back().words.push_back("--pin");
     if (options.memory_bytes == 0) continue;
     specs.back().words.insert(specs.back().words.end(),
@@ -185,6 +205,7 @@ class Server {
     TRY(ServedModel served, read_model(options, path));
     const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
     TRY(file_, ServerFile::lock(options.data_dir));
+    if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_links(options));
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());

@@ -24,6 +24,7 @@ struct ServeOptions {
   std::string device = "auto";                // likewise: worker_devices() in cli/device.h
   std::uint32_t batch_rows = 512;
   std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };
 
 // Threads of each local worker. With one stream a single stage works at a time and wants every

@@ -59,6 +59,8 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();
+  verb->add_flag("--no-log-file", o->no_log_file,
+                 "log to stderr alone, not to the data folder too");
   verb->callback([o, port, &action] {
     const auto address = parse_api_address(o->host);  // checked above
     if (address.ok()) {
@@ -96,6 +98,8 @@ void add_worker(CLI::App& app, Action& action) {
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();
+  verb->add_flag("--no-log-file", o->no_log_file,
+                 "log to stderr alone, not to the data folder too");
   verb->callback([o, &action] { action = [o] { return run_worker(*o); }; });
 }
 

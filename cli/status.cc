@@ -5,13 +5,17 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
-#include "cli/api_client.h"
 #include "cli/exit_codes.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
 #include "cli/models.h"
 #include "cli/progress.h"
+#include "cli/screen.h"
+#include "cli/swarm_lines.h"
+#include "cli/swarm_view.h"
+#include "cli/table.h"
 #include "model/gguf.h"
 #include "model/spec.h"
 
@@ -21,41 +25,18 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-Result<Json> fetch_state(HttpClient& http, const StatusOptions& asked) {
-  const std::string& api_base = asked.api_base;
-  HttpClient::Options options;
-  options.timeout = std::chrono::seconds(5);
-  options.headers = api_headers(asked.api_key);
-  const std::string url = api_base + "/api/v1/state";
-  auto reply = http.get(url, options);
-  if (!reply.ok()) {
-    Error error = std::move(reply).error();
-    if (error.code == ErrorCode::kUnavailable) {
-      error.message = "no server at " + api_base + "; start one: hearth serve --model MODEL";
-    }
-    return error;
-  }
-  if (reply->status == 401 || reply->status == 403) return api_error(*reply, url);
-  Json state = Json::parse(reply->body, nullptr, false);
-  if (reply->status != 200 || !state.is_object()) {
-    return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +
-                                              std::to_string(reply->status) + ")"};
-  }
-  return state;
-}
-
 // With --wait: asks until the swarm is ready or the time is up.
-Result<Json> wait_for_state(const StatusOptions& options) {
+Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
   HttpClient http;
   const auto deadline = Clock::now() + std::chrono::duration<double>(options.wait_seconds);
   for (;;) {
-    auto state = fetch_state(http, options);
-    if (options.wait_seconds <= 0.0) return state;
-    if (!state.ok() && state.error().code == ErrorCode::kRefused) return state;
-    if (state.ok() && state->value("ready", false)) return state;
+    auto answer = fetch_swarm(http, options.api_base, options.api_key);
+    if (options.wait_seconds <= 0.0) return answer;
+    if (!answer.ok() && answer.error().code == ErrorCode::kRefused) return answer;
+    if (answer.ok() && answer->view.ready) return answer;
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     if (Clock::now() >= deadline) {
-      if (!state.ok()) return state;
+      if (!answer.ok()) return answer;
       return Error{ErrorCode::kTimeout, "the swarm at " + options.api_base +
                                             " is not ready yet; hearth status shows why"};
     }
@@ -63,35 +44,8 @@ Result<Json> wait_for_state(const StatusOptions& options) {
   }
 }
 
-std::string layers_text(const Json& layers) {
-  const std::uint32_t begin = layers.at(0);
-  const std::uint32_t end = layers.at(1);
-  if (begin == end) return "-";
-  return std::to_string(begin) + "-" + std::to_string(end - 1);
-}
-
-void print_status(const Json& state) {
-  std::printf("model  %s\nready  %s\n", state.at("model").at("id").get<std::string>().c_str(),
-              state.at("ready").get<bool>() ? "yes" : "no");
-  std::printf("%-20s %-9s %-6s %-9s %-8s %-8s %-10s %s\n", "NODE", "STATE", "STAGE", "LAYERS",
-              "ISA", "THREADS", "WEIGHTS", "ROWS");
-  for (const Json& node : state.at("nodes")) {
-    const bool placed = node.at("epoch").get<std::uint64_t>() != 0;
-    std::printf("%-20s %-9s %-6s %-9s %-8s %-8u %-10s %llu\n",
-                node.at("name").get<std::string>().c_str(),
-                node.at("state").get<std::string>().c_str(),
-                placed ? std::to_string(node.at("stage").get<std::uint32_t>()).c_str() : "-",
-                placed ? layers_text(node.at("layers")).c_str() : "-",
-                node.at("isa").get<std::string>().c_str(), node.at("threads").get<unsigned>(),
-                format_bytes(node.at("weight_bytes").get<std::uint64_t>()).c_str(),
-                static_cast<unsigned long long>(node.at("rows_total").get<std::uint64_t>()));
-  }
-  const std::size_t wanted = state.at("stages_wanted").get<std::size_t>();
-  if (!state.at("ready").get<bool>() && state.at("nodes").size() < wanted) {
-    std::printf("%zu of %zu workers are here; start more: hearth worker --coordinator %s\n",
-                state.at("nodes").size(), wanted,
-                state.value("control_address", "HOST:PORT").c_str());
-  }
+Lines lines_of(const SwarmAnswer& answer, bool json) {
+  return json ? Lines{answer.json} : status_lines(answer.view);
 }
 
 std::string when(std::int64_t unix_seconds) {
@@ -139,44 +93,50 @@ Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
 
 int run_status(const StatusOptions& options) {
   catch_interrupts();
-  auto state = wait_for_state(options);
-  if (!state.ok()) return fail(state.error());
-  if (options.json) {
-    std::printf("%s\n", state->dump().c_str());
-    return kExitDone;
+  if (options.watch) {
+    bool waited = false;  // for the first picture alone
+    HttpClient http;
+    return watch({options.interval_seconds, options.count, options.json}, [&]() -> Result<Lines> {
+      auto answer = std::exchange(waited, true)
+                        ? fetch_swarm(http, options.api_base, options.api_key)
+                        : wait_for_state(options);
+      if (!answer.ok()) return answer.error();
+      return lines_of(*answer, options.json);
+    });
   }
-  try {
-    print_status(*state);
-  } catch (const Json::exception& bad) {
-    return fail(
-        Error::invalid(std::string("the server's state is of another version: ") + bad.what()));
+  const auto answer = wait_for_state(options);
+  if (!answer.ok()) return fail(answer.error());
+  for (const std::string& line : lines_of(*answer, options.json)) {
+    std::printf("%s\n", line.c_str());
   }
   return kExitDone;
 }
 
 int run_ps(const StatusOptions& options) {
   catch_interrupts();
-  auto state = wait_for_state(options);
-  if (!state.ok()) return fail(state.error());
+  const auto answer = wait_for_state(options);
+  if (!answer.ok()) return fail(answer.error());
+  const Json state = Json::parse(answer->json);
   try {
-    const Json& model = state->at("model");
+    const Json& model = state.at("model");
+    const Json& pipelines = state.at("pipelines");
     if (options.json) {
       std::printf("%s\n", Json::array({{{"name", model.at("id")},
                                         {"bytes", model.at("file_bytes")},
                                         {"context", model.at("context")},
-                                        {"pipelines", state->at("pipelines")},
-                                        {"running", state->at("running")},
-                                        {"waiting", state->at("waiting")}}})
+                                        {"pipelines", pipelines},
+                                        {"running", state.at("running")},
+                                        {"waiting", state.at("waiting")}}})
                               .dump()
                               .c_str());
       return kExitDone;
     }
-    std::printf("%-32s %-10s %-10s %-9s %-8s %s\n", "NAME", "SIZE", "CONTEXT", "PIPELINES",
-                "RUNNING", "WAITING");
-    std::printf("%-32s %-10s %-10u %-9zu %-8u %u\n", model.at("id").get<std::string>().c_str(),
-                format_bytes(model.at("file_bytes").get<std::uint64_t>()).c_str(),
-                model.at("context").get<unsigned>(), state->at("pipelines").size(),
-                state->at("running").get<unsigned>(), state->at("waiting").get<unsigned>());
+    const SwarmView& view = answer->view;
+    Table table({"NAME", "SIZE", "CONTEXT", "PIPELINES", "RUNNING", "WAITING"});
+    table.add({view.model, format_bytes(view.model_bytes), model.at("context").dump(),
+               std::to_string(pipelines.size()), std::to_string(view.running),
+               std::to_string(view.waiting)});
+    for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
   } catch (const Json::exception& bad) {
     return fail(
         Error::invalid(std::string("the server's state is of another version: ") + bad.what()));

@@ -16,10 +16,11 @@ using Action = std::function<int()>;
 // The verbs of a program.
 using AddVerbs = void (*)(CLI::App& app, Action& action);
 
-void add_all_verbs(CLI::App& app, Action& action);      // all below
-void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull manifest
-void add_server_verbs(CLI::App& app, Action& action);   // serve worker
-void add_access_verbs(CLI::App& app, Action& action);   // key
-void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion
+void add_all_verbs(CLI::App& app, Action& action);        // all below
+void add_client_verbs(CLI::App& app, Action& action);     // run ps ls show pull manifest
+void add_observing_verbs(CLI::App& app, Action& action);  // status top doctor logs
+void add_server_verbs(CLI::App& app, Action& action);     // serve worker
+void add_access_verbs(CLI::App& app, Action& action);     // key
+void add_machine_verbs(CLI::App& app, Action& action);    // bench version completion
 
 }  // namespace hearth::cli

@@ -191,6 +191,7 @@ int run_worker(const WorkerOptions& options) {
     fail(log.error());
     return kExitUsage;
   }
+  if (!options.no_log_file) log_to_file_or_warn(worker_log_file(options.data_dir, options.name));
   if (const int code = check_known_answers(); code != kExitDone) return code;
   Worker worker;
   if (const Status started = worker.start(options); !started) return fail(started.error());

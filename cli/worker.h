@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/device.h
   std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };
 
 // Until SIGINT or SIGTERM (0), or until the coordinator refuses it for good (kExitRefused), assigns

@@ -133,6 +133,8 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.kv_tokens_used = heartbeat.kv_tokens_used();
   node.status.ring_steps_total = heartbeat.ring_steps_total();
   node.status.ring_seconds_total = heartbeat.ring_seconds_total();
+  node.rows.report(clock_.now(), static_cast<double>(heartbeat.rows_total()));
+  node.busy_seconds.report(clock_.now(), heartbeat.busy_seconds_total());
 }
 
 void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {

@@ -2,8 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "coordinator/coordinator_machine.h"
 #include "proto/frame.h"
+#include "proto/split.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -180,10 +183,18 @@ std::string CoordinatorMachine::missing() const {
   return sentence;
 }
 
+std::vector<LayerRange> CoordinatorMachine::uncovered() const {
+  if (!pipelines_.all().empty()) return {};
+  std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
+  layers.erase(layers.begin(), layers.begin() + std::min(registry_.connected(), options_.stages));
+  return layers;
+}
+
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = !scheduler_.pools().empty();
   if (!status.ready) status.missing = "no pipeline serves: " + missing();
+  status.uncovered = uncovered();
   status.stages_wanted = options_.stages;
   status.nodes = registry_.snapshot();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
@@ -203,6 +214,7 @@ SwarmStatus CoordinatorMachine::status() const {
   status.running = scheduler_.running();
   status.waiting = scheduler_.waiting();
   status.tokens_per_second = token_rate_.per_second(clock_.now());
+  status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
   return status;
 }
 

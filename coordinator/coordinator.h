@@ -67,6 +67,8 @@ struct NodeStatus {
   std::uint64_t kv_tokens_used = 0;    // positions with KV on this stage
   std::uint64_t ring_steps_total = 0;  // first stage: steps that came back round the ring,
   double ring_seconds_total = 0.0;     // and the time that they took together
+  double rows_per_second = 0.0;        // positions computed, over the last seconds
+  double busy_ratio = 0.0;             // share of these seconds in which it computed, 0 to 1
   double heartbeat_age_seconds = 0.0;
 };
 
@@ -83,6 +85,9 @@ struct PipelineStatus {
 struct SwarmStatus {
   bool ready = false;   // a prompt sent now would be answered
   std::string missing;  // else why not: which workers and layers, as a sentence
+  // The stages of a pipeline for which no worker is here, unless one serves or forms. Who comes
+  // gets the first of them.
+  std::vector<LayerRange> uncovered;
   std::uint32_t stages_wanted = 0;
   std::vector<NodeStatus> nodes;
   std::vector<PipelineStatus> pipelines;
@@ -95,7 +100,8 @@ struct SwarmStatus {
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
-  double tokens_per_second = 0.0;  // generated, over the last ten seconds
+  double tokens_per_second = 0.0;         // generated, over the last ten seconds
+  double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
 };
 
 struct CoordinatorOptions {

@@ -76,6 +76,7 @@ class CoordinatorMachine final : public Coordinator,
   void finish_held(bool only_overdue);
   void expire_waiting();
   std::string missing() const;  // to a pipeline that serves
+  std::vector<LayerRange> uncovered() const;
 
   const CoordinatorOptions options_;
   const Clock& clock_;
@@ -93,6 +94,7 @@ class CoordinatorMachine final : public Coordinator,
   std::uint64_t next_sequence_ = 1;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   RateWindow token_rate_;
+  RateWindow prompt_rate_;
   SwarmStatus totals_;  // only its *_total counters are kept here
 };
 

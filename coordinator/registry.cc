@@ -168,6 +168,8 @@ std::vector<NodeStatus> Registry::snapshot() const {
     status.state = state_name(node.state);
     status.heartbeat_age_seconds =
         std::chrono::duration<double>(clock_.now() - node.last_heard).count();
+    status.rows_per_second = node.rows.per_second(clock_.now());
+    status.busy_ratio = std::min(1.0, node.busy_seconds.per_second(clock_.now()));
     all.push_back(std::move(status));
   }
   return all;

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/counter_rate.h"
 #include "proto/control.pb.h"
 #include "proto/transport.h"
 
@@ -26,6 +27,8 @@ struct Node {
   TimePoint last_heard{};
   TimePoint rests_until{};  // not chosen for a pipeline before
   std::uint64_t turn = 0;   // free nodes are chosen in the order of their turns
+  CounterRate rows;         // of its heartbeats
+  CounterRate busy_seconds;
 };
 
 class Registry {

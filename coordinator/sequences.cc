@@ -102,6 +102,7 @@ void CoordinatorMachine::admit() {
     start_sequence(*sequence);
     ++totals_.admitted_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
+    prompt_rate_.count(clock_.now(), sequence->prompt_tokens);
     sequence->events->on_admitted();
   }
 }

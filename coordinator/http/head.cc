@@ -1,7 +1,10 @@
 #include "coordinator/http/head.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
+#include <ctime>
 
 #include "base/limits.h"
 #include "coordinator/http/access.h"
@@ -156,6 +159,21 @@ std::optional<ApiError> check_body_head(const RequestHead& head) {
   return std::nullopt;
 }
 
+std::string http_date(std::int64_t unix_seconds) {
+  constexpr std::array<const char*, 7> kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr std::array<const char*, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                   "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t time = unix_seconds;
+  std::tm utc{};
+  if (gmtime_r(&time, &utc) == nullptr) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "%s, %02d %s %04d %02d:%02d:%02d GMT",
+                kDays[static_cast<std::size_t>(utc.tm_wday)], utc.tm_mday,
+                kMonths[static_cast<std::size_t>(utc.tm_mon)], utc.tm_year + 1900, utc.tm_hour,
+                utc.tm_min, utc.tm_sec);
+  return text;
+}
+
 std::string response_head(const HttpResponse& response, const AnswerContext& context,
                           BodyFraming framing) {
   std::string out = context.http10 ? "HTTP/1.0 " : "HTTP/1.1 ";
@@ -176,6 +194,7 @@ std::string response_head(const HttpResponse& response, const AnswerContext& con
   }
   if (framing == BodyFraming::kChunked) field("Transfer-Encoding", "chunked");
   field("Cache-Control", "no-store");
+  if (!context.date.empty()) field("Date", context.date);
   field("x-request-id", context.request_id);
   if (!context.origin.empty()) {
     field("Access-Control-Allow-Origin", context.origin);

@@ -53,9 +53,13 @@ enum class BodyFraming : std::uint8_t { kLength, kChunked, kUntilClose };
 struct AnswerContext {
   std::string request_id;
   std::string origin;  // an allowed one, or empty
+  std::string date;    // http_date(), or empty
   bool keep_alive = true;
   bool http10 = false;
 };
+
+// "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7).
+std::string http_date(std::int64_t unix_seconds);
 
 std::string response_head(const HttpResponse& response, const AnswerContext& context,
                           BodyFraming framing);

@@ -21,6 +21,14 @@
 
 namespace hearth::coordinator::http {
 
+// What a worker of one stage of it needs.
+struct StageNeed {
+  LayerRange layers;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t memory_bytes =
+      0;  // at least, and of everything: weights, one sequence, the process
+};
+
 // What the API serves. Immutable.
 struct ServedModel {
   std::string id;  // as clients name it, e.g. "smollm2-135m-instruct"
@@ -28,6 +36,7 @@ struct ServedModel {
   std::int64_t created = 0;  // unix seconds
   std::string fingerprint;   // system_fingerprint: same fingerprint + seed, same bytes
   model::ModelSpec spec;
+  std::vector<StageNeed> stages;  // for those who ask what is missing; may be empty
   std::shared_ptr<const model::Tokenizer> tokenizer;
   std::shared_ptr<const model::ChatTemplate> chat_template;
 };

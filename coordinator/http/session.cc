@@ -438,6 +438,7 @@ void SessionImpl::answer(const HttpResponse& response) {
   answered_ = true;
   gone_ = nullptr;
   api_->metrics.answered(response.status);
+  context_.date = http_date(api_->clock.unix_seconds());
   std::string bytes = response_head(response, context_, BodyFraming::kLength);
   if (!head_only_) bytes += response.body;
   queue_.push(bytes);
@@ -451,6 +452,7 @@ void SessionImpl::start_stream(std::uint64_t serial) {
   head.content_type = "text/event-stream; charset=utf-8";
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
+  context_.date = http_date(api_->clock.unix_seconds());
   queue_.push(response_head(head, context_,
                             context_.http10 ? BodyFraming::kUntilClose : BodyFraming::kChunked));
   queue_stream(kSsePing);

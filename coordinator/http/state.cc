@@ -32,6 +32,8 @@ OrderedJson node_object(const NodeStatus& node) {
   out["kv_tokens_used"] = node.kv_tokens_used;
   out["ring_steps_total"] = node.ring_steps_total;
   out["ring_seconds_total"] = node.ring_seconds_total;
+  out["rows_per_second"] = node.rows_per_second;
+  out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   return out;
 }
@@ -45,6 +47,17 @@ OrderedJson pipeline_object(const PipelineStatus& pipeline) {
   out["kv_pages"] = pipeline.kv_pages;
   out["kv_pages_reserved"] = pipeline.kv_pages_reserved;
   out["kv_page_tokens"] = pipeline.kv_page_tokens;
+  return out;
+}
+
+OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNeed>& needs) {
+  OrderedJson out;
+  out["layers"] = layers_value(layers);
+  for (const StageNeed& need : needs) {
+    if (need.layers != layers) continue;
+    out["weight_bytes"] = need.weight_bytes;
+    out["memory_bytes"] = need.memory_bytes;
+  }
   return out;
 }
 
@@ -80,10 +93,15 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   out["version"] = api.options.version;
   out["ready"] = status.ready;
   if (!status.ready) out["missing"] = status.missing;
+  out["uncovered"] = OrderedJson::array();
+  for (const LayerRange& layers : status.uncovered) {
+    out["uncovered"].push_back(uncovered_object(layers, api.model.stages));
+  }
   out["stages_wanted"] = status.stages_wanted;
   out["running"] = status.running;
   out["waiting"] = status.waiting;
   out["tokens_per_second"] = status.tokens_per_second;
+  out["prompt_tokens_per_second"] = status.prompt_tokens_per_second;
   out["model"] = model_object(api.model);
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));

@@ -1,23 +1,19 @@
 """The program as a person uses it: verbs, streams, exit codes, downloads."""
 
-import fcntl
 import hashlib
 import http.server
 import json
 import os
 import pathlib
-import pty
-import re
 import shutil
-import signal
 import subprocess
 import tempfile
-import termios
 import threading
 import time
 import unittest
 
 import swarm
+from terminal import Terminal
 
 
 class Verbs(unittest.TestCase):
@@ -71,7 +67,7 @@ class Verbs(unittest.TestCase):
     def test_help_and_version(self):
         code, out, _ = swarm.hearth("--help")
         self.assertEqual(code, 0)
-        for verb in ("serve", "worker", "run", "status", "ps", "ls", "show", "pull", "bench"):
+        for verb in ("serve", "worker", "run", "status", "top", "ps", "ls", "show", "pull", "bench"):
             self.assertIn(verb, out)
         code, out, _ = swarm.hearth("run", "--help")
         self.assertIn("HEARTH_HOST", out)
@@ -80,7 +76,7 @@ class Verbs(unittest.TestCase):
         self.assertIn(version["isa"], ("scalar", "avx2", "avx512"))
 
     def test_no_server_exits_3_and_says_what_to_do(self):
-        for words in (["status"], ["ps"], ["run", "m", "hi"]):
+        for words in (["status"], ["status", "-w"], ["top"], ["ps"], ["run", "m", "hi"]):
             code, out, err = swarm.hearth(*words, "--host", "127.0.0.1:9")
             self.assertEqual((code, out), (3, ""), words)
             self.assertIn("hearth serve", err)
@@ -116,7 +112,7 @@ class Verbs(unittest.TestCase):
         starts = {"bash": (["bash", "--norc", "-i"], b". <(hearth completion bash)"),
                   "zsh": (["zsh", "-f", "-i"], b"source <(hearth completion zsh)"),
                   "fish": (["fish", "-N", "-c"], b"")}
-        cases = (("hearth stat", b"status"), ("hearth status --wa", b"--wait"),
+        cases = (("hearth stat", b"status"), ("hearth status --wai", b"--wait"),
                  ("hearth run al", b"alpha"), ("hearth run m --token", b"--token-ids"),
                  ("hearth serve --log-level w", b"warn"), ("hearth worker --model al", b"alpha"),
                  ("hearth bench mo", b"model"), ("hearth completion f", b"fish"),
@@ -251,60 +247,6 @@ class LocalRun(unittest.TestCase):
         code, out, err = swarm.hearth("bench", "kernels", "--type", "Q9_9")
         self.assertEqual((code, out), (2, ""))
         self.assertIn("Q4_K", err)
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, *words, program=(swarm.HEARTH,), env=None, cwd=None):
-        self.main, terminal = pty.openpty()
-        self.process = subprocess.Popen(
-            [*program, *words], cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal,
-            env={**os.environ, "TERM": "xterm", "LC_ALL": "C", **(env or {})},
-            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
-        os.close(terminal)
-        self.seen = b""
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self):
-        try:
-            while piece := os.read(self.main, 4096):
-                self.seen += piece
-        except OSError:
-            pass
-
-    def type(self, data):
-        os.write(self.main, data)
-
-    def await_text(self, text, count=1, seconds=20):
-        swarm.wait_until(lambda: self.seen.count(text) >= count, seconds,
-                         f"{count} of {text!r} on the terminal")
-
-    def command(self, line, answer):
-        """Types a line at the prompt; what it prints must hold the answer."""
-        begin = len(self.seen)
-        self.type(line + b"\r")
-        swarm.wait_until(lambda: answer in self.seen[begin:] and
-                         self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer), 10,
-                         f"{answer!r} in {self.seen[begin:]!r}")
-
-    def run(self, keys, answer, prompt):
-        """Types keys; the answer must come, and a prompt after it. Escapes do not count."""
-        begin = len(self.seen)
-
-        def answered():
-            plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\r", b"", self.seen[begin:])
-            return answer in plain and prompt in plain[plain.rfind(answer):]
-
-        self.type(keys)
-        swarm.wait_until(answered, 20, f"{answer!r} and {prompt!r} on the terminal")
-
-    def leave(self, test, words=b"/bye\r"):
-        self.type(words)
-        test.assertEqual(self.process.wait(20), 0)
-        self.reader.join(20)  # before the close: the number may be another file's right after it
-        os.close(self.main)
 
 
 class Chat(unittest.TestCase):

@@ -39,6 +39,7 @@ struct CompletionTest : ::testing::Test {
     model->add_subcommand("rm")->add_flag("--all", flag);
     app.add_subcommand("__complete")->group("");
     app.add_subcommand("ps");
+    app.add_subcommand("logs")->add_option("node", text);
   }
   void TearDown() override {
     unsetenv("HEARTH_MODELS");
@@ -52,8 +53,8 @@ struct CompletionTest : ::testing::Test {
 };
 
 TEST_F(CompletionTest, OffersVerbsThatBeginWithTheWordAndHidesItsOwn) {
-  EXPECT_EQ(sorted({""}), (Words{"completion", "model", "ps", "run", "serve", "worker"}));
-  EXPECT_EQ(sorted({}), (Words{"completion", "model", "ps", "run", "serve", "worker"}));
+  EXPECT_EQ(sorted({""}), (Words{"completion", "logs", "model", "ps", "run", "serve", "worker"}));
+  EXPECT_EQ(sorted({}), (Words{"completion", "logs", "model", "ps", "run", "serve", "worker"}));
   EXPECT_EQ(sorted({"r"}), Words{"run"});
   EXPECT_EQ(sorted({"run"}), Words{"run"});
   EXPECT_EQ(sorted({"x"}), Words{});
@@ -89,6 +90,15 @@ TEST_F(CompletionTest, OffersTheWordsThatAFlagOrVerbTakes) {
   EXPECT_EQ(sorted({"completion", ""}), (Words{"bash", "fish", "zsh"}));
   EXPECT_EQ(sorted({"completion", "f"}), Words{"fish"});
   EXPECT_EQ(sorted({"worker", "-m", "b"}), Words{"beta"});
+}
+
+TEST_F(CompletionTest, OffersNodesThatHaveLogged) {
+  fs::create_directories(folder / "logs");
+  std::ofstream(folder / "logs/serve.log") << "2026 x\n[local-1] y\n";
+  setenv("HEARTH_DATA_DIR", folder.c_str(), 1);
+  EXPECT_EQ(sorted({"logs", ""}), (Words{"coordinator", "local-1"}));
+  EXPECT_EQ(sorted({"logs", "l"}), Words{"local-1"});
+  unsetenv("HEARTH_DATA_DIR");
 }
 
 TEST_F(CompletionTest, EveryShellAsksTheProgramItself) {

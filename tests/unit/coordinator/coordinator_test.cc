@@ -249,6 +249,50 @@ TEST_F(CoordinatorTest, UnreadinessNamesTheWorkerAndTheLayersThatAreMissing) {
   says("is not ready yet");
 }
 
+TEST_F(CoordinatorTest, NamesTheLayersForWhichNobodyIsHere) {
+  using Ranges = std::vector<LayerRange>;
+  EXPECT_EQ(machine->status().uncovered, (Ranges{{0, 2}, {2, 4}}));
+  a = join(testing::worker("a"));
+  EXPECT_EQ(machine->status().uncovered, (Ranges{{2, 4}}));
+  b = join(testing::worker("b"));
+  EXPECT_EQ(machine->status().uncovered, Ranges{}) << "loading, so that nothing is to be added";
+  control.lose(a);
+  EXPECT_EQ(machine->status().uncovered, (Ranges{{2, 4}}));
+}
+
+TEST_F(CoordinatorTest, RatesComeFromHeartbeats) {
+  serve();
+  for (int beat = 0; beat < 9; ++beat) {
+    WorkerMessage message;
+    message.mutable_heartbeat()->set_rows_total(1'000U + 100U * static_cast<unsigned>(beat));
+    message.mutable_heartbeat()->set_busy_seconds_total(7.0 + 0.125 * beat);
+    say(a, message);
+    clock.advance(milliseconds(250));
+    say(b, WorkerMessage(message));
+  }
+  const SwarmStatus status = machine->status();
+  EXPECT_DOUBLE_EQ(status.nodes[0].rows_per_second, 400.0);
+  EXPECT_DOUBLE_EQ(status.nodes[0].busy_ratio, 0.5);
+}
+
+TEST_F(CoordinatorTest, AShareIsNeverMoreThanTheWhole) {
+  serve();
+  for (int beat = 0; beat < 3; ++beat) {
+    WorkerMessage message;
+    message.mutable_heartbeat()->set_busy_seconds_total(beat * 1e300);
+    say(a, message);
+    clock.advance(milliseconds(250));
+  }
+  EXPECT_EQ(machine->status().nodes[0].busy_ratio, 1.0);
+}
+
+TEST_F(CoordinatorTest, PromptTokensCountAtTheirAdmission) {
+  EXPECT_EQ(machine->status().prompt_tokens_per_second, 0.0);
+  serve();
+  submit(4);
+  EXPECT_DOUBLE_EQ(machine->status().prompt_tokens_per_second, 0.2);
+}
+
 TEST_F(CoordinatorTest, SilenceIsALoss) {
   serve();
   const auto one = submit(40);

@@ -91,6 +91,17 @@ TEST(HeadTest, ResponsesCarryTheirLengthAndId) {
   EXPECT_NE(text.find("\r\nContent-Length: 2\r\n"), std::string::npos);
   EXPECT_NE(text.find("\r\nx-request-id: req-1\r\n"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\r\n\r\n"));
+  EXPECT_EQ(text.find("Date"), std::string::npos) << "no date rather than a wrong one";
+  context.date = http_date(784'111'777);
+  EXPECT_NE(response_head(response, context, BodyFraming::kChunked)
+                .find("\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+            std::string::npos);
+}
+
+TEST(HeadTest, DatesAreThoseOfHttp) {
+  EXPECT_EQ(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+  EXPECT_EQ(http_date(951'782'400), "Tue, 29 Feb 2000 00:00:00 GMT");
+  EXPECT_EQ(http_date(4'102'444'799), "Thu, 31 Dec 2099 23:59:59 GMT");
 }
 
 TEST(RouterTest, MethodsAndPaths) {

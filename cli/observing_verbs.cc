@@ -1,0 +1,106 @@
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <memory>
+
+#include "cli/api_address.h"
+#include "cli/doctor.h"
+#include "cli/logs.h"
+#include "cli/server_option.h"
+#include "cli/status.h"
+#include "cli/top.h"
+#include "cli/values.h"
+#include "cli/verbs.h"
+
+namespace hearth::cli {
+namespace {
+
+void add_pace(CLI::App* verb, double& interval, std::uint64_t& count) {
+  verb->add_option("--interval", interval, "seconds between two pictures")
+      ->check(number(0.1, 3600))
+      ->capture_default_str();
+  verb->add_option("--count", count, "pictures, then the end (0: until q or Ctrl-C)")
+      ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()));
+}
+
+void add_status(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StatusOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand("status", "Show the nodes, the layers they hold, and what is missing");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
+      ->check(seconds());
+  verb->add_flag("-w,--watch", o->watch, "again and again, in place on a terminal");
+  add_pace(verb, o->interval_seconds, o->count);
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host);
+    action = [o] { return run_status(*o); };
+  });
+}
+
+void add_top(CLI::App& app, Action& action) {
+  auto o = std::make_shared<TopOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      "top", "Show the nodes at work: layers, rates, share of time busy, KV; q ends it");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON, one line a picture");
+  add_pace(verb, o->interval_seconds, o->count);
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host);
+    action = [o] { return run_top(*o); };
+  });
+}
+
+void add_doctor(CLI::App& app, Action& action) {
+  auto o = std::make_shared<DoctorOptions>();
+  auto host = std::make_shared<std::string>();
+  o->api_port = kDefaultApiPort;
+  CLI::App* verb = app.add_subcommand(
+      "doctor", "Find what stands in the way on this machine, and the line that mends it");
+  add_server(verb, *host, o->api_key);
+  verb->add_option("-p,--port", o->api_port, "port that a server here would take")
+      ->check(whole_number(1, 65'535))
+      ->capture_default_str();
+  verb->add_option("--clock", o->clocks,
+                   "also compare the clock with this server's, e.g. https://example.org "
+                   "(repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(text_within(2048));
+  verb->add_flag("--offline", o->offline, "dial nothing, not even the server");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host);
+    o->server_named = !host->empty();
+    action = [o] { return run_doctor(*o); };
+  });
+}
+
+void add_logs(CLI::App& app, Action& action) {
+  auto o = std::make_shared<LogsOptions>();
+  o->lines = 100;
+  CLI::App* verb = app.add_subcommand(
+      "logs", "Show what the server and the workers of this machine have logged");
+  verb->add_option("node", o->node,
+                   "coordinator or a worker's name (default: all of the server's)");
+  verb->add_flag("-f,--follow", o->follow, "go on with whatever comes, until Ctrl-C");
+  verb->add_option("-n,--lines", o->lines, "the last so many lines (0: all)")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--data-dir", o->data_dir, "folder of the server or worker");
+  verb->add_flag("--json", o->json, "print JSON, one object a line");
+  verb->callback([o, &action] { action = [o] { return run_logs(*o); }; });
+}
+
+}  // namespace
+
+void add_observing_verbs(CLI::App& app, Action& action) {
+  add_status(app, action);
+  add_top(app, action);
+  add_doctor(app, action);
+  add_logs(app, action);
+}
+
+}  // namespace hearth::cli

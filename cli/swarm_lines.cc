@@ -1,0 +1,134 @@
+#include "cli/swarm_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/escape.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::uint32_t kBarColumns = 10;
+
+std::string layers_text(const LayerRange& layers) {
+  if (layers.size() == 0) return "-";
+  return std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
+}
+
+std::string rate(double per_second) {
+  char text[32];
+  std::snprintf(text, sizeof text, per_second >= 99.95 ? "%.0f" : "%.1f", per_second);
+  return text;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f%%", 100.0 * std::clamp(share, 0.0, 1.0));
+  return text;
+}
+
+std::string count_of(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string rates_text(const SwarmView& view) {
+  return rate(view.prompt_tokens_per_second) + " tokens/s in, " + rate(view.tokens_per_second) +
+         " out; " + count_of(view.running, "request") + " running, " +
+         std::to_string(view.waiting) + " waiting";
+}
+
+// "▕███   ▏": the part from `begin` to `end` of something of length 1.
+std::string bar(double begin, double end) {
+  const auto cell = [](double share) {
+    return static_cast<std::uint32_t>(std::lround(std::clamp(share, 0.0, 1.0) * kBarColumns));
+  };
+  std::string text = "▕";
+  for (std::uint32_t i = 0; i < kBarColumns; ++i) {
+    text += i >= cell(begin) && i < cell(end) ? "█" : " ";
+  }
+  return text + "▏";
+}
+
+std::string kv_text(const NodeView& node) {
+  if (node.kv_tokens == 0) return "-";
+  const double share =
+      static_cast<double>(node.kv_tokens_used) / static_cast<double>(node.kv_tokens);
+  return bar(0.0, share) + " " + percent(share) + " of " + std::to_string(node.kv_tokens);
+}
+
+std::string layers_bar(const NodeView& node, std::uint32_t layers) {
+  if (!node.placed || layers == 0) return "-";
+  return bar(static_cast<double>(node.layers.begin) / layers,
+             static_cast<double>(node.layers.end) / layers) +
+         " " + layers_text(node.layers);
+}
+
+// Why no prompt would be answered, and what to add; or why a worker has nothing to do.
+Lines why_lines(const SwarmView& view) {
+  Lines lines;
+  if (view.ready) {
+    const auto free = std::count_if(view.nodes.begin(), view.nodes.end(),
+                                    [](const NodeView& node) { return node.state == "free"; });
+    if (free > 0 && view.stages_wanted > 0) {
+      lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
+                      "; one more pipeline takes " + std::to_string(view.stages_wanted));
+    }
+    return lines;
+  }
+  if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
+  for (const GapView& gap : view.gaps) {
+    std::string line = "        no node for layers " + layers_text(gap.layers);
+    if (gap.memory_bytes > 0) {
+      line += ": it needs " + format_bytes(gap.memory_bytes) + " of memory at least, " +
+              format_bytes(gap.weight_bytes) + " of them for weights";
+    }
+    lines.push_back(std::move(line));
+  }
+  if (!view.gaps.empty()) {
+    lines.push_back("add     " + count_of(view.gaps.size(), "worker") +
+                    (view.gaps.size() == 1 ? ", with" : ", each with") +
+                    ": hearth worker --model " + escape_control(view.model));
+  }
+  return lines;
+}
+
+}  // namespace
+
+Lines status_lines(const SwarmView& view) {
+  Lines lines = {"model   " + escape_control(view.model) + "  (" + std::to_string(view.layers) +
+                     " layers, " + format_bytes(view.model_bytes) + ")",
+                 std::string("ready   ") + (view.ready ? "yes" : "no"),
+                 "rates   " + rates_text(view)};
+  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  Table table(
+      {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S", "BUSY", "ROWS"});
+  for (const NodeView& node : view.nodes) {
+    table.add({node.name, node.state, node.placed ? std::to_string(node.stage) : "-",
+               node.placed ? layers_text(node.layers) : "-", node.isa, std::to_string(node.threads),
+               node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
+               percent(node.busy_ratio), std::to_string(node.rows_total)});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  return lines;
+}
+
+Lines top_lines(const SwarmView& view, const std::string& api_base, const std::string& time) {
+  Lines lines;
+  lines.push_back(escape_control(view.model) + " at " + api_base + "  " +
+                  (view.ready ? "ready" : "not ready") + "  " + time);
+  lines.push_back(rates_text(view));
+  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  Table table({"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
+  for (const NodeView& node : view.nodes) {
+    table.add({node.name, node.state, layers_bar(node, view.layers), rate(node.rows_per_second),
+               bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
+               node.placed ? format_bytes(node.weight_bytes) : "-"});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace hearth::cli

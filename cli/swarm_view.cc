@@ -1,0 +1,126 @@
+#include "cli/swarm_view.h"
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/api_client.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// Absent, or null as JSON writes what is no number: 0, since other versions may lack the field.
+double number_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return 0.0;
+  return found->get<double>();
+}
+
+template <typename T>
+T count_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return 0;
+  if (!found->is_number_unsigned()) {
+    throw Json::type_error::create(302, std::string(key) + " is no count", &object);
+  }
+  return found->get<T>();
+}
+
+LayerRange range_of(const Json& layers) {
+  if (!layers.is_array() || layers.size() != 2 || !layers[0].is_number_unsigned() ||
+      !layers[1].is_number_unsigned() || layers[0] > layers[1]) {
+    throw Json::type_error::create(302, "layers are no range", &layers);
+  }
+  return {layers[0], layers[1]};
+}
+
+NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>& page_tokens) {
+  NodeView node;
+  node.name = json.at("name");
+  node.state = json.at("state");
+  node.isa = json.at("isa");
+  node.threads = count_of<std::uint32_t>(json, "threads");
+  const auto epoch = count_of<std::uint64_t>(json, "epoch");
+  node.placed = epoch != 0;
+  node.stage = count_of<std::uint32_t>(json, "stage");
+  node.layers = range_of(json.at("layers"));
+  node.weight_bytes = count_of<std::uint64_t>(json, "weight_bytes");
+  node.rows_total = count_of<std::uint64_t>(json, "rows_total");
+  node.kv_tokens_used = count_of<std::uint64_t>(json, "kv_tokens_used");
+  if (const auto page = page_tokens.find(epoch); page != page_tokens.end()) {
+    node.kv_tokens = page->second * count_of<std::uint32_t>(json, "kv_pages");
+  }
+  node.rows_per_second = number_of(json, "rows_per_second");
+  node.busy_ratio = number_of(json, "busy_ratio");
+  node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
+  return node;
+}
+
+SwarmView view_of(const Json& state) {
+  SwarmView view;
+  view.version = state.value("version", "");
+  const Json& model = state.at("model");
+  view.model = model.at("id");
+  view.layers = count_of<std::uint32_t>(model, "layers");
+  view.model_bytes = count_of<std::uint64_t>(model, "file_bytes");
+  view.ready = state.at("ready");
+  view.missing = state.value("missing", "");
+  view.stages_wanted = count_of<std::uint32_t>(state, "stages_wanted");
+  view.running = count_of<std::uint32_t>(state, "running");
+  view.waiting = count_of<std::uint32_t>(state, "waiting");
+  view.tokens_per_second = number_of(state, "tokens_per_second");
+  view.prompt_tokens_per_second = number_of(state, "prompt_tokens_per_second");
+  std::map<std::uint64_t, std::uint64_t> page_tokens;
+  for (const Json& pipeline : state.at("pipelines")) {
+    page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =
+        count_of<std::uint32_t>(pipeline, "kv_page_tokens");
+  }
+  for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
+  for (const Json& gap : state.value("uncovered", Json::array())) {
+    view.gaps.push_back({range_of(gap.at("layers")), count_of<std::uint64_t>(gap, "weight_bytes"),
+                         count_of<std::uint64_t>(gap, "memory_bytes")});
+  }
+  return view;
+}
+
+}  // namespace
+
+Result<SwarmView> read_swarm_view(const std::string& json) {
+  const Json state = Json::parse(json, nullptr, false);
+  REQUIRE(state.is_object(), "the server's state is no JSON object");
+  try {
+    return view_of(state);
+  } catch (const Json::exception& bad) {
+    return Error::invalid(std::string("the server's state is of another version: ") + bad.what());
+  }
+}
+
+Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
+                                const std::string& api_key) {
+  HttpClient::Options options;
+  options.timeout = std::chrono::seconds(5);
+  options.headers = api_headers(api_key);
+  const std::string url = api_base + "/api/v1/state";
+  auto reply = http.get(url, options);
+  if (!reply.ok()) {
+    Error error = std::move(reply).error();
+    if (error.code == ErrorCode::kUnavailable) {
+      error.message = "no server at " + api_base + "; start one: hearth serve --model MODEL";
+    }
+    return error;
+  }
+  if (reply->status == 401 || reply->status == 403) return api_error(*reply, url);
+  const Json state = Json::parse(reply->body, nullptr, false);
+  if (reply->status != 200 || !state.is_object()) {
+    return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +
+                                              std::to_string(reply->status) + ")"};
+  }
+  SwarmAnswer answer;
+  TRY(answer.view, read_swarm_view(reply->body));
+  answer.json = state.dump();
+  return answer;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,68 @@
+// What a running server says of its swarm, as the verbs that observe it need it. It is the answer
+// of a server that may be of another version or no Hearth at all: checked here, and its texts are
+// to be escaped before they are shown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "cli/http_client.h"
+
+namespace hearth::cli {
+
+struct NodeView {
+  std::string name;
+  std::string state;
+  std::string isa;
+  std::uint32_t threads = 0;
+  bool placed = false;  // in a pipeline; else stage and layers are of no meaning
+  std::uint32_t stage = 0;
+  LayerRange layers;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t rows_total = 0;
+  std::uint64_t kv_tokens_used = 0;
+  std::uint64_t kv_tokens = 0;  // that have room; 0: not known
+  double rows_per_second = 0.0;
+  double busy_ratio = 0.0;
+  double heartbeat_age_seconds = 0.0;
+};
+
+// A stage for which no worker is here.
+struct GapView {
+  LayerRange layers;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // that a worker needs at least; 0: not known
+};
+
+struct SwarmView {
+  std::string version;
+  std::string model;
+  std::uint32_t layers = 0;
+  std::uint64_t model_bytes = 0;
+  bool ready = false;
+  std::string missing;  // why not
+  std::uint32_t stages_wanted = 0;
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  double tokens_per_second = 0.0;
+  double prompt_tokens_per_second = 0.0;
+  std::vector<NodeView> nodes;
+  std::vector<GapView> gaps;
+};
+
+// Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.
+Result<SwarmView> read_swarm_view(const std::string& json);
+
+struct SwarmAnswer {
+  std::string json;  // one line
+  SwarmView view;
+};
+
+// kUnavailable, with what to do, when nobody is there; kRefused without a valid key.
+Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
+                                const std::string& api_key);
+
+}  // namespace hearth::cli

@@ -1,0 +1,119 @@
+#include "cli/swarm_lines.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::cli {
+namespace {
+
+NodeView node(const std::string& name, const std::string& state, std::uint32_t stage,
+              LayerRange layers) {
+  NodeView out;
+  out.name = name;
+  out.state = state;
+  out.isa = "avx2";
+  out.threads = 2;
+  out.placed = layers.size() > 0;
+  out.stage = stage;
+  out.layers = layers;
+  out.weight_bytes = 36'000'000;
+  out.rows_total = 1234;
+  out.kv_tokens_used = 160;
+  out.kv_tokens = 640;
+  out.rows_per_second = 120.04;
+  out.busy_ratio = 0.5;
+  return out;
+}
+
+SwarmView serving() {
+  SwarmView view;
+  view.model = "tiny";
+  view.layers = 20;
+  view.model_bytes = 145'000'000;
+  view.ready = true;
+  view.stages_wanted = 2;
+  view.running = 1;
+  view.waiting = 3;
+  view.tokens_per_second = 30.5;
+  view.prompt_tokens_per_second = 200;
+  view.nodes = {node("den", "serving", 0, {0, 10}), node("attic", "serving", 1, {10, 20})};
+  return view;
+}
+
+SwarmView uncovered() {
+  SwarmView view = serving();
+  view.ready = false;
+  view.missing = "no pipeline serves: 1 of 2 workers are registered";
+  view.nodes = {node("den", "free", 0, {})};
+  view.gaps = {{{10, 20}, 36'000'000, 95'000'000}};
+  return view;
+}
+
+TEST(StatusLines, NodesRangesStatesAndRates) {
+  EXPECT_EQ(status_lines(serving()),
+            (Lines{"model   tiny  (20 layers, 145 MB)", "ready   yes",
+                   "rates   200 tokens/s in, 30.5 out; 1 request running, 3 waiting",
+                   "NODE   STATE    STAGE  LAYERS  ISA   THREADS  WEIGHTS  TOK/S  BUSY  ROWS",
+                   "den    serving  0      0-9     avx2  2        36.0 MB  120    50%   1234",
+                   "attic  serving  1      10-19   avx2  2        36.0 MB  120    50%   1234"}));
+}
+
+TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {
+  const Lines lines = status_lines(uncovered());
+  ASSERT_EQ(lines.size(), 8U);
+  EXPECT_EQ(lines[1], "ready   no");
+  EXPECT_EQ(lines[3], "why     no pipeline serves: 1 of 2 workers are registered");
+  EXPECT_EQ(
+      lines[4],
+      "        no node for layers 10-19: it needs 95.0 MB of memory at least, 36.0 MB of them "
+      "for weights");
+  EXPECT_EQ(lines[5], "add     1 worker, with: hearth worker --model tiny");
+  EXPECT_EQ(lines[7], "den   free   -      -       avx2  2        -        120    50%   1234");
+}
+
+TEST(StatusLines, ANeedThatIsNotKnownIsNotShown) {
+  SwarmView view = uncovered();
+  view.gaps = {{{0, 10}, 0, 0}, {{10, 20}, 0, 0}};
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(lines[4], "        no node for layers 0-9");
+  EXPECT_EQ(lines[6], "add     2 workers, each with: hearth worker --model tiny");
+}
+
+TEST(StatusLines, SpareWorkersAreExplained) {
+  SwarmView view = serving();
+  view.nodes.push_back(node("nook", "free", 0, {}));
+  EXPECT_EQ(status_lines(view)[3], "spare   1 worker; one more pipeline takes 2");
+}
+
+TEST(StatusLines, AServersWordsDoNotSteerTheTerminal) {
+  SwarmView view = uncovered();
+  view.model = view.missing = view.nodes[0].name = view.nodes[0].state = "\x1b[2J";
+  for (const Lines& lines : {status_lines(view), top_lines(view, "http://x", "now")}) {
+    for (const std::string& line : lines) {
+      EXPECT_EQ(line.find('\x1b'), std::string::npos) << line;
+    }
+  }
+}
+
+TEST(TopLines, TheNodesAtWork) {
+  EXPECT_EQ(top_lines(serving(), "http://127.0.0.1:11500", "14:03:22"),
+            (Lines{"tiny at http://127.0.0.1:11500  ready  14:03:22",
+                   "200 tokens/s in, 30.5 out; 1 request running, 3 waiting",
+                   "NODE   STATE    LAYERS              TOK/S  BUSY              KV"
+                   "                       WEIGHTS",
+                   "den    serving  ▕█████     ▏ 0-9    120    ▕█████     ▏ 50%  ▕███       ▏ 25% "
+                   "of 640  36.0 MB",
+                   "attic  serving  ▕     █████▏ 10-19  120    ▕█████     ▏ 50%  ▕███       ▏ 25% "
+                   "of 640  36.0 MB"}));
+}
+
+TEST(TopLines, WhatIsNotThereIsNotShown) {
+  SwarmView view = uncovered();
+  view.nodes[0].kv_tokens = 0;
+  view.nodes[0].busy_ratio = 0.0;
+  const Lines lines = top_lines(view, "http://x", "now");
+  EXPECT_EQ(lines.front(), "tiny at http://x  not ready  now");
+  EXPECT_EQ(lines.back(), "den   free   -       120    ▕          ▏ 0%  -   -");
+}
+
+}  // namespace
+}  // namespace hearth::cli
