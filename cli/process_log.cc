@@ -26,6 +26,8 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
 
 }  // namespace
 
+void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
+
 Status start_process_log(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);
   REQUIRE(parsed != spdlog::level::off || level == "off",

@@ -11,4 +11,7 @@ namespace hearth::cli {
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
 
+// An incoming data link that was refused before it opened, and exactly why; its peer is not told.
+void log_refused_link(const std::string& why);
+
 }  // namespace hearth::cli
