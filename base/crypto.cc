@@ -2,7 +2,10 @@
 
 #include <sodium.h>
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/hex.h"
 
 namespace hearth {
 namespace {
@@ -27,13 +30,6 @@ crypto_hash_sha256_state* sha_state(void* at) { return static_cast<crypto_hash_s
 static_assert(sizeof(crypto_generichash_state) <= 384);
 static_assert(sizeof(crypto_hash_sha256_state) <= 104);
 
-std::string hex(ByteSpan bytes) {
-  std::string text(bytes.size() * 2 + 1, '\0');
-  sodium_bin2hex(text.data(), text.size(), raw(bytes), bytes.size());
-  text.pop_back();  // the closing NUL
-  return text;
-}
-
 std::string base64url(ByteSpan bytes) {
   constexpr int kVariant = sodium_base64_VARIANT_URLSAFE_NO_PADDING;
   std::string text(sodium_base64_encoded_len(bytes.size(), kVariant), '\0');
@@ -42,7 +38,7 @@ std::string base64url(ByteSpan bytes) {
   return text;
 }
 
-std::string Hash256::hex() const { return hearth::hex(bytes); }
+std::string Hash256::hex() const { return to_hex(bytes); }
 
 Hash256 blake2b(ByteSpan bytes) {
   ensure_sodium();
@@ -57,10 +53,6 @@ Hash256 keyed_blake2b(const Hash256& key, ByteSpan bytes) {
   crypto_generichash(raw(hash), hash.bytes.size(), raw(bytes), bytes.size(), raw(key.bytes),
                      key.bytes.size());
   return hash;
-}
-
-bool equal_in_constant_time(const Hash256& a, const Hash256& b) {
-  return sodium_memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
 }
 
 Blake2b::Blake2b() {
@@ -92,6 +84,76 @@ Hash256 Sha256::finish() {
 void random_bytes(MutableByteSpan out) {
   ensure_sodium();
   randombytes_buf(out.data(), out.size());
+}
+
+void wipe(MutableByteSpan secret) { sodium_memzero(secret.data(), secret.size()); }
+
+bool equal_secrets(ByteSpan a, ByteSpan b) {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
+  ensure_sodium();
+  REQUIRE(bytes.size() == kBytes, "a public key of " + std::to_string(bytes.size()) +
+                                      " bytes; an Ed25519 key has " + std::to_string(kBytes));
+  REQUIRE(crypto_core_ed25519_is_valid_point(raw(bytes)) == 1,
+          "the bytes of a public key are no Ed25519 key: not canonical, or of small order");
+  PublicKey key;
+  std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
+  return key;
+}
+
+std::string PublicKey::hex() const { return to_hex(bytes_); }
+
+SecretKey SecretKey::generate() {
+  std::array<std::byte, kSeedBytes> seed;
+  random_bytes(seed);
+  auto key = from_seed(seed);
+  wipe(seed);
+  return std::move(key).value();
+}
+
+Result<SecretKey> SecretKey::from_seed(ByteSpan seed) {
+  ensure_sodium();
+  REQUIRE(seed.size() == kSeedBytes, "a secret key of " + std::to_string(seed.size()) +
+                                         " bytes; it has " + std::to_string(kSeedBytes));
+  SecretKey key;
+  std::array<std::byte, PublicKey::kBytes> point{};
+  crypto_sign_seed_keypair(reinterpret_cast<unsigned char*>(point.data()),
+                           reinterpret_cast<unsigned char*>(key.secret_.data()), raw(seed));
+  TRY(key.public_key_, PublicKey::parse(point));
+  return key;
+}
+
+SecretKey::~SecretKey() { sodium_memzero(secret_.data(), secret_.size()); }
+
+ByteSpan SecretKey::seed() const { return ByteSpan(secret_).first(kSeedBytes); }
+
+namespace {
+
+// The purpose ends with a zero byte, so that no purpose is the beginning of another.
+Bytes with_purpose(std::string_view purpose, ByteSpan message) {
+  Bytes all(purpose.size() + 1 + message.size());
+  std::copy_n(as_bytes(purpose).begin(), purpose.size(), all.begin());
+  std::copy(message.begin(), message.end(), all.begin() + purpose.size() + 1);
+  return all;
+}
+
+}  // namespace
+
+Signature SecretKey::sign(std::string_view purpose, ByteSpan message) const {
+  const Bytes all = with_purpose(purpose, message);
+  Signature signature{};
+  crypto_sign_detached(reinterpret_cast<unsigned char*>(signature.data()), nullptr, raw(all),
+                       all.size(), reinterpret_cast<const unsigned char*>(secret_.data()));
+  return signature;
+}
+
+bool verify(const PublicKey& key, std::string_view purpose, ByteSpan message, ByteSpan signature) {
+  ensure_sodium();
+  if (signature.size() != kSignatureBytes) return false;
+  const Bytes all = with_purpose(purpose, message);
+  return crypto_sign_verify_detached(raw(signature), raw(all), all.size(), raw(key.bytes())) == 0;
 }
 
 }  // namespace hearth

@@ -1,4 +1,4 @@
-// Hashes and random bytes. The only room that includes libsodium.
+// Hashes, signatures and random bytes. The only room that includes libsodium.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/result.h"
 
 namespace hearth {
 
@@ -23,9 +24,6 @@ Hash256 blake2b(ByteSpan bytes);
 // BLAKE2b-256 with a key: of a secret that is kept as its hash, so that who reads the hashes can
 // neither guess nor compare without the key.
 Hash256 keyed_blake2b(const Hash256& key, ByteSpan bytes);
-
-// In a time that does not tell where they differ.
-bool equal_in_constant_time(const Hash256& a, const Hash256& b);
 
 // BLAKE2b-256 over several pieces.
 class Blake2b {
@@ -51,7 +49,58 @@ class Sha256 {
 
 void random_bytes(MutableByteSpan out);
 
-std::string hex(ByteSpan bytes);        // two lower-case digits a byte
 std::string base64url(ByteSpan bytes);  // RFC 4648, section 5, without padding
+
+// Zeroes that the compiler may not leave out.
+void wipe(MutableByteSpan secret);
+
+// Equal length and bytes, in a time that depends on the lengths alone.
+bool equal_secrets(ByteSpan a, ByteSpan b);
+
+// An Ed25519 public key (RFC 8032), which is also a node's id. A value other than the default one
+// is a canonically encoded point of the prime-order group: parse() refuses everything else.
+class PublicKey {
+ public:
+  static constexpr std::size_t kBytes = 32;
+
+  PublicKey() = default;  // all zero: nobody's key, and no signature verifies with it
+  static Result<PublicKey> parse(ByteSpan bytes);
+
+  ByteSpan bytes() const { return bytes_; }
+  std::string hex() const;
+  friend auto operator<=>(const PublicKey&, const PublicKey&) = default;
+
+ private:
+  std::array<std::byte, kBytes> bytes_{};
+};
+
+inline constexpr std::size_t kSignatureBytes = 64;
+using Signature = std::array<std::byte, kSignatureBytes>;
+
+// An Ed25519 key pair; the secret is wiped with it. What is signed begins with a name of its
+// purpose, so that no signature can be read as one for something else.
+class SecretKey {
+ public:
+  static constexpr std::size_t kSeedBytes = 32;
+
+  static SecretKey generate();
+  static Result<SecretKey> from_seed(ByteSpan seed);  // RFC 8032's private key
+  SecretKey(const SecretKey&) = default;
+  SecretKey& operator=(const SecretKey&) = default;
+  ~SecretKey();
+
+  const PublicKey& public_key() const { return public_key_; }
+  ByteSpan seed() const;
+  Signature sign(std::string_view purpose, ByteSpan message) const;
+
+ private:
+  SecretKey() = default;
+  std::array<std::byte, 64> secret_{};
+  PublicKey public_key_;
+};
+
+// False for any signature but the signer's own: also for a second encoding of it (S >= L), and for
+// points of small order.
+bool verify(const PublicKey& key, std::string_view purpose, ByteSpan message, ByteSpan signature);
 
 }  // namespace hearth

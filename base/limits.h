@@ -72,7 +72,6 @@ inline constexpr std::uint32_t kChoices = 8;
 
 // Obtaining a model (model/manifest.h, node/model_fetch.h).
 inline constexpr std::size_t kManifestBytes = 16 * kMiB;
-inline constexpr std::size_t kSignatureBytes = 64;
 inline constexpr std::size_t kFetchJournalBytes = 64 * kMiB;
 inline constexpr std::uint32_t kFetchConnections = 16;
 inline constexpr std::uint32_t kFetchSources = 64;
@@ -107,6 +106,19 @@ inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte t
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
+// Identity (proto/roster.h, proto/tls.h).
+inline constexpr std::uint32_t kRosterEntries = 2'048;
+inline constexpr std::uint32_t kRosterAddresses = 4;  // of one node
+inline constexpr std::size_t kRosterBytes = 3 * kMiB;
+inline constexpr std::size_t kCertificateBytes = 4 * kKiB;   // ours have about 300
+inline constexpr std::uint32_t kHandshakes = 64;             // under way, of incoming links
+inline constexpr std::uint32_t kHandshakesAddress = 16;      // of those, from one address
+inline constexpr std::uint32_t kHandshakesBurst = 64;        // from one address at once, then
+inline constexpr std::uint32_t kHandshakesPerSecond = 16;    // so many
+inline constexpr std::uint32_t kHandshakeAddresses = 1'024;  // remembered for the above
+inline constexpr std::uint32_t kHandshakeSeconds = 5;
+inline constexpr std::size_t kTlsKeyBytes = 64 * kGiB;  // AES-GCM allows some 360 GiB (RFC 8446)
+
 // Join tokens and API keys (coordinator/credentials.h).
 inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
 inline constexpr std::uint32_t kTokenUses = 10'000;
@@ -117,13 +129,21 @@ inline constexpr std::size_t kApiKeyBuckets = 4'096;     // then those that are 
 
 // Control plane (gRPC).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
-inline constexpr std::size_t kComputeQueue = 1'024;           // steps that wait for an engine
-inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;  // per session, then it is closed
+inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
+inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
+inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
+static_assert(kRosterEntries > kWorkers && kRosterBytes < kControlMessageBytes,
+              "every worker has an entry, and any roster travels in one message");
+static_assert(kRosterEntries * (35 + kNodeNameBytes + kRosterAddresses * (2 + kAddressBytes)) <
+                  kRosterBytes,
+              "a roster of the longest entries is within its bytes");
+static_assert(kHandshakesAddress < kHandshakes && kHandshakes < kConnections,
+              "one address takes neither all handshakes nor all links");
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
 static_assert(kHttpHeaderBytes < kHttpReadBytes, "a whole header fits the read buffer");
 static_assert(kPrompts <= kHttpSequences && kChoices <= kHttpSequences, "each alone is allowed");

@@ -56,6 +56,8 @@ std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
 
 }  // namespace
 
+void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
+
 Status start_process_log(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);
   REQUIRE(parsed != spdlog::level::off || level == "off",

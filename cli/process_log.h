@@ -20,4 +20,7 @@ void log_to_file_or_warn(const std::string& path);
 // A line of a process that this one has started: "[name] line".
 void log_child_line(const std::string& name, const std::string& line);
 
+// An incoming data link that was refused before it opened, and exactly why; its peer is not told.
+void log_refused_link(const std::string& why);
+
 }  // namespace hearth::cli

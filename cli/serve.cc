@@ -10,6 +10,7 @@
 #include <climits>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "cli/coordinator_gate.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
+#include "cli/identity.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
@@ -30,6 +32,7 @@
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/server.h"
+#include "coordinator/membership.h"
 #include "kernels/canonical.h"
 #include "model/chat_template.h"
 #include "model/gguf.h"
@@ -160,6 +163,9 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
                       "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
                       options.log_level == "info" ? "warn" : options.log_level, "--no-log-file",
                       "--device", devices[i - 1]}});
+    if (!options.data_dir.empty()) {
+      specs.back().words.insert(specs.back().words.end(), {"--data-dir", options.data_dir});
+    }
     if (options.pin) specs.back().words.push_back("--pin");
     if (options.memory_bytes == 0) continue;
     specs.back().words.insert(specs.back().words.end(),
@@ -179,15 +185,15 @@ std::vector<std::string> names_of_machine(const ServeOptions& options) {
 }
 
 // The API of this machine is open to its users; beyond it, who has a key may use it.
-Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options) {
+Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
+                                                   std::shared_ptr<coordinator::Store> store) {
   coordinator::http::HttpOptions http;
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
   if (is_loopback_address(options.host)) return http;
   http.names = names_of_machine(options);
-  TRY(http.store,
-      coordinator::open_store(options.data_dir.empty() ? data_dir().string() : options.data_dir));
+  http.store = std::move(store);
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
@@ -206,17 +212,21 @@ class Server {
     const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
     TRY(file_, ServerFile::lock(options.data_dir));
     if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
+    TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
+    coordinator_->publish_roster(identity_->roster->book()->bytes());
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
-    TRY(coordinator::http::HttpOptions http, api_options(options));
+    TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
     info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
     info_.control = control_->address();
     info_.data = data_->address();
     info_.pid = getpid();
+    TRY(token_,
+        LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers dial {}", info_.model, info_.api, info_.control);
     children_ = std::make_unique<Children>(loop_.io());
@@ -242,12 +252,45 @@ class Server {
     return ok_status();
   }
 
+  // Workers of an earlier process show themselves again; the number of the roster goes on.
+  Status open_membership(const ServeOptions& options) {
+    TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
+    TRY(store_,
+        coordinator::open_store(options.data_dir.empty() ? data_dir().string() : options.data_dir));
+    identity_.emplace(std::move(identity));
+    coordinator::MembershipOptions membership;
+    membership.node = identity_->node.key;
+    membership.roster = identity_->roster->book();
+    membership.store = store_;
+    membership.is_local = [this](std::string_view id, std::string_view secret) {
+      return token_ != nullptr && token_->opens(id, secret);
+    };
+    membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
+    membership.changed = [this] { on_roster_changed(); };
+    membership_.emplace(identity_->cluster, std::move(membership), clock_);
+    return membership_->restart({identity_->node.key, "coordinator", Role::kCoordinator, {}});
+  }
+
+  void on_roster_changed() {
+    if (coordinator_ == nullptr) return;
+    coordinator_->publish_roster(identity_->roster->book()->bytes());
+    data_->recheck_peers();
+    control_->recheck_peers();
+  }
+
   Status open_links(const ServeOptions& options) {
     TcpOptions tcp;
     tcp.listen_address = "127.0.0.1:0";
+    tcp.identity = identity_->node;
+    tcp.roster = identity_->roster->book();
+    tcp.on_refused = log_refused_link;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
-    TRY(control_,
-        ControlService::open("127.0.0.1:" + std::to_string(options.control_port), loop_.poster()));
+    coordinator::ControlOptions control;
+    control.address = "127.0.0.1:" + std::to_string(options.control_port);
+    control.identity = identity_->node;
+    control.roster = identity_->roster->book();
+    control.admissions = &*membership_;
+    TRY(control_, ControlService::open(control, loop_.poster()));
     return ok_status();
   }
 
@@ -282,6 +325,10 @@ class Server {
   bool ready_ = false;
   unsigned ticks_ = 0;
   std::unique_ptr<ServerFile> file_;
+  std::optional<ServerIdentity> identity_;
+  std::shared_ptr<coordinator::Store> store_;
+  std::unique_ptr<LocalToken> token_;
+  std::optional<coordinator::Membership> membership_;
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -40,7 +40,7 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--control-port", o->control_port, "port that workers dial (0: any free one)")
       ->check(whole_number(0, 65'535))
       ->capture_default_str();
-  verb->add_option("--data-dir", o->data_dir, "folder of serve.json and the API's keys");
+  verb->add_option("--data-dir", o->data_dir, "folder of serve.json, the store and the keys");
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "as of a worker");
@@ -79,7 +79,7 @@ void add_worker(CLI::App& app, Action& action) {
   verb->add_option("--coordinator", o->coordinator,
                    "the coordinator's control address (default: the server on this machine)")
       ->check(loopback_link());
-  verb->add_option("--data-dir", o->data_dir, "folder of serve.json");
+  verb->add_option("--data-dir", o->data_dir, "folder of the server that this worker belongs to");
   verb->add_option("--name", o->name, "unique in the swarm (default: host name and process id)")
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--listen", o->listen, "address of the data links; loopback only")

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
+#include "cli/identity.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
 #include "cli/models.h"
@@ -94,10 +95,7 @@ class Worker {
     if (options.pin) warn_unpinned(stage_options_.threads);
     engine.kernels = kernels;
     engine.device = device_.get();
-    TcpOptions tcp;
-    tcp.listen_address = options.listen;
-    TRY(data_, TcpTransport::open(loop_.io(), tcp));
-    control_ = std::make_unique<node::ControlClient>(loop_.poster());
+    TRY_VOID(open_links(options));
     engine_ = std::make_unique<node::EngineThread>(engine, node::engine_loader(file, spec),
                                                    loop_.poster());
     stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, *data_, *engine_);
@@ -127,6 +125,28 @@ class Worker {
   }
 
  private:
+  Status open_links(const WorkerOptions& options) {
+    TRY(member_, LocalMember::enter(options.data_dir, stage_options_.node));
+    // A coordinator that starts again may have another port, and knows us only by its new token.
+    stage_options_.find_coordinator = [this, given = options.coordinator] {
+      const auto address = member_->renew();
+      if (!address) spdlog::debug("{}", address.error().message);
+      return given.empty() && address ? *address : given;
+    };
+    stage_options_.take_roster = [this](ByteSpan roster) {
+      if (member_->roster().take(roster)) data_->recheck_peers();
+    };
+    TcpOptions tcp;
+    tcp.listen_address = options.listen;
+    tcp.identity = member_->identity();
+    tcp.roster = member_->roster().book();
+    tcp.on_refused = log_refused_link;
+    TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    control_ = std::make_unique<node::ControlClient>(member_->identity(), member_->roster().book(),
+                                                     loop_.poster());
+    return ok_status();
+  }
+
   void log_sensors() const {
     const auto sensors = node::CardSensors::open(device_->bus_id());
     spdlog::info("{}: {}", device_->name(),
@@ -148,12 +168,6 @@ class Worker {
     stage_options_.node = options.name.empty() ? default_name() : options.name;
     TRY_VOID(check_node_name(stage_options_.node));
     TRY(stage_options_.control_address, control_address(options));
-    if (options.coordinator.empty()) {  // a coordinator that starts again may have another port
-      stage_options_.find_coordinator = [options] {
-        auto address = control_address(options);
-        return address.ok() ? *address : std::string();
-      };
-    }
     TRY_VOID(parse_loopback_address(options.listen));
     stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
     stage_options_.canonical_version = kernels::kCanonicalVersion;
@@ -167,6 +181,7 @@ class Worker {
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
+  std::unique_ptr<LocalMember> member_;
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<node::ControlClient> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor

@@ -55,6 +55,11 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   if (!message.has_register_()) {
     return refuse(link, "the first message of a session is a Register");
   }
+  const Status speaker = check_peer(control_, link, message.register_().node(), Role::kWorker);
+  if (!speaker.ok()) {
+    spdlog::warn("refused a worker: {}", speaker.error().message);
+    return refuse(link, std::string(kNotAdmitted));
+  }
   const Status fit = registry_.check(message.register_());
   if (!fit.ok()) return refuse(link, fit.error().message);
   const std::string& name = message.register_().node();
@@ -77,6 +82,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
   send_control(link, answer);
+  send_roster(link);
   form_pipelines();
 }
 
@@ -99,6 +105,23 @@ void CoordinatorMachine::send_control(LinkId link, const CoordinatorMessage& mes
   if (sent.ok()) return;
   const Node* node = registry_.find(link);
   if (node != nullptr) lose_node(node->status.name, sent.error().message);
+}
+
+void CoordinatorMachine::publish_roster(Bytes roster) {
+  roster_ = std::move(roster);
+  std::vector<LinkId> links;  // sending may lose a worker
+  for (const NodeStatus& node : registry_.snapshot()) {
+    const Node* known = registry_.find(node.name);
+    if (known != nullptr && known->state != Node::State::kLost) links.push_back(known->link);
+  }
+  for (const LinkId link : links) send_roster(link);
+}
+
+void CoordinatorMachine::send_roster(LinkId link) {
+  if (roster_.empty()) return;
+  CoordinatorMessage message;
+  message.mutable_roster()->set_roster(roster_.data(), roster_.size());
+  send_control(link, message);
 }
 
 void CoordinatorMachine::lose_node(const std::string& name, const std::string& why) {

@@ -1,9 +1,9 @@
 #include "coordinator/control_service.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
 
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/grpc_tls.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -36,10 +37,9 @@ Bytes to_bytes(const ByteBuffer& buffer) {
   return bytes;
 }
 
-// The library writes its own log to stderr; ours says what matters. GRPC_VERBOSITY brings it back.
-void quiet_library_log() {
-  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
-  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+// One text for every reason, so that a stranger learns nothing by asking.
+grpc::Status not_admitted() {
+  return {grpc::StatusCode::UNAUTHENTICATED, std::string(kNotAdmitted)};
 }
 
 }  // namespace
@@ -55,9 +55,11 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
 
   std::mutex mutex;
   bool alive = true;
+  std::uint32_t strangers = 0;      // requests of strangers under way
   std::uint32_t sessions_held = 0;  // those not yet done, refused ones included
   Post post;
   std::string address;
+  ControlOptions options;
 
   // The owner's thread only.
   TransportEvents* events = nullptr;
@@ -69,7 +71,9 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
 // alive until OnDone. At most one frame is on its way to the owner, then the next one is read.
 class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
  public:
-  explicit Session(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  Session(std::shared_ptr<Core> core, const PublicKey& peer)
+      : core_(std::move(core)), peer_(peer) {}
+  const PublicKey& peer() const { return peer_; }
 
   void begin(std::shared_ptr<Session> self) {
     const std::lock_guard lock(mutex_);
@@ -188,6 +192,7 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
   }
 
   const std::shared_ptr<Core> core_;
+  const PublicKey peer_;
   LinkId link_;  // the owner's thread only
   std::mutex mutex_;
   std::shared_ptr<Session> self_;
@@ -200,16 +205,91 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
   bool finished_ = false;  // no operation may be started any more
 };
 
+// A session that is over before it begins: its peer is in no roster.
+class Turned final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
+ public:
+  Turned() { Finish(not_admitted()); }
+  void OnDone() override { delete this; }
+};
+
+// One question of somebody who may be in no roster, answered on the owner's thread. Request and
+// answer are gRPC's and live until finish().
+class ControlService::Stranger final : public grpc::ServerUnaryReactor {
+ public:
+  using Work = std::function<hearth::Status(Admissions&)>;
+  Stranger(std::shared_ptr<Core> core, std::string from, Work work)
+      : core_(std::move(core)), from_(std::move(from)), work_(std::move(work)) {}
+
+  void begin(std::shared_ptr<Stranger> self) {
+    const std::lock_guard lock(mutex_);
+    self_ = std::move(self);
+    bool room = false;
+    {
+      const std::lock_guard core_lock(core_->mutex);
+      room = ++core_->strangers <= limits::kHandshakes;
+    }
+    if (!room) return finish(not_admitted());
+    const bool posted = core_->to_owner([call = self_](Core& core) { call->answer(core); });
+    if (!posted) finish(not_admitted());
+  }
+
+  void OnCancel() override {
+    const std::lock_guard lock(mutex_);
+    finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override {
+    const std::shared_ptr<Stranger> self = std::move(self_);
+    const std::lock_guard lock(core_->mutex);
+    --core_->strangers;
+  }
+
+ private:
+  // On the owner's thread.
+  void answer(Core& core) {
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;
+    const hearth::Status done = core.options.admissions == nullptr
+                                    ? hearth::Status(Error::invalid("nobody may join now"))
+                                    : work_(*core.options.admissions);
+    if (!done.ok()) spdlog::warn("refused {}: {}", from_, done.error().message);
+    finish(done.ok() ? grpc::Status::OK : not_admitted());
+  }
+  void finish(const grpc::Status& status) {
+    if (!std::exchange(finished_, true)) Finish(status);
+  }
+
+  const std::shared_ptr<Core> core_;
+  const std::string from_;
+  const Work work_;
+  std::mutex mutex_;
+  std::shared_ptr<Stranger> self_;
+  bool finished_ = false;
+};
+
 // Messages stay bytes: whoever owns the state machine parses them once.
+using RawSession =
+    control::v1::Control::WithRawCallbackMethod_Session<control::v1::Control::Service>;
 class ControlService::Service final
-    : public control::v1::Control::WithRawCallbackMethod_Session<control::v1::Control::Service> {
+    : public control::v1::Control::WithCallbackMethod_Prove<
+          control::v1::Control::WithCallbackMethod_Enrol<RawSession>> {
  public:
   explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
   Status start(const std::string& address) {
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    const ControlOptions& options = core_->options;
+    const auto admit = [roster = options.roster, open = options.admissions != nullptr](
+                           const PublicKey& key) -> hearth::Status {
+      // Whoever has a key may ask to be enrolled; a session is for the roster alone.
+      REQUIRE(open || roster->find(key).has_value(),
+              "the key " + key.hex() + " is not in the roster");
+      return ok_status();
+    };
+    builder.AddListeningPort(address, tls_server_credentials(options.identity, admit), &port);
+    builder.SetResourceQuota(grpc::ResourceQuota("control").Resize(limits::kControlMemoryBytes));
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(limits::kHandshakeSeconds) * 1000);
     builder.RegisterService(this);
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kControlMessageBytes));
     builder.SetMaxSendMessageSize(static_cast<int>(limits::kControlMessageBytes));
@@ -226,7 +306,7 @@ class ControlService::Service final
       return Error{ErrorCode::kIo, "the control plane cannot listen on " + address +
                                        "; another process may hold the port"};
     }
-    TRY(Address bound, parse_loopback_address(address));
+    TRY(Address bound, parse_address(address));
     bound.port = static_cast<std::uint16_t>(port);
     core_->address = bound.text();
     return ok_status();
@@ -239,24 +319,63 @@ class ControlService::Service final
   }
 
   grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* Session(
-      grpc::CallbackServerContext* /*context*/) override {
-    const auto session = std::make_shared<ControlService::Session>(core_);
+      grpc::CallbackServerContext* context) override {
+    const auto key = peer_key(*context->auth_context());
+    const auto entry = key ? core_->options.roster->find(*key) : std::nullopt;
+    if (!entry || entry->role != Role::kWorker) {
+      spdlog::warn("refused a control session of {}: {}", context->peer(),
+                   !key     ? key.error().message
+                   : !entry ? "the key " + key->hex() + " is not in the roster"
+                            : entry->name + " is no worker");
+      return new Turned();
+    }
+    const auto session = std::make_shared<ControlService::Session>(core_, *key);
     session->begin(session);
     return session.get();
   }
 
+  grpc::ServerUnaryReactor* Prove(grpc::CallbackServerContext* context,
+                                  const control::v1::ProveRequest* /*request*/,
+                                  control::v1::Proof* answer) override {
+    return answer_stranger(*context, [answer](Admissions& admissions) {
+      *answer = admissions.prove();
+      return ok_status();
+    });
+  }
+
+  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context,
+                                  const control::v1::Enrolment* request,
+                                  control::v1::Enrolled* answer) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context,
+                           [key, request, answer](Admissions& admissions) -> hearth::Status {
+                             TRY(const PublicKey known, key);
+                             TRY(const Bytes roster, admissions.enrol(known, *request));
+                             answer->set_roster(roster.data(), roster.size());
+                             return ok_status();
+                           });
+  }
+
  private:
+  grpc::ServerUnaryReactor* answer_stranger(const grpc::CallbackServerContext& context,
+                                            Stranger::Work work) {
+    const auto call = std::make_shared<Stranger>(core_, context.peer(), std::move(work));
+    call->begin(call);
+    return call.get();
+  }
+
   const std::shared_ptr<Core> core_;
   std::unique_ptr<grpc::Server> server_;
 };
 
 ControlService::ControlService() : core_(std::make_shared<Core>()) {}
 
-Result<std::unique_ptr<ControlService>> ControlService::open(std::string_view address, Post post) {
-  quiet_library_log();
-  TRY(const Address checked, parse_loopback_address(address));
+Result<std::unique_ptr<ControlService>> ControlService::open(const ControlOptions& options,
+                                                             Post post) {
+  TRY(const Address checked, parse_address(options.address));
   std::unique_ptr<ControlService> service(new ControlService());
   service->core_->post = std::move(post);
+  service->core_->options = options;
   service->service_ = std::make_unique<Service>(service->core_);
   TRY_VOID(service->service_->start(checked.text()));
   return service;
@@ -268,6 +387,7 @@ ControlService::~ControlService() {
     core_->alive = false;
   }
   core_->events = nullptr;
+  core_->options.admissions = nullptr;
   if (service_ != nullptr) service_->stop();
   core_->sessions.clear();
   const std::lock_guard lock(core_->mutex);
@@ -308,5 +428,19 @@ void ControlService::close(LinkId link) {
 }
 
 std::string ControlService::address() const { return core_->address; }
+
+std::optional<RosterEntry> ControlService::peer(LinkId link) const {
+  const auto found = core_->sessions.find(link);
+  if (found == core_->sessions.end()) return std::nullopt;
+  return core_->options.roster->find(found->second->peer());
+}
+
+void ControlService::recheck_peers() {
+  const auto sessions = core_->sessions;
+  for (const auto& [link, session] : sessions) {
+    const auto entry = core_->options.roster->find(session->peer());
+    if (!entry || entry->role != Role::kWorker) close(link);
+  }
+}
 
 }  // namespace hearth::coordinator

@@ -1,6 +1,7 @@
-// The coordinator's side of the control plane: a gRPC server of proto/control.proto, every session
-// an incoming link. Frames are of type kControl and carry a serialised CoordinatorMessage out, a
-// WorkerMessage in.
+// The coordinator's side of the control plane: a gRPC server of proto/control.proto over TLS 1.3,
+// every session of a worker of the roster an incoming link. Frames are of type kControl and carry a
+// serialised CoordinatorMessage out, a WorkerMessage in. Strangers are answered by an Admissions
+// and by nothing else.
 #pragma once
 
 #include <functional>
@@ -8,9 +9,28 @@
 #include <string>
 
 #include "base/result.h"
+#include "proto/control.pb.h"
+#include "proto/roster.h"
+#include "proto/tls.h"
 #include "proto/transport.h"
 
 namespace hearth::coordinator {
+
+// The way into a cluster, on the owner's thread.
+class Admissions {
+ public:
+  virtual ~Admissions() = default;
+  virtual control::v1::Proof prove() = 0;
+  // The signed roster with the new node. The error is for the log: the peer hears kNotAdmitted.
+  virtual Result<Bytes> enrol(const PublicKey& key, const control::v1::Enrolment& request) = 0;
+};
+
+struct ControlOptions {
+  std::string address;  // host:port, port 0 for any free one
+  TlsIdentity identity;
+  std::shared_ptr<const RosterBook> roster;
+  Admissions* admissions = nullptr;  // outlives the service; null: strangers get no connection
+};
 
 class ControlService final : public Transport {
  public:
@@ -18,8 +38,8 @@ class ControlService final : public Transport {
   // thread; never after the destructor has returned.
   using Post = std::function<void(std::function<void()>)>;
 
-  // `address`: loopback host:port, port 0 for any free one. kIo when it is taken.
-  static Result<std::unique_ptr<ControlService>> open(std::string_view address, Post post);
+  // kIo when the address is taken.
+  static Result<std::unique_ptr<ControlService>> open(const ControlOptions& options, Post post);
   ~ControlService() override;  // ends every session without events
   ControlService(const ControlService&) = delete;
   ControlService& operator=(const ControlService&) = delete;
@@ -31,9 +51,13 @@ class ControlService final : public Transport {
   Status send(LinkId link, Frame frame) override;
   void close(LinkId link) override;  // what is queued is sent first
   std::string address() const override;
+  std::optional<RosterEntry> peer(LinkId link) const override;
+  // After a newer roster: sessions of whom it names no longer are closed.
+  void recheck_peers();
 
  private:
   class Session;
+  class Stranger;
   class Service;
   struct Core;
   ControlService();

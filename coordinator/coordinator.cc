@@ -77,7 +77,8 @@ void CoordinatorMachine::form_pipelines() {
     spdlog::info("epoch {}: forming a pipeline of {} stages", epoch.value,
                  pipeline->members.size());
     links_.open(epoch, static_cast<std::uint32_t>(pipeline->members.size()),
-                pipeline->members.front().data_address, pipeline->members.back().node);
+                pipeline->members.front().data_address, pipeline->members.front().node,
+                pipeline->members.back().node);
     std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
     for (std::uint32_t stage = 0; stage < pipeline->members.size(); ++stage) {
       control::v1::CoordinatorMessage message;

@@ -139,6 +139,8 @@ class Coordinator {
   // have come in time. Unknown ids are ignored.
   virtual void stop(SequenceId sequence, Position position) = 0;
   virtual SwarmStatus status() const = 0;
+  // Signed bytes (proto/roster.h) for every worker that is connected, and for those to come.
+  virtual void publish_roster(Bytes roster) = 0;
 };
 
 // The way to a Coordinator from other threads; callbacks come on the owner's thread and must not

@@ -34,6 +34,7 @@ class CoordinatorMachine final : public Coordinator,
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
+  void publish_roster(Bytes roster) override;
 
  private:
   struct Stranger {
@@ -52,6 +53,7 @@ class CoordinatorMachine final : public Coordinator,
   void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
   void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
   void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
+  void send_roster(LinkId link);
   void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
 
@@ -82,6 +84,7 @@ class CoordinatorMachine final : public Coordinator,
   const Clock& clock_;
   Transport& control_;
   Transport& data_;
+  Bytes roster_;  // empty before the first one
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;

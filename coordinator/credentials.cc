@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hex.h"
 #include "base/limits.h"
+#include "proto/join_token.h"
 
 namespace hearth::coordinator {
 namespace {
 
-constexpr std::size_t kIdBytes = 8;
-constexpr std::size_t kIdDigits = 2 * kIdBytes;
+constexpr std::size_t kIdDigits = JoinToken::kIdDigits;
+constexpr std::size_t kIdBytes = kIdDigits / 2;
 constexpr std::size_t kSecretBytes = 32;
-constexpr std::size_t kSecretCharacters = 43;
+constexpr std::size_t kSecretCharacters = JoinToken::kSecretCharacters;
 constexpr std::string_view kKeyPrefix = "hk1.";
 
 Error refused(std::string reason) { return {ErrorCode::kRefused, std::move(reason)}; }
@@ -19,7 +21,7 @@ Error refused(std::string reason) { return {ErrorCode::kRefused, std::move(reaso
 std::string random_id() {
   std::array<std::byte, kIdBytes> bytes;
   random_bytes(bytes);
-  return hex(bytes);
+  return to_hex(bytes);
 }
 
 std::string random_secret() {
@@ -32,6 +34,8 @@ bool is_id(std::string_view text) {
   return text.size() == kIdDigits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
+
+bool same(const Hash256& a, const Hash256& b) { return equal_secrets(a.bytes, b.bytes); }
 
 bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
@@ -75,13 +79,15 @@ Status check_names(const NewKey& wish) {
 
 }  // namespace
 
+TokenSecret new_token_secret() { return {random_id(), random_secret()}; }
+
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now) {
   REQUIRE(wish.seconds >= 1 && wish.seconds <= limits::kTokenSeconds,
           "lifetime: 1 to " + std::to_string(limits::kTokenSeconds) + " seconds");
   REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses,
           "uses: 1 to " + std::to_string(limits::kTokenUses));
-  const TokenSecret secret{random_id(), random_secret()};
-  JoinToken token;
+  const TokenSecret secret = new_token_secret();
+  TokenRecord token;
   token.id = secret.id;
   token.secret_hash = secret_hash(store, "token", secret.id, secret.secret);
   token.role = wish.role;
@@ -92,21 +98,12 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
   return secret;
 }
 
-std::string token_text(std::string_view cluster_fingerprint, const TokenSecret& token,
-                       const std::vector<std::string>& addresses) {
-  std::string text = "hh1.";
-  text += cluster_fingerprint;
-  text += "." + token.id + "." + token.secret;
-  for (std::size_t i = 0; i < addresses.size(); ++i) text += (i == 0 ? "@" : ",") + addresses[i];
-  return text;
-}
-
 Result<Role> redeem_token(Store& store, std::string_view id, std::string_view secret,
                           std::int64_t now) {
   if (!is_id(id) || secret.size() != kSecretCharacters) return refused("malformed token");
   const Hash256 given = secret_hash(store, "token", id, secret);
   TRY(const auto token, store.find_token(id));
-  const bool right = equal_in_constant_time(given, token ? token->secret_hash : store.secret_key());
+  const bool right = same(given, token ? token->secret_hash : store.secret_key());
   const std::string which = "token " + std::string(id);
   if (!token) return refused(which + " is unknown");
   if (!right) return refused(which + ": wrong secret");
@@ -143,7 +140,7 @@ Result<ApiKey> check_key(Store& store, std::string_view text) {
   const std::string_view secret = text.substr(kKeyPrefix.size() + kIdDigits + 1);
   const Hash256 given = secret_hash(store, "key", id, secret);
   TRY(auto key, store.find_key(id));
-  const bool right = equal_in_constant_time(given, key ? key->secret_hash : store.secret_key());
+  const bool right = same(given, key ? key->secret_hash : store.secret_key());
   if (!key) return refused("key " + std::string(id) + " is unknown");
   if (!right) return refused("key " + std::string(id) + ": wrong secret");
   if (key->revoked) return refused("key " + std::string(id) + " was revoked");

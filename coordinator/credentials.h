@@ -18,16 +18,13 @@ struct NewToken {
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
 };
-struct TokenSecret {
-  std::string id;      // 16 lower-case hexadecimal digits
-  std::string secret;  // 43 characters of base64url, 256 random bits
+struct TokenSecret {  // as in proto/join_token.h
+  std::string id;
+  std::string secret;
 };
+TokenSecret new_token_secret();
 // kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
-
-// What is pasted: hh1.<fingerprint>.<id>.<secret>@host:port[,host:port].
-std::string token_text(std::string_view cluster_fingerprint, const TokenSecret& token,
-                       const std::vector<std::string>& addresses);
 
 // Spends one use. kRefused for what is unknown, wrong, expired, used up or revoked: an unknown id
 // takes the time of a wrong secret.

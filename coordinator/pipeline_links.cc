@@ -30,10 +30,11 @@ Hello PipelineLinks::hello_of(Epoch epoch) const {
 }
 
 void PipelineLinks::open(Epoch epoch, std::uint32_t stages, std::string first_address,
-                         std::string last_node) {
+                         std::string first_node, std::string last_node) {
   Ends& ends = ends_[epoch];
   ends.stages = stages;
   ends.first_address = std::move(first_address);
+  ends.first_node = std::move(first_node);
   ends.last_node = std::move(last_node);
   dial(ends);
 }
@@ -149,6 +150,9 @@ Status PipelineLinks::check_answer(Epoch epoch, const Ends& ends, const Frame& f
   REQUIRE(theirs.epoch == epoch && theirs.stage == 0,
           "expected the first stage of epoch " + std::to_string(epoch.value) + ", found stage " +
               std::to_string(theirs.stage) + " of epoch " + std::to_string(theirs.epoch.value));
+  TRY_VOID(check_peer(transport_, ends.first, theirs.node, Role::kWorker));
+  REQUIRE(theirs.node == ends.first_node,
+          theirs.node + " answers as the first stage, which is " + ends.first_node);
   return ok_status();
 }
 
@@ -159,13 +163,10 @@ void PipelineLinks::on_stranger_frame(LinkId link, Stranger& stranger, const Fra
                    : Result<Hello>(Error::invalid("a link begins with one hello each way"));
   const Status welcome = hello.ok() ? judge(*hello) : Status(hello.error());
   if (!welcome.ok()) {
-    spdlog::warn("refused a data link: {}", welcome.error().message);
-    stranger.refused = true;
-    stranger.deadline = clock_.now() + kRefusedPatience;
-    const Bytes sentence = encode_refused(welcome.error().message);
-    (void)transport_.send(link, {FrameType::kRefused, sentence}).ok();
-    return;
+    return refuse(link, stranger, welcome.error().message, welcome.error().message);
   }
+  const Status speaker = check_peer(transport_, link, hello->node, Role::kWorker);
+  if (!speaker.ok()) return refuse(link, stranger, speaker.error().message, kNotAdmitted);
   strangers_.erase(link);
   Ends& ends = ends_.at(hello->epoch);
   // A worker that dials again before it was ready lost the first link.
@@ -174,6 +175,14 @@ void PipelineLinks::on_stranger_frame(LinkId link, Stranger& stranger, const Fra
   ends.last = link;
   (void)transport_.send(link, {FrameType::kHello, encode(hello_of(hello->epoch))}).ok();
   announce(hello->epoch, ends);
+}
+
+void PipelineLinks::refuse(LinkId link, Stranger& stranger, const std::string& why,
+                           std::string_view told) {
+  spdlog::warn("refused a data link: {}", why);
+  stranger.refused = true;
+  stranger.deadline = clock_.now() + kRefusedPatience;
+  (void)transport_.send(link, {FrameType::kRefused, encode_refused(told)}).ok();
 }
 
 Status PipelineLinks::judge(const Hello& hello) const {

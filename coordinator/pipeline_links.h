@@ -33,7 +33,8 @@ class PipelineLinks final : public TransportEvents {
                 PipelineLinkEvents& events);
 
   // Dials the first stage and expects the last one, by epoch and node name.
-  void open(Epoch epoch, std::uint32_t stages, std::string first_address, std::string last_node);
+  void open(Epoch epoch, std::uint32_t stages, std::string first_address, std::string first_node,
+            std::string last_node);
   void close(Epoch epoch);
   bool linked(Epoch epoch) const;
   // To the first stage. What the transport has no room for is kept, in order, and offered again;
@@ -50,6 +51,7 @@ class PipelineLinks final : public TransportEvents {
   struct Ends {
     std::uint32_t stages = 1;
     std::string first_address;
+    std::string first_node;
     std::string last_node;
     State first_state = State::kWaiting;
     LinkId first;
@@ -70,6 +72,7 @@ class PipelineLinks final : public TransportEvents {
   Status check_answer(Epoch epoch, const Ends& ends, const Frame& frame) const;
   void on_stranger_frame(LinkId link, Stranger& stranger, const Frame& frame);
   Status judge(const Hello& hello) const;
+  void refuse(LinkId link, Stranger& stranger, const std::string& why, std::string_view told);
   void first_closed(Epoch epoch, Ends& ends, const std::string& why);
   void announce(Epoch epoch, Ends& ends);
   Hello hello_of(Epoch epoch) const;

@@ -54,6 +54,8 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
   assign.mutable_layers()->set_begin(pipeline.members[stage].layers.begin);
   assign.mutable_layers()->set_end(pipeline.members[stage].layers.end);
   assign.set_next_address(pipeline.members[(stage + 1) % stages].data_address);
+  assign.set_next_node(pipeline.members[(stage + 1) % stages].node);
+  assign.set_previous_node(pipeline.members[(stage + stages - 1) % stages].node);
   assign.set_coordinator_address(coordinator_address);
   assign.set_batch_rows(options_.batch_rows);
   assign.set_batches_in_flight(stages + 1);

@@ -14,15 +14,12 @@
 
 #include "base/crypto.h"
 #include "base/result.h"
+#include "proto/roster.h"
 
 namespace hearth::coordinator {
 
-// What a joiner may become. The numbers are kept on disk.
-enum class Role : std::uint8_t { kWorker = 1, kClient = 2, kAdmin = 3 };
-std::string_view role_name(Role role);  // "worker", "client", "admin"
-std::optional<Role> role_of(std::string_view name);
-
-struct JoinToken {
+// Roles: proto/roster.h, without the coordinator's, which nobody joins as.
+struct TokenRecord {
   std::string id;
   Hash256 secret_hash;
   Role role = Role::kWorker;
@@ -33,8 +30,8 @@ struct JoinToken {
 };
 
 struct NodeRecord {
-  Hash256 public_key;  // Ed25519; unique
-  std::string name;    // unique among those not revoked
+  PublicKey key;     // unique
+  std::string name;  // unique among those not revoked
   Role role = Role::kWorker;
   std::int64_t enrolled = 0;
   bool revoked = false;
@@ -60,20 +57,20 @@ class Store {
   virtual const Hash256& secret_key() const = 0;
 
   // kInvalidInput when the id is there.
-  virtual Status add_token(const JoinToken& token) = 0;
-  virtual Result<std::optional<JoinToken>> find_token(std::string_view id) = 0;
+  virtual Status add_token(const TokenRecord& token) = 0;
+  virtual Result<std::optional<TokenRecord>> find_token(std::string_view id) = 0;
   // Takes one use of a token that is neither revoked nor expired. False when none was left; of two
   // that ask for the last one, in whatever process, exactly one hears true.
   virtual Result<bool> take_token_use(std::string_view id, std::int64_t now) = 0;
-  virtual Result<std::vector<JoinToken>> tokens() = 0;  // oldest first, as the other lists
+  virtual Result<std::vector<TokenRecord>> tokens() = 0;  // oldest first, as the other lists
   // False when there is none with this id that was not revoked before.
   virtual Result<bool> revoke_token(std::string_view id) = 0;
 
   // kInvalidInput when the key, or the name of one that is not revoked, is there.
   virtual Status add_node(const NodeRecord& node) = 0;
-  virtual Result<std::optional<NodeRecord>> find_node(const Hash256& public_key) = 0;
+  virtual Result<std::optional<NodeRecord>> find_node(const PublicKey& key) = 0;
   virtual Result<std::vector<NodeRecord>> nodes() = 0;
-  virtual Result<bool> revoke_node(const Hash256& public_key) = 0;
+  virtual Result<bool> revoke_node(const PublicKey& key) = 0;
 
   // kInvalidInput when the id, or the name of one that is not revoked, is there.
   virtual Status add_key(const ApiKey& key) = 0;

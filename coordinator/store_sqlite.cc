@@ -74,10 +74,8 @@ class Statement {
     return bound(sqlite3_bind_text64(statement_, ++index_, text.data(), text.size(),
                                      SQLITE_TRANSIENT, SQLITE_UTF8));
   }
-  Statement& add(const Hash256& hash) {
-    return bound(sqlite3_bind_blob64(statement_, ++index_, hash.bytes.data(), hash.bytes.size(),
-                                     SQLITE_TRANSIENT));
-  }
+  Statement& add(const Hash256& hash) { return add(ByteSpan(hash.bytes)); }
+  Statement& add(const PublicKey& key) { return add(key.bytes()); }
 
   // SQLITE_ROW, SQLITE_DONE, or what went wrong.
   int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
@@ -91,14 +89,27 @@ class Statement {
   // Nothing when the column has not 32 bytes.
   std::optional<Hash256> hash(int column) {
     Hash256 out;
-    const void* bytes = sqlite3_column_blob(statement_, column);
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    if (bytes == nullptr || size != out.bytes.size()) return std::nullopt;
-    std::memcpy(out.bytes.data(), bytes, size);
+    const ByteSpan bytes = blob(column);
+    if (bytes.size() != out.bytes.size()) return std::nullopt;
+    std::copy(bytes.begin(), bytes.end(), out.bytes.begin());
     return out;
+  }
+  // Nothing when the column is no key.
+  std::optional<PublicKey> key(int column) {
+    const auto key = PublicKey::parse(blob(column));
+    return key.ok() ? std::optional(*key) : std::nullopt;
   }
 
  private:
+  Statement& add(ByteSpan bytes) {
+    return bound(
+        sqlite3_bind_blob64(statement_, ++index_, bytes.data(), bytes.size(), SQLITE_TRANSIENT));
+  }
+  ByteSpan blob(int column) {
+    const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+    return bytes == nullptr ? ByteSpan() : ByteSpan(bytes, size);
+  }
   Statement& bound(int code) {
     if (code_ == SQLITE_OK) code_ = code;
     return *this;
@@ -113,7 +124,7 @@ std::optional<Role> role_number(std::int64_t number) {
   return static_cast<Role>(number);
 }
 
-bool read_row(Statement& row, JoinToken& out) {
+bool read_row(Statement& row, TokenRecord& out) {
   const auto hash = row.hash(1);
   const auto role = role_number(row.number(2));
   if (!hash || !role) return false;
@@ -128,10 +139,10 @@ bool read_row(Statement& row, JoinToken& out) {
 }
 
 bool read_row(Statement& row, NodeRecord& out) {
-  const auto key = row.hash(0);
+  const auto key = row.key(0);
   const auto role = role_number(row.number(2));
   if (!key || !role) return false;
-  out.public_key = *key;
+  out.key = *key;
   out.name = row.text(1);
   out.role = *role;
   out.enrolled = row.number(3);
@@ -172,7 +183,7 @@ class SqliteStore final : public Store {
   Status open();
   const Hash256& secret_key() const override { return secret_key_; }
 
-  Status add_token(const JoinToken& token) override {
+  Status add_token(const TokenRecord& token) override {
     return insert("a token with this id is there", [&] {
       Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
       row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
@@ -180,8 +191,8 @@ class SqliteStore final : public Store {
       return row.add(std::int64_t{token.revoked}).step();
     });
   }
-  Result<std::optional<JoinToken>> find_token(std::string_view id) override {
-    return find<JoinToken>(std::string(kTokenColumns) + " WHERE id = ?", id);
+  Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
+    return find<TokenRecord>(std::string(kTokenColumns) + " WHERE id = ?", id);
   }
   Result<bool> take_token_use(std::string_view id, std::int64_t now) override {
     return change([&] {
@@ -193,8 +204,8 @@ class SqliteStore final : public Store {
           .step();
     });
   }
-  Result<std::vector<JoinToken>> tokens() override {
-    return list<JoinToken>(std::string(kTokenColumns) + " ORDER BY created, rowid");
+  Result<std::vector<TokenRecord>> tokens() override {
+    return list<TokenRecord>(std::string(kTokenColumns) + " ORDER BY created, rowid");
   }
   Result<bool> revoke_token(std::string_view id) override {
     return change([&] {
@@ -207,20 +218,20 @@ class SqliteStore final : public Store {
   Status add_node(const NodeRecord& node) override {
     return insert("a node with this key or the name '" + node.name + "' is there", [&] {
       Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
-      row.add(node.public_key).add(node.name).add(static_cast<std::int64_t>(node.role));
+      row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
       return row.add(node.enrolled).add(std::int64_t{node.revoked}).step();
     });
   }
-  Result<std::optional<NodeRecord>> find_node(const Hash256& public_key) override {
-    return find<NodeRecord>(std::string(kNodeColumns) + " WHERE public_key = ?", public_key);
+  Result<std::optional<NodeRecord>> find_node(const PublicKey& key) override {
+    return find<NodeRecord>(std::string(kNodeColumns) + " WHERE public_key = ?", key);
   }
   Result<std::vector<NodeRecord>> nodes() override {
     return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, rowid");
   }
-  Result<bool> revoke_node(const Hash256& public_key) override {
+  Result<bool> revoke_node(const PublicKey& key) override {
     return change([&] {
       return Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
-          .add(public_key)
+          .add(key)
           .step();
     });
   }

@@ -154,7 +154,7 @@ Result<Manifest> make_manifest(const GgufFile& file,
 Bytes encode_manifest(const Manifest& manifest, const Signer& signer) {
   Bytes bytes = encode_body(manifest);
   const Bytes signature = signer ? signer(bytes) : Bytes();
-  INVARIANT(signature.size() <= limits::kSignatureBytes, "a signature is short");
+  INVARIANT(signature.size() <= kSignatureBytes, "a signature is short");
   ByteWriter out(bytes);
   out.write(static_cast<std::uint16_t>(signature.size()));
   out.append(signature);
@@ -181,7 +181,7 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
   const ByteSpan body = bytes.first(in.offset());
   const auto length = in.read<std::uint16_t>();
   const ByteSpan signature = in.take(length);
-  REQUIRE(!in.failed() && in.remaining() == 0 && length <= limits::kSignatureBytes,
+  REQUIRE(!in.failed() && in.remaining() == 0 && length <= kSignatureBytes,
           "manifest: its signature at byte " + std::to_string(body.size()) +
               " does not end with the file");
   if (check && !check(body, signature)) {

@@ -1,6 +1,7 @@
 #include "node/assignment.h"
 
 #include "base/limits.h"
+#include "proto/frame.h"
 
 namespace hearth::node {
 namespace {
@@ -40,6 +41,8 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   assignment.layers = {assign.layers().begin(), assign.layers().end()};
   assignment.next_address = assign.next_address();
   assignment.coordinator_address = assign.coordinator_address();
+  assignment.next_node = assign.next_node();
+  assignment.previous_node = assign.previous_node();
   assignment.batch_rows = assign.batch_rows();
   assignment.batches_in_flight = assign.batches_in_flight();
   REQUIRE(assignment.epoch.value != 0, "an assignment has epoch 0; epochs begin at 1");
@@ -50,7 +53,11 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   TRY_VOID(check_layers(assignment, model_layers));
   TRY_VOID(check_range("batch_rows", assignment.batch_rows, limits::kBatchRows));
   TRY_VOID(check_range("batches_in_flight", assignment.batches_in_flight, limits::kStages + 1));
-  if (assignment.stages > 1) TRY_VOID(check_address("next_address", assignment.next_address));
+  if (assignment.stages > 1) {
+    TRY_VOID(check_address("next_address", assignment.next_address));
+    TRY_VOID(check_node_name(assignment.next_node));
+    TRY_VOID(check_node_name(assignment.previous_node));
+  }
   if (assignment.is_last()) {
     TRY_VOID(check_address("coordinator_address", assignment.coordinator_address));
   }

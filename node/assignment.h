@@ -15,7 +15,9 @@ struct Assignment {
   std::uint32_t stage = 0;
   std::uint32_t stages = 1;
   LayerRange layers;
-  std::string next_address;         // unused where a pipeline has one stage
+  std::string next_address;  // unused where a pipeline has one stage, like the names
+  std::string next_node;
+  std::string previous_node;
   std::string coordinator_address;  // dialled by the last stage
   std::uint32_t batch_rows = 0;
   std::uint32_t batches_in_flight = 0;

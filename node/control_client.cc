@@ -1,12 +1,10 @@
 #include "node/control_client.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -15,6 +13,7 @@
 
 #include "base/limits.h"
 #include "proto/address.h"
+#include "proto/grpc_tls.h"
 
 namespace hearth::node {
 namespace {
@@ -43,7 +42,8 @@ Bytes to_bytes(const ByteBuffer& buffer) {
 
 // A fresh connection for every stream: gRPC's own back-off and its shared connections would hide
 // a coordinator that is back. The stage's back-off decides when to dial.
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
+std::shared_ptr<grpc::Channel> make_channel(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);  // also the time to connect
@@ -54,13 +54,27 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kControlMessageBytes));
   arguments.SetMaxSendMessageSize(static_cast<int>(limits::kControlMessageBytes));
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
-// The library writes its own log to stderr; ours says what matters. GRPC_VERBOSITY brings it back.
-void quiet_library_log() {
-  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
-  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+// Who answered one dial, and why that was refused. Handshakes are on threads of gRPC.
+struct Answerer {
+  std::mutex mutex;
+  std::optional<PublicKey> key;
+  std::string refusal;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> credentials_for(
+    const TlsIdentity& identity, const std::shared_ptr<const RosterBook>& roster,
+    const std::shared_ptr<Answerer>& answerer) {
+  return tls_channel_credentials(identity, [roster, answerer](const PublicKey& key) {
+    const auto entry = roster->find(key);
+    const std::lock_guard lock(answerer->mutex);
+    answerer->key = key;
+    if (entry && entry->role == Role::kCoordinator) return ok_status();
+    answerer->refusal = "the machine there has a key that is no coordinator's of the roster";
+    return Status(Error::invalid(answerer->refusal));
+  });
 }
 
 }  // namespace
@@ -81,6 +95,8 @@ struct ControlClient::Core : std::enable_shared_from_this<Core> {
   bool alive = true;
   int running = 0;  // calls whose OnDone has not come
   Post post;
+  TlsIdentity identity;
+  std::shared_ptr<const RosterBook> roster;
 
   // The owner's thread only.
   TransportEvents* events = nullptr;
@@ -104,7 +120,8 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
     }
     const std::lock_guard lock(mutex_);
     self_ = std::move(self);
-    const auto channel = make_channel(address);
+    const auto channel =
+        make_channel(address, credentials_for(core_->identity, core_->roster, answerer_));
     grpc::GenericStub stub(channel);
     stub.PrepareBidiStreamingCall(&context_, kSessionMethod, grpc::StubOptions(), this);
     AddHold();
@@ -126,6 +143,11 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
     queue_.push_back(to_buffer(payload));
     write_next();
     return ok_status();
+  }
+
+  std::optional<PublicKey> peer() const {
+    const std::lock_guard lock(answerer_->mutex);
+    return answerer_->key;
   }
 
   void close(bool at_once) {
@@ -180,8 +202,12 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
       release();
       self = std::move(self_);
     }
-    const Error why{ErrorCode::kUnavailable,
-                    status.ok() ? "the coordinator ended the session" : status.error_message()};
+    Error why{ErrorCode::kUnavailable,
+              status.ok() ? "the coordinator ended the session" : status.error_message()};
+    {
+      const std::lock_guard lock(answerer_->mutex);
+      if (!answerer_->refusal.empty()) why.message = answerer_->refusal;
+    }
     const std::shared_ptr<Core> core = core_;
     core->to_owner([link = link_, why](Core& owner) { owner.closed(link, why); });
     self.reset();  // this call is gone
@@ -217,6 +243,7 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
 
   const std::shared_ptr<Core> core_;
   const LinkId link_;
+  const std::shared_ptr<Answerer> answerer_ = std::make_shared<Answerer>();
   std::mutex mutex_;
   std::shared_ptr<Call> self_;
   grpc::ClientContext context_;
@@ -229,8 +256,11 @@ class ControlClient::Call final : public grpc::ClientBidiReactor<ByteBuffer, Byt
   bool closing_ = false;
 };
 
-ControlClient::ControlClient(Post post) : core_(std::make_shared<Core>()) {
-  quiet_library_log();
+ControlClient::ControlClient(TlsIdentity identity, std::shared_ptr<const RosterBook> roster,
+                             Post post)
+    : core_(std::make_shared<Core>()) {
+  core_->identity = std::move(identity);
+  core_->roster = std::move(roster);
   core_->post = std::move(post);
 }
 
@@ -255,7 +285,7 @@ void ControlClient::set_events(TransportEvents* events) { core_->events = events
 
 LinkId ControlClient::connect(std::string_view address) {
   const LinkId link(++core_->last_link);
-  const Result<Address> checked = parse_loopback_address(address);
+  const Result<Address> checked = parse_address(address);
   const auto call = std::make_shared<Call>(core_, link);
   core_->calls.emplace(link, call);
   if (checked) {
@@ -264,6 +294,12 @@ LinkId ControlClient::connect(std::string_view address) {
     core_->to_owner([link, why = checked.error()](Core& core) { core.closed(link, why); });
   }
   return link;
+}
+
+std::optional<RosterEntry> ControlClient::peer(LinkId link) const {
+  const auto call = core_->calls.find(link);
+  const auto key = call == core_->calls.end() ? std::nullopt : call->second->peer();
+  return key ? core_->roster->find(*key) : std::nullopt;
 }
 
 Status ControlClient::send(LinkId link, Frame frame) {

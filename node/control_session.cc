@@ -114,6 +114,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kUnassign:
       if (state_ == State::kRegistered) events_.on_unassign(Epoch(message.unassign().epoch()));
       return;
+    case CoordinatorMessage::kRoster: return events_.on_roster(as_bytes(message.roster().roster()));
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
   }

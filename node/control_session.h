@@ -23,6 +23,7 @@ class ControlEvents {
   virtual void on_assign(const control::v1::Assign& assign) = 0;
   virtual void on_unassign(Epoch epoch) = 0;
   virtual void on_control_lost() = 0;
+  virtual void on_roster(ByteSpan roster) = 0;
   virtual void fill_heartbeat(control::v1::Heartbeat& heartbeat) = 0;
 };
 

@@ -43,10 +43,11 @@ void DataLinks::begin(const Assignment& assignment) {
   announced_ = false;
   backoff_.reset();
   if (assignment.stages > 1) {
-    plan(Peer::kRing, assignment.next_address, (assignment.stage + 1) % assignment.stages);
+    plan(Peer::kRing, assignment.next_address, assignment.next_node,
+         (assignment.stage + 1) % assignment.stages);
   }
   if (assignment.is_last()) {
-    plan(Peer::kCoordinator, assignment.coordinator_address, Hello::kCoordinatorStage);
+    plan(Peer::kCoordinator, assignment.coordinator_address, "", Hello::kCoordinatorStage);
   }
   for (auto& [link, in] : incoming_) {
     if (in.state == Incoming::State::kHeld) judge(link, in);
@@ -79,9 +80,10 @@ bool DataLinks::linked() const {
   return true;
 }
 
-void DataLinks::plan(Peer peer, std::string address, std::uint32_t stage) {
+void DataLinks::plan(Peer peer, std::string address, std::string node, std::uint32_t stage) {
   Outgoing& out = outgoing(peer);
   out.address = std::move(address);
+  out.node = std::move(node);
   out.stage = stage;
   dial(out);
 }
@@ -198,6 +200,15 @@ Status DataLinks::check_answer(const Outgoing& out, const Frame& frame) const {
           "expected stage " + std::to_string(out.stage) + " of epoch " +
               std::to_string(assignment_->epoch.value) + ", found stage " +
               std::to_string(theirs.stage) + " of epoch " + std::to_string(theirs.epoch.value));
+  return check_speaker(out.link, theirs, out.node);
+}
+
+Status DataLinks::check_speaker(LinkId link, const Hello& hello, const std::string& node) const {
+  const bool coordinator = hello.stage == Hello::kCoordinatorStage;
+  const Role role = coordinator ? Role::kCoordinator : Role::kWorker;
+  TRY_VOID(check_peer(transport_, link, hello.node, role));
+  REQUIRE(node.empty() || hello.node == node,
+          hello.node + " speaks for stage " + std::to_string(hello.stage) + ", which is " + node);
   return ok_status();
 }
 
@@ -249,11 +260,17 @@ void DataLinks::judge(LinkId link, Incoming& in) {
                       std::to_string(newest_epoch_.value));
   }
   if (hello.stage == Hello::kCoordinatorStage && assignment_->is_first()) {
+    const Status speaker = check_speaker(link, hello, "");
+    if (!speaker.ok()) return refuse(link, in, speaker.error().message, kNotAdmitted);
     return accept(link, in, Peer::kCoordinator);
   }
   const std::uint32_t previous =
       (assignment_->stage + assignment_->stages - 1) % assignment_->stages;
-  if (assignment_->stages > 1 && hello.stage == previous) return accept(link, in, Peer::kRing);
+  if (assignment_->stages > 1 && hello.stage == previous) {
+    const Status speaker = check_speaker(link, hello, assignment_->previous_node);
+    if (!speaker.ok()) return refuse(link, in, speaker.error().message, kNotAdmitted);
+    return accept(link, in, Peer::kRing);
+  }
   refuse(link, in,
          "stage " + std::to_string(hello.stage) + " has no link to stage " +
              std::to_string(assignment_->stage));
@@ -272,11 +289,15 @@ void DataLinks::accept(LinkId link, Incoming& in, Peer peer) {
 }
 
 void DataLinks::refuse(LinkId link, Incoming& in, const std::string& why) {
+  refuse(link, in, why, why);
+}
+
+void DataLinks::refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told) {
   spdlog::warn("{}: refused a data link of {}: {}", identity_.node,
                in.hello.node.empty() ? "an unnamed peer" : in.hello.node, why);
   in.state = Incoming::State::kRefused;
   in.deadline = clock_.now() + kRefusedPatience;
-  (void)transport_.send(link, {FrameType::kRefused, encode_refused(why)}).ok();
+  (void)transport_.send(link, {FrameType::kRefused, encode_refused(told)}).ok();
 }
 
 }  // namespace hearth::node

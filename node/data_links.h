@@ -64,6 +64,7 @@ class DataLinks final : public TransportEvents {
     enum class State { kUnused, kWaiting, kDialling, kGreeted, kOpen };
     State state = State::kUnused;
     std::string address;
+    std::string node;         // that must answer there; empty: the coordinator, whatever its name
     std::uint32_t stage = 0;  // that the far side must have
     LinkId link;
     TimePoint deadline{};  // the next attempt, or the end of patience with this one
@@ -81,7 +82,7 @@ class DataLinks final : public TransportEvents {
 
   const Outgoing& outgoing(Peer peer) const { return outgoing_[static_cast<std::size_t>(peer)]; }
   Outgoing& outgoing(Peer peer) { return outgoing_[static_cast<std::size_t>(peer)]; }
-  void plan(Peer peer, std::string address, std::uint32_t stage);
+  void plan(Peer peer, std::string address, std::string node, std::uint32_t stage);
   void dial(Outgoing& out);
   void on_outgoing_frame(Outgoing& out, const Frame& frame);
   Status check_answer(const Outgoing& out, const Frame& frame) const;
@@ -91,8 +92,11 @@ class DataLinks final : public TransportEvents {
   void flush(Outgoing& out);
   void on_incoming_frame(LinkId link, Incoming& in, Frame frame);
   void judge(LinkId link, Incoming& in);
+  // That the peer of the link is who its Hello says, and the one that `node` names, if any.
+  Status check_speaker(LinkId link, const Hello& hello, const std::string& node) const;
   void accept(LinkId link, Incoming& in, Peer peer);
   void refuse(LinkId link, Incoming& in, const std::string& why);
+  void refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told);
   Hello our_hello() const;
 
   Hello identity_;

@@ -54,6 +54,8 @@ struct StageOptions {
   std::string control_address;  // the coordinator's control address
   // Asked before each dial: where the coordinator is now. Empty, or giving nothing: as above.
   std::function<std::string()> find_coordinator;
+  // Told of every roster that the coordinator sends, before anything that it sends afterwards.
+  std::function<void(ByteSpan roster)> take_roster;
   std::string model_fingerprint;  // hex
   std::uint32_t layers = 0;       // of the model
   std::uint32_t canonical_version = 0;

@@ -52,6 +52,9 @@ class StageMachine final : public Stage,
   void on_assign(const control::v1::Assign& assign) override;
   void on_unassign(Epoch epoch) override;
   void on_control_lost() override;
+  void on_roster(ByteSpan roster) override {
+    if (options_.take_roster) options_.take_roster(roster);
+  }
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
   void on_linked() override;
   void on_peer_frame(Peer from, Frame frame) override;

@@ -73,8 +73,8 @@ Result<Address> parse_loopback_address(std::string_view text) {
   TRY(Address address, parse_address(text));
   REQUIRE(is_loopback(address.host),
           "address \"" + address.text() +
-              "\" is not a loopback address: links have no identity and no encryption yet, so "
-              "nothing may be reachable from another machine; use 127.0.0.1");
+              "\" is not a loopback address: this server and its workers belong to this machine "
+              "alone; use 127.0.0.1");
   return address;
 }
 

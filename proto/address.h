@@ -20,8 +20,7 @@ struct Address {
 // between a check and a connection.
 Result<Address> parse_address(std::string_view text);
 
-// parse_address, and the host must be loopback: links carry neither identity nor encryption yet,
-// so nothing may be reachable from another machine.
+// parse_address, and the host must be loopback: for what no other machine may reach.
 Result<Address> parse_loopback_address(std::string_view text);
 
 }  // namespace hearth

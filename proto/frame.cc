@@ -4,24 +4,12 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/crypto.h"
 #include "base/limits.h"
 
 namespace hearth {
 namespace {
 
-constexpr char kMagic[4] = {'H', 'R', 'T', '1'};
-constexpr std::size_t kDigestOffset = 16;
-constexpr std::size_t kDigestBytes = 16;
-
-static_assert(kDigestOffset + kDigestBytes == kFrameHeaderBytes);
-
-Hash256 frame_digest(ByteSpan header, ByteSpan payload) {
-  Blake2b hash;
-  hash.update(header.first(kDigestOffset));
-  hash.update(payload);
-  return hash.finish();
-}
+constexpr char kMagic[4] = {'H', 'R', 'T', '2'};
 
 bool printable(char c) { return c >= 0x20 && c < 0x7F; }
 
@@ -96,17 +84,15 @@ Bytes encode_refused(std::string_view sentence) {
 
 std::string decode_refused(ByteSpan payload) { return printable_text(as_text(payload)); }
 
-Bytes encode_header(FrameType type, ByteSpan payload) {
-  INVARIANT(payload.size() <= limits::kFrameBytes, "a frame of ours is bounded by its batch");
+Bytes encode_header(FrameType type, std::size_t payload_bytes) {
+  INVARIANT(payload_bytes <= limits::kFrameBytes, "a frame of ours is bounded by its batch");
   Bytes out;
   out.reserve(kFrameHeaderBytes);
   ByteWriter writer(out);
   writer.append({reinterpret_cast<const std::byte*>(kMagic), sizeof(kMagic)});
   writer.write(static_cast<std::uint16_t>(type));
   writer.write(std::uint16_t{0});
-  writer.write(std::uint64_t{payload.size()});
-  const Hash256 digest = frame_digest(out, payload);
-  writer.append(ByteSpan(digest.bytes).first(kDigestBytes));
+  writer.write(std::uint64_t{payload_bytes});
   return out;
 }
 
@@ -115,7 +101,7 @@ Result<FrameHeader> decode_header(ByteSpan header) {
           "a frame header has " + std::to_string(header.size()) + " bytes; it must have " +
               std::to_string(kFrameHeaderBytes));
   REQUIRE(std::memcmp(header.data(), kMagic, sizeof(kMagic)) == 0,
-          "a frame does not begin with the magic HRT1");
+          "a frame does not begin with the magic HRT2");
   ByteReader reader(header.subspan(sizeof(kMagic)));
   const auto type = reader.read<std::uint16_t>();
   REQUIRE(type >= static_cast<std::uint16_t>(FrameType::kHello) &&
@@ -131,19 +117,7 @@ Result<FrameHeader> decode_header(ByteSpan header) {
   FrameHeader decoded;
   decoded.type = static_cast<FrameType>(type);
   decoded.payload_bytes = static_cast<std::size_t>(payload_bytes);
-  std::memcpy(decoded.digest, header.data() + kDigestOffset, kDigestBytes);
   return decoded;
-}
-
-Status check_payload(ByteSpan header, ByteSpan payload) {
-  TRY(const FrameHeader decoded, decode_header(header));
-  REQUIRE(decoded.payload_bytes == payload.size(),
-          "a frame announces " + std::to_string(decoded.payload_bytes) + " payload bytes and has " +
-              std::to_string(payload.size()));
-  const Hash256 digest = frame_digest(header, payload);
-  REQUIRE(std::memcmp(digest.bytes.data(), decoded.digest, kDigestBytes) == 0,
-          "a frame's digest does not match its bytes");
-  return ok_status();
 }
 
 }  // namespace hearth

@@ -1,13 +1,13 @@
-// A frame is what travels on a data link: a fixed 32-byte header, then a payload.
+// A frame is what travels on a data link: a fixed 16-byte header, then a payload.
 //
 //   offset  size  field
-//        0     4  magic "HRT1"
+//        0     4  magic "HRT2"
 //        4     2  type (FrameType)
 //        6     2  reserved, zero
 //        8     8  payload bytes, at most limits::kFrameBytes
-//       16    16  first half of BLAKE2b-256 of header bytes 0..15 and the payload
 //
-// Little-endian. A receiver checks magic, type and length before it allocates.
+// Little-endian. A receiver checks magic, type and length before it allocates. That no bit was
+// changed under way is the word of the link's TLS, record by record.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace hearth {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;  // frames and control messages
-inline constexpr std::size_t kFrameHeaderBytes = 32;
+inline constexpr std::uint32_t kProtocolVersion = 3;  // frames and control messages
+inline constexpr std::size_t kFrameHeaderBytes = 16;
 
 enum class FrameType : std::uint16_t {
   kHello = 1,    // first frame each way on every link
@@ -62,16 +62,13 @@ std::string decode_refused(ByteSpan payload);
 Status check_node_name(std::string_view name);
 
 // The header of a payload of at most limits::kFrameBytes.
-Bytes encode_header(FrameType type, ByteSpan payload);
+Bytes encode_header(FrameType type, std::size_t payload_bytes);
 
 struct FrameHeader {
   FrameType type = FrameType::kHello;
   std::size_t payload_bytes = 0;
-  std::byte digest[16] = {};
 };
 // Exactly kFrameHeaderBytes. kControl is refused: it never travels on a data link.
 Result<FrameHeader> decode_header(ByteSpan header);
-// The digest, over the header's first 16 bytes and the payload; their lengths must agree.
-Status check_payload(ByteSpan header, ByteSpan payload);
 
 }  // namespace hearth

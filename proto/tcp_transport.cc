@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "proto/address.h"
 
 namespace hearth {
@@ -27,7 +28,7 @@ using asio::ip::tcp;
 using ErrorCondition = boost::system::error_code;
 
 constexpr std::size_t kInputBytes = 32 * limits::kKiB;
-constexpr std::size_t kGatheredFrames = 16;  // of one write
+constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;  // of one link, then others have a turn
 constexpr Duration kSweep = std::chrono::milliseconds(100);
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
@@ -43,7 +44,7 @@ Error io_error(std::string what, const ErrorCondition& error) {
 Error unavailable(std::string message) { return {ErrorCode::kUnavailable, std::move(message)}; }
 
 Result<tcp::endpoint> endpoint_of(std::string_view text) {
-  TRY(const Address address, parse_loopback_address(text));
+  TRY(const Address address, parse_address(text));
   ErrorCondition error;
   const asio::ip::address host = asio::ip::make_address(address.host, error);
   if (error) return io_error("address \"" + address.text() + "\"", error);
@@ -73,10 +74,11 @@ class FrameReader {
   FrameReader() : input_(kInputBytes) {}
 
   // Where the next bytes go: the rest of the payload first, then the input buffer.
-  std::array<asio::mutable_buffer, 2> space() {
+  MutableByteSpan space() {
     if (payload_filled_ == payload_.size() && payload_filled_ < expected_) grow();
-    return {asio::buffer(payload_.data() + payload_filled_, payload_.size() - payload_filled_),
-            asio::buffer(input_.data() + filled_, input_.size() - filled_)};
+    if (payload_filled_ < payload_.size())
+      return MutableByteSpan(payload_).subspan(payload_filled_);
+    return MutableByteSpan(input_).subspan(filled_);
   }
 
   void received(std::size_t bytes) {
@@ -92,16 +94,15 @@ class FrameReader {
         compact();
         return false;
       }
-      std::memcpy(header_.data(), input_.data() + taken_, kFrameHeaderBytes);
+      TRY(const FrameHeader header,
+          decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes)));
       taken_ += kFrameHeaderBytes;
-      TRY(const FrameHeader header, decode_header(header_));
       type_ = header.type;
       expected_ = header.payload_bytes;
       in_payload_ = true;
     }
     fill_from_input();
     if (payload_filled_ < expected_) return false;
-    TRY_VOID(check_payload(header_, payload_));
     frame = {type_, std::exchange(payload_, {})};
     in_payload_ = false;
     payload_filled_ = expected_ = 0;
@@ -134,7 +135,6 @@ class FrameReader {
   Bytes input_;
   std::size_t taken_ = 0;   // consumed bytes of input_
   std::size_t filled_ = 0;  // received bytes of input_
-  std::array<std::byte, kFrameHeaderBytes> header_{};
   FrameType type_ = FrameType::kHello;
   bool in_payload_ = false;
   std::size_t expected_ = 0;
@@ -151,17 +151,23 @@ struct Outgoing {
 }  // namespace
 
 struct TcpTransport::Link : std::enable_shared_from_this<Link> {
-  enum class State { kConnecting, kOpen, kLingering, kDead };
+  enum class State { kConnecting, kGreeting, kOpen, kLingering, kDead };
 
   Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection)
       : core(std::move(owner)), id(link), socket(std::move(connection)) {}
+  ~Link() { end_greeting(); }
 
-  void open(bool incoming);
+  void greet(TlsStream::Side side);
+  void shake_hands();
+  void end_greeting();
+  void open();
+  void wait_for(tcp::socket::wait_type what, void (Link::*then)());
   void read();
-  void on_read(const ErrorCondition& error, std::size_t bytes);
+  bool take(std::size_t bytes);
   void deliver();
   void write();
-  void wait_to_write();
+  void wait_to_write(tcp::socket::wait_type what);
+  ByteSpan next_bytes();
   void consume(std::size_t bytes);
   void linger();
   void check_deadlines(TimePoint time);
@@ -172,13 +178,17 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   std::shared_ptr<Core> core;
   LinkId id;
   tcp::socket socket;
+  std::unique_ptr<TlsStream> tls;
+  bool incoming = false;
+  std::string greeted;  // whose handshake this is, while it is counted
   State state = State::kConnecting;
-  TimePoint deadline{0};  // for connecting, the first frame, or lingering; 0: none
+  TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
   FrameReader reader;
   TimePoint read_at{0};
   std::deque<Outgoing> queue;
   std::size_t sent_of_front = 0;
   std::size_t queued_bytes = 0;
+  Bytes gathered;  // the next record, where the queue does not hold it in one piece
   bool waiting_to_write = false;
   bool write_failed = false;
   TimePoint written_at{0};
@@ -188,10 +198,12 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   Core(asio::io_context& context, const TcpOptions& tcp_options)
       : io(context),
         options(tcp_options),
+        handshakes(tcp_options.handshakes),
         acceptor(context),
         accept_timer(context),
         sweep_timer(context) {}
 
+  Status admit(const PublicKey& key) const;
   Status listen();
   void accept();
   void adopt(tcp::socket socket);
@@ -201,6 +213,8 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
 
   asio::io_context& io;
   TcpOptions options;
+  std::unique_ptr<TlsContext> tls;
+  Handshakes handshakes;
   tcp::acceptor acceptor;
   asio::steady_timer accept_timer;
   asio::steady_timer sweep_timer;
@@ -213,8 +227,34 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
 
 // --- one link -------------------------------------------------------------------------------
 
-void TcpTransport::Link::open(bool incoming) {
+void TcpTransport::Link::greet(TlsStream::Side side) {
+  state = State::kGreeting;
+  incoming = side == TlsStream::Side::kServer;
+  deadline = now() + core->options.handshake_deadline;
+  tls = std::make_unique<TlsStream>(*core->tls, socket.native_handle(), side,
+                                    core->options.key_bytes);
+  shake_hands();
+}
+
+void TcpTransport::Link::shake_hands() {
+  if (state != State::kGreeting) return;
+  switch (tls->handshake()) {
+    case TlsStream::Step::kDone: return open();
+    case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::shake_hands);
+    case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::shake_hands);
+    case TlsStream::Step::kClosed:
+    case TlsStream::Step::kFailed:
+      return fail(unavailable("the handshake failed: " + tls->error()));
+  }
+}
+
+void TcpTransport::Link::end_greeting() {
+  if (!greeted.empty()) core->handshakes.end(std::exchange(greeted, {}));
+}
+
+void TcpTransport::Link::open() {
   const auto self = shared_from_this();
+  end_greeting();
   state = State::kOpen;
   read_at = written_at = now();
   deadline = incoming ? now() + core->options.first_frame_deadline : TimePoint{0};
@@ -223,17 +263,36 @@ void TcpTransport::Link::open(bool incoming) {
   if (state != State::kDead) read();
 }
 
-void TcpTransport::Link::read() {
-  socket.async_read_some(
-      reader.space(), [self = shared_from_this()](const ErrorCondition& error, std::size_t bytes) {
-        self->on_read(error, bytes);
-      });
+void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then)()) {
+  socket.async_wait(what, [self = shared_from_this(), then](const ErrorCondition& error) {
+    if (self->state == State::kDead) return;
+    if (error) return self->fail(io_error("waiting for the link", error));
+    (self.get()->*then)();
+  });
 }
 
-void TcpTransport::Link::on_read(const ErrorCondition& error, std::size_t bytes) {
-  if (state == State::kDead) return;
-  if (error == asio::error::eof) return fail(unavailable("the peer closed the link"));
-  if (error) return fail(unavailable("the link broke: " + error.message()));
+// Reads what there is. TLS may hold bytes that the socket does not show, so only its own word that
+// it wants more is a reason to wait.
+void TcpTransport::Link::read() {
+  for (std::size_t taken = 0; taken < kReadTurnBytes;) {
+    std::size_t bytes = 0;
+    switch (tls->read(reader.space(), bytes)) {
+      case TlsStream::Step::kDone: break;
+      case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::read);
+      case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::read);
+      case TlsStream::Step::kClosed: return fail(unavailable("the peer closed the link"));
+      case TlsStream::Step::kFailed: return fail(unavailable("the link broke: " + tls->error()));
+    }
+    taken += bytes;
+    if (!take(bytes)) return;
+  }
+  asio::post(core->io, [self = shared_from_this()] {
+    if (self->state != State::kDead) self->read();
+  });
+}
+
+// False when the link has ended by them.
+bool TcpTransport::Link::take(std::size_t bytes) {
   read_at = now();
   if (state == State::kLingering) {
     reader = FrameReader();  // what still arrives after close() is dropped
@@ -241,7 +300,7 @@ void TcpTransport::Link::on_read(const ErrorCondition& error, std::size_t bytes)
     reader.received(bytes);
     deliver();
   }
-  if (state != State::kDead) read();
+  return state != State::kDead;
 }
 
 void TcpTransport::Link::deliver() {
@@ -256,50 +315,62 @@ void TcpTransport::Link::deliver() {
 }
 
 void TcpTransport::Link::write() {
-  if (waiting_to_write || write_failed) return;
+  const bool open = state == State::kOpen || state == State::kLingering;
+  if (!open || waiting_to_write || write_failed) return;
   while (!queue.empty()) {
-    std::vector<asio::const_buffer> buffers;
-    std::size_t skip = sent_of_front;
-    for (std::size_t i = 0; i < std::min(queue.size(), kGatheredFrames); ++i) {
-      for (const Bytes* part : {&queue[i].header, &queue[i].payload}) {
-        const std::size_t done = std::min(skip, part->size());
-        skip -= done;
-        if (done < part->size()) buffers.emplace_back(part->data() + done, part->size() - done);
-      }
+    std::size_t bytes = 0;
+    switch (tls->write(next_bytes(), bytes)) {
+      case TlsStream::Step::kDone: consume(bytes); break;
+      case TlsStream::Step::kWantRead: return wait_to_write(tcp::socket::wait_read);
+      case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);
+      case TlsStream::Step::kClosed:
+      case TlsStream::Step::kFailed:
+        // The peer's last frames may still be unread, a refusal among them: the reader ends the
+        // link when it has seen them.
+        write_failed = true;
+        deadline = now() + kLinger;
+        return;
     }
-    ErrorCondition error;
-    const std::size_t bytes = socket.write_some(buffers, error);
-    if (error == asio::error::would_block || error == asio::error::try_again) {
-      return wait_to_write();
-    }
-    if (error) {
-      // The peer's last frames may still be unread, a refusal among them: the reader ends the
-      // link when it has seen them.
-      write_failed = true;
-      deadline = now() + kLinger;
-      return;
-    }
-    consume(bytes);
   }
   if (state == State::kLingering) {
+    tls->shutdown();
     ErrorCondition ignored;
     socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
 }
 
-void TcpTransport::Link::wait_to_write() {
+void TcpTransport::Link::wait_to_write(tcp::socket::wait_type what) {
   waiting_to_write = true;
-  socket.async_wait(tcp::socket::wait_write,
-                    [self = shared_from_this()](const ErrorCondition& error) {
-                      self->waiting_to_write = false;
-                      if (self->state == State::kDead) return;
-                      if (error) return self->fail(io_error("waiting to send", error));
-                      self->write();
-                    });
+  socket.async_wait(what, [self = shared_from_this()](const ErrorCondition& error) {
+    self->waiting_to_write = false;
+    if (self->state == State::kDead) return;
+    if (error) return self->fail(io_error("waiting to send", error));
+    self->write();
+  });
+}
+
+// What the next record carries: small frames together, and of a long one its own bytes in place. A
+// write that has to wait is repeated with the same ones.
+ByteSpan TcpTransport::Link::next_bytes() {
+  if (!gathered.empty()) return gathered;
+  std::size_t skip = sent_of_front;
+  for (const Outgoing& frame : queue) {
+    for (const Bytes* part : {&frame.header, &frame.payload}) {
+      const ByteSpan rest = ByteSpan(*part).subspan(std::min(skip, part->size()));
+      skip -= part->size() - rest.size();
+      const std::size_t room = TlsStream::kRecordBytes - gathered.size();
+      if (gathered.empty() && rest.size() >= room) return rest.first(room);
+      const ByteSpan taken = rest.first(std::min(rest.size(), room));
+      gathered.insert(gathered.end(), taken.begin(), taken.end());
+      if (gathered.size() == TlsStream::kRecordBytes) return gathered;
+    }
+  }
+  return gathered;
 }
 
 void TcpTransport::Link::consume(std::size_t bytes) {
   written_at = now();
+  gathered.clear();
   sent_of_front += bytes;
   while (!queue.empty() && sent_of_front >= queue.front().bytes()) {
     sent_of_front -= queue.front().bytes();
@@ -318,6 +389,9 @@ void TcpTransport::Link::linger() {
 void TcpTransport::Link::check_deadlines(TimePoint time) {
   if (deadline != TimePoint{0} && time > deadline) {
     if (state == State::kConnecting) return fail({ErrorCode::kTimeout, "connecting took too long"});
+    if (state == State::kGreeting) {
+      return fail({ErrorCode::kTimeout, "the handshake took too long"});
+    }
     if (write_failed || state == State::kLingering) return fail(unavailable("the link broke"));
     return fail({ErrorCode::kTimeout, "the peer sent no whole frame in time after connecting"});
   }
@@ -332,14 +406,18 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
 
 void TcpTransport::Link::fail(const Error& why) {
   const auto self = shared_from_this();
-  const bool silent = state == State::kLingering || state == State::kDead;
+  // The owner has not heard of an incoming link yet.
+  const bool refused = incoming && state == State::kGreeting;
+  const bool silent = refused || state == State::kLingering || state == State::kDead;
   drop();
+  if (refused && core->options.on_refused) core->options.on_refused(why.message);
   if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
 }
 
 void TcpTransport::Link::drop() {
   const auto self = shared_from_this();
   state = State::kDead;
+  end_greeting();
   ErrorCondition ignored;
   socket.close(ignored);
   queue.clear();
@@ -347,6 +425,15 @@ void TcpTransport::Link::drop() {
 }
 
 // --- all links ------------------------------------------------------------------------------
+
+Status TcpTransport::Core::admit(const PublicKey& key) const {
+  const auto entry = options.roster->find(key);
+  REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
+  REQUIRE(entry->role == Role::kWorker || entry->role == Role::kCoordinator,
+          entry->name + " is in the roster as " + std::string(role_name(entry->role)) +
+              "; data links are for workers and the coordinator");
+  return ok_status();
+}
 
 Status TcpTransport::Core::listen() {
   TRY(const tcp::endpoint endpoint, endpoint_of(options.listen_address));
@@ -383,11 +470,17 @@ void TcpTransport::Core::accept() {
 
 void TcpTransport::Core::adopt(tcp::socket socket) {
   if (events == nullptr || links.size() >= options.connections) return;  // closes the socket
+  ErrorCondition error;
+  const tcp::endpoint from = socket.remote_endpoint(error);
+  if (error) return;
+  const std::string peer = peer_of_host(from.address().to_string());
+  if (!handshakes.begin(peer, now())) return;
   tune(socket);
   const LinkId id(++last_link);
   const auto link = std::make_shared<Link>(shared_from_this(), id, std::move(socket));
+  link->greeted = peer;
   links.emplace(id, link);
-  link->open(true);
+  link->greet(TlsStream::Side::kServer);
 }
 
 void TcpTransport::Core::sweep() {
@@ -428,7 +521,11 @@ TcpTransport::~TcpTransport() { core_->stop(); }
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::open(asio::io_context& io,
                                                          const TcpOptions& options) {
+  INVARIANT(options.roster != nullptr, "a transport has a roster");
   auto core = std::make_shared<Core>(io, options);
+  TRY(core->tls, TlsContext::make(options.identity, [here = core.get()](const PublicKey& key) {
+        return here->admit(key);
+      }));
   if (!options.listen_address.empty()) {
     TRY_VOID(core->listen());
     core->accept();
@@ -464,7 +561,7 @@ LinkId TcpTransport::connect(std::string_view address) {
       return link->fail(unavailable("connecting: nobody listens there"));
     }
     tune(link->socket);
-    link->open(false);
+    link->greet(TlsStream::Side::kClient);
   });
   return id;
 }
@@ -474,7 +571,9 @@ Status TcpTransport::send(LinkId id, Frame frame) {
   if (found == core_->links.end()) return ok_status();
   Link& link = *found->second;
   const bool open = link.state == Link::State::kOpen;
-  if ((!open && link.state != Link::State::kConnecting) || link.write_failed) return ok_status();
+  const bool opening =
+      link.state == Link::State::kConnecting || link.state == Link::State::kGreeting;
+  if ((!open && !opening) || link.write_failed) return ok_status();
   REQUIRE(frame.payload.size() <= limits::kFrameBytes,
           "frame payload of " + std::to_string(frame.payload.size()) +
               " bytes passes the limit of " + std::to_string(limits::kFrameBytes));
@@ -485,7 +584,7 @@ Status TcpTransport::send(LinkId id, Frame frame) {
                      " bytes; the limit is " + std::to_string(core_->options.send_queue_bytes)};
   }
   if (link.queue.empty()) link.written_at = now();
-  Bytes header = encode_header(frame.type, frame.payload);
+  Bytes header = encode_header(frame.type, frame.payload.size());
   link.queued_bytes += bytes;
   link.queue.push_back({std::move(header), std::move(frame.payload)});
   if (open) link.write();
@@ -498,11 +597,29 @@ void TcpTransport::close(LinkId id) {
   const std::shared_ptr<Link> link = found->second;
   if (link->state == Link::State::kLingering) return;
   core_->post_closed(id, {ErrorCode::kCancelled, "closed on this side"});
-  if (link->state == Link::State::kConnecting) return link->drop();
+  if (link->state != Link::State::kOpen) return link->drop();
   link->linger();
 }
 
 std::string TcpTransport::address() const { return core_->address; }
+
+std::optional<RosterEntry> TcpTransport::peer(LinkId id) const {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end() || found->second->state != Link::State::kOpen) {
+    return std::nullopt;
+  }
+  return core_->options.roster->find(found->second->tls->peer());
+}
+
+void TcpTransport::recheck_peers() {
+  asio::post(core_->io, [core = core_] {
+    const auto links = core->links;  // an event may end any of them
+    for (const auto& [id, link] : links) {
+      if (link->state != Link::State::kOpen || core->admit(link->tls->peer()).ok()) continue;
+      link->fail(unavailable("the roster names the peer no longer"));
+    }
+  });
+}
 
 std::size_t TcpTransport::links() const { return core_->links.size(); }
 

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "proto/frame.h"
+#include "proto/roster.h"
 
 namespace hearth {
 
@@ -37,8 +39,16 @@ class Transport {
   virtual Status send(LinkId link, Frame frame) = 0;
   // on_link_closed follows with kCancelled, never inside this call.
   virtual void close(LinkId link) = 0;
+  // Who is at the far end of an open link, by its key: what a peer says of itself is compared with
+  // this. Nothing when the link is not open, or the roster names its peer no longer.
+  virtual std::optional<RosterEntry> peer(LinkId link) const = 0;
   // Where peers reach us, "host:port"; empty when not listening.
   virtual std::string address() const = 0;
 };
+
+// That the far end of `link` is in the roster, under the name and in the role that it claims. The
+// error is for the log; whoever is refused for it hears kNotAdmitted and no more.
+Status check_peer(const Transport& transport, LinkId link, std::string_view name, Role role);
+inline constexpr std::string_view kNotAdmitted = "this node is not admitted here";
 
 }  // namespace hearth

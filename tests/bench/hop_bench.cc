@@ -1,5 +1,5 @@
 // What a hop costs: a frame is sent to another thread by TcpTransport over loopback and echoed.
-// Half of the round trip is one hop: digest, write, wake-up, read, digest. Prints the median and
+// Half of the round trip is one hop: encrypt, write, wake-up, read, decrypt. Prints the median and
 // the 99th percentile beside those of the bare sockets with the same bytes. Asserts nothing.
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "proto/tcp_transport.h"
+#include "tests/bench/link_nodes.h"
 
 namespace {
 
@@ -72,25 +73,18 @@ struct Pinger : TransportEvents {
   }
 };
 
-std::unique_ptr<TcpTransport> open(boost::asio::io_context& io) {
-  TcpOptions options;
-  options.listen_address = "127.0.0.1:0";
-  auto opened = TcpTransport::open(io, options);
-  if (!opened) std::exit(1);
-  return std::move(*opened);
-}
-
 void measure_transport(std::size_t bytes) {
+  const bench::LinkNodes nodes;
   boost::asio::io_context far_io;
   Echo echo;
-  const auto far = open(far_io);
+  const auto far = nodes.open(far_io, 0);
   echo.transport = far.get();
   far->set_events(&echo);
   std::thread far_thread([&] { far_io.run(); });
 
   boost::asio::io_context io;
   Pinger pinger;
-  const auto near = open(io);
+  const auto near = nodes.open(io, 1);
   pinger.io = &io;
   pinger.transport = near.get();
   pinger.bytes = bytes;
@@ -152,12 +146,6 @@ int main() {
   for (const std::size_t bytes : {1'200, 16 * 1024, 36 * 1024, 256 * 1024}) {
     measure_sockets(bytes);
     measure_transport(bytes);
-  }
-  for (const std::size_t bytes : {1'200, 16 * 1024, 36 * 1024}) {
-    const Bytes payload(bytes);
-    const auto begun = Steady::now();
-    for (int i = 0; i < 1000; ++i) (void)encode_header(FrameType::kBatch, payload);
-    std::printf("%-14s %7zu bytes  %7.2f us\n", "digest", bytes, microseconds_since(begun) / 1000);
   }
   return 0;
 }

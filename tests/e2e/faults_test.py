@@ -97,7 +97,8 @@ class CoordinatorLoss(unittest.TestCase):
             port = int(control.rsplit(":", 1)[1])
             api_port = int(first.api.rsplit(":", 1)[1])
             workers = [subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
-                                         "--coordinator", control, "--name", f"w{i}"],
+                                         "--coordinator", control, "--name", f"w{i}",
+                                         "--data-dir", folder],
                                         stdout=first.log, stderr=first.log) for i in range(2)]
             try:
                 first.wait_ready()
@@ -144,7 +145,8 @@ class CoordinatorLoss(unittest.TestCase):
             log = pathlib.Path(folder, "worker.log")
             with open(log, "wb") as out:
                 worker = subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
-                                           "--coordinator", s.info["control"], "--name", "w"],
+                                           "--coordinator", s.info["control"], "--name", "w",
+                                           "--data-dir", s.data_dir],
                                           stdout=out, stderr=out)
             try:
                 s.wait_ready()
@@ -177,7 +179,7 @@ class Names(unittest.TestCase):
     def test_a_second_worker_of_a_name_is_refused_and_a_restarted_one_is_not(self):
         with swarm.Swarm(0, "--stages", "1", ready=False) as s:
             words = ["worker", "--model", swarm.MODEL, "--coordinator", s.info["control"],
-                     "--name", "den"]
+                     "--name", "den", "--data-dir", str(s.data_dir)]
             first = subprocess.Popen([swarm.HEARTH, *words], stdout=s.log, stderr=s.log)
             try:
                 s.wait_ready()

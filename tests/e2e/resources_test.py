@@ -128,7 +128,8 @@ class Memory(unittest.TestCase):
             self.assertGreater(all_layers, one + 0.02)  # GiB: something lies between
             budget = int((one + all_layers) / 2 * GIB)
             code, _, err = swarm.hearth("worker", "--model", SMALL, "--coordinator",
-                                        s.info["control"], "--memory", budget, timeout=30)
+                                        s.info["control"], "--data-dir", s.data_dir,
+                                        "--memory", budget, timeout=30)
             self.assertEqual(code, NO_CAPACITY, err)
             self.assertIn(f"needs {all_layers:.2f} GiB of memory", err)
 

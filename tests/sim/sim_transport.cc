@@ -64,6 +64,14 @@ void SimTransport::close(LinkId id) {
   network_.tell_closed(link, 1 - end, unavailable("closed by the peer"));
 }
 
+std::optional<RosterEntry> SimTransport::peer(LinkId id) const {
+  const auto found = network_.ends_.find(id);
+  if (found == network_.ends_.end()) return std::nullopt;
+  const auto& [link, end] = found->second;
+  const std::string& host = link->host[1 - end];
+  return RosterEntry{{}, host, host == "coordinator" ? Role::kCoordinator : Role::kWorker, {}};
+}
+
 SimTransport* SimNetwork::find(std::uint64_t endpoint) const {
   const auto found = endpoints_.find(endpoint);
   return found == endpoints_.end() ? nullptr : found->second;

@@ -96,6 +96,8 @@ class SimTransport final : public Transport {
   Status send(LinkId link, Frame frame) override;
   void close(LinkId link) override;
   std::string address() const override { return address_; }
+  // Hosts are what they are: the simulation has no keys.
+  std::optional<RosterEntry> peer(LinkId link) const override;
 
  private:
   friend class SimNetwork;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hex.h"
+
 namespace hearth {
 namespace {
 
@@ -21,19 +23,7 @@ TEST(Blake2b, TheKeyChangesTheHash) {
   EXPECT_NE(keyed_blake2b(key, as_bytes("abc")), blake2b(as_bytes("abc")));
 }
 
-TEST(Hash256, EqualityIsOfEveryBit) {
-  const Hash256 hash = blake2b(as_bytes("abc"));
-  EXPECT_TRUE(equal_in_constant_time(hash, hash));
-  for (std::size_t bit = 0; bit < 256; ++bit) {
-    Hash256 other = hash;
-    other.bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-    EXPECT_FALSE(equal_in_constant_time(hash, other)) << bit;
-  }
-}
-
 TEST(Encodings, KnownAnswers) {  // RFC 4648, section 10, and its two characters of section 5
-  EXPECT_EQ(hex({}), "");
-  EXPECT_EQ(hex(as_bytes("fo\xff")), "666fff");
   EXPECT_EQ(base64url({}), "");
   EXPECT_EQ(base64url(as_bytes("f")), "Zg");
   EXPECT_EQ(base64url(as_bytes("foob")), "Zm9vYg");
@@ -68,6 +58,88 @@ TEST(RandomBytes, AreNotConstant) {
   random_bytes(one);
   random_bytes(two);
   EXPECT_NE(one, two);
+}
+
+Bytes hex(std::string_view text) { return from_hex(text).value(); }
+
+// RFC 8032, section 7.1, tests 1 and 2: keys.
+TEST(SecretKey, HasThePublishedPublicKeys) {
+  const auto one =
+      SecretKey::from_seed(hex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"));
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->public_key().hex(),
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+  const auto two =
+      SecretKey::from_seed(hex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb"));
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->public_key().hex(),
+            "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c");
+  EXPECT_FALSE(SecretKey::from_seed(Bytes(31)));
+}
+
+TEST(PublicKey, RefusesWhatIsNoKey) {
+  EXPECT_FALSE(PublicKey::parse({}));
+  EXPECT_FALSE(PublicKey::parse(Bytes(31)));
+  EXPECT_FALSE(PublicKey::parse(Bytes(33)));
+  for (const char* bad : {
+           // All points of small order, and their other encodings.
+           "0000000000000000000000000000000000000000000000000000000000000000",
+           "0100000000000000000000000000000000000000000000000000000000000000",
+           "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "0000000000000000000000000000000000000000000000000000000000000080",
+           "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+           "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+           "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           // Not canonical: y + p.
+           "f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           // No point at all.
+           "0200000000000000000000000000000000000000000000000000000000000000",
+       }) {
+    EXPECT_FALSE(PublicKey::parse(hex(bad))) << bad;
+  }
+}
+
+TEST(Signatures, BelongToKeyPurposeAndMessage) {
+  const SecretKey key = SecretKey::generate();
+  const SecretKey other = SecretKey::generate();
+  const Bytes message = hex("00112233");
+  const Signature signature = key.sign("purpose", message);
+  EXPECT_TRUE(verify(key.public_key(), "purpose", message, signature));
+  EXPECT_FALSE(verify(other.public_key(), "purpose", message, signature));
+  EXPECT_FALSE(verify(PublicKey(), "purpose", message, signature));
+  EXPECT_FALSE(verify(key.public_key(), "purpos", message, signature));
+  EXPECT_FALSE(verify(key.public_key(), "", message, signature));
+  EXPECT_FALSE(verify(key.public_key(), "purpose", hex("001122"), signature));
+  EXPECT_FALSE(verify(key.public_key(), "purpose", message, ByteSpan(signature).first(63)));
+  for (std::size_t bit = 0; bit < 8 * signature.size(); ++bit) {
+    Signature wrong = signature;
+    wrong[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    EXPECT_FALSE(verify(key.public_key(), "purpose", message, wrong)) << bit;
+  }
+}
+
+TEST(Signatures, HaveOneEncodingOnly) {
+  const SecretKey key = SecretKey::generate();
+  const Bytes message = hex("aa");
+  Signature signature = key.sign("p", message);
+  // S + L is the same number modulo the group's order, and would be the same signature.
+  const Bytes order = hex("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
+  unsigned carry = 0;
+  for (std::size_t i = 0; i < 32; ++i) {
+    carry += std::to_integer<unsigned>(signature[32 + i]) + std::to_integer<unsigned>(order[i]);
+    signature[32 + i] = static_cast<std::byte>(carry & 255);
+    carry >>= 8;
+  }
+  EXPECT_FALSE(verify(key.public_key(), "p", message, signature));
+}
+
+TEST(Secrets, AreComparedWhole) {
+  EXPECT_TRUE(equal_secrets(as_bytes("abc"), as_bytes("abc")));
+  EXPECT_TRUE(equal_secrets({}, {}));
+  EXPECT_FALSE(equal_secrets(as_bytes("abc"), as_bytes("abd")));
+  EXPECT_FALSE(equal_secrets(as_bytes("abc"), as_bytes("ab")));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct FakeCoordinator final : Coordinator {
     sequences.push_back(std::move(events));
     return SequenceId(sequences.size());
   }
+  void publish_roster(Bytes /*roster*/) override {}
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
   void stop(SequenceId sequence, Position position) override {
     stopped.emplace_back(sequence.value, position);

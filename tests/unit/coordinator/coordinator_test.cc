@@ -116,6 +116,53 @@ struct CoordinatorTest : ::testing::Test {
   }
 };
 
+TEST_F(CoordinatorTest, AWorkerIsWhoItsKeySays) {
+  const auto speak = [&](std::optional<RosterEntry> peer) {
+    const LinkId link = control.incoming();
+    control.peers[link] = std::move(peer);
+    WorkerMessage message;
+    *message.mutable_register_() = testing::worker("a");
+    say(link, message);
+    return heard(link);
+  };
+  for (const auto& peer :
+       {std::optional<RosterEntry>(), std::optional(RosterEntry{{}, "mallory", Role::kWorker, {}}),
+        std::optional(RosterEntry{{}, "a", Role::kClient, {}}),
+        std::optional(RosterEntry{{}, "a", Role::kAdmin, {}}),
+        std::optional(RosterEntry{{}, "a", Role::kCoordinator, {}})}) {
+    const CoordinatorMessage answer = speak(peer);
+    EXPECT_EQ(answer.refused().reason(), "this node is not admitted here");
+    EXPECT_FALSE(answer.refused().may_pass());
+  }
+  EXPECT_TRUE(machine->status().nodes.empty());
+  EXPECT_TRUE(speak(RosterEntry{{}, "a", Role::kWorker, {}}).has_registered());
+}
+
+TEST_F(CoordinatorTest, EveryWorkerHearsOfEveryRoster) {
+  const auto roster_of = [&](LinkId link, std::size_t message) {
+    CoordinatorMessage heard;
+    const Bytes& payload = control.sent[link].at(message).payload;
+    heard.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    return heard.roster().roster();
+  };
+  const ByteSpan one = as_bytes("roster one");
+  machine->publish_roster(Bytes(one.begin(), one.end()));
+  a = join(testing::worker("a"));
+  ASSERT_EQ(control.sent[a].size(), 2u);
+  EXPECT_EQ(roster_of(a, 1), "roster one") << "after Registered";
+  b = join(testing::worker("b"));
+  ASSERT_EQ(control.sent[b].size(), 3u);
+  EXPECT_EQ(roster_of(b, 1), "roster one") << "before its Assign";
+  const ByteSpan two = as_bytes("roster two");
+  machine->publish_roster(Bytes(two.begin(), two.end()));
+  EXPECT_EQ(heard(a).roster().roster(), "roster two");
+  EXPECT_EQ(heard(b).roster().roster(), "roster two");
+  const std::size_t before = control.sent[a].size();
+  control.lose(a);
+  machine->publish_roster(Bytes(one.begin(), one.end()));
+  EXPECT_EQ(control.sent[a].size(), before) << "to a lost one";
+}
+
 TEST_F(CoordinatorTest, ServesOnlyWhenEveryStageIsReadyAndLinked) {
   EXPECT_EQ(submit(4)->log, "refused unavailable");
   a = join(testing::worker("a"));

@@ -199,10 +199,5 @@ TEST_F(CredentialsTest, AnUnknownIdTakesTheTimeOfAWrongSecret) {
   EXPECT_LT(ratio, 2.0);
 }
 
-TEST(TokenTextTest, IsOneWord) {
-  EXPECT_EQ(token_text("7f3c", {"id", "secret"}, {"192.168.1.20:11501", "[::1]:11501"}),
-            "hh1.7f3c.id.secret@192.168.1.20:11501,[::1]:11501");
-}
-
 }  // namespace
 }  // namespace hearth::coordinator

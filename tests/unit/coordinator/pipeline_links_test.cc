@@ -52,8 +52,29 @@ struct PipelineLinksTest : ::testing::Test {
     transport.receive(link, FrameType::kHello, hello(epoch, 2, node));
     return link;
   }
-  void open(std::uint64_t epoch) { links.open(Epoch(epoch), 3, "a" + std::to_string(epoch), "z"); }
+  void open(std::uint64_t epoch) {
+    links.open(Epoch(epoch), 3, "a" + std::to_string(epoch), "a", "z");
+  }
 };
+
+TEST_F(PipelineLinksTest, BothEndsAreWhoTheirKeysSay) {
+  open(1);
+  const LinkId forged = transport.incoming();
+  transport.peers[forged] = RosterEntry{{}, "mallory", Role::kWorker, {}};
+  transport.receive(forged, FrameType::kHello, hello(1, 2, "z"));
+  ASSERT_EQ(transport.sent[forged].size(), 1U);
+  EXPECT_EQ(decode_refused(transport.sent[forged][0].payload), "this node is not admitted here");
+  greet_last(1);
+  const LinkId first = transport.open("a1");
+  transport.peers[first] = RosterEntry{{}, "mallory", Role::kWorker, {}};
+  transport.receive(first, FrameType::kHello, hello(1, 0, "a"));
+  EXPECT_EQ(events.log, "lost1@0 ");
+  EXPECT_NE(events.reason.find("worker mallory speaks as a"), std::string::npos) << events.reason;
+  open(2);
+  const LinkId other = transport.open("a2");
+  transport.receive(other, FrameType::kHello, hello(2, 0, "b"));
+  EXPECT_NE(events.reason.find("b answers as the first stage"), std::string::npos);
+}
 
 TEST_F(PipelineLinksTest, LinkedOnceWhicheverEndComesFirst) {
   open(1);

@@ -17,6 +17,8 @@ control::v1::Assign good() {
   assign.mutable_layers()->set_begin(2);
   assign.mutable_layers()->set_end(4);
   assign.set_next_address("next:1");
+  assign.set_next_node("next");
+  assign.set_previous_node("previous");
   assign.set_batch_rows(64);
   assign.set_batches_in_flight(4);
   return assign;
@@ -56,6 +58,9 @@ TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
   EXPECT_NE(refusal([](auto& a) { a.set_next_address(""); }).find("next_address"),
             std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_next_address(std::string(257, 'x')); }), "");
+  EXPECT_NE(refusal([](auto& a) { a.set_next_node(""); }).find("node name"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_previous_node("a\n"); }).find("node name"),
+            std::string::npos);
   EXPECT_NE(refusal([](auto& a) {
               a.set_stage(2);
               a.mutable_layers()->set_end(6);

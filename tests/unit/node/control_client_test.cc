@@ -2,73 +2,28 @@
 #include "node/control_client.h"
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <queue>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/limits.h"
 #include "coordinator/control_service.h"
+#include "tests/unit/node/owner.h"
+#include "tests/unit/proto/cluster.h"
+#include "tests/unit/proto/transport_fixture.h"
 
 namespace hearth {
 namespace {
 
+using coordinator::ControlOptions;
 using coordinator::ControlService;
 using node::ControlClient;
-
-// A thread that runs what is posted to it, in order.
-class Owner {
- public:
-  Owner() : thread_([this] { run(); }) {}
-  ~Owner() {
-    post([this] { ending_ = true; });
-    thread_.join();
-  }
-  void post(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
-    queue_.push(std::move(work));
-    wake_.notify_one();
-  }
-  // Runs on the owner's thread and waits for it.
-  void call(const std::function<void()>& work) {
-    std::mutex mutex;
-    std::condition_variable done_cv;
-    bool done = false;
-    post([&] {
-      work();
-      const std::lock_guard lock(mutex);
-      done = true;
-      done_cv.notify_one();
-    });
-    std::unique_lock lock(mutex);
-    done_cv.wait(lock, [&] { return done; });
-  }
-  std::function<void(std::function<void()>)> poster() {
-    return [this](std::function<void()> work) { post(std::move(work)); };
-  }
-
- private:
-  void run() {
-    while (!ending_) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !queue_.empty(); });
-      const auto work = std::move(queue_.front());
-      queue_.pop();
-      lock.unlock();
-      work();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::queue<std::function<void()>> queue_;
-  bool ending_ = false;
-  std::thread thread_;
-};
+using testing::Owner;
 
 struct Recorder : TransportEvents {
   explicit Recorder(Owner& owner_thread) : owner(owner_thread) {}
@@ -113,7 +68,7 @@ class ControlAdapters : public ::testing::Test {
     server_events_.expect_incoming = true;
     start_service("127.0.0.1:0");
     client_owner_.call([&] {
-      client_ = std::make_unique<ControlClient>(client_owner_.poster());
+      client_ = make_client("worker");
       client_->set_events(&client_events_);
     });
   }
@@ -123,12 +78,24 @@ class ControlAdapters : public ::testing::Test {
   }
   void start_service(const std::string& address) {
     server_owner_.call([&] {
-      auto opened = ControlService::open(address, server_owner_.poster());
+      auto opened = ControlService::open(options(address), server_owner_.poster());
       ASSERT_TRUE(opened) << opened.error().message;
       service_ = std::move(*opened);
       service_->set_events(&server_events_);
       address_ = service_->address();
     });
+  }
+  ControlOptions options(const std::string& address) {
+    ControlOptions options;
+    options.address = address;
+    options.identity = cluster_.identity("home", Role::kCoordinator);
+    options.roster = cluster_.book();
+    options.admissions = admissions_;
+    return options;
+  }
+  std::unique_ptr<ControlClient> make_client(const std::string& name) {
+    return std::make_unique<ControlClient>(cluster_.identity(name), cluster_.book(),
+                                           client_owner_.poster());
   }
   void stop_service() {
     server_owner_.call([&] { service_.reset(); });
@@ -174,6 +141,8 @@ class ControlAdapters : public ::testing::Test {
     return {FrameType::kControl, Bytes(bytes.begin(), bytes.end())};
   }
 
+  testing::Cluster cluster_;
+  coordinator::Admissions* admissions_ = nullptr;
   Owner server_owner_;
   Owner client_owner_;
   Recorder server_events_{server_owner_};
@@ -293,7 +262,7 @@ TEST_F(ControlAdapters, TheClientEndsInEveryState) {
       client_.reset();
       client_events_.closed.clear();  // a new client counts its links from the start
       client_events_.opened.clear();
-      client_ = std::make_unique<ControlClient>(client_owner_.poster());
+      client_ = make_client("worker");
       client_->set_events(&client_events_);
     });
   }
@@ -327,17 +296,17 @@ TEST_F(ControlAdapters, OneFailingSessionLeavesTheOthers) {
   ASSERT_TRUE(server_events_.wait([&] { return server_events_.frames[s2].size() == 1; }));
 }
 
-TEST_F(ControlAdapters, OnlyLoopbackAddresses) {
-  for (const char* address : {"192.0.2.1:80", "0.0.0.0:0", "[::]:0", "example.org:80"}) {
+TEST_F(ControlAdapters, RefuseWhatIsNoAddress) {
+  for (const char* address : {"192.0.2.1", "example.org:80", ""}) {
     const LinkId link = dial(address);
     ASSERT_TRUE(client_closed(link)) << address;
     EXPECT_EQ(client_events_.closed.at(link).code, ErrorCode::kInvalidInput) << address;
-    EXPECT_FALSE(ControlService::open(address, server_owner_.poster())) << address;
+    EXPECT_FALSE(ControlService::open(options(address), server_owner_.poster())) << address;
   }
 }
 
 TEST_F(ControlAdapters, APortIsTakenOnce) {
-  const auto second = ControlService::open(address_, server_owner_.poster());
+  const auto second = ControlService::open(options(address_), server_owner_.poster());
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kIo);
 }
@@ -347,6 +316,143 @@ TEST_F(ControlAdapters, TheServiceNeverDials) {
   server_owner_.call([&] { link = service_->connect(address_); });
   ASSERT_TRUE(server_closed(link));
   EXPECT_EQ(server_events_.closed.at(link).code, ErrorCode::kUnsupported);
+}
+
+TEST_F(ControlAdapters, EachSideKnowsTheOtherByItsKey) {
+  LinkId c, s;
+  link(c, s);
+  std::optional<RosterEntry> worker, home;
+  server_owner_.call([&] { worker = service_->peer(s); });
+  client_owner_.call([&] { home = client_->peer(c); });
+  ASSERT_TRUE(worker && home);
+  EXPECT_EQ(worker->name, "worker");
+  EXPECT_EQ(home->name, "home");
+  EXPECT_EQ(home->role, Role::kCoordinator);
+}
+
+TEST_F(ControlAdapters, OnlyWorkersOfTheRosterHaveASession) {
+  testing::Cluster other;
+  const auto attempt = [&](const TlsIdentity& identity) {
+    client_owner_.call([&] {
+      client_.reset();
+      client_events_.closed.clear();
+      client_events_.opened.clear();
+      client_ = std::make_unique<ControlClient>(identity, cluster_.book(), client_owner_.poster());
+      client_->set_events(&client_events_);
+    });
+    const LinkId link = dial(address_);
+    EXPECT_TRUE(client_closed(link));
+    EXPECT_EQ(client_events_.closed.at(link).code, ErrorCode::kUnavailable);
+    return client_events_.closed.at(link).message;
+  };
+  attempt(other.identity("stranger"));
+  EXPECT_EQ(attempt(cluster_.identity("phone", Role::kClient)), kNotAdmitted);
+  EXPECT_EQ(attempt(cluster_.identity("me", Role::kAdmin)), kNotAdmitted);
+  EXPECT_EQ(attempt(cluster_.identity("second", Role::kCoordinator)), kNotAdmitted);
+  server_owner_.call([&] { EXPECT_TRUE(server_events_.opened.empty()); });
+}
+
+TEST_F(ControlAdapters, AWorkerTalksToTheCoordinatorOfItsRosterAlone) {
+  cluster_.remove("home");  // the service goes on with a key that is nobody's now
+  LinkId link = dial(address_);
+  ASSERT_TRUE(client_closed(link));
+  EXPECT_NE(client_events_.closed.at(link).message.find("no coordinator's of the roster"),
+            std::string::npos)
+      << client_events_.closed.at(link).message;
+  // A worker of the roster that plays the coordinator is none either.
+  stop_service();
+  server_owner_.call([&] {
+    ControlOptions imposter = options("127.0.0.1:0");
+    imposter.identity = cluster_.identity("mallory");
+    auto opened = ControlService::open(imposter, server_owner_.poster());
+    ASSERT_TRUE(opened);
+    service_ = std::move(*opened);
+    service_->set_events(&server_events_);
+    address_ = service_->address();
+  });
+  link = dial(address_);
+  ASSERT_TRUE(client_closed(link));
+  EXPECT_NE(client_events_.closed.at(link).message.find("no coordinator's"), std::string::npos);
+  server_owner_.call([&] { EXPECT_TRUE(server_events_.opened.empty()); });
+}
+
+TEST_F(ControlAdapters, ARemovedWorkerLosesItsSessionAtOnce) {
+  LinkId c, s;
+  link(c, s);
+  server_owner_.call([&] { service_->recheck_peers(); });
+  ASSERT_TRUE(client_send(c, "still here"));
+  ASSERT_TRUE(server_events_.wait([&] { return server_events_.frames[s].size() == 1; }));
+  cluster_.remove("worker");
+  server_owner_.call([&] { service_->recheck_peers(); });
+  ASSERT_TRUE(server_closed(s));
+  ASSERT_TRUE(client_closed(c));
+  const LinkId again = dial(address_);
+  ASSERT_TRUE(client_closed(again));
+  server_owner_.call([&] { EXPECT_EQ(server_events_.opened.size(), 1u); });
+}
+
+// A handshake of OpenSSL's own client over a socket that blocks: the version, or 0 when there was
+// no agreement or the server hung up on it.
+int foreign_handshake(const std::string& address, int newest, const TlsIdentity* identity) {
+  testing::RawPeer raw(address);
+  EXPECT_EQ(::fcntl(raw.socket(), F_SETFL, 0), 0);
+  SSL_CTX* context = SSL_CTX_new(TLS_method());
+  SSL_CTX_set_max_proto_version(context, newest);
+  const unsigned char h2[] = {2, 'h', '2'};
+  SSL_CTX_set_alpn_protos(context, h2, sizeof(h2));
+  if (identity != nullptr) {
+    BIO* text = BIO_new_mem_buf(identity->certificate.data(), -1);
+    X509* certificate = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
+    BIO* key_text = BIO_new_mem_buf(identity->private_key.data(), -1);
+    EVP_PKEY* key = PEM_read_bio_PrivateKey(key_text, nullptr, nullptr, nullptr);
+    EXPECT_EQ(SSL_CTX_use_certificate(context, certificate), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey(context, key), 1);
+    EVP_PKEY_free(key);
+    X509_free(certificate);
+    BIO_free(key_text);
+    BIO_free(text);
+  }
+  SSL* ssl = SSL_new(context);
+  SSL_set_fd(ssl, raw.socket());
+  char byte = 0;
+  // The server's first frame, the settings of HTTP/2, comes once it is content with us.
+  const bool content = SSL_connect(ssl) == 1 && SSL_read(ssl, &byte, 1) == 1;
+  const int version = content ? SSL_version(ssl) : 0;
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  return version;
+}
+
+TEST_F(ControlAdapters, SpeakNothingBelowTls13) {
+  const TlsIdentity known = cluster_.identity("worker");
+  EXPECT_EQ(foreign_handshake(address_, TLS1_3_VERSION, &known), TLS1_3_VERSION);
+  EXPECT_EQ(foreign_handshake(address_, TLS1_2_VERSION, &known), 0);
+  EXPECT_EQ(foreign_handshake(address_, TLS1_2_VERSION, nullptr), 0);
+  EXPECT_EQ(foreign_handshake(address_, TLS1_3_VERSION, nullptr), 0) << "no certificate";
+  const TlsIdentity stranger = testing::Cluster().identity("stranger");
+  EXPECT_EQ(foreign_handshake(address_, TLS1_3_VERSION, &stranger), 0);
+}
+
+TEST_F(ControlAdapters, PlaintextIsNeverParsed) {
+  for (const std::string_view said :
+       {std::string_view("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33),
+        std::string_view("GET / HTTP/1.1\r\n\r\n"), std::string_view("\x16\x03\x01\xff\xff")}) {
+    testing::RawPeer peer(address_);
+    peer.say(as_bytes(said));
+    ::shutdown(peer.socket(), SHUT_WR);
+    std::string answer;
+    EXPECT_TRUE(client_events_.wait([&] {
+      char bytes[256];
+      const ssize_t got = ::recv(peer.socket(), bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (got > 0) answer.append(bytes, static_cast<std::size_t>(got));
+      return got == 0 || (got < 0 && errno != EAGAIN);
+    }));
+    // At most an alert: type 21, two bytes of version, two of length.
+    EXPECT_TRUE(answer.empty() || answer[0] == 21);
+    EXPECT_LE(answer.size(), 7u);
+  }
+  LinkId c, s;
+  link(c, s);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct Orders final : ControlEvents {
   std::vector<std::uint64_t> assigned;
   std::vector<std::uint64_t> unassigned;
   int lost = 0;
+  void on_roster(ByteSpan roster) override { rosters.emplace_back(as_text(roster)); }
+  std::vector<std::string> rosters;
   std::uint64_t beats = 0;
 };
 
@@ -276,6 +278,13 @@ TEST_F(ControlSessionTest, WhoDialsAWorkersControlPortIsHungUpOn) {
   const LinkId stranger = transport.incoming();
   EXPECT_TRUE(transport.closed.contains(stranger));
   EXPECT_EQ(orders.lost, 0);
+}
+
+TEST_F(ControlSessionTest, HandsOnRosters) {
+  begin();
+  tell([](auto& m) { m.mutable_roster()->set_roster("one"); });
+  tell([](auto& m) { m.mutable_roster()->set_roster("two"); });
+  EXPECT_EQ(orders.rosters, (std::vector<std::string>{"one", "two"}));
 }
 
 }  // namespace

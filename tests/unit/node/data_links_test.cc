@@ -31,6 +31,7 @@ Assignment part(std::uint64_t epoch, std::uint32_t stage, std::uint32_t stages) 
   assignment.stage = stage;
   assignment.stages = stages;
   assignment.next_address = "next:1";
+  assignment.next_node = assignment.previous_node = "peer";
   assignment.coordinator_address = "home:1";
   return assignment;
 }
@@ -121,6 +122,56 @@ TEST_F(DataLinksTest, EveryStageAcceptsItsPreviousOneAndTheFirstTheCoordinator) 
       EXPECT_EQ(answer(incoming(epoch, Hello::kCoordinatorStage)) == "hello", stage == 0);
     }
   }
+}
+
+// A worker of the roster that is somebody else than it says, or than the coordinator has assigned.
+TEST_F(DataLinksTest, APeerIsWhoItsKeySays) {
+  links.begin(part(1, 0, 3));
+  const auto speak = [&](const std::string& name, Role role, std::uint32_t stage) {
+    const LinkId link = transport.incoming();
+    transport.peers[link] = RosterEntry{{}, name, role, {}};
+    transport.receive(link, FrameType::kHello, hello(1, stage));
+    return answer(link);
+  };
+  const std::string generic = "refused: this node is not admitted here";
+  EXPECT_EQ(speak("mallory", Role::kWorker, 2), generic) << "with the name of another";
+  EXPECT_EQ(speak("peer", Role::kClient, 2), generic);
+  EXPECT_EQ(speak("peer", Role::kWorker, Hello::kCoordinatorStage), generic);
+  EXPECT_EQ(speak("peer", Role::kCoordinator, 2), generic);
+  const LinkId removed = transport.incoming();
+  transport.peers[removed] = std::nullopt;
+  transport.receive(removed, FrameType::kHello, hello(1, 2));
+  EXPECT_EQ(answer(removed), generic);
+  EXPECT_EQ(speak("peer", Role::kWorker, 2), "hello");
+  EXPECT_EQ(speak("peer", Role::kCoordinator, Hello::kCoordinatorStage), "hello");
+  links.end();
+  Assignment assignment = part(2, 0, 3);
+  assignment.previous_node = "another";
+  links.begin(assignment);
+  const LinkId honest = transport.incoming();
+  transport.receive(honest, FrameType::kHello, hello(2, 2));
+  EXPECT_EQ(answer(honest), generic) << "itself, but not the one assigned";
+}
+
+TEST_F(DataLinksTest, TheNextStageIsWhoItsKeySays) {
+  const struct {
+    const char* name;
+    Role role;
+    const char* why;
+  } cases[] = {{"mallory", Role::kWorker, "worker mallory speaks as peer"},
+               {"peer", Role::kCoordinator, "coordinator peer speaks as a worker"}};
+  std::uint64_t epoch = 0;
+  for (const auto& one : cases) {
+    heard.failures.clear();
+    links.begin(part(++epoch, 0, 2));
+    const LinkId link = transport.open("next:1");
+    transport.peers[link] = RosterEntry{{}, one.name, one.role, {}};
+    transport.receive(link, FrameType::kHello, hello(epoch, 1));
+    ASSERT_EQ(heard.failures.size(), 1U) << one.why;
+    EXPECT_NE(heard.failures[0].find(one.why), std::string::npos) << heard.failures[0];
+    links.end();
+  }
+  EXPECT_EQ(heard.linked, 0);
 }
 
 TEST_F(DataLinksTest, IsLinkedOnceBothDialledLinksHaveShakenHands) {

@@ -86,6 +86,8 @@ struct StageRoles : ::testing::Test {
       a.mutable_layers()->set_begin(6 / stages * at);
       a.mutable_layers()->set_end(6 / stages * (at + 1));
       a.set_next_address("next:1");
+      a.set_next_node("peer");
+      a.set_previous_node("peer");
       a.set_coordinator_address("home:data");
       a.set_batch_rows(8);
       a.set_batches_in_flight(2);

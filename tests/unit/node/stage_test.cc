@@ -80,6 +80,8 @@ struct StageTest : ::testing::Test {
       a.mutable_layers()->set_begin(2);
       a.mutable_layers()->set_end(4);
       a.set_next_address("w2:data");
+      a.set_next_node("peer");
+      a.set_previous_node("peer");
       a.set_batch_rows(8);
       a.set_batches_in_flight(4);
     });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "proto/control.pb.h"
 #include "proto/transport.h"
 
 namespace hearth::testing {
@@ -54,7 +55,13 @@ class FakeTransport final : public Transport {
     }
     return LinkId();
   }
+  // A peer is who its first message says, unless the test has put another name into `peers`.
+  std::optional<RosterEntry> peer(LinkId link) const override {
+    const auto found = peers.find(link);
+    return found == peers.end() ? std::nullopt : found->second;
+  }
   void receive(LinkId link, FrameType type, Bytes payload) {
+    introduce(link, type, payload);
     events_->on_frame(link, {type, std::move(payload)});
   }
   void lose(LinkId link) {
@@ -65,8 +72,26 @@ class FakeTransport final : public Transport {
   std::vector<std::pair<LinkId, std::string>> dialled;
   std::set<LinkId> closed;
   std::set<LinkId> full;
+  std::map<LinkId, std::optional<RosterEntry>> peers;
 
  private:
+  void introduce(LinkId link, FrameType type, const Bytes& payload) {
+    if (type == FrameType::kHello) {
+      const auto hello = decode_hello(payload);
+      if (!hello.ok()) return;
+      const bool coordinator = hello->stage == Hello::kCoordinatorStage;
+      const Role role = coordinator ? Role::kCoordinator : Role::kWorker;
+      peers.try_emplace(link, RosterEntry{{}, hello->node, role, {}});
+    }
+    control::v1::WorkerMessage message;
+    if (type != FrameType::kControl ||
+        !message.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
+        !message.has_register_()) {
+      return;
+    }
+    peers.try_emplace(link, RosterEntry{{}, message.register_().node(), Role::kWorker, {}});
+  }
+
   TransportEvents* events_ = nullptr;
   std::uint64_t next_ = 1;
 };

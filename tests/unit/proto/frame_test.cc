@@ -20,18 +20,17 @@ Bytes some_payload() {
 TEST(FrameHeader, RoundTripsEveryTypeOfADataLink) {
   const Bytes payload = some_payload();
   for (std::uint16_t type = 1; type <= 6; ++type) {
-    const Bytes header = encode_header(static_cast<FrameType>(type), payload);
+    const Bytes header = encode_header(static_cast<FrameType>(type), payload.size());
     ASSERT_EQ(header.size(), kFrameHeaderBytes);
     const auto decoded = decode_header(header);
     ASSERT_TRUE(decoded.ok()) << decoded.error().message;
     EXPECT_EQ(static_cast<std::uint16_t>(decoded->type), type);
     EXPECT_EQ(decoded->payload_bytes, payload.size());
-    EXPECT_TRUE(check_payload(header, payload).ok());
   }
 }
 
 TEST(FrameHeader, RefusesMagicTypeReservedAndLength) {
-  const Bytes header = encode_header(FrameType::kBatch, some_payload());
+  const Bytes header = encode_header(FrameType::kBatch, some_payload().size());
   const auto message = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {
     Bytes broken = header;
     std::memcpy(broken.data() + at, &value, bytes);
@@ -44,23 +43,7 @@ TEST(FrameHeader, RefusesMagicTypeReservedAndLength) {
   EXPECT_NE(message(6, 1, 2).find("reserved"), std::string::npos);
   EXPECT_NE(message(8, limits::kFrameBytes + 1, 8).find("limit"), std::string::npos);
   EXPECT_EQ(message(8, limits::kFrameBytes, 8), "");
-  EXPECT_FALSE(decode_header(ByteSpan(header).first(31)).ok());
-}
-
-TEST(FrameHeader, TheDigestCoversHeaderAndPayload) {
-  const Bytes payload = some_payload();
-  const Bytes header = encode_header(FrameType::kBatch, payload);
-  for (std::size_t at = 0; at < header.size(); ++at) {
-    Bytes broken = header;
-    broken[at] ^= std::byte{1};
-    EXPECT_FALSE(check_payload(broken, payload).ok()) << at;
-  }
-  for (std::size_t at = 0; at < payload.size(); ++at) {
-    Bytes broken = payload;
-    broken[at] ^= std::byte{1};
-    EXPECT_FALSE(check_payload(header, broken).ok()) << at;
-  }
-  EXPECT_FALSE(check_payload(header, ByteSpan(payload).first(3)).ok());
+  EXPECT_FALSE(decode_header(ByteSpan(header).first(15)).ok());
 }
 
 TEST(Hello, RoundTripsAndConsumesExactly) {
@@ -103,7 +86,7 @@ TEST(Hello, VersionsOfAnotherProtocolAreReadAndBothAreNamed) {
   const Status status = check_versions(sample_hello(), *decoded);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kVersion);
-  for (const char* part : {"protocol 2", "protocol 77", "arithmetic 1", "arithmetic 5"}) {
+  for (const char* part : {"protocol 3", "protocol 77", "arithmetic 1", "arithmetic 5"}) {
     EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
   }
   EXPECT_TRUE(check_versions(sample_hello(), sample_hello()).ok());

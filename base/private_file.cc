@@ -1,0 +1,166 @@
+#include "base/private_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/hex.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::string_view kKeyFileHead = "hearth ed25519 secret key v1\n";
+constexpr std::size_t kKeyFileBytes = kKeyFileHead.size() + 2 * SecretKey::kSeedBytes + 1;
+constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+
+Error io_error(const std::string& what) {
+  return {ErrorCode::kIo, what + ": " + std::strerror(errno)};
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int operator*() const { return number_; }
+  // close() may be the first to hear of a full disk.
+  bool close() { return ::close(std::exchange(number_, -1)) == 0; }
+
+ private:
+  int number_;
+};
+
+Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
+  REQUIRE(S_ISREG(found.st_mode), path + " is no plain file; remove it: rm " + path);
+  REQUIRE(found.st_uid == ::geteuid(), path + " belongs to user " + std::to_string(found.st_uid) +
+                                           ", not to the one that runs this; mend it: chown " +
+                                           std::to_string(::geteuid()) + " " + path);
+  REQUIRE((found.st_mode & kOthers) == 0,
+          path + " may be used by others than its owner; mend it: chmod 600 " + path);
+  REQUIRE(static_cast<std::size_t>(found.st_size) <= limit,
+          path + " has " + std::to_string(found.st_size) + " bytes; the limit is " +
+              std::to_string(limit));
+  return ok_status();
+}
+
+Status write_all(int file, ByteSpan bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return io_error("writing " + path);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return ok_status();
+}
+
+// The folder's own entry for a file is data of the folder.
+void sync_folder_of(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (*opened >= 0) (void)::fsync(*opened);
+}
+
+// A draft beside the file, whole and on the disk; its name.
+Result<std::string> write_draft(const std::string& path, ByteSpan bytes) {
+  std::string draft = path + ".XXXXXX";
+  Descriptor file(::mkostemp(draft.data(), O_CLOEXEC));  // mode 0600
+  if (*file < 0) return io_error("writing " + path);
+  Status written = write_all(*file, bytes, draft);
+  if (written.ok() && ::fsync(*file) != 0) written = io_error("writing " + draft);
+  if (!file.close() && written.ok()) written = io_error("writing " + draft);
+  if (written.ok()) return draft;
+  ::unlink(draft.c_str());
+  return written.error();
+}
+
+}  // namespace
+
+Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
+  // O_NONBLOCK: a FIFO of that name must not hold us; it changes nothing for a plain file.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (*file < 0 && errno == ENOENT) {
+    return Error{ErrorCode::kNotFound, "there is no file " + path};
+  }
+  REQUIRE(*file >= 0 || errno != ELOOP, path + " is a symbolic link; remove it: rm " + path);
+  if (*file < 0) return io_error("opening " + path);
+  struct stat found {};
+  if (::fstat(*file, &found) != 0) return io_error("reading " + path);
+  TRY_VOID(check_private(path, found, limit));
+  Bytes bytes(limit + 1);
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::read(*file, bytes.data() + filled, bytes.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("reading " + path);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  REQUIRE(filled <= limit, path + " grew past its limit of " + std::to_string(limit) + " bytes");
+  bytes.resize(filled);
+  return bytes;
+}
+
+Status write_private_file(const std::string& path, ByteSpan bytes) {
+  TRY(const std::string draft, write_draft(path, bytes));
+  if (::rename(draft.c_str(), path.c_str()) != 0) {
+    const Error error = io_error("writing " + path);
+    ::unlink(draft.c_str());
+    return error;
+  }
+  sync_folder_of(path);
+  return ok_status();
+}
+
+Result<SecretKey> read_key_file(const std::string& path) {
+  TRY(Bytes bytes, read_private_file(path, kKeyFileBytes));
+  const std::string_view text = as_text(bytes);
+  std::optional<Bytes> seed;
+  if (text.size() == kKeyFileBytes && text.starts_with(kKeyFileHead) && text.back() == '\n') {
+    seed = from_hex(text.substr(kKeyFileHead.size(), 2 * SecretKey::kSeedBytes));
+  }
+  REQUIRE(seed.has_value(), path + " is no key file of hearth");
+  auto key = SecretKey::from_seed(*seed);
+  wipe(*seed);
+  wipe(bytes);
+  return key;
+}
+
+Status write_key_file(const std::string& path, const SecretKey& key) {
+  std::string text(kKeyFileHead);
+  text += to_hex(key.seed()) + "\n";
+  auto draft = write_draft(path, as_bytes(text));
+  wipe({reinterpret_cast<std::byte*>(text.data()), text.size()});
+  if (!draft) return draft.error();
+  // link(), unlike rename(), takes no name that exists.
+  const bool linked = ::link(draft->c_str(), path.c_str()) == 0;
+  const int why = errno;
+  ::unlink(draft->c_str());
+  REQUIRE(linked || why != EEXIST, path + " exists already; no key is overwritten");
+  if (!linked) return Error{ErrorCode::kIo, "writing " + path + ": " + std::strerror(why)};
+  sync_folder_of(path);
+  return ok_status();
+}
+
+Result<SecretKey> own_key_file(const std::string& path) {
+  auto found = read_key_file(path);
+  if (found || found.error().code != ErrorCode::kNotFound) return found;
+  const SecretKey key = SecretKey::generate();
+  const Status written = write_key_file(path, key);
+  if (written) return key;
+  // Two processes may begin at once: the one that came first has written the key of both.
+  return read_key_file(path);
+}
+
+}  // namespace hearth

@@ -1,0 +1,28 @@
+// Small files that only their owner may read: keys, rosters, tokens.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/result.h"
+
+namespace hearth {
+
+// The whole file. kNotFound when there is none. kInvalidInput when it is no plain file, belongs to
+// another user, may be read or written by others than its owner, or is longer than `limit`; the
+// message then ends with the command that mends it. Never waits, whatever the name leads to.
+Result<Bytes> read_private_file(const std::string& path, std::size_t limit);
+
+// Replaces or creates the file with mode 0600, at once or not at all, and durably.
+Status write_private_file(const std::string& path, ByteSpan bytes);
+
+// A file of write_key_file(). The errors of read_private_file().
+Result<SecretKey> read_key_file(const std::string& path);
+// kInvalidInput when a file of that name exists: no key is ever overwritten.
+Status write_key_file(const std::string& path, const SecretKey& key);
+// The key of the file, which is created with a new one where there is none.
+Result<SecretKey> own_key_file(const std::string& path);
+
+}  // namespace hearth

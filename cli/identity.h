@@ -1,0 +1,94 @@
+// Who this process is, and whom it knows: keys and rosters of the data folder.
+//
+//   cluster.key   of the machine that signs the rosters       node.key   of a node
+//   roster        the newest one                              roster.evidence-*   rosters that
+//                                                             contradict it (proto/roster.h)
+//   local.token   while a server runs: with it, processes of the same user join it as workers
+//   local/*.key   of those workers, by their names
+//
+// All of them for their owner alone (base/private_file.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/result.h"
+#include "proto/join_token.h"
+#include "proto/roster.h"
+#include "proto/tls.h"
+
+namespace hearth::cli {
+
+// The roster of a folder: the newest one, which stays when the process ends.
+class RosterFile {
+ public:
+  // Reads what an earlier process kept. `folder` empty: nothing is kept.
+  static Result<std::unique_ptr<RosterFile>> open(const std::string& folder,
+                                                  const PublicKey& cluster);
+
+  std::shared_ptr<RosterBook> book() const { return book_; }
+  Status keep(ByteSpan roster) const;  // writes it; the book is not told
+  // From a coordinator: true when it is newer, and from then on in force. What contradicts the one
+  // in force is kept as evidence and logged.
+  bool take(ByteSpan roster) const;
+
+ private:
+  std::string folder_;
+  std::shared_ptr<RosterBook> book_;
+};
+
+// The keys of a server, made where there are none.
+struct ServerIdentity {
+  static Result<ServerIdentity> open(const std::string& folder);
+  SecretKey cluster;
+  TlsIdentity node;
+  std::unique_ptr<RosterFile> roster;
+};
+
+// The token of a running server for its own machine; the file goes with it.
+class LocalToken {
+ public:
+  static Result<std::unique_ptr<LocalToken>> write(const std::string& folder,
+                                                   const PublicKey& cluster,
+                                                   const std::string& control_address);
+  ~LocalToken();
+  LocalToken(const LocalToken&) = delete;
+  LocalToken& operator=(const LocalToken&) = delete;
+
+  const std::string& id() const { return token_.id; }
+  bool opens(std::string_view id, std::string_view secret) const;
+
+ private:
+  explicit LocalToken(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  JoinToken token_;
+};
+
+// A worker that belongs to the server of its data folder.
+class LocalMember {
+ public:
+  // Enrols under `name`. kUnavailable when no server runs there.
+  static Result<std::unique_ptr<LocalMember>> enter(const std::string& folder,
+                                                    const std::string& name);
+
+  const TlsIdentity& identity() const { return identity_; }
+  const RosterFile& roster() const { return *roster_; }
+  // Before each dial: a server that started again has another token, and asks to be shown it. Its
+  // control address.
+  Result<std::string> renew();
+
+ private:
+  LocalMember(std::string folder, std::string name)
+      : folder_(std::move(folder)), name_(std::move(name)) {}
+  Status enrol(const JoinToken& token);
+
+  std::string folder_;
+  std::string name_;
+  TlsIdentity identity_;
+  std::string token_id_;  // that was used last
+  std::unique_ptr<RosterFile> roster_;
+};
+
+}  // namespace hearth::cli

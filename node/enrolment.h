@@ -1,0 +1,33 @@
+// The way into a cluster with a join token, from the joiner's side.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "proto/join_token.h"
+#include "proto/roster.h"
+#include "proto/tls.h"
+
+namespace hearth::node {
+
+struct EnrolmentRequest {
+  std::string name;
+  Role role = Role::kWorker;
+  std::vector<std::string> addresses;  // of our data links
+};
+
+struct Enrolled {
+  PublicKey cluster;  // that of the token's fingerprint
+  Bytes roster;       // signed by it, with us inside
+};
+
+// Asks at the token's addresses, one after another, `patience` each; blocks. The secret is said to
+// nobody but a machine that has proved, over the same connection, to be the coordinator of the
+// token's cluster. kUnavailable when nobody answers; kInvalidInput when somebody does who is not
+// that coordinator, or when it refuses, whose log alone says why.
+Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
+                       const EnrolmentRequest& request, Duration patience);
+
+}  // namespace hearth::node

@@ -1,0 +1,30 @@
+// gRPC's own TLS with our certificates (proto/tls.h): TLS 1.3 alone, a certificate from both sides,
+// and a verifier that looks at nothing but the Ed25519 key. For the control adapters.
+#pragma once
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include <functional>
+#include <memory>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "proto/tls.h"
+
+namespace hearth {
+
+// Called by threads of gRPC, after the peer has proved that it holds the key and before one byte of
+// it is read as anything else. The message of a refusal is for our own log.
+using AdmitKey = std::function<Status(const PublicKey& key)>;
+
+std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdentity& identity,
+                                                                  AdmitKey admit);
+std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentity& identity,
+                                                                AdmitKey admit);
+
+// Who is at the far end of an authenticated connection.
+Result<PublicKey> peer_key(const grpc::AuthContext& context);
+
+}  // namespace hearth

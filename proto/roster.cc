@@ -1,0 +1,189 @@
+#include "proto/roster.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/limits.h"
+#include "proto/address.h"
+#include "proto/frame.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::string_view kMagic = "HEARTHR1";
+constexpr std::string_view kPurpose = "hearth roster v1";
+
+Status check_entry(const RosterEntry& entry) {
+  TRY_VOID(check_node_name(entry.name));
+  REQUIRE(entry.addresses.size() <= limits::kRosterAddresses,
+          "roster entry " + entry.name + " has " + std::to_string(entry.addresses.size()) +
+              " addresses; the limit is " + std::to_string(limits::kRosterAddresses));
+  for (const std::string& address : entry.addresses) TRY_VOID(parse_address(address));
+  return ok_status();
+}
+
+// What a signature alone does not promise: order, so that one roster has one encoding, and names
+// that mean one node.
+Status check_entries(const std::vector<RosterEntry>& entries) {
+  REQUIRE(entries.size() <= limits::kRosterEntries,
+          "a roster of " + std::to_string(entries.size()) + " entries; the limit is " +
+              std::to_string(limits::kRosterEntries));
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    TRY_VOID(check_entry(entries[i]));
+    REQUIRE(i == 0 || entries[i - 1].key < entries[i].key,
+            "roster entry " + entries[i].name + " has the key of another or is out of order");
+    REQUIRE(names.insert(entries[i].name).second,
+            "two roster entries have the name " + entries[i].name);
+  }
+  return ok_status();
+}
+
+Result<RosterEntry> read_entry(ByteReader& reader) {
+  RosterEntry entry;
+  TRY(entry.key, PublicKey::parse(reader.take(PublicKey::kBytes)));
+  const auto role = reader.read<std::uint8_t>();
+  REQUIRE(role >= static_cast<std::uint8_t>(Role::kWorker) &&
+              role <= static_cast<std::uint8_t>(Role::kCoordinator),
+          "role " + std::to_string(role) + " of a roster entry is unknown");
+  entry.role = static_cast<Role>(role);
+  entry.name = as_text(reader.take(reader.read<std::uint8_t>()));
+  const auto addresses = reader.read<std::uint8_t>();
+  REQUIRE(addresses <= limits::kRosterAddresses, "a roster entry has " + std::to_string(addresses) +
+                                                     " addresses; the limit is " +
+                                                     std::to_string(limits::kRosterAddresses));
+  for (std::uint8_t i = 0; i < addresses; ++i) {
+    entry.addresses.emplace_back(as_text(reader.take(reader.read<std::uint16_t>())));
+  }
+  REQUIRE(!reader.failed(), "a roster ends inside an entry");
+  return entry;
+}
+
+}  // namespace
+
+std::string_view role_name(Role role) {
+  switch (role) {
+    case Role::kWorker: return "worker";
+    case Role::kClient: return "client";
+    case Role::kAdmin: return "admin";
+    case Role::kCoordinator: return "coordinator";
+  }
+  return "unknown";
+}
+
+Result<Role> parse_role(std::string_view name) {
+  for (const Role role : {Role::kWorker, Role::kClient, Role::kAdmin, Role::kCoordinator}) {
+    if (name == role_name(role)) return role;
+  }
+  return Error::invalid("a role is worker, client, admin or coordinator");
+}
+
+const RosterEntry* Roster::find(const PublicKey& key) const {
+  for (const RosterEntry& entry : entries) {
+    if (entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+const RosterEntry* Roster::find(std::string_view name) const {
+  for (const RosterEntry& entry : entries) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+Result<Bytes> sign_roster(Roster roster, const SecretKey& key) {
+  std::sort(roster.entries.begin(), roster.entries.end(),
+            [](const RosterEntry& a, const RosterEntry& b) { return a.key < b.key; });
+  TRY_VOID(check_entries(roster.entries));
+  REQUIRE(roster.number >= 1, "a roster has number 0; numbers begin at 1");
+  Bytes out;
+  ByteWriter writer(out);
+  writer.append(as_bytes(kMagic));
+  writer.append(key.public_key().bytes());
+  writer.write(roster.number);
+  writer.write(static_cast<std::uint32_t>(roster.entries.size()));
+  for (const RosterEntry& entry : roster.entries) {
+    writer.append(entry.key.bytes());
+    writer.write(static_cast<std::uint8_t>(entry.role));
+    writer.write(static_cast<std::uint8_t>(entry.name.size()));
+    writer.append(as_bytes(entry.name));
+    writer.write(static_cast<std::uint8_t>(entry.addresses.size()));
+    for (const std::string& address : entry.addresses) {
+      writer.write(static_cast<std::uint16_t>(address.size()));
+      writer.append(as_bytes(address));
+    }
+  }
+  writer.append(key.sign(kPurpose, out));
+  return out;
+}
+
+Result<Roster> parse_roster(ByteSpan bytes) {
+  REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of " + std::to_string(bytes.size()) +
+                                                    " bytes; the limit is " +
+                                                    std::to_string(limits::kRosterBytes));
+  REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kMagic),
+          "the bytes are no roster: they do not begin with " + std::string(kMagic));
+  const ByteSpan body = bytes.first(bytes.size() - kSignatureBytes);
+  ByteReader reader(body.subspan(kMagic.size()));
+  Roster roster;
+  TRY(roster.cluster, PublicKey::parse(reader.take(PublicKey::kBytes)));
+  // Before anything else is believed, its counts included.
+  REQUIRE(verify(roster.cluster, kPurpose, body, bytes.last(kSignatureBytes)),
+          "a roster's signature is not of the cluster key that it names");
+  roster.number = reader.read<std::uint64_t>();
+  const auto count = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed() && roster.number >= 1, "a roster has no number");
+  REQUIRE(count <= limits::kRosterEntries, "a roster of " + std::to_string(count) +
+                                               " entries; the limit is " +
+                                               std::to_string(limits::kRosterEntries));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TRY(RosterEntry entry, read_entry(reader));
+    roster.entries.push_back(std::move(entry));
+  }
+  REQUIRE(reader.remaining() == 0,
+          "a roster has " + std::to_string(reader.remaining()) + " bytes behind its last entry");
+  TRY_VOID(check_entries(roster.entries));
+  return roster;
+}
+
+Result<RosterBook::Offer> RosterBook::offer(ByteSpan bytes) {
+  TRY(Roster roster, parse_roster(bytes));
+  REQUIRE(roster.cluster == cluster_, "the roster is of another cluster");
+  const std::lock_guard lock(mutex_);
+  if (roster_ != nullptr) {
+    if (roster.number < roster_->number) return Offer::kRollback;
+    if (roster.number == roster_->number) {
+      const bool same = std::equal(bytes.begin(), bytes.end(), bytes_.begin(), bytes_.end());
+      return same ? Offer::kKnown : Offer::kFork;
+    }
+  }
+  roster_ = std::make_shared<const Roster>(std::move(roster));
+  bytes_.assign(bytes.begin(), bytes.end());
+  return Offer::kNewer;
+}
+
+std::shared_ptr<const Roster> RosterBook::roster() const {
+  const std::lock_guard lock(mutex_);
+  return roster_;
+}
+
+Bytes RosterBook::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+std::optional<RosterEntry> RosterBook::find(const PublicKey& key) const {
+  const auto newest = roster();
+  const RosterEntry* entry = newest == nullptr ? nullptr : newest->find(key);
+  return entry == nullptr ? std::nullopt : std::optional(*entry);
+}
+
+std::optional<RosterEntry> RosterBook::find(std::string_view name) const {
+  const auto newest = roster();
+  const RosterEntry* entry = newest == nullptr ? nullptr : newest->find(name);
+  return entry == nullptr ? std::nullopt : std::optional(*entry);
+}
+
+}  // namespace hearth

@@ -1,0 +1,83 @@
+// The roster: who belongs to a cluster. It is signed with the cluster key, and the bytes that were
+// signed are the bytes that are stored and sent; nothing is ever written out again to be checked.
+//
+//   offset  size  field, little-endian
+//        0     8  magic "HEARTHR1"
+//        8    32  public key of the cluster
+//       40     8  number, from 1; a greater one replaces a smaller one
+//       48     4  entries, at most limits::kRosterEntries, in the order of their keys
+//                 each: key 32, role 1, name bytes 1, name, addresses 1, each: bytes 2, "host:port"
+//      end    64  signature of everything before
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/result.h"
+
+namespace hearth {
+
+enum class Role : std::uint8_t { kWorker = 1, kClient = 2, kAdmin = 3, kCoordinator = 4 };
+std::string_view role_name(Role role);
+Result<Role> parse_role(std::string_view name);
+
+// The public key is the node's id; the name is what people call it, and unique in a roster.
+struct RosterEntry {
+  PublicKey key;
+  std::string name;  // as check_node_name
+  Role role = Role::kWorker;
+  std::vector<std::string> addresses;  // "host:port", best first
+  friend bool operator==(const RosterEntry&, const RosterEntry&) = default;
+};
+
+struct Roster {
+  PublicKey cluster;
+  std::uint64_t number = 1;
+  std::vector<RosterEntry> entries;
+
+  const RosterEntry* find(const PublicKey& key) const;
+  const RosterEntry* find(std::string_view name) const;
+};
+
+// The signed bytes. `key` is the cluster's, and replaces what roster.cluster says; entries are put
+// in order. kInvalidInput when parse_roster() would refuse it.
+Result<Bytes> sign_roster(Roster roster, const SecretKey& key);
+
+// Any bytes. Checks the signature against the cluster key inside; whose that is, the caller knows.
+Result<Roster> parse_roster(ByteSpan bytes);
+
+// The newest roster of one cluster. Thread-safe: handshakes ask it on threads of libraries.
+class RosterBook {
+ public:
+  explicit RosterBook(const PublicKey& cluster) : cluster_(cluster) {}
+
+  enum class Offer {
+    kNewer,     // kept
+    kKnown,     // the same bytes
+    kRollback,  // of an older number: signed, so whoever sends it again hides something
+    kFork,      // the same number with other content: whoever holds the cluster key signed both
+  };
+  // kInvalidInput when the bytes are no roster of this cluster. Of the four answers only kNewer
+  // changes anything; the bytes of the last two are evidence to keep.
+  Result<Offer> offer(ByteSpan bytes);
+
+  const PublicKey& cluster() const { return cluster_; }
+  std::shared_ptr<const Roster> roster() const;  // nothing before the first offer
+  Bytes bytes() const;
+  std::optional<RosterEntry> find(const PublicKey& key) const;
+  std::optional<RosterEntry> find(std::string_view name) const;
+
+ private:
+  const PublicKey cluster_;
+  mutable std::mutex mutex_;
+  Bytes bytes_;
+  std::shared_ptr<const Roster> roster_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,208 @@
+// The way in, over real connections: a coordinator's service with a Membership behind it, joiners,
+// and those who must not get in.
+#include "node/enrolment.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "base/fingerprint.h"
+#include "coordinator/control_service.h"
+#include "coordinator/credentials.h"
+#include "coordinator/membership.h"
+#include "tests/unit/coordinator/store_folder.h"
+#include "tests/unit/node/owner.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth {
+namespace {
+
+using coordinator::ControlOptions;
+using coordinator::ControlService;
+using coordinator::Membership;
+using coordinator::MembershipOptions;
+using node::enrol;
+using std::chrono::seconds;
+
+constexpr auto kPatience = seconds(10);
+
+// A coordinator with the tokens of a test.
+class Home {
+ public:
+  explicit Home(bool forged_proof = false) : forged_(forged_proof) {
+    MembershipOptions options;
+    options.node = node_.public_key();
+    options.roster = book_;
+    options.store = store_;
+    options.is_local = [this](std::string_view, std::string_view secret) {
+      heard_.insert(std::string(secret));
+      return false;
+    };
+    options.keep = [](ByteSpan) { return ok_status(); };
+    options.changed = [] {};
+    // A man in the middle has the proof of the real one, made for its key.
+    if (forged_) options.node = SecretKey::generate().public_key();
+    membership_.emplace(cluster_, options, clock_);
+    EXPECT_TRUE(membership_->restart({node_.public_key(), "home", Role::kCoordinator, {}}));
+    ControlOptions control;
+    control.address = "127.0.0.1:0";
+    control.identity = TlsIdentity::make(node_).value();
+    control.roster = book_;
+    control.admissions = &*membership_;
+    owner_.call([&] {
+      auto opened = ControlService::open(control, owner_.poster());
+      ASSERT_TRUE(opened) << opened.error().message;
+      service_ = std::move(*opened);
+    });
+  }
+  ~Home() {
+    owner_.call([&] { service_.reset(); });
+  }
+
+  JoinToken token(Role role = Role::kWorker) {
+    const auto secret = coordinator::create_token(*store_, {role, 60, 1}, clock_.unix_seconds());
+    return {fingerprint(cluster_.public_key()), secret->id, secret->secret, {service_->address()}};
+  }
+  const RosterBook& book() const { return *book_; }
+  bool heard(const std::string& secret) {
+    bool found = false;
+    owner_.call([&] { found = heard_.contains(secret); });
+    return found;
+  }
+  const PublicKey& cluster() const { return cluster_.public_key(); }
+
+ private:
+  const bool forged_;
+  testing::FakeClock clock_;
+  SecretKey cluster_ = SecretKey::generate();
+  SecretKey node_ = SecretKey::generate();
+  std::shared_ptr<RosterBook> book_ = std::make_shared<RosterBook>(cluster_.public_key());
+  const coordinator::StoreFolder folder_;
+  std::shared_ptr<coordinator::Store> store_ = folder_.open();
+  std::set<std::string> heard_;
+  std::optional<Membership> membership_;
+  testing::Owner owner_;
+  std::unique_ptr<ControlService> service_;
+};
+
+TlsIdentity somebody() { return TlsIdentity::make(SecretKey::generate()).value(); }
+
+TEST(Enrolment, OneWordLetsANodeIn) {
+  Home home;
+  const TlsIdentity den = somebody();
+  const auto enrolled = enrol(home.token(), den, {"den", Role::kWorker, {"10.0.0.1:9"}}, kPatience);
+  ASSERT_TRUE(enrolled) << enrolled.error().message;
+  EXPECT_EQ(enrolled->cluster, home.cluster());
+  const auto roster = parse_roster(enrolled->roster);
+  ASSERT_TRUE(roster);
+  EXPECT_EQ(roster->find("den")->key, den.key);
+  EXPECT_EQ(home.book().find("den")->addresses, std::vector<std::string>{"10.0.0.1:9"});
+}
+
+TEST(Enrolment, NothingIsSaidToAnotherCluster) {
+  Home home;
+  Home other;
+  JoinToken token = home.token();
+  const JoinToken misled = {token.fingerprint, token.id, token.secret, other.token().addresses};
+  const auto enrolled = enrol(misled, somebody(), {"den", Role::kWorker, {}}, kPatience);
+  ASSERT_FALSE(enrolled);
+  EXPECT_NE(enrolled.error().message.find("another cluster"), std::string::npos);
+  EXPECT_FALSE(other.heard(token.secret));
+}
+
+TEST(Enrolment, NothingIsSaidToAManInTheMiddle) {
+  Home middle(true);
+  const JoinToken token = middle.token();
+  const auto enrolled = enrol(token, somebody(), {"den", Role::kWorker, {}}, kPatience);
+  ASSERT_FALSE(enrolled);
+  EXPECT_NE(enrolled.error().message.find("could not prove"), std::string::npos);
+  EXPECT_FALSE(middle.heard(token.secret));
+}
+
+TEST(Enrolment, UsedTwiceAtOnceExactlyOneWins) {
+  Home home;
+  for (int round = 0; round < 5; ++round) {
+    const JoinToken token = home.token();
+    std::atomic<int> won{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string name = "node-" + std::to_string(round) + "-" + std::to_string(i);
+        won += enrol(token, somebody(), {name, Role::kWorker, {}}, kPatience).ok() ? 1 : 0;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(won, 1);
+  }
+  EXPECT_EQ(home.book().roster()->entries.size(), 6u);
+}
+
+TEST(Enrolment, NobodyAnswers) {
+  Home home;
+  JoinToken token = home.token();
+  token.addresses = {"127.0.0.1:1"};
+  const auto enrolled = enrol(token, somebody(), {"den", Role::kWorker, {}}, seconds(2));
+  ASSERT_FALSE(enrolled);
+  EXPECT_EQ(enrolled.error().code, ErrorCode::kUnavailable);
+  token.addresses = {"127.0.0.1:1", home.token().addresses[0]};
+  EXPECT_TRUE(enrol(token, somebody(), {"den", Role::kWorker, {}}, seconds(5)));
+}
+
+// 300 attempts without a right: every one is refused in the same words, changes nothing, and its
+// exact reason is in the log.
+TEST(Enrolment, ThreeHundredAttemptsAreRefusedInOneText) {
+  Home home;
+  const TlsIdentity member = somebody();
+  ASSERT_TRUE(enrol(home.token(), member, {"den", Role::kWorker, {}}, kPatience));
+  const auto before = home.book().bytes();
+  std::ostringstream log;
+  const auto previous = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  JoinToken used = home.token();
+  ASSERT_TRUE(enrol(used, somebody(), {"attic", Role::kWorker, {}}, kPatience));
+  const auto grown = home.book().bytes();
+  EXPECT_NE(grown, before);
+  struct Attempt {
+    JoinToken token;
+    TlsIdentity identity;
+    node::EnrolmentRequest request;
+    const char* reason;
+  };
+  std::vector<Attempt> attempts;
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = "new-" + std::to_string(i);
+    JoinToken wrong = home.token();
+    wrong.secret[static_cast<std::size_t>(i) % 43] ^= 1;
+    JoinToken unknown = home.token();
+    unknown.id = std::string(16, "0123456789abcdef"[i % 16]);
+    attempts.push_back({used, somebody(), {name, Role::kWorker, {}}, "no use left"});
+    attempts.push_back({wrong, somebody(), {name, Role::kWorker, {}}, "wrong secret"});
+    attempts.push_back({unknown, somebody(), {name, Role::kWorker, {}}, "is unknown"});
+    attempts.push_back({home.token(), somebody(), {name, Role::kAdmin, {}}, "grants the role"});
+    attempts.push_back({home.token(), somebody(), {"den", Role::kWorker, {}}, "named den already"});
+    attempts.push_back({home.token(), member, {"den", Role::kAdmin, {}}, "asks to be enrolled as"});
+  }
+  ASSERT_EQ(attempts.size(), 300u);
+  std::set<std::string> texts;
+  for (const Attempt& one : attempts) {
+    log.str("");
+    const auto enrolled = enrol(one.token, one.identity, one.request, kPatience);
+    ASSERT_FALSE(enrolled) << one.reason;
+    texts.insert(enrolled.error().message);
+    EXPECT_NE(log.str().find(one.reason), std::string::npos) << one.reason << ": " << log.str();
+    EXPECT_EQ(log.str().find(one.token.secret), std::string::npos) << "a secret in the log";
+  }
+  spdlog::set_default_logger(previous);
+  EXPECT_EQ(texts.size(), 1u);
+  EXPECT_EQ(home.book().bytes(), grown);
+}
+
+}  // namespace
+}  // namespace hearth
