@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "cli/api_client.h"
@@ -14,6 +15,7 @@
 #include "cli/progress.h"
 #include "model/gguf.h"
 #include "model/spec.h"
+#include "proto/card_reading.h"
 
 namespace hearth::cli {
 namespace {
@@ -70,6 +72,30 @@ std::string layers_text(const Json& layers) {
   return std::to_string(begin) + "-" + std::to_string(end - 1);
 }
 
+// What the sensors of a node's card say; a coordinator of an older version says nothing.
+std::string card_text(const Json& card) {
+  CardReading reading;
+  const auto take = [&]<typename T>(const char* name, std::optional<T>& figure) {
+    if (card.contains(name)) figure = card.at(name).get<T>();
+  };
+  take("celsius", reading.celsius);
+  take("watts", reading.watts);
+  take("busy_percent", reading.busy_percent);
+  take("memory_used", reading.memory_used);
+  take("foreign_memory", reading.foreign_memory);
+  return text_of(reading);
+}
+
+void print_cards(const Json& nodes) {
+  for (const Json& node : nodes) {
+    const std::string device = node.value("device", "");
+    if (device.empty()) continue;
+    const std::string text = card_text(node.value("card", Json::object()));
+    std::printf("%-20s %s%s%s\n", node.at("name").get<std::string>().c_str(), device.c_str(),
+                text.empty() ? "" : ": ", text.c_str());
+  }
+}
+
 void print_status(const Json& state) {
   std::printf("model  %s\nready  %s\n", state.at("model").at("id").get<std::string>().c_str(),
               state.at("ready").get<bool>() ? "yes" : "no");
@@ -86,6 +112,7 @@ void print_status(const Json& state) {
                 format_bytes(node.at("weight_bytes").get<std::uint64_t>()).c_str(),
                 static_cast<unsigned long long>(node.at("rows_total").get<std::uint64_t>()));
   }
+  print_cards(state.at("nodes"));
   const std::size_t wanted = state.at("stages_wanted").get<std::size_t>();
   if (!state.at("ready").get<bool>() && state.at("nodes").size() < wanted) {
     std::printf("%zu of %zu workers are here; start more: hearth worker --coordinator %s\n",

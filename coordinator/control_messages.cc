@@ -133,6 +133,8 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.kv_tokens_used = heartbeat.kv_tokens_used();
   node.status.ring_steps_total = heartbeat.ring_steps_total();
   node.status.ring_seconds_total = heartbeat.ring_seconds_total();
+  node.status.card.reset();
+  if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
 }
 
 void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {

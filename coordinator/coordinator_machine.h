@@ -76,6 +76,7 @@ class CoordinatorMachine final : public Coordinator,
   void finish_held(bool only_overdue);
   void expire_waiting();
   std::string missing() const;  // to a pipeline that serves
+  std::string missing_room() const;
 
   const CoordinatorOptions options_;
   const Clock& clock_;
