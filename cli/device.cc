@@ -7,6 +7,9 @@
 
 #include "cli/exit_codes.h"
 #ifdef HEARTH_CARDS
+#include <unistd.h>
+
+#include "cli/progress.h"
 #include "kernels/cuda/runtime.h"
 #include "node/engine/card/card.h"
 #include "node/engine/card/card_check.h"
@@ -25,9 +28,21 @@ constexpr std::uint32_t kCardsMost = 64;
   std::_Exit(kExitDevice);
 }
 
+using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
+// A bar for each stage that is loaded.
+Progress bars() {
+  return [bar = std::shared_ptr<ProgressBar>()](std::uint64_t done, std::uint64_t all) mutable {
+    if (bar == nullptr) bar = std::make_shared<ProgressBar>("loading", all, 0);
+    bar->set(done);
+    if (done < all) return;
+    bar->finish();
+    bar = nullptr;
+  };
+}
+
 // A sentence a tenth.
-std::function<void(std::uint64_t, std::uint64_t)> tenths(
-    std::function<void(std::string_view)> say) {
+Progress tenths(std::function<void(std::string_view)> say) {
   return [say = std::move(say), said = std::uint64_t{0}](std::uint64_t done,
                                                          std::uint64_t all) mutable {
     const std::uint64_t tenth = all == 0 ? 10 : done * 10 / all;
@@ -104,7 +119,7 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
   TRY_VOID(node::check_device(*examined, std::string(spec.family->architecture),
                               node::weight_types(file, spec)));
   options.say = say;
-  options.progress = tenths(std::move(say));
+  options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
   return node::open_card(options);
 }
 

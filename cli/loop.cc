@@ -18,7 +18,7 @@ constexpr int kStopMilliseconds = 1800;  // from the signal to the end, whatever
 
 }  // namespace
 
-Loop::Loop() : timer_(io_), signals_(io_) {
+Loop::Loop() : timer_(io_), signals_(io_), user_signals_(io_) {
   std::signal(SIGPIPE, SIG_IGN);  // a peer or a reader of our log that went away is an error code
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
@@ -51,6 +51,20 @@ void Loop::wait_for_signal() {
     signals_.clear();  // the next one acts as if nobody listened
     exit_in(kStopMilliseconds);
     on_stop_();
+  });
+}
+
+void Loop::on_user_signal(std::function<void()> act) {
+  on_user_signal_ = std::move(act);
+  user_signals_.add(SIGUSR1);
+  wait_for_user_signal();
+}
+
+void Loop::wait_for_user_signal() {
+  user_signals_.async_wait([this](const boost::system::error_code& error, int /*signal*/) {
+    if (error) return;
+    on_user_signal_();
+    wait_for_user_signal();
   });
 }
 

@@ -24,16 +24,21 @@ class Loop {
   // ends the process at once, and so does kStopDeadline.
   void run(std::function<void()> on_timer, std::function<void()> on_stop);
   void stop() { io_.stop(); }
+  // Calls `act` at every SIGUSR1, while run() runs.
+  void on_user_signal(std::function<void()> act);
 
  private:
   void tick();
   void wait_for_signal();
+  void wait_for_user_signal();
 
   boost::asio::io_context io_;
   boost::asio::steady_timer timer_;
   boost::asio::signal_set signals_;
+  boost::asio::signal_set user_signals_;
   std::function<void()> on_timer_;
   std::function<void()> on_stop_;
+  std::function<void()> on_user_signal_;
 };
 
 // Ends the process with exit code 0 in so many milliseconds, whatever still runs by then.

@@ -66,6 +66,19 @@ std::string layers_bar(const NodeView& node, std::uint32_t layers) {
          " " + layers_text(node.layers);
 }
 
+// The cards, with what their sensors say.
+Lines card_lines(const SwarmView& view) {
+  Table table({"NODE", "CARD", "SENSORS"});
+  bool any = false;
+  for (const NodeView& node : view.nodes) {
+    if (node.device.empty()) continue;
+    const std::string reading = text_of(node.card);
+    table.add({node.name, node.device, reading.empty() ? "-" : reading});
+    any = true;
+  }
+  return any ? table.lines() : Lines{};
+}
+
 // Why no prompt would be answered, and what to add; or why a worker has nothing to do.
 Lines why_lines(const SwarmView& view) {
   Lines lines;
@@ -112,6 +125,7 @@ Lines status_lines(const SwarmView& view) {
                percent(node.busy_ratio), std::to_string(node.rows_total)});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -128,6 +142,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
                node.placed ? format_bytes(node.weight_bytes) : "-"});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -36,6 +36,20 @@ LayerRange range_of(const Json& layers) {
   return {layers[0], layers[1]};
 }
 
+// What the sensors of a node's card say; a server of an older version says nothing.
+CardReading card_of(const Json& card) {
+  CardReading reading;
+  const auto take = [&]<typename T>(const char* name, std::optional<T>& figure) {
+    if (card.contains(name)) figure = card.at(name).get<T>();
+  };
+  take("celsius", reading.celsius);
+  take("watts", reading.watts);
+  take("busy_percent", reading.busy_percent);
+  take("memory_used", reading.memory_used);
+  take("foreign_memory", reading.foreign_memory);
+  return reading;
+}
+
 NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>& page_tokens) {
   NodeView node;
   node.name = json.at("name");
@@ -55,6 +69,8 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.rows_per_second = number_of(json, "rows_per_second");
   node.busy_ratio = number_of(json, "busy_ratio");
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
+  node.device = json.value("device", "");
+  node.card = card_of(json.value("card", Json::object()));
   return node;
 }
 

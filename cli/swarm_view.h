@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "cli/http_client.h"
+#include "proto/card_reading.h"
 
 namespace hearth::cli {
 
@@ -28,6 +29,8 @@ struct NodeView {
   double rows_per_second = 0.0;
   double busy_ratio = 0.0;
   double heartbeat_age_seconds = 0.0;
+  std::string device;  // a card's name; empty: the processor
+  CardReading card;
 };
 
 // A stage for which no worker is here.

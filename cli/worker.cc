@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -34,6 +35,9 @@
 
 namespace hearth::cli {
 namespace {
+
+// Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
+constexpr std::chrono::hours kCheckWeightsEvery{4};
 
 std::string default_name() {
   char host[65] = {};
@@ -84,6 +88,11 @@ class Worker {
     TRY_VOID(check_one_layer(options, *file, spec, device_.get()));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
+    if (device_ != nullptr) {
+      node::EngineOptions one;
+      one.kv_budget_bytes = options.kv_budget_bytes;
+      TRY(stage_options_.layers_most, node::layers_within(*device_, *file, spec, one));
+    }
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
     TRY_VOID(measure(*kernels));
 
@@ -95,6 +104,7 @@ class Worker {
     if (options.pin) warn_unpinned(stage_options_.threads);
     engine.kernels = kernels;
     engine.device = device_.get();
+    if (device_ != nullptr) open_sensors();
     TRY_VOID(open_links(options));
     engine_ = std::make_unique<node::EngineThread>(engine, node::engine_loader(file, spec),
                                                    loop_.poster());
@@ -103,7 +113,7 @@ class Worker {
                  stage_options_.node, stage_options_.threads,
                  device_ != nullptr ? device_->name() : stage_options_.isa,
                  stage_options_.weight_bytes_per_second / 1e9, stage_options_.control_address);
-    if (device_ != nullptr) log_sensors();
+    loop_.on_user_signal([this] { check_weights(); });
     return ok_status();
   }
 
@@ -147,10 +157,23 @@ class Worker {
     return ok_status();
   }
 
-  void log_sensors() const {
-    const auto sensors = node::CardSensors::open(device_->bus_id());
-    spdlog::info("{}: {}", device_->name(),
-                 sensors.ok() ? text_of((*sensors)->read()) : sensors.error().message);
+  void open_sensors() {
+    stage_options_.device = device_->name();
+    stage_options_.check_weights_every = kCheckWeightsEvery;
+    auto sensors = node::CardSensors::open(device_->bus_id());
+    if (!sensors.ok()) {
+      spdlog::info("{}: {}", device_->name(), sensors.error().message);
+      return;
+    }
+    sensors_ = std::make_unique<node::CardWatch>(std::move(*sensors));
+    stage_options_.card = [this] { return sensors_->latest(); };
+    spdlog::info("{}: {}", device_->name(), text_of(sensors_->latest()));
+  }
+
+  void check_weights() {
+    if (device_ != nullptr) return stage_->check_weights();
+    spdlog::info("{}: the weights are in this machine's own memory, which nothing checks",
+                 stage_options_.node);
   }
 
   Status measure(const kernels::Kernels& kernels) {
@@ -185,6 +208,7 @@ class Worker {
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<node::ControlClient> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
+  std::unique_ptr<node::CardWatch> sensors_;
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::Stage> stage_;
 };

@@ -158,6 +158,8 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.ring_seconds_total = heartbeat.ring_seconds_total();
   node.rows.report(clock_.now(), static_cast<double>(heartbeat.rows_total()));
   node.busy_seconds.report(clock_.now(), heartbeat.busy_seconds_total());
+  node.status.card.reset();
+  if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
 }
 
 void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "coordinator/coordinator_machine.h"
 #include "proto/frame.h"
@@ -169,9 +170,25 @@ void CoordinatorMachine::expire_waiting() {
                 {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
 }
 
+// Empty, unless it is room that keeps the workers from forming a pipeline.
+std::string CoordinatorMachine::missing_room() const {
+  std::vector<std::uint64_t> rooms;
+  for (const NodeStatus& node : registry_.snapshot()) {
+    if (node.state == "lost") continue;
+    rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
+  }
+  if (rooms.size() < options_.stages) return "";
+  std::sort(rooms.rbegin(), rooms.rend());
+  const auto room = std::accumulate(rooms.begin(), rooms.begin() + options_.stages, 0ULL);
+  if (room >= options_.layers) return "";
+  return "; " + std::to_string(options_.stages) + " of them have room for " + std::to_string(room) +
+         " of the model's " + std::to_string(options_.layers) + " layers";
+}
+
 std::string CoordinatorMachine::missing() const {
   std::string sentence = std::to_string(registry_.connected()) + " of " +
                          std::to_string(options_.stages) + " workers are registered";
+  if (pipelines_.all().empty()) sentence += missing_room();
   std::uint32_t named = 0;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {

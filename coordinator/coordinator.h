@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "proto/card_reading.h"
 #include "proto/step.h"
 #include "proto/transport.h"
 
@@ -55,7 +57,10 @@ struct NodeStatus {
   std::string isa;
   std::uint32_t threads = 0;
   std::uint64_t process_id = 0;
-  Epoch epoch;  // 0: in no pipeline
+  std::string device;               // the card; empty: the processor
+  std::optional<CardReading> card;  // where its sensors can be asked
+  std::uint32_t layers_most = 0;    // that fit its memory; 0: it cannot say
+  Epoch epoch;                      // 0: in no pipeline
   std::uint32_t stage = 0;
   LayerRange layers;
   std::uint32_t kv_pages = 0;

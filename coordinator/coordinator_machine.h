@@ -79,6 +79,7 @@ class CoordinatorMachine final : public Coordinator,
   void expire_waiting();
   std::string missing() const;  // to a pipeline that serves
   std::vector<LayerRange> uncovered() const;
+  std::string missing_room() const;
 
   const CoordinatorOptions options_;
   const Clock& clock_;

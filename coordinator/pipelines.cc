@@ -27,14 +27,30 @@ std::string Pipeline::describe(std::uint32_t stage) const {
 Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
     : options_(options), clock_(clock), registry_(registry), next_epoch_(options.first_epoch) {}
 
+// The nodes whose turn it is. Where they have no room for the model, those with the most room.
+std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
+  const auto split = [&] {
+    std::vector<std::uint32_t> most;
+    for (std::uint32_t i = 0; i < options_.stages; ++i) most.push_back(free[i]->status.layers_most);
+    return split_layers(options_.layers, most);
+  };
+  if (free.size() < options_.stages) return {};
+  std::vector<LayerRange> layers = split();
+  if (!layers.empty() || free.size() == options_.stages) return layers;
+  const auto room = [](const Node* node) { return node->status.layers_most - 1; };  // 0: any number
+  std::stable_sort(free.begin(), free.end(),
+                   [&](const Node* a, const Node* b) { return room(a) > room(b); });
+  return split();
+}
+
 Pipeline* Pipelines::form() {
-  const std::vector<Node*> free = registry_.free_nodes();
-  if (free.size() < options_.stages) return nullptr;
+  std::vector<Node*> free = registry_.free_nodes();
+  const std::vector<LayerRange> layers = choose(free);
+  if (layers.empty()) return nullptr;
   const Epoch epoch(next_epoch_++);
   Pipeline& pipeline = pipelines_[epoch];
   pipeline.epoch = epoch;
   pipeline.deadline = clock_.now() + options_.forming_timeout;
-  const std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
   for (std::uint32_t stage = 0; stage < options_.stages; ++stage) {
     Node& node = *free[stage];
     registry_.assign(node, epoch, stage, layers[stage]);

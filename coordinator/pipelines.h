@@ -44,7 +44,8 @@ class Pipelines {
  public:
   Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry);
 
-  // The next pipeline when enough workers are free; its members are assigned. Null otherwise.
+  // The next pipeline when enough workers are free and have room for the model; its members are
+  // assigned. Null otherwise.
   Pipeline* form();
   control::v1::Assign assign_message(const Pipeline& pipeline, std::uint32_t stage,
                                      const std::string& coordinator_address) const;
@@ -59,6 +60,8 @@ class Pipelines {
   const std::map<Epoch, Pipeline>& all() const { return pipelines_; }
 
  private:
+  std::vector<LayerRange> choose(std::vector<Node*>& free) const;
+
   const CoordinatorOptions& options_;
   const Clock& clock_;
   Registry& registry_;

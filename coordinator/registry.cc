@@ -12,12 +12,12 @@ namespace {
 constexpr Duration kRemembered = std::chrono::seconds(60);
 constexpr std::size_t kIsaBytes = 32;
 
-Status check_text(const char* field, const std::string& text, std::size_t limit) {
+Status check_text(const char* field, const std::string& text, std::size_t limit, char least = '!') {
   REQUIRE(!text.empty() && text.size() <= limit,
           std::string(field) + " has " + std::to_string(text.size()) +
               " bytes; it must have 1 to " + std::to_string(limit));
   const bool printable =
-      std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+      std::all_of(text.begin(), text.end(), [=](char c) { return c >= least && c < 0x7F; });
   REQUIRE(printable, std::string(field) + " has a byte that is not visible ASCII");
   return ok_status();
 }
@@ -54,6 +54,9 @@ Status Registry::check(const control::v1::Register& body) const {
               " layers, the worker's " + std::to_string(body.layers()));
   TRY_VOID(check_text("data_address", body.data_address(), limits::kAddressBytes));
   TRY_VOID(check_text("isa", body.isa(), kIsaBytes));
+  if (!body.device().empty()) {
+    TRY_VOID(check_text("device", body.device(), limits::kReasonBytes, ' '));
+  }
   REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
           "weight_bytes_per_second is no finite number of at least 0");
   return ok_status();
@@ -70,6 +73,8 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node.status.data_address = body.data_address();
   node.status.isa = body.isa();
   node.status.threads = body.threads();
+  node.status.device = body.device();
+  node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
   node.link = link;

@@ -109,12 +109,6 @@ class Nvml final : public CardSensors {
   const NvmlDevice device_;
 };
 
-void append(std::string& text, const char* format, double value) {
-  char part[64];
-  std::snprintf(part, sizeof part, format, value);
-  text += (text.empty() ? "" : ", ") + std::string(part);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id,
@@ -136,18 +130,33 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
   return std::unique_ptr<CardSensors>(std::make_unique<Nvml>(std::move(library), nvml, device));
 }
 
-std::string text_of(const CardReading& reading) {
-  std::string text;
-  if (reading.celsius) append(text, "%.0f C", *reading.celsius);
-  if (reading.watts) append(text, "%.0f W", *reading.watts);
-  if (reading.busy_percent) append(text, "%.0f %% busy", *reading.busy_percent);
-  if (reading.memory_used) {
-    append(text, "%.1f GB used", static_cast<double>(*reading.memory_used) / 1e9);
+CardWatch::CardWatch(std::unique_ptr<CardSensors> sensors, std::chrono::milliseconds every)
+    : sensors_(std::move(sensors)),
+      latest_(sensors_->read()),
+      thread_([this, every] { watch(every); }) {}
+
+CardWatch::~CardWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
   }
-  if (reading.foreign_memory) {
-    append(text, "%.1f GB of it by others", static_cast<double>(*reading.foreign_memory) / 1e9);
+  thread_.join();
+}
+
+CardReading CardWatch::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void CardWatch::watch(std::chrono::milliseconds every) {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, every, [this] { return stopping_; })) {
+    lock.unlock();
+    const CardReading reading = sensors_->read();
+    lock.lock();
+    latest_ = reading;
   }
-  return text;
 }
 
 }  // namespace hearth::node

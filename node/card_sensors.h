@@ -2,23 +2,17 @@
 // nothing is linked, and a machine without it has no readings.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "base/result.h"
+#include "proto/card_reading.h"
 
 namespace hearth::node {
-
-struct CardReading {
-  // Absent where the card does not tell.
-  std::optional<std::uint32_t> celsius;
-  std::optional<double> watts;
-  std::optional<std::uint32_t> busy_percent;    // of the last second or so, of everybody
-  std::optional<std::uint64_t> memory_used;     // bytes, of everybody and the driver
-  std::optional<std::uint64_t> foreign_memory;  // bytes of other processes
-};
 
 class CardSensors {
  public:
@@ -31,7 +25,25 @@ class CardSensors {
   virtual CardReading read() const = 0;
 };
 
-// "61 C, 310 W, 97 % busy, 20.1 GB used, 1.2 GB of it by others"; what is not known is left out.
-std::string text_of(const CardReading& reading);
+// Reads every two seconds on a thread of its own, for a card that sleeps answers late.
+class CardWatch {
+ public:
+  explicit CardWatch(std::unique_ptr<CardSensors> sensors,
+                     std::chrono::milliseconds every = std::chrono::seconds(2));
+  ~CardWatch();
+  CardWatch(const CardWatch&) = delete;
+  CardWatch& operator=(const CardWatch&) = delete;
+  CardReading latest() const;  // from any thread
+
+ private:
+  void watch(std::chrono::milliseconds every);
+
+  const std::unique_ptr<CardSensors> sensors_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  CardReading latest_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
 
 }  // namespace hearth::node

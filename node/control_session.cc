@@ -91,6 +91,8 @@ void ControlSession::register_worker() {
   body.set_data_address(data_address_);
   body.set_kv_budget_bytes(options_.kv_budget_bytes);
   body.set_isa(options_.isa);
+  body.set_device(options_.device);
+  body.set_layers_most(options_.layers_most);
   body.set_threads(options_.threads);
   body.set_weight_bytes_per_second(options_.weight_bytes_per_second);
   body.set_process_id(options_.process_id);

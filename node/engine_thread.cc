@@ -22,7 +22,8 @@ struct LoadTask {
 };
 
 struct Task {
-  std::optional<LoadTask> load;  // else a step
+  std::optional<LoadTask> load;  // else a check of the weights, or a step
+  bool check = false;
   StepBatch batch;
   std::uint64_t generation = 0;  // loads asked for before this step
   bool refused = false;          // the queue was full; kept for the order of the answers
@@ -34,6 +35,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   void run();
   void answer_load(const LoadTask& task);
   void answer_step(Task task);
+  void answer_check();
   Status step(Task& task, StepResult& result);
   void to_owner(std::function<void(StageComputeEvents&)> answer);
   void push(Task task);
@@ -69,6 +71,8 @@ void EngineThread::State::run() {
     lock.unlock();
     if (task.load) {
       answer_load(*task.load);
+    } else if (task.check) {
+      answer_check();
     } else {
       answer_step(std::move(task));
     }
@@ -117,6 +121,15 @@ void EngineThread::State::answer_step(Task task) {
   });
 }
 
+void EngineThread::State::answer_check() {
+  Status status = engine != nullptr
+                      ? engine->verify_weights()
+                      : Status(Error{ErrorCode::kUnavailable, "no layers are loaded"});
+  to_owner([status = std::move(status)](StageComputeEvents& events) mutable {
+    events.on_weights_checked(std::move(status));
+  });
+}
+
 Status EngineThread::State::step(Task& task, StepResult& result) {
   if (task.refused) {
     return Error{ErrorCode::kNoCapacity,
@@ -146,7 +159,7 @@ void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answ
 
 void EngineThread::State::push(Task task) {
   const std::lock_guard lock(mutex);
-  if (!task.load && tasks.size() >= limits::kComputeQueue) {
+  if (!task.load && !task.check && tasks.size() >= limits::kComputeQueue) {
     task.refused = true;
     task.batch.activations = {};
     task.batch.rows = {};
@@ -189,6 +202,12 @@ void EngineThread::compute(StepBatch batch) {
   Task task;
   task.batch = std::move(batch);
   task.generation = state_->generation.load(std::memory_order_relaxed);
+  state_->push(std::move(task));
+}
+
+void EngineThread::check_weights() {
+  Task task;
+  task.check = true;
   state_->push(std::move(task));
 }
 

@@ -34,6 +34,7 @@ class EngineThread final : public StageCompute {
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
   void compute(StepBatch batch) override;
+  void check_weights() override;  // kUnavailable where no layers are loaded
 
   double busy_seconds() const;  // spent in steps so far; from any thread
 

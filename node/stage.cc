@@ -45,6 +45,27 @@ void StageMachine::on_timer() {
   control_.on_timer();
   links_.on_timer();
   start_steps();
+  const Duration every = options_.check_weights_every;
+  const bool loaded = serving_ && serving_->loaded;
+  if (loaded && every > Duration{} && clock_.now() - weights_checked_ >= every) check_weights();
+}
+
+void StageMachine::check_weights() {
+  if (!serving_ || !serving_->loaded) {
+    spdlog::info("{}: no layers are loaded, so there are no weights to check", options_.node);
+    return;
+  }
+  weights_checked_ = clock_.now();
+  compute_.check_weights();
+}
+
+void StageMachine::on_weights_checked(Status status) {
+  if (status.ok()) {
+    spdlog::info("{}: the weights still are what was loaded", options_.node);
+    return;
+  }
+  spdlog::error("{}: {}", options_.node, status.error().message);
+  fail("the weights were checked: " + status.error().message);
 }
 
 // --- assignments ---
@@ -84,6 +105,7 @@ void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
     return fail("loading failed: " + loaded.error().message);
   }
   serving_->loaded = std::move(*loaded);
+  weights_checked_ = clock_.now();
   become_ready();
 }
 
@@ -147,6 +169,7 @@ void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
   heartbeat.set_kv_tokens_used(kv_tokens);
   heartbeat.set_ring_steps_total(ring_steps_);
   heartbeat.set_ring_seconds_total(std::chrono::duration<double>(ring_time_).count());
+  if (options_.card) write_card(options_.card(), *heartbeat.mutable_card());
 }
 
 // --- frames in ---

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "node/engine/engine.h"
+#include "proto/card_reading.h"
 #include "proto/step.h"
 #include "proto/transport.h"
 
@@ -36,6 +37,7 @@ class StageComputeEvents {
   };
   virtual void on_loaded(Epoch epoch, Result<Loaded> loaded) = 0;
   virtual void on_computed(StepBatch batch, StepResult result, Status status) = 0;
+  virtual void on_weights_checked(Status status) = 0;
 };
 
 class StageCompute {
@@ -47,6 +49,8 @@ class StageCompute {
   virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                     std::uint32_t batch_rows) = 0;
   virtual void compute(StepBatch batch) = 0;
+  // Engine::verify_weights, behind the steps that wait.
+  virtual void check_weights() = 0;
 };
 
 struct StageOptions {
@@ -64,6 +68,10 @@ struct StageOptions {
   std::uint32_t threads = 0;
   double weight_bytes_per_second = 0.0;
   std::uint64_t process_id = 0;
+  std::string device;                 // the card's name; empty: the processor
+  std::uint32_t layers_most = 0;      // that fit its memory, wherever they begin; 0: not known
+  std::function<CardReading()> card;  // what it said last; null: its sensors cannot be asked
+  Duration check_weights_every{};     // of a loaded stage; 0: only when asked
 };
 
 // Dials the coordinator at once and for ever, with jittered back-off of 0.1 to 2 s; keeps weights
@@ -75,6 +83,9 @@ class Stage {
   virtual ~Stage() = default;
   // Heartbeats, dialling again, deadlines. The owner calls it at least every 50 ms.
   virtual void on_timer() = 0;
+  // Compares the weights of the loaded stage, between two steps, with what was loaded. What is
+  // found goes to the log; a difference ends the assignment.
+  virtual void check_weights() = 0;
   // Set when the coordinator refused this worker; the owner ends the process with this sentence.
   virtual const std::string& refused() const = 0;
   // Set when this machine has no room for what it was assigned, which the same assignment would

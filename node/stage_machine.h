@@ -27,6 +27,7 @@ class StageMachine final : public Stage,
                Transport& data, StageCompute& compute);
 
   void on_timer() override;
+  void check_weights() override;
   const std::string& refused() const override { return control_.refused(); }
   const std::optional<Error>& no_room() const override { return no_room_; }
 
@@ -35,6 +36,7 @@ class StageMachine final : public Stage,
 
   void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
   void on_computed(StepBatch batch, StepResult result, Status status) override;
+  void on_weights_checked(Status status) override;
 
  private:
   // What lives as long as one assignment.
@@ -93,6 +95,7 @@ class StageMachine final : public Stage,
   std::optional<Error> no_room_;
   bool starting_steps_ = false;    // a StageCompute may answer inside compute()
   std::uint32_t outstanding_ = 0;  // steps at the StageCompute, of any epoch
+  TimePoint weights_checked_{};    // when that was last asked for, or done by loading
   TimePoint busy_since_{};
   Duration busy_{};
   std::uint64_t steps_ = 0;

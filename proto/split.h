@@ -12,6 +12,10 @@ namespace hearth {
 // layers.
 std::vector<LayerRange> split_layers(std::uint32_t layers, std::uint32_t stages);
 
+// The same, but stage i takes no more than most[i] layers (0: any number); what it cannot take goes
+// to the others, again in equal shares. Empty where all of them together have no room.
+std::vector<LayerRange> split_layers(std::uint32_t layers, const std::vector<std::uint32_t>& most);
+
 // KV pages that `tokens` positions need at `page_tokens` positions a page.
 constexpr std::uint32_t pages_for(std::uint32_t tokens, std::uint32_t page_tokens) {
   return tokens / page_tokens + (tokens % page_tokens != 0 ? 1 : 0);

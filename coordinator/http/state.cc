@@ -12,6 +12,20 @@ OrderedJson layers_value(const LayerRange& layers) {
   return out;
 }
 
+// Only what the card tells.
+OrderedJson card_object(const CardReading& card) {
+  OrderedJson out = OrderedJson::object();
+  const auto put = [&](const char* name, const auto& figure) {
+    if (figure) out[name] = *figure;
+  };
+  put("celsius", card.celsius);
+  put("watts", card.watts);
+  put("busy_percent", card.busy_percent);
+  put("memory_used", card.memory_used);
+  put("foreign_memory", card.foreign_memory);
+  return out;
+}
+
 OrderedJson node_object(const NodeStatus& node) {
   OrderedJson out;
   out["name"] = node.name;
@@ -19,6 +33,9 @@ OrderedJson node_object(const NodeStatus& node) {
   out["data_address"] = node.data_address;
   out["isa"] = node.isa;
   out["threads"] = node.threads;
+  out["device"] = node.device;
+  if (node.layers_most > 0) out["layers_most"] = node.layers_most;
+  if (node.card) out["card"] = card_object(*node.card);
   out["process_id"] = node.process_id;
   out["epoch"] = node.epoch.value;
   out["stage"] = node.stage;

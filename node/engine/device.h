@@ -40,4 +40,9 @@ class Device {
                                                      const EngineOptions& options) = 0;
 };
 
+// How many layers of a model the device's memory holds, wherever they begin; the other options as
+// for a stage. 0 where none do.
+Result<std::uint32_t> layers_within(const Device& device, const model::GgufFile& file,
+                                    const model::ModelSpec& spec, EngineOptions options);
+
 }  // namespace hearth::node

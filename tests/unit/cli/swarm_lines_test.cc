@@ -84,9 +84,23 @@ TEST(StatusLines, SpareWorkersAreExplained) {
   EXPECT_EQ(status_lines(view)[3], "spare   1 worker; one more pipeline takes 2");
 }
 
+TEST(StatusLines, ACardAndWhatItsSensorsSay) {
+  SwarmView view = serving();
+  view.nodes[0].device = "cuda:0 RTX 4090";
+  view.nodes[0].card.celsius = 61;
+  view.nodes[1].device = "cuda:1 RTX 3060";
+  for (Lines lines : {status_lines(view), top_lines(view, "http://x", "now")}) {
+    ASSERT_GE(lines.size(), 3U);
+    EXPECT_EQ(lines[lines.size() - 3], "NODE   CARD             SENSORS");
+    EXPECT_EQ(lines[lines.size() - 2], "den    cuda:0 RTX 4090  61 C");
+    EXPECT_EQ(lines[lines.size() - 1], "attic  cuda:1 RTX 3060  -");
+  }
+}
+
 TEST(StatusLines, AServersWordsDoNotSteerTheTerminal) {
   SwarmView view = uncovered();
   view.model = view.missing = view.nodes[0].name = view.nodes[0].state = "\x1b[2J";
+  view.nodes[0].device = "\x1b[2J";
   for (const Lines& lines : {status_lines(view), top_lines(view, "http://x", "now")}) {
     for (const std::string& line : lines) {
       EXPECT_EQ(line.find('\x1b'), std::string::npos) << line;

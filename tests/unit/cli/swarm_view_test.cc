@@ -63,6 +63,20 @@ TEST(SwarmView, RefusesWhatIsNoState) {
   }
 }
 
+TEST(SwarmView, ReadsWhatACardSays) {
+  const auto view = read_swarm_view(
+      with("\"threads\":2",
+           "\"threads\":2,\"device\":\"cuda:0\",\"card\":{\"celsius\":61,\"watts\":9.5}"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->nodes[0].device, "cuda:0");
+  EXPECT_EQ(view->nodes[0].card.celsius, 61U);
+  EXPECT_EQ(view->nodes[0].card.watts, 9.5);
+  EXPECT_FALSE(view->nodes[0].card.busy_percent);
+  EXPECT_FALSE(
+      read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":{\"celsius\":[]}")).ok());
+  EXPECT_FALSE(read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":7")).ok());
+}
+
 TEST(SwarmView, WhatIsNoNumberIsZero) {
   const auto view = read_swarm_view(with("\"busy_ratio\":0.25", "\"busy_ratio\":null"));
   ASSERT_TRUE(view.ok());

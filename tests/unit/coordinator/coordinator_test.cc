@@ -340,6 +340,30 @@ TEST_F(CoordinatorTest, PromptTokensCountAtTheirAdmission) {
   EXPECT_DOUBLE_EQ(machine->status().prompt_tokens_per_second, 0.2);
 }
 
+TEST_F(CoordinatorTest, SaysThatTheWorkersHaveTooLittleRoom) {
+  control::v1::Register small = testing::worker("a");
+  small.set_layers_most(1);
+  a = join(small);
+  small.set_node("b");
+  small.set_layers_most(2);
+  b = join(small);
+  EXPECT_NE(machine->status().missing.find("2 of them have room for 3 of the model's 4 layers"),
+            std::string::npos)
+      << machine->status().missing;
+}
+
+TEST_F(CoordinatorTest, ABeatBringsWhatTheCardSays) {
+  serve();
+  EXPECT_FALSE(machine->status().nodes[0].card);
+  say(a, [] {
+    WorkerMessage message;
+    message.mutable_heartbeat()->mutable_card()->set_celsius(61);
+    return message;
+  }());
+  ASSERT_TRUE(machine->status().nodes[0].card);
+  EXPECT_EQ(machine->status().nodes[0].card->celsius, 61u);
+}
+
 TEST_F(CoordinatorTest, SilenceIsALoss) {
   serve();
   const auto one = submit(40);

@@ -47,6 +47,25 @@ TEST_F(PipelinesTest, FormsWhenEnoughAreFreeWithLayersSplitAndRingClosed) {
   EXPECT_EQ(pipeline->describe(1), "worker b (stage 1 of 3, layers 2 to 3)");
 }
 
+TEST_F(PipelinesTest, LayersThatDoNotFitAreLeftToOthers) {
+  const auto add_with = [&](const std::string& name, std::uint32_t layers_most) {
+    control::v1::Register body = testing::worker(name);
+    body.set_layers_most(layers_most);
+    ASSERT_TRUE(registry.add(LinkId(next_link++), body).ok());
+  };
+  add_with("small", 1);
+  add_with("tiny", 1);
+  add_with("card", 1);
+  EXPECT_EQ(pipelines.form(), nullptr) << "room for three of four layers";
+  add("processor");
+  const Pipeline* pipeline = pipelines.form();
+  ASSERT_NE(pipeline, nullptr);
+  EXPECT_EQ(pipeline->members[0].node, "processor");
+  EXPECT_EQ(pipeline->members[0].layers, (LayerRange{0, 2}));
+  EXPECT_EQ(pipeline->members[1].node, "small");
+  EXPECT_EQ(pipeline->members[2].layers, (LayerRange{3, 4}));
+}
+
 TEST_F(PipelinesTest, TheSmallestStageCountsAndPagesMustAgree) {
   for (const char* name : {"a", "b", "c"}) add(name);
   Pipeline& pipeline = *pipelines.form();

@@ -62,6 +62,9 @@ TEST_F(RegistryTest, RefusesFieldsOutOfRange) {
   EXPECT_NE(refusal([](auto& body) { body.set_isa("\x1b[2J"); }), "");
   EXPECT_NE(refusal([](auto& body) { body.set_weight_bytes_per_second(std::nan("")); }), "");
   EXPECT_NE(refusal([](auto& body) { body.set_weight_bytes_per_second(-1); }), "");
+  EXPECT_EQ(refusal([](auto& body) { body.set_device("cuda:0 NVIDIA A100"); }), "");
+  EXPECT_NE(refusal([](auto& body) { body.set_device("cuda:0\x1b[2J"); }), "");
+  EXPECT_NE(refusal([](auto& body) { body.set_device(std::string(1'025, 'a')); }), "");
 }
 
 TEST_F(RegistryTest, FreeNodesComeInTheOrderOfRegistrationAndTheRestedLast) {

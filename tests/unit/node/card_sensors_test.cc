@@ -24,6 +24,23 @@ TEST(CardSensors, LeavesOutWhatACardDoesNotTell) {
   unsetenv("HEARTH_FAKE_NVML");
 }
 
+struct Counting final : CardSensors {
+  CardReading read() const override {
+    CardReading reading;
+    reading.celsius = ++reads;
+    return reading;
+  }
+  mutable std::uint32_t reads = 0;
+};
+
+TEST(CardWatch, ReadsAgainAndAgain) {
+  const CardWatch watch(std::make_unique<Counting>(), std::chrono::milliseconds(1));
+  for (int i = 0; i < 5'000 && watch.latest().celsius < 3U; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(watch.latest().celsius, 3U);
+}
+
 TEST(CardSensors, SaysWhyThereAreNone) {
   const auto elsewhere = CardSensors::open("0000:02:00.0", HEARTH_FAKE_NVML_LIBRARY);
   ASSERT_FALSE(elsewhere.ok());

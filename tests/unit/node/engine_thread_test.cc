@@ -66,6 +66,9 @@ struct Answers : StageComputeEvents {
       EXPECT_EQ(result.released[0].value, batch.step.value);
     }
   }
+  void on_weights_checked(Status status) override {
+    order.push_back("weights " + std::string(status ? "kept" : status.error().message));
+  }
   std::vector<std::string> order;
   Loaded last;
 };
@@ -126,6 +129,16 @@ TEST_F(EngineThreadTest, AnswersInTheOrderOfTheQuestions) {
   EXPECT_EQ(answers_.last.kv_pages, 10u);
   EXPECT_EQ(answers_.last.weight_bytes, 1000u);
   EXPECT_FALSE(answers_.last.shape.with_activations);
+}
+
+TEST_F(EngineThreadTest, ChecksWeightsBehindTheStepsThatWait) {
+  thread_->check_weights();
+  load(1, 0, 10);
+  step(11);
+  thread_->check_weights();
+  wait_for(4);
+  EXPECT_EQ(answers_.order,
+            (Order{"weights no layers are loaded", "load 1", "step 11", "weights kept"}));
 }
 
 TEST_F(EngineThreadTest, KeepsTheEngineOfTheSameRange) {

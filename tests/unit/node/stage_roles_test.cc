@@ -23,6 +23,7 @@ struct HeldCompute final : StageCompute {
     loads.push_back(epoch);
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
+  void check_weights() override { ++checks; }
   void finish_load() {
     const Epoch epoch = loads.back();
     events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, false}, 8, 1000});
@@ -46,6 +47,7 @@ struct HeldCompute final : StageCompute {
   StageComputeEvents* events = nullptr;
   std::vector<Epoch> loads;
   std::deque<StepBatch> steps;
+  int checks = 0;
 };
 
 struct StageRoles : ::testing::Test {

@@ -24,6 +24,7 @@ struct HeldCompute final : StageCompute {
     loads.push_back(epoch);
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
+  void check_weights() override { ++checks; }
   void finish_load() {
     const Epoch epoch = loads.front();
     loads.pop_front();
@@ -42,6 +43,7 @@ struct HeldCompute final : StageCompute {
   StageComputeEvents* events = nullptr;
   std::deque<Epoch> loads;
   std::deque<StepBatch> steps;
+  int checks = 0;
 };
 
 // The middle stage of three, unless a test says otherwise.
@@ -56,6 +58,12 @@ struct StageTest : ::testing::Test {
 
   void SetUp() override {
     StageOptions options;
+    options.check_weights_every = std::chrono::hours(4);
+    options.card = [] {
+      CardReading reading;
+      reading.celsius = 61;
+      return reading;
+    };
     options.node = "w1";
     options.control_address = "home:1";
     options.layers = 6;
@@ -129,6 +137,37 @@ TEST_F(StageTest, RegistersBeatsAndBecomesReadyWhenLoadedAndLinked) {
   data.receive(next, FrameType::kHello, hello(1, 2));
   EXPECT_EQ(said().stage_ready().epoch(), 1u);
   EXPECT_EQ(said().stage_ready().kv_pages(), 8u);
+}
+
+TEST_F(StageTest, ABeatSaysWhatTheCardSays) {
+  clock.advance(milliseconds(250));
+  stage->on_timer();
+  EXPECT_EQ(said().heartbeat().card().celsius(), 61u);
+  EXPECT_FALSE(said().heartbeat().card().has_watts());
+}
+
+TEST_F(StageTest, ChecksLoadedWeightsEveryFewHoursAndWhenAsked) {
+  const auto later = [&](Duration time) {
+    clock.advance(time);
+    stage->on_timer();
+    return compute.checks;
+  };
+  EXPECT_EQ(later(std::chrono::hours(5)), 0) << "nothing is loaded";
+  stage->check_weights();
+  EXPECT_EQ(compute.checks, 0);
+  tell([](auto& m) { m.mutable_registered()->set_heartbeat_milliseconds(250); });
+  serve(1);
+  EXPECT_EQ(later(std::chrono::hours(4) - Duration(1)), 0);
+  EXPECT_EQ(later(Duration(1)), 1);
+  EXPECT_EQ(later(Duration(1)), 1);
+  EXPECT_EQ(later(std::chrono::hours(2)), 1);
+  stage->check_weights();
+  EXPECT_EQ(later(std::chrono::hours(4) - Duration(1)), 2) << "that one counts, too";
+  EXPECT_EQ(later(Duration(1)), 3);
+  compute.events->on_weights_checked(ok_status());
+  EXPECT_FALSE(said().has_stage_failed());
+  compute.events->on_weights_checked(Error{ErrorCode::kNumeric, "tensor x changed"});
+  EXPECT_NE(said().stage_failed().error().find("tensor x changed"), std::string::npos);
 }
 
 TEST_F(StageTest, PassesStepsOnInOrder) {

@@ -22,6 +22,23 @@ TEST(SplitLayers, CoversEveryLayerOnceAndEvenly) {
   }
 }
 
+TEST(SplitLayers, GivesNobodyMoreThanFits) {
+  const auto sizes = [](std::uint32_t layers, const std::vector<std::uint32_t>& most) {
+    std::vector<std::uint32_t> sizes;
+    for (const LayerRange& range : split_layers(layers, most)) sizes.push_back(range.size());
+    return sizes;
+  };
+  using Sizes = std::vector<std::uint32_t>;
+  EXPECT_EQ(sizes(10, {0, 0, 0}), (Sizes{4, 3, 3}));
+  EXPECT_EQ(sizes(10, {0, 2, 0}), (Sizes{4, 2, 4}));
+  EXPECT_EQ(sizes(10, {1, 2, 7}), (Sizes{1, 2, 7}));
+  EXPECT_EQ(sizes(10, {1, 2, 6}), Sizes{});
+  EXPECT_EQ(sizes(2, {9, 9}), (Sizes{1, 1}));
+  for (std::uint32_t stages = 1; stages <= 20; ++stages) {
+    EXPECT_EQ(split_layers(20, std::vector<std::uint32_t>(stages)), split_layers(20, stages));
+  }
+}
+
 TEST(PagesFor, RoundsUpWithoutOverflow) {
   EXPECT_EQ(pages_for(0, 32), 0U);
   EXPECT_EQ(pages_for(1, 32), 1U);
