@@ -319,7 +319,8 @@ void TcpTransport::Link::write() {
   if (!open || waiting_to_write || write_failed) return;
   while (!queue.empty()) {
     std::size_t bytes = 0;
-    switch (tls->write(next_bytes(), bytes)) {
+    const ByteSpan record = next_bytes();
+    switch (tls->write(record, record.size() < queued_bytes - sent_of_front, bytes)) {
       case TlsStream::Step::kDone: consume(bytes); break;
       case TlsStream::Step::kWantRead: return wait_to_write(tcp::socket::wait_read);
       case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);

@@ -7,7 +7,9 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +22,6 @@ namespace {
 
 // A link must not be mistaken for another protocol's that uses the same key.
 constexpr unsigned char kProtocol[] = {8, 'h', 'e', 'a', 'r', 't', 'h', '/', '1'};
-constexpr std::size_t kReadAhead = 64 * limits::kKiB;
 
 template <auto Free>
 struct Freed {
@@ -80,45 +81,12 @@ Result<CertificatePtr> make_certificate(EVP_PKEY* key) {
   return made;
 }
 
-// --- the socket, without the signal that a write to a closed one would raise ---
-
-int socket_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
-}
-
 bool may_pass() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
-
-int write_socket(BIO* bio, const char* bytes, int size) {
-  BIO_clear_retry_flags(bio);
-  const ssize_t sent = ::send(socket_of(bio), bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
-  if (sent < 0 && may_pass()) BIO_set_retry_write(bio);
-  return static_cast<int>(sent);
-}
-
-int read_socket(BIO* bio, char* bytes, int size) {
-  BIO_clear_retry_flags(bio);
-  const ssize_t got = ::recv(socket_of(bio), bytes, static_cast<std::size_t>(size), 0);
-  if (got < 0 && may_pass()) BIO_set_retry_read(bio);
-  if (got == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-  return static_cast<int>(got);
-}
 
 long control_socket(BIO* bio, int command, long /*number*/, void* /*pointer*/) {
   if (command == BIO_CTRL_FLUSH) return 1;
   if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
   return 0;
-}
-
-const BIO_METHOD* socket_method() {
-  static BIO_METHOD* const method = [] {
-    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "hearth socket");
-    INVARIANT(made != nullptr && BIO_meth_set_write(made, write_socket) == 1 &&
-                  BIO_meth_set_read(made, read_socket) == 1 &&
-                  BIO_meth_set_ctrl(made, control_socket) == 1,
-              "a BIO method takes three functions");
-    return made;
-  }();
-  return method;
 }
 
 int choose_protocol(SSL* /*ssl*/, const unsigned char** chosen, unsigned char* size,
@@ -137,8 +105,6 @@ Status configure(SSL_CTX* context) {
                                 SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_max_cert_list(context, limits::kCertificateBytes);
-  SSL_CTX_set_read_ahead(context, 1);
-  SSL_CTX_set_default_read_buffer_len(context, kReadAhead);
   SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
   const bool set = SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
                    SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1 &&
@@ -229,11 +195,63 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
+// OpenSSL's way to the socket.
+struct TlsStream::Socket {
+  static TlsStream& stream(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
+
+  // Without the signal that a write to a closed socket would raise. Where more follows at once, the
+  // kernel may wait for it and send larger segments.
+  static int write(BIO* bio, const char* bytes, int size) {
+    BIO_clear_retry_flags(bio);
+    const int flags = MSG_NOSIGNAL | (stream(bio).more_ ? MSG_MORE : 0);
+    const ssize_t sent = ::send(stream(bio).socket_, bytes, static_cast<std::size_t>(size), flags);
+    if (sent < 0 && may_pass()) BIO_set_retry_write(bio);
+    return static_cast<int>(sent);
+  }
+
+  // OpenSSL asks for a record's header and then for its body. With each body the header of the next
+  // one comes along, so that a record is one call, and its bytes are copied to their place at once.
+  static int read(BIO* bio, char* bytes, int size) {
+    BIO_clear_retry_flags(bio);
+    TlsStream& self = stream(bio);
+    const std::size_t wanted = static_cast<std::size_t>(size);
+    if (self.ahead_taken_ < self.ahead_filled_) {
+      const std::size_t count = std::min(wanted, self.ahead_filled_ - self.ahead_taken_);
+      std::memcpy(bytes, self.ahead_.data() + self.ahead_taken_, count);
+      self.ahead_taken_ += count;
+      return static_cast<int>(count);
+    }
+    std::array<iovec, 2> parts = {{{bytes, wanted}, {self.ahead_.data(), self.ahead_.size()}}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t got = ::recvmsg(self.socket_, &message, 0);
+    if (got < 0 && may_pass()) BIO_set_retry_read(bio);
+    if (got == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+    if (got <= size) return static_cast<int>(got);
+    self.ahead_taken_ = 0;
+    self.ahead_filled_ = static_cast<std::size_t>(got) - wanted;
+    return size;
+  }
+
+  static const BIO_METHOD* method() {
+    static BIO_METHOD* const method = [] {
+      BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "hearth socket");
+      INVARIANT(made != nullptr && BIO_meth_set_write(made, write) == 1 &&
+                    BIO_meth_set_read(made, read) == 1 &&
+                    BIO_meth_set_ctrl(made, control_socket) == 1,
+                "a BIO method takes three functions");
+      return made;
+    }();
+    return method;
+  }
+};
+
 TlsStream::TlsStream(TlsContext& context, int socket, Side side, std::size_t key_bytes)
-    : context_(context), ssl_(SSL_new(context.context_)), key_bytes_(key_bytes) {
-  BIO* bio = BIO_new(socket_method());
+    : context_(context), socket_(socket), ssl_(SSL_new(context.context_)), key_bytes_(key_bytes) {
+  BIO* bio = BIO_new(Socket::method());
   INVARIANT(ssl_ != nullptr && bio != nullptr, "no memory for a link");
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
@@ -283,9 +301,10 @@ TlsStream::Step TlsStream::read(MutableByteSpan into, std::size_t& done) {
   return step_of(SSL_read_ex(ssl_, into.data(), into.size(), &done));
 }
 
-TlsStream::Step TlsStream::write(ByteSpan bytes, std::size_t& done) {
+TlsStream::Step TlsStream::write(ByteSpan bytes, bool more, std::size_t& done) {
   ERR_clear_error();
   errno = 0;
+  more_ = more;
   const Step step = step_of(SSL_write_ex(ssl_, bytes.data(), bytes.size(), &done));
   if (step != Step::kDone) return step;
   written_ += done;
@@ -297,6 +316,7 @@ TlsStream::Step TlsStream::write(ByteSpan bytes, std::size_t& done) {
 
 void TlsStream::shutdown() {
   ERR_clear_error();
+  more_ = false;
   (void)SSL_shutdown(ssl_);
   ERR_clear_error();
 }

@@ -4,6 +4,7 @@
 // session without a certificate.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -73,7 +74,8 @@ class TlsStream {
   Step handshake();
   // After the handshake. `done`: bytes read or written, above 0 with kDone.
   Step read(MutableByteSpan into, std::size_t& done);
-  Step write(ByteSpan bytes, std::size_t& done);
+  // `more`: another write follows at once; the peer may wait for these bytes until then.
+  Step write(ByteSpan bytes, bool more, std::size_t& done);
   void shutdown();  // tells the peer that nothing follows
 
   // Of the side that has proved to hold it; after the handshake.
@@ -82,11 +84,19 @@ class TlsStream {
 
  private:
   friend class TlsContext;
+  struct Socket;
   Step step_of(int returned);
   Status check_peer();
 
+  static constexpr std::size_t kRecordHeaderBytes = 5;
+
   TlsContext& context_;
+  const int socket_;
   ssl_st* ssl_ = nullptr;
+  bool more_ = false;
+  std::array<char, kRecordHeaderBytes> ahead_{};  // read already
+  std::size_t ahead_taken_ = 0;
+  std::size_t ahead_filled_ = 0;
   const std::size_t key_bytes_;
   std::size_t written_ = 0;  // with the key in use
   PublicKey peer_;

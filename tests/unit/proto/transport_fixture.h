@@ -106,7 +106,7 @@ class TlsPeer {
   void say(ByteSpan bytes) {
     while (!bytes.empty()) {
       std::size_t done = 0;
-      ASSERT_EQ(stream_->write(bytes, done), TlsStream::Step::kDone) << stream_->error();
+      ASSERT_EQ(stream_->write(bytes, false, done), TlsStream::Step::kDone) << stream_->error();
       bytes = bytes.subspan(done);
     }
   }
