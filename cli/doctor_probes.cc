@@ -17,7 +17,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -202,8 +201,10 @@ ServerFacts probe_server(const DoctorOptions& options) {
   if (!running.ok()) return facts;
   facts.file = (data_dir() / "serve.json").string();
   facts.pid = running->pid;
-  facts.alive =
-      running->pid > 0 && (kill(static_cast<pid_t>(running->pid), 0) == 0 || errno == EPERM);
+  // Its number alone proves nothing: after a reboot it may be another's.
+  struct stat lock {};
+  facts.alive = stat((data_dir() / "serve.lock").c_str(), &lock) == 0 &&
+                holds_lock(read_text("/proc/locks"), running->pid, lock.st_ino);
   if (!facts.alive) return facts;
   for (const auto& [name, text] :
        {std::pair("api", running->api), {"control", running->control}, {"data", running->data}}) {
@@ -392,6 +393,22 @@ std::vector<Listener> read_listeners(std::string_view table) {
     found.push_back({port, v4 || v6});
   }
   return found;
+}
+
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {
+  // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF
+  const std::string file = ":" + std::to_string(inode) + " ";
+  const std::string process = " " + std::to_string(pid) + " ";
+  while (!locks.empty()) {
+    const std::string_view line = locks.substr(0, locks.find('\n'));
+    locks.remove_prefix(std::min(locks.size(), line.size() + 1));
+    const bool waits = line.find("->") != std::string_view::npos;
+    if (!waits && line.find("FLOCK") != std::string_view::npos &&
+        line.find(file) != std::string_view::npos && line.find(process) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string nvidia_module_version(std::string_view text) {

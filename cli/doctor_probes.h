@@ -32,6 +32,10 @@ struct Listener {
 // Of /proc/net/tcp and /proc/net/tcp6; lines that are none are left out.
 std::vector<Listener> read_listeners(std::string_view table);
 
+// Whether the process holds a lock on the file of that number. Of /proc/locks, which only looks: a
+// lock that was tried could stop a server that starts just then.
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode);
+
 // "535.183.01" of /proc/driver/nvidia/version; empty when it is not there.
 std::string nvidia_module_version(std::string_view text);
 

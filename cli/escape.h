@@ -6,7 +6,8 @@
 
 namespace hearth::cli {
 
-// Bytes below space and DEL become \xNN.
+// Bytes below space and DEL become \xNN, and so do the controls of U+0080 to U+009F, which some
+// terminals obey.
 std::string escape_control(std::string_view text);
 
 }  // namespace hearth::cli

@@ -34,13 +34,28 @@ int open_log(const std::string& path) {
   return file;
 }
 
-}  // namespace
+std::string oldest_name(const std::string& path) {
+  for (std::uint32_t age = kLogFilesBefore; age > 0; --age) {
+    struct stat state {};
+    std::string name = log_file_name(path, age);
+    if (stat(name.c_str(), &state) == 0) return name;
+  }
+  return path;
+}
 
-LogReader::LogReader(std::string path) : path_(std::move(path)) {
-  for (std::uint32_t age = kLogFilesBefore + 1; age > 0 && file_ < 0; --age) {
-    file_ = open_log(log_file_name(path_, age - 1));
+// Looked for twice: meanwhile each may have become the next older one.
+int open_oldest(const std::string& path) {
+  for (;;) {
+    const int file = open_log(oldest_name(path));
+    struct stat state {};
+    if (file < 0 || fstat(file, &state) != 0 || is_file(oldest_name(path), state)) return file;
+    ::close(file);
   }
 }
+
+}  // namespace
+
+LogReader::LogReader(std::string path) : path_(std::move(path)), file_(open_oldest(path_)) {}
 
 LogReader::~LogReader() {
   if (file_ >= 0) ::close(file_);
@@ -81,7 +96,7 @@ std::string LogReader::successor() const {
 }
 
 void LogReader::read(const std::function<void(std::string_view)>& on_line) {
-  if (file_ < 0) file_ = open_log(path_);
+  if (file_ < 0) file_ = open_oldest(path_);
   if (file_ < 0) return;
   for (;;) {
     drain(on_line);

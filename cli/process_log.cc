@@ -73,7 +73,9 @@ Status start_process_log(const std::string& level) {
 }
 
 Status log_to_file(const std::string& path, std::size_t bytes) {
-  TRY_VOID(make_private_folder(std::filesystem::path(path).parent_path().string()));
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  TRY_VOID(make_private_folder(folder.parent_path().string()));  // the data folder may be new, too
+  TRY_VOID(make_private_folder(folder.string()));
   try {
     auto file =
         std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, bytes, kLogFilesBefore);

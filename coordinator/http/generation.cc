@@ -136,6 +136,8 @@ void Generation::submit_choice(std::uint32_t index, std::uint32_t max_tokens) {
   out.prompt = input_.prompts[index / input_.request.n];
   out.sampling = input_.request.sampling;
   out.sampling.max_tokens = max_tokens;
+  running_[index].prompt_tokens = static_cast<std::uint32_t>(out.prompt.size());
+  running_[index].max_tokens = max_tokens;
   out.sampling.seed = seed_ + index % input_.request.n;
   if (!input_.request.ignore_eos) out.sampling.stop_tokens = api_->model.tokenizer->end_tokens();
   out.report_hashes = input_.request.return_hashes;
@@ -256,8 +258,16 @@ void Generation::observe(Running& running, bool end) {
   }
   running.last_token = now;
   if (!end) return;
-  api_->metrics.decoded(seconds(now - running.first_token));
-  api_->metrics.finished(seconds(now - arrived_), running.choice.finish_reason());
+  FinishedSequence sequence;
+  sequence.reason = running.choice.finish_reason();
+  sequence.whole_seconds = seconds(now - arrived_);
+  sequence.inference_seconds = seconds(now - running.admitted);
+  sequence.decode_seconds = seconds(now - running.first_token);
+  sequence.prompt_tokens = running.prompt_tokens;
+  sequence.generated_tokens = static_cast<std::uint32_t>(running.choice.tokens());
+  sequence.max_tokens = running.max_tokens;
+  sequence.choices = input_.request.n;
+  api_->metrics.finished(sequence);
 }
 
 // Sends what a choice has: the role first, then text, and the end as a chunk of its own.

@@ -40,6 +40,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint admitted{};
     TimePoint first_token{};
     TimePoint last_token{};
+    std::uint32_t prompt_tokens = 0;
+    std::uint32_t max_tokens = 0;
   };
 
   void submit(const SwarmStatus& status);

@@ -21,6 +21,8 @@ using prometheus::Labels;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
+constexpr const char* kModelLabel = "model_name";
+
 const Histogram::BucketBoundaries kFirstTokenBuckets = {
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
     1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
@@ -30,6 +32,18 @@ const Histogram::BucketBoundaries kTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1
 const Histogram::BucketBoundaries kRequestBuckets = {
     0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
     30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+
+const Histogram::BucketBoundaries kChoiceBuckets = {1.0, 2.0, 5.0, 10.0, 20.0};
+// 1, 2, 5, 10, 20, 50 and so on up to the longest context.
+const Histogram::BucketBoundaries kLengthBuckets = [] {
+  Histogram::BucketBoundaries bounds;
+  for (double decade = 1.0;; decade *= 10.0) {
+    for (const double step : {1.0, 2.0, 5.0}) {
+      if (decade * step > limits::kModelContext) return bounds;
+      bounds.push_back(decade * step);
+    }
+  }
+}();
 
 // Families that are read from a SwarmStatus, not counted here.
 class Families {
@@ -128,13 +142,17 @@ void add_stages(const SwarmStatus& status, Families& families) {
 
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
   families.gauge("hearth_ready", "1 when a prompt would be answered", status.ready ? 1 : 0);
-  families.gauge("hearth_num_requests_running", "Sequences being generated", status.running);
-  families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting);
-  families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status));
+  const Labels of_model = {{kModelLabel, model}};
+  families.gauge("hearth_num_requests_running", "Sequences being generated", status.running,
+                 of_model);
+  families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting,
+                 of_model);
+  families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status),
+                 of_model);
   families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
-                   static_cast<double>(status.prompt_tokens_total));
+                   static_cast<double>(status.prompt_tokens_total), of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",
-                   static_cast<double>(status.generation_tokens_total));
+                   static_cast<double>(status.generation_tokens_total), of_model);
   families.counter("hearth_admitted_total", "Sequences that were given room",
                    static_cast<double>(status.admitted_total));
   families.counter("hearth_failed_total", "Sequences that ended with an error",
@@ -157,7 +175,13 @@ struct Metrics::State {
   Histogram* queued = nullptr;
   Histogram* prefilled = nullptr;
   Histogram* decoded = nullptr;
+  Histogram* inferred = nullptr;
+  Histogram* per_token = nullptr;
   Histogram* whole = nullptr;
+  Histogram* prompt_tokens = nullptr;
+  Histogram* generated_tokens = nullptr;
+  Histogram* max_tokens = nullptr;
+  Histogram* choices = nullptr;
   prometheus::Family<prometheus::Counter>* success = nullptr;
   prometheus::Family<prometheus::Counter>* answers = nullptr;
   mutable std::mutex mutex;
@@ -165,7 +189,12 @@ struct Metrics::State {
 
   Histogram* histogram(const char* name, const char* help,
                        const Histogram::BucketBoundaries& buckets) {
-    return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+    return &prometheus::BuildHistogram()
+                .Name(name)
+                .Help(help)
+                .Labels({{kModelLabel, model}})
+                .Register(registry)
+                .Add({}, buckets);
   }
 };
 
@@ -183,9 +212,21 @@ Metrics::Metrics(const std::string& version, const std::string& model)
   s.decoded = s.histogram("hearth_request_decode_time_seconds", "From the first token to the last",
                           kRequestBuckets);
   s.whole = s.histogram("hearth_e2e_request_latency_seconds", "The whole request", kRequestBuckets);
+  s.inferred = s.histogram("hearth_request_inference_time_seconds",
+                           "From admission to the last token", kRequestBuckets);
+  s.per_token = s.histogram("hearth_request_time_per_output_token_seconds",
+                            "Mean of a sequence, without its first token", kTokenBuckets);
+  s.prompt_tokens =
+      s.histogram("hearth_request_prompt_tokens", "Prompt tokens of a sequence", kLengthBuckets);
+  s.generated_tokens = s.histogram("hearth_request_generation_tokens",
+                                   "Tokens generated of a sequence", kLengthBuckets);
+  s.max_tokens = s.histogram("hearth_request_params_max_tokens",
+                             "Tokens that a sequence might have had", kLengthBuckets);
+  s.choices = s.histogram("hearth_request_params_n", "n of a sequence's request", kChoiceBuckets);
   s.success = &prometheus::BuildCounter()
                    .Name("hearth_request_success_total")
                    .Help("Finished sequences by reason")
+                   .Labels({{kModelLabel, model}})
                    .Register(s.registry);
   for (const char* reason : {"stop", "length"}) s.success->Add({{"finished_reason", reason}});
   s.answers = &prometheus::BuildCounter()
@@ -206,14 +247,23 @@ void Metrics::first_token(double seconds) { state_->first_token->Observe(seconds
 void Metrics::next_token(double seconds) { state_->next_token->Observe(seconds); }
 void Metrics::queued(double seconds) { state_->queued->Observe(seconds); }
 void Metrics::prefilled(double seconds) { state_->prefilled->Observe(seconds); }
-void Metrics::decoded(double seconds) { state_->decoded->Observe(seconds); }
 
-void Metrics::finished(double seconds, const std::string& reason) {
+void Metrics::finished(const FinishedSequence& sequence) {
   constexpr double kWeight = 0.2;
-  state_->whole->Observe(seconds);
-  state_->success->Add({{"finished_reason", reason}}).Increment();
-  const std::lock_guard lock(state_->mutex);
-  state_->mean_seconds += kWeight * (seconds - state_->mean_seconds);
+  State& s = *state_;
+  s.whole->Observe(sequence.whole_seconds);
+  s.inferred->Observe(sequence.inference_seconds);
+  s.decoded->Observe(sequence.decode_seconds);
+  if (sequence.generated_tokens > 1) {
+    s.per_token->Observe(sequence.decode_seconds / (sequence.generated_tokens - 1));
+  }
+  s.prompt_tokens->Observe(sequence.prompt_tokens);
+  s.generated_tokens->Observe(sequence.generated_tokens);
+  s.max_tokens->Observe(sequence.max_tokens);
+  s.choices->Observe(sequence.choices);
+  s.success->Add({{"finished_reason", sequence.reason}}).Increment();
+  const std::lock_guard lock(s.mutex);
+  s.mean_seconds += kWeight * (sequence.whole_seconds - s.mean_seconds);
 }
 
 void Metrics::answered(unsigned status) {

@@ -1,5 +1,6 @@
-// Prometheus metrics: vLLM's suffixes and buckets under the prefix hearth_, so that its boards work
-// after one replacement. Thread-safe.
+// Prometheus metrics: vLLM's suffixes, buckets and label model_name under the prefix hearth_, so
+// that its boards work after one replacement; but for shares, which are ratios here by Prometheus'
+// own rules, and caches that Hearth does not have. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,18 @@
 #include "coordinator/coordinator.h"
 
 namespace hearth::coordinator::http {
+
+// One answer, from its request to its last token.
+struct FinishedSequence {
+  std::string reason;
+  double whole_seconds = 0.0;
+  double inference_seconds = 0.0;  // from its admission
+  double decode_seconds = 0.0;     // from its first token
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t generated_tokens = 0;
+  std::uint32_t max_tokens = 0;  // that it might have had
+  std::uint32_t choices = 1;     // n of its request
+};
 
 class Metrics {
  public:
@@ -23,9 +36,8 @@ class Metrics {
   void next_token(double seconds);   // from the token before
   void queued(double seconds);       // from the submission to the admission
   void prefilled(double seconds);    // from the admission to the first token
-  void decoded(double seconds);      // from the first token to the last
-  void finished(double seconds, const std::string& reason);  // the whole request
-  void answered(unsigned status);                            // any HTTP answer
+  void finished(const FinishedSequence& sequence);
+  void answered(unsigned status);  // any HTTP answer
 
   // Of finished requests, exponentially weighted; 1 before there was one.
   double mean_request_seconds() const;

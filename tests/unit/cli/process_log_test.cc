@@ -18,7 +18,7 @@ struct ProcessLogTest : ::testing::Test {
 };
 
 TEST_F(ProcessLogTest, TheFileHasTheDateAndTheChildrensLines) {
-  const std::string path = folder.path() + "/new/serve.log";
+  const std::string path = folder.path() + "/data/new/serve.log";
   testing::internal::CaptureStderr();
   ASSERT_TRUE(start_process_log("info").ok());
   ASSERT_TRUE(log_to_file(path).ok());
@@ -34,8 +34,10 @@ TEST_F(ProcessLogTest, TheFileHasTheDateAndTheChildrensLines) {
   EXPECT_TRUE(lines[0].ends_with(" info a\\x1b[2J"));
   EXPECT_EQ(lines[1], "[local-1] b\\x07");
   struct stat state {};
-  ASSERT_EQ(stat((folder.path() + "/new").c_str(), &state), 0);
-  EXPECT_EQ(state.st_mode & 0777U, 0700U) << "for this user alone";
+  for (const char* made : {"/data", "/data/new"}) {
+    ASSERT_EQ(stat((folder.path() + made).c_str(), &state), 0);
+    EXPECT_EQ(state.st_mode & 0777U, 0700U) << made << " is for this user alone";
+  }
 }
 
 // What is kept is bounded, and a reader that keeps up misses nothing of it.

@@ -45,7 +45,9 @@ class Exposition {
   double value(const std::string& name, const Labels& labels = {}) const {
     for (const auto& [key, family] : families) {
       for (const Sample& sample : family.samples) {
-        if (sample.name == name && sample.labels == labels) return sample.value;
+        Labels own = sample.labels;
+        if (!labels.contains("model_name")) own.erase("model_name");
+        if (sample.name == name && own == labels) return sample.value;
       }
     }
     return std::nan("");
@@ -249,11 +251,12 @@ TEST(MetricsTest, TheExpositionIsStrictlyWellFormed) {
       EXPECT_TRUE(family.help) << name;
       EXPECT_FALSE(family.type.empty()) << name;
       EXPECT_EQ(family.type == "counter", name.ends_with("_total")) << name;
-      EXPECT_EQ(family.type == "histogram", name.ends_with("_seconds")) << name;
+      const bool of_a_request = name.starts_with("hearth_request_") && !name.ends_with("_total");
+      EXPECT_EQ(family.type == "histogram", name.ends_with("_seconds") || of_a_request) << name;
     }
     metrics.answered(200);
     metrics.answered(429);
-    metrics.finished(0.5, "stop");
+    metrics.finished({"stop", 0.5});
   }
   EXPECT_EQ(joined(Exposition(metrics.expose(busy_swarm())).errors), "");
 }
@@ -302,7 +305,7 @@ TEST(MetricsTest, ObservationsFallIntoTheirBuckets) {
   metrics.next_token(0.01);
   metrics.queued(1);
   metrics.prefilled(2);
-  metrics.decoded(3);
+  metrics.finished({"stop", 6, 5, 3, 100, 31, 1'000'000, 2});
   const Exposition text(metrics.expose({}));
   const std::string name = "hearth_time_to_first_token_seconds";
   EXPECT_EQ(text.value(name + "_bucket", {{"le", "0.001"}}), 2.0) << "the bound belongs to it";
@@ -312,15 +315,51 @@ TEST(MetricsTest, ObservationsFallIntoTheirBuckets) {
   EXPECT_EQ(text.value("hearth_request_queue_time_seconds_sum"), 1.0);
   EXPECT_EQ(text.value("hearth_request_prefill_time_seconds_sum"), 2.0);
   EXPECT_EQ(text.value("hearth_request_decode_time_seconds_sum"), 3.0);
-  EXPECT_EQ(text.value("hearth_e2e_request_latency_seconds_count"), 0.0);
+  EXPECT_EQ(text.value("hearth_request_inference_time_seconds_sum"), 5.0);
+  EXPECT_EQ(text.value("hearth_e2e_request_latency_seconds_sum"), 6.0);
+  EXPECT_DOUBLE_EQ(text.value("hearth_request_time_per_output_token_seconds_sum"), 0.1);
+  EXPECT_EQ(text.value("hearth_request_prompt_tokens_bucket", {{"le", "50"}}), 0.0);
+  EXPECT_EQ(text.value("hearth_request_prompt_tokens_bucket", {{"le", "100"}}), 1.0);
+  EXPECT_EQ(text.value("hearth_request_generation_tokens_sum"), 31.0);
+  EXPECT_EQ(text.value("hearth_request_params_n_bucket", {{"le", "1"}}), 0.0);
+  EXPECT_EQ(text.value("hearth_request_params_n_bucket", {{"le", "2"}}), 1.0);
+  EXPECT_EQ(text.value("hearth_request_params_max_tokens_bucket", {{"le", "500000"}}), 0.0);
+}
+
+TEST(MetricsTest, ASequenceOfOneTokenHasNoTimeBetweenTokens) {
+  Metrics metrics("v", "m");
+  metrics.finished({"length", 1, 1, 0, 5, 1, 1, 1});
+  const Exposition text(metrics.expose({}));
+  EXPECT_EQ(text.value("hearth_request_time_per_output_token_seconds_count"), 0.0);
+  EXPECT_EQ(text.value("hearth_request_generation_tokens_count"), 1.0);
+}
+
+// What vLLM's boards choose their series by, and the names that they ask for.
+TEST(MetricsTest, FamiliesOfVllmNameTheirModel) {
+  const Metrics metrics("v", "tiny");
+  const Exposition text(metrics.expose(busy_swarm()));
+  for (const char* name :
+       {"num_requests_running", "num_requests_waiting", "kv_cache_usage_ratio",
+        "prompt_tokens_total", "generation_tokens_total", "request_success_total",
+        "time_to_first_token_seconds", "inter_token_latency_seconds",
+        "request_time_per_output_token_seconds", "e2e_request_latency_seconds",
+        "request_queue_time_seconds", "request_inference_time_seconds",
+        "request_prefill_time_seconds", "request_decode_time_seconds", "request_prompt_tokens",
+        "request_generation_tokens", "request_params_max_tokens", "request_params_n"}) {
+    const auto family = text.families.find(std::string("hearth_") + name);
+    ASSERT_NE(family, text.families.end()) << name;
+    for (const auto& sample : family->second.samples) {
+      EXPECT_EQ(sample.labels.at("model_name"), "tiny") << name;
+    }
+  }
 }
 
 TEST(MetricsTest, TheMeanFollowsFinishedRequests) {
   Metrics metrics("v", "m");
   EXPECT_EQ(metrics.mean_request_seconds(), 1.0);
-  metrics.finished(6.0, "length");
+  metrics.finished({"length", 6.0});
   EXPECT_DOUBLE_EQ(metrics.mean_request_seconds(), 2.0);
-  for (int i = 0; i < 200; ++i) metrics.finished(10.0, "stop");
+  for (int i = 0; i < 200; ++i) metrics.finished({"stop", 10.0});
   EXPECT_NEAR(metrics.mean_request_seconds(), 10.0, 1e-9);
   const Exposition text(metrics.expose({}));
   EXPECT_EQ(text.value("hearth_request_success_total", {{"finished_reason", "stop"}}), 200.0);
@@ -342,7 +381,7 @@ TEST(MetricsTest, ThreadsLoseNothing) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         metrics.answered(i % 2 == 0 ? 200 : 404);
-        metrics.finished(0.1, "stop");
+        metrics.finished({"stop", 0.1});
         if (i % 100 == 0) {
           EXPECT_FALSE(metrics.expose({}).empty());
         }

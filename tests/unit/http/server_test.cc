@@ -368,7 +368,8 @@ TEST_F(ServerTest, ModelsStateAndMetrics) {
   complete({{"max_tokens", 2}});
   const Answer metrics = ask(get("/metrics"));
   EXPECT_EQ(metrics.headers.at("content-type").rfind("text/plain; version=0.0.4", 0), 0U);
-  EXPECT_NE(metrics.body.find("hearth_time_to_first_token_seconds_count 1\n"), std::string::npos)
+  EXPECT_NE(metrics.body.find("hearth_time_to_first_token_seconds_count{model_name=\"tiny\"} 1\n"),
+            std::string::npos)
       << metrics.body;
   EXPECT_NE(metrics.body.find("hearth_kv_cache_usage_ratio"), std::string::npos);
 }
