@@ -47,6 +47,8 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
 
 void CoordinatorMachine::on_timer() {
   const TimePoint now = clock_.now();
+  token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
+  prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
   std::vector<LinkId> nameless;
   for (const auto& [link, stranger] : strangers_) {
     if (now >= stranger.deadline) nameless.push_back(link);

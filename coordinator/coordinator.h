@@ -105,7 +105,7 @@ struct SwarmStatus {
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
-  double tokens_per_second = 0.0;         // generated, over the last ten seconds
+  double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
 };
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/counter_rate.h"
 #include "coordinator/pipeline_links.h"
 #include "coordinator/pipelines.h"
-#include "coordinator/rate_window.h"
 #include "coordinator/registry.h"
 #include "coordinator/scheduler.h"
 
@@ -97,8 +97,8 @@ class CoordinatorMachine final : public Coordinator,
   TimePoint without_pipeline_since_{};
   std::uint64_t next_sequence_ = 1;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
-  RateWindow token_rate_;
-  RateWindow prompt_rate_;
+  CounterRate token_rate_;         // reported by the timer
+  CounterRate prompt_rate_;
   SwarmStatus totals_;  // only its *_total counters are kept here
 };
 

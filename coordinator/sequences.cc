@@ -102,7 +102,6 @@ void CoordinatorMachine::admit() {
     start_sequence(*sequence);
     ++totals_.admitted_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
-    prompt_rate_.count(clock_.now(), sequence->prompt_tokens);
     sequence->events->on_admitted();
   }
 }
@@ -174,7 +173,6 @@ void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
     return;
   }
   ++totals_.generation_tokens_total;
-  token_rate_.count(clock_.now(), 1);
   if (token.finish == FinishReason::kNone) return sequence->events->on_token(token);
   if (!sequence->request.report_hashes) return finish(sequence, token);
   sequence->held = token;

@@ -333,11 +333,16 @@ TEST_F(CoordinatorTest, AShareIsNeverMoreThanTheWhole) {
   EXPECT_EQ(machine->status().nodes[0].busy_ratio, 1.0);
 }
 
-TEST_F(CoordinatorTest, PromptTokensCountAtTheirAdmission) {
-  EXPECT_EQ(machine->status().prompt_tokens_per_second, 0.0);
+TEST_F(CoordinatorTest, TokensASecondAreSampledByTheTimer) {
   serve();
+  machine->on_timer();
+  EXPECT_EQ(machine->status().prompt_tokens_per_second, 0.0);
   submit(4);
-  EXPECT_DOUBLE_EQ(machine->status().prompt_tokens_per_second, 0.2);
+  tokens(1, {token(1, 2, 9)});
+  clock.advance(milliseconds(500));
+  machine->on_timer();
+  EXPECT_DOUBLE_EQ(machine->status().prompt_tokens_per_second, 4.0);
+  EXPECT_DOUBLE_EQ(machine->status().tokens_per_second, 2.0);
 }
 
 TEST_F(CoordinatorTest, SaysThatTheWorkersHaveTooLittleRoom) {
