@@ -42,6 +42,9 @@ class SimCompute final : public node::StageCompute {
   void set_events(node::StageComputeEvents* events) override { events_ = events; }
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   void compute(StepBatch batch) override;
+  void check_weights() override {
+    answer_after({}, [this] { events_->on_weights_checked(ok_status()); });
+  }
   std::uint32_t kv_pages_used() const { return engine_ ? engine_->kv_pages_used() : 0; }
 
  private:
