@@ -1,21 +1,18 @@
 #!/usr/bin/env python3
-"""What ptxas says of every kernel of kernels/cuda: registers, spills and static shared memory.
+"""What ptxas says of every kernel, out of the log of a build: registers, spills, static shared memory.
 
-    tests/bench/cuda_ptxas.py [--architectures 89 90] [--files rows.cu ...] [--nvcc nvcc]
+    cmake --preset engine -DHEARTH_CUDA=ON -DCMAKE_CUDA_FLAGS=-Xptxas=-v
+    ninja -v -j1 -C build-engine hearth_cuda > LOG 2>&1
+    tests/bench/cuda_ptxas.py LOG
 
-Compiles each file once, for all the architectures, with the flags of cmake/HearthCuda.cmake and
-prints one row a kernel. Needs a CUDA compiler and no card.
+So the figures are those of the very objects that are linked. One row a kernel, one column of registers
+an architecture. Needs a CUDA compiler and no card.
 """
 
 import argparse
 import pathlib
 import re
 import subprocess
-import tempfile
-
-FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-fmad=false", "-ftz=false",
-         "-prec-div=true", "-prec-sqrt=true", "-Werror=all-warnings",
-         "-Xcompiler=-Wall,-Wextra,-Werror", "-Xptxas=-v"]
 
 
 def weight_types(root):
@@ -35,46 +32,43 @@ def readable(symbol, types):
     return f"{kernel}<{arguments}>" if arguments else kernel
 
 
-def figures(output, types):
-    """(kernel, architecture, registers, spilled bytes, static shared bytes) of each kernel."""
-    kernel, architecture, spilled = None, None, 0
-    for line in output.splitlines():
-        if match := re.search(r"Compiling entry function '(\S+)' for 'sm_(\w+)'", line):
-            kernel, architecture = readable(match.group(1), types), match.group(2)
+def figures(log):
+    """(file, symbol, architecture, registers, spilled bytes, static shared bytes) of each kernel."""
+    source, symbol, architecture, spilled = "?", None, None, 0
+    for line in log.splitlines():
+        if match := re.search(r" -c \S*?([\w]+\.cu) -o ", line):
+            source = match.group(1)
+        elif match := re.search(r"Compiling entry function '(\S+)' for 'sm_(\w+)'", line):
+            symbol, architecture = match.group(1), int(match.group(2))
         elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             spilled = int(match.group(1)) + int(match.group(2))
         elif match := re.search(r"Used (\d+) registers", line):
             shared = re.search(r"(\d+) bytes smem", line)
-            yield (kernel, architecture, int(match.group(1)), spilled,
+            yield (source, symbol, architecture, int(match.group(1)), spilled,
                    int(shared.group(1)) if shared else 0)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--architectures", nargs="+", default=["89", "90"])
-    parser.add_argument("--files", nargs="+", help="of kernels/cuda (all)")
-    parser.add_argument("--nvcc", default="nvcc")
-    options = parser.parse_args()
-    root = pathlib.Path(__file__).resolve().parents[2]
-    types = weight_types(root)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", type=pathlib.Path)
+    log = parser.parse_args().log.read_text()
+    types = weight_types(pathlib.Path(__file__).resolve().parents[2])
     rows = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for source in sorted((root / "kernels/cuda").glob("*.cu")):
-            if options.files and source.name not in options.files:
-                continue
-            codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in options.architectures]
-            done = subprocess.run([options.nvcc, *FLAGS, *codes, f"-I{root}", "-c", str(source),
-                                   "-o", f"{folder}/out.o"], capture_output=True, text=True)
-            if done.returncode != 0:
-                raise SystemExit(f"{source.name}: {done.stderr}")
-            for kernel, architecture, *values in figures(done.stderr + done.stdout, types):
-                rows.setdefault((source.name, kernel), {})[architecture] = values
-    heads = " | ".join(f"{a}: registers | spilled | shared" for a in options.architectures)
-    print(f"| file | kernel | {heads} |")
-    print("|---|---|" + "---|---|---|" * len(options.architectures))
-    for (name, kernel), found in sorted(rows.items()):
-        cells = " | ".join(" | ".join(str(v) for v in found[a]) for a in options.architectures)
-        print(f"| {name} | {kernel} | {cells} |")
+    for source, symbol, architecture, *values in figures(log):
+        rows.setdefault((source, symbol), {})[architecture] = values
+    if not rows:
+        raise SystemExit("no line of ptxas in this log; was it built with -Xptxas=-v, and anew?")
+    seen = sorted({a for found in rows.values() for a in found})
+    heads = " | ".join(f"{a / 10:.1f}" for a in seen)
+    print(f"| file | kernel | {heads} | spilled, the most | shared |")
+    print("|---|---|" + "---|" * len(seen) + "---|---|")
+    named = {(source, readable(symbol, types)): found for (source, symbol), found in rows.items()}
+    for (source, kernel), found in sorted(named.items()):
+        registers = " | ".join(str(found[a][0]) if a in found else "" for a in seen)
+        spilled = max(values[1] for values in found.values())
+        shared = max(values[2] for values in found.values())
+        print(f"| {source} | {kernel} | {registers} | {spilled} | {shared} |")
 
 
 if __name__ == "__main__":
