@@ -148,6 +148,26 @@ TEST_F(CardFault, TheReserveIsATenthAndAtLeastOneGibibyte) {
   EXPECT_EQ(card_budget(kGiB / 2, 8 * kGiB), 0U);
 }
 
+TEST_F(CardFault, SaysHowManyLayersFit) {
+  model::SyntheticOptions model;
+  model.layers = 5;
+  bytes_ = model::synthetic_model_bytes(model).value();
+  file_ = model::GgufFile::parse(bytes_, "five layers").value();
+  spec_ = model::ModelSpec::read(*file_).value();
+  open();
+  EngineOptions options;
+  options.layers = {2, 5};
+  const std::uint64_t three = device_->memory(*file_, spec_, options)->least();
+  const auto fit = [&](std::uint64_t bytes) {
+    emulated::set_memory((std::uint64_t{1} << 30) + bytes);
+    return layers_within(*device_, *file_, spec_, {}).value();
+  };
+  EXPECT_EQ(fit(three), 3U);
+  EXPECT_EQ(fit(three - 1), 2U);
+  EXPECT_EQ(fit(0), 0U);
+  EXPECT_EQ(fit(std::uint64_t{1} << 30), 5U);
+}
+
 // At every call of a step, load included.
 TEST_F(CardFault, AStickyErrorLosesTheCardForGood) {
   open();

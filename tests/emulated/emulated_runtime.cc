@@ -1,5 +1,6 @@
 #include "tests/emulated/emulated_runtime.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -49,6 +50,7 @@ struct Card {
   std::uint64_t graphs_made = 0;
   std::uint64_t graphs_launched = 0;
   Fail fail = Fail::kNothing;
+  std::atomic<bool> fails_soon{false};
   std::uint64_t operations_left = 0;
   std::function<void()> hang;
   bool lost = false;
@@ -102,6 +104,7 @@ Error lost_error() {
 Status meet() {
   Card& c = card();
   ++c.calls;
+  if (c.fails_soon.exchange(false)) fail_after(Fail::kSticky, 0);
   if (c.lost) return lost_error();
   if (c.fail == Fail::kNothing) return ok_status();
   if (c.operations_left > 0) {
@@ -178,6 +181,8 @@ void forget_lost() {
   c.used = c.pinned = 0;
   fail_after(Fail::kNothing, 0);
 }
+
+void fail_soon() { card().fails_soon = true; }
 
 const std::byte* newest_memory() { return card().newest; }
 void flip_bit(const std::byte* at) { *const_cast<std::byte*>(at) ^= std::byte{4}; }

@@ -25,6 +25,8 @@ enum class Fail {
   kHang,    // a wait does not return before `hang` has been called
 };
 void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang = {});
+// kSticky at the next operation; from any thread.
+void fail_soon();
 // Every call so far that a lost card would answer, for tests that a poisoned one is left alone.
 std::uint64_t runtime_calls();
 std::uint64_t allocations();

@@ -17,6 +17,10 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
+// Rows a multiprocessor of the matrix that the rate is measured with: 142 MB on a 4090, of which
+// its cache holds half.
+constexpr std::uint32_t kRateRows = 128;
+
 std::string mib(std::uint64_t bytes) {
   char text[48];
   std::snprintf(text, sizeof text, "%.1f MiB",
@@ -29,7 +33,8 @@ class Card final : public Device {
   Card(CardOptions options, const cuda::DeviceInfo& info)
       : options_(std::move(options)),
         name_("cuda:" + std::to_string(options_.index) + " " + info.name),
-        bus_id_(info.bus_id) {}
+        bus_id_(info.bus_id),
+        multiprocessors_(info.multiprocessors) {}
 
   const std::string& name() const override { return name_; }
   const std::string& bus_id() const override { return bus_id_; }
@@ -39,7 +44,7 @@ class Card final : public Device {
   Status check_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                       const EngineOptions& options) const override;
   Result<double> measure_weight_rate() const override {
-    return measure_card_rate(options_.index, 16'384, 8'192);
+    return measure_card_rate(options_.index, multiprocessors_ * kRateRows, 8'192);
   }
   Result<std::unique_ptr<StageForward>> load(const model::GgufFile& file,
                                              const model::ModelSpec& spec,
@@ -53,6 +58,7 @@ class Card final : public Device {
   const CardOptions options_;
   const std::string name_;
   const std::string bus_id_;
+  const std::uint32_t multiprocessors_;
 };
 
 Result<StageMemory> Card::memory(const model::GgufFile& file, const model::ModelSpec& spec,

@@ -1,0 +1,38 @@
+// The program, on a machine with one emulated card. HEARTH_EMULATED_MEMORY is its memory in bytes.
+// SIGUSR2 loses the card at its next operation.
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "tests/emulated/emulated_runtime.h"
+
+namespace {
+
+// Before any other thread starts, so that none of them is asked.
+void take_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR2);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread([set] {
+    for (int signal = 0; sigwait(&set, &signal) == 0;) {
+      hearth::emulated::fail_soon();
+    }
+  }).detach();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const char* bytes = std::getenv("HEARTH_EMULATED_MEMORY")) {
+    hearth::emulated::set_memory(std::stoull(bytes));
+  }
+  take_signals();
+  hearth::cli::CommandLine line(hearth::cli::add_all_verbs);
+  return line.run(std::vector<std::string>(argv + 1, argv + argc));
+}

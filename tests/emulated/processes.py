@@ -1,0 +1,88 @@
+"""What processes do with a card: the same answers as the processor's, and what happens to a worker
+whose card fails or is too small. The card is emulated; the program, its processes and their sockets
+are real."""
+
+import os
+import pathlib
+import signal
+import tempfile
+import unittest
+
+import swarm
+
+DEVICE = "cuda:0 emulated card"
+
+
+class ProcessesOnACard(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        swarm.MODEL = str(pathlib.Path(cls.folder.name, "tiny.gguf"))
+        code, _, err = swarm.hearth("bench", "make-model", swarm.MODEL, "--shape", "tiny",
+                                    "--layers", "2")
+        assert code == 0, err
+        cls.swarm = swarm.Swarm(1, "--device", "cuda", "--kv-budget", "1MB", "--log-level",
+                                "debug")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.swarm.stop()
+        cls.folder.cleanup()
+
+    def answer(self, *where):
+        """Tokens and hashes of one prompt."""
+        hashes = pathlib.Path(self.folder.name, "hashes")
+        code, out, err = swarm.hearth("run", *where, "Hi", "--token-ids", "-n", "6", "--temp",
+                                      "0.8", "--seed", "3", "--hashes", hashes)
+        self.assertEqual(code, 0, err)
+        return out, hashes.read_text()
+
+    def of_the_swarm(self):
+        return self.answer(self.swarm.model, "--host", self.swarm.api)
+
+    def worker(self):
+        return self.swarm.worker_pids().get("local-1")
+
+    def expect_restart(self, pid, *said):
+        """Another process serves, and the log says why the first one ended."""
+        swarm.wait_until(lambda: self.worker() not in (None, pid), 60, "a new worker")
+        self.swarm.wait_ready()
+        log = self.swarm.read_log()
+        for words in said:
+            self.assertIn(words, log)
+
+    def test_a_card_answers_as_the_processor_does(self):
+        expected = self.answer("--local", swarm.MODEL, "--device", "cpu")
+        self.assertGreater(len(expected[1]), 1000)
+        self.assertEqual(self.of_the_swarm(), expected)
+
+    def test_the_state_names_the_card(self):
+        self.assertEqual(self.swarm.state()["nodes"][0]["device"], DEVICE)
+        code, out, err = swarm.hearth("status", "--host", self.swarm.api)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, rf"(?m)^local-1 +{DEVICE}$")
+
+    def test_a_worker_that_loses_its_card_is_started_again(self):
+        expected = self.of_the_swarm()
+        pid = self.worker()
+        os.kill(pid, signal.SIGUSR2)
+        code, _, err = swarm.hearth("run", self.swarm.model, "Hi", "--host", self.swarm.api)
+        self.assertNotEqual(code, 0)
+        self.expect_restart(pid, "cuda:0: ", "its card is lost to it", "code 7")
+        self.assertEqual(self.of_the_swarm(), expected)
+
+    def test_weights_are_checked_when_asked(self):
+        os.kill(self.worker(), signal.SIGUSR1)
+        swarm.wait_until(lambda: "weights still are what was loaded" in self.swarm.read_log())
+
+    def test_a_card_that_is_too_small_is_refused_with_the_figures(self):
+        code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
+                                    "127.0.0.1:1", "--device", "cuda",
+                                    env={"HEARTH_EMULATED_MEMORY": str((1 << 30) + (2 << 20))})
+        self.assertEqual(code, 4, err)
+        for words in ("weights", "KV of one sequence", "buffers", "may take 2.0 MiB"):
+            self.assertIn(words, err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
