@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/api_client.h"
+#include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
@@ -92,13 +92,6 @@ void print_status(const Json& state) {
                 state.at("nodes").size(), wanted,
                 state.value("control_address", "HOST:PORT").c_str());
   }
-}
-
-std::string when(std::int64_t unix_seconds) {
-  const std::time_t time = unix_seconds;
-  char text[32];
-  std::strftime(text, sizeof text, "%F %H:%M", std::localtime(&time));
-  return text;
 }
 
 std::string short_id(const std::string& sha256) {
@@ -202,7 +195,7 @@ int run_ls(bool json) {
   std::printf("%-40s %-14s %-10s %s\n", "NAME", "ID", "SIZE", "MODIFIED");
   for (const LocalModel& model : models) {
     std::printf("%-40s %-14s %-10s %s\n", model.name.c_str(), short_id(model.sha256).c_str(),
-                format_bytes(model.bytes).c_str(), when(model.modified).c_str());
+                format_bytes(model.bytes).c_str(), date_text(model.modified).c_str());
   }
   return kExitDone;
 }

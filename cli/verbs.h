@@ -20,6 +20,11 @@ void add_all_verbs(CLI::App& app, Action& action);      // all below
 void add_client_verbs(CLI::App& app, Action& action);   // run status ps ls show pull manifest
 void add_server_verbs(CLI::App& app, Action& action);   // serve worker
 void add_access_verbs(CLI::App& app, Action& action);   // key
+void add_cluster_verbs(CLI::App& app, Action& action);  // init token join nodes leave
 void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion
+
+struct WorkerOptions;
+// What worker and join have in common.
+void add_worker_options(CLI::App& verb, WorkerOptions& options);
 
 }  // namespace hearth::cli
