@@ -3,8 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
-#include <chrono>
 #include <filesystem>
 
 #include "base/fingerprint.h"
@@ -13,37 +11,11 @@
 #include "cli/loop.h"
 #include "cli/paths.h"
 #include "coordinator/credentials.h"
-#include "node/enrolment.h"
 
 namespace hearth::cli {
 namespace {
 
 constexpr std::size_t kEvidenceFiles = 16;
-constexpr std::size_t kTokenFileBytes = 4 * limits::kKiB;
-constexpr auto kLocalPatience = std::chrono::seconds(5);
-
-std::string local_token_file(const std::string& folder) { return folder + "/local.token"; }
-
-std::string folder_or_default(const std::string& folder) {
-  return folder.empty() ? data_dir().string() : folder;
-}
-
-Result<JoinToken> read_local_token(const std::string& folder) {
-  auto text = read_private_file(local_token_file(folder), kTokenFileBytes);
-  if (!text && text.error().code == ErrorCode::kNotFound) {
-    return Error{ErrorCode::kUnavailable,
-                 "no server runs with the data folder " + folder +
-                     ", and a worker joins the one of its folder: start one (hearth serve --model "
-                     "MODEL), or name its folder with --data-dir"};
-  }
-  if (!text) return text.error();
-  return parse_join_token(as_text(*text));
-}
-
-// Names may hold any printable character; names of files may not.
-std::string key_file_of(const std::string& folder, const std::string& name) {
-  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
-}
 
 void keep_evidence(const std::string& folder, ByteSpan roster) {
   const auto parsed = parse_roster(roster);
@@ -108,7 +80,7 @@ bool RosterFile::take(ByteSpan roster) const {
 }
 
 Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
-  const std::string folder = folder_or_default(given);
+  const std::string folder = data_folder(given);
   TRY_VOID(make_private_folder(folder));
   TRY(const SecretKey cluster, own_key_file(folder + "/cluster.key"));
   TRY(const SecretKey node, own_key_file(folder + "/node.key"));
@@ -117,10 +89,12 @@ Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
   return ServerIdentity{cluster, std::move(shown), std::move(roster)};
 }
 
+std::string local_token_file(const std::string& folder) { return folder + "/local.token"; }
+
 Result<std::unique_ptr<LocalToken>> LocalToken::write(const std::string& given,
                                                       const PublicKey& cluster,
                                                       const std::string& control_address) {
-  std::unique_ptr<LocalToken> made(new LocalToken(local_token_file(folder_or_default(given))));
+  std::unique_ptr<LocalToken> made(new LocalToken(local_token_file(data_folder(given))));
   made->token_.fingerprint = fingerprint(cluster);
   coordinator::TokenSecret secret = coordinator::new_token_secret();
   made->token_.id = std::move(secret.id);
@@ -134,36 +108,6 @@ LocalToken::~LocalToken() { ::unlink(path_.c_str()); }
 
 bool LocalToken::opens(std::string_view id, std::string_view secret) const {
   return id == token_.id && equal_secrets(as_bytes(secret), as_bytes(token_.secret));
-}
-
-Result<std::unique_ptr<LocalMember>> LocalMember::enter(const std::string& given,
-                                                        const std::string& name) {
-  const std::string folder = folder_or_default(given);
-  TRY(const JoinToken token, read_local_token(folder));
-  TRY_VOID(make_private_folder(folder + "/local"));
-  TRY(const SecretKey key, own_key_file(key_file_of(folder, name)));
-  std::unique_ptr<LocalMember> member(new LocalMember(folder, name));
-  TRY(member->identity_, TlsIdentity::make(key));
-  TRY_VOID(member->enrol(token));
-  return member;
-}
-
-Status LocalMember::enrol(const JoinToken& token) {
-  TRY(const node::Enrolled enrolled,
-      node::enrol(token, identity_, {name_, Role::kWorker, {}}, kLocalPatience));
-  // Not kept in the folder, whose roster is the server's.
-  if (roster_ == nullptr) {
-    TRY(roster_, RosterFile::open("", enrolled.cluster));
-  }
-  roster_->take(enrolled.roster);
-  token_id_ = token.id;
-  return ok_status();
-}
-
-Result<std::string> LocalMember::renew() {
-  TRY(const JoinToken token, read_local_token(folder_));
-  if (token.id != token_id_) TRY_VOID(enrol(token));
-  return token.addresses.front();
 }
 
 }  // namespace hearth::cli

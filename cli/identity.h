@@ -1,6 +1,7 @@
 // Who this process is, and whom it knows: keys and rosters of the data folder.
 //
 //   cluster.key   of the machine that signs the rosters       node.key   of a node
+//   cluster.json  where other machines reach it (cli/cluster.h)
 //   roster        the newest one                              roster.evidence-*   rosters that
 //                                                             contradict it (proto/roster.h)
 //   local.token   while a server runs: with it, processes of the same user join it as workers
@@ -47,6 +48,8 @@ struct ServerIdentity {
   std::unique_ptr<RosterFile> roster;
 };
 
+std::string local_token_file(const std::string& folder);
+
 // The token of a running server for its own machine; the file goes with it.
 class LocalToken {
  public:
@@ -64,31 +67,6 @@ class LocalToken {
   explicit LocalToken(std::string path) : path_(std::move(path)) {}
   std::string path_;
   JoinToken token_;
-};
-
-// A worker that belongs to the server of its data folder.
-class LocalMember {
- public:
-  // Enrols under `name`. kUnavailable when no server runs there.
-  static Result<std::unique_ptr<LocalMember>> enter(const std::string& folder,
-                                                    const std::string& name);
-
-  const TlsIdentity& identity() const { return identity_; }
-  const RosterFile& roster() const { return *roster_; }
-  // Before each dial: a server that started again has another token, and asks to be shown it. Its
-  // control address.
-  Result<std::string> renew();
-
- private:
-  LocalMember(std::string folder, std::string name)
-      : folder_(std::move(folder)), name_(std::move(name)) {}
-  Status enrol(const JoinToken& token);
-
-  std::string folder_;
-  std::string name_;
-  TlsIdentity identity_;
-  std::string token_id_;  // that was used last
-  std::unique_ptr<RosterFile> roster_;
 };
 
 }  // namespace hearth::cli

@@ -1,11 +1,11 @@
 #include "cli/keys.h"
 
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/loop.h"
 #include "cli/paths.h"
@@ -20,7 +20,7 @@ using coordinator::Store;
 using Json = nlohmann::ordered_json;
 
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options) {
-  const std::string folder = options.data_dir.empty() ? data_dir().string() : options.data_dir;
+  const std::string folder = data_folder(options.data_dir);
   TRY_VOID(make_private_folder(folder));
   return coordinator::open_store(folder);
 }
@@ -44,16 +44,6 @@ std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text.empty() ? none : text;
-}
-
-std::string date_text(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  char text[32] = "-";
-  if (localtime_r(&time, &parts) != nullptr) {
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
-  }
-  return text;
 }
 
 void print_table(const std::vector<ApiKey>& keys) {

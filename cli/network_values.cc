@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::size_t kApiKeyBytes = 512;
 
+// Others cannot dial what stands for every address.
+bool is_one_host(const std::string& host) { return host != "0.0.0.0" && host != "::"; }
+
 }  // namespace
 
 CLI::Validator api_host() {
@@ -44,10 +47,21 @@ CLI::Validator api_key_text() {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator loopback_link() {
+CLI::Validator link_address() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_loopback_address(text);
-    return address.ok() ? "" : address.error().message;
+    const auto address = parse_address(text);
+    if (!address.ok()) return address.error().message;
+    return is_one_host(address->host) ? ""
+                                      : "'" + text + "' is every address of a machine; name one";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator numeric_host() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto address = parse_address(Address{text, 1}.text());
+    if (address.ok() && is_one_host(address->host)) return "";
+    return "'" + text.substr(0, 64) + "' is refused; it must be an IPv4 or IPv6 address";
   };
   return CLI::Validator(check, "");
 }

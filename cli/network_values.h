@@ -11,7 +11,9 @@ CLI::Validator api_host();
 CLI::Validator listen_host();
 CLI::Validator api_key_text();
 
-// "host:port" of a link, loopback.
-CLI::Validator loopback_link();
+// "host:port" of a link, with a numeric host.
+CLI::Validator link_address();
+// An IPv4 or IPv6 address that a machine can have.
+CLI::Validator numeric_host();
 
 }  // namespace hearth::cli

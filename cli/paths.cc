@@ -21,6 +21,9 @@ std::filesystem::path xdg(const char* own, const char* base, const char* under_h
 }  // namespace
 
 std::filesystem::path data_dir() { return xdg("HEARTH_DATA_DIR", "XDG_DATA_HOME", ".local/share"); }
+std::string data_folder(const std::string& given) {
+  return given.empty() ? data_dir().string() : given;
+}
 std::filesystem::path cache_dir() { return xdg("HEARTH_CACHE_DIR", "XDG_CACHE_HOME", ".cache"); }
 std::filesystem::path models_dir() {
   if (auto path = from_environment("HEARTH_MODELS"); !path.empty()) return path;

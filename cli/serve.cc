@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "cli/api_address.h"
 #include "cli/children.h"
+#include "cli/cluster.h"
 #include "cli/coordinator_gate.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
@@ -55,7 +56,8 @@ using coordinator::http::StageNeed;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
 constexpr auto kFarewell = std::chrono::milliseconds(300);
-constexpr unsigned kEpochShift = 20;  // a million epochs a second before two processes could meet
+constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
+constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
 
 std::uint32_t threads_of(const ServeOptions& options) {
   return options.worker_threads > 0 ? options.worker_threads
@@ -159,8 +161,8 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
     const std::string name = "local-" + std::to_string(i);
     specs.push_back({name,
                      {"worker", "--model", model, "--coordinator", control, "--name", name,
-                      "--listen", "127.0.0.1:0", "--threads", std::to_string(threads_of(options)),
-                      "--kv-budget", std::to_string(options.kv_budget_bytes), "--log-level",
+                      "--threads", std::to_string(threads_of(options)), "--kv-budget",
+                      std::to_string(options.kv_budget_bytes), "--log-level",
                       options.log_level == "info" ? "warn" : options.log_level, "--no-log-file",
                       "--device", devices[i - 1]}});
     if (!options.data_dir.empty()) {
@@ -255,8 +257,8 @@ class Server {
   // Workers of an earlier process show themselves again; the number of the roster goes on.
   Status open_membership(const ServeOptions& options) {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
-    TRY(store_,
-        coordinator::open_store(options.data_dir.empty() ? data_dir().string() : options.data_dir));
+    TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
+    TRY(cluster_, read_cluster(options.data_dir));
     identity_.emplace(std::move(identity));
     coordinator::MembershipOptions membership;
     membership.node = identity_->node.key;
@@ -280,13 +282,16 @@ class Server {
 
   Status open_links(const ServeOptions& options) {
     TcpOptions tcp;
-    tcp.listen_address = "127.0.0.1:0";
+    // Without a cluster that others were told of, links are for this machine alone.
+    const std::string host = cluster_ ? cluster_->host : "127.0.0.1";
+    tcp.listen_address = Address{host, 0}.text();
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
     tcp.on_refused = log_refused_link;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     coordinator::ControlOptions control;
-    control.address = "127.0.0.1:" + std::to_string(options.control_port);
+    const bool given = options.control_port != 0 || !cluster_;
+    control.address = Address{host, given ? options.control_port : cluster_->control_port}.text();
     control.identity = identity_->node;
     control.roster = identity_->roster->book();
     control.admissions = &*membership_;
@@ -294,9 +299,16 @@ class Server {
     return ok_status();
   }
 
+  // hearth nodes rm writes to the store alone.
+  void follow_store() {
+    const Status followed = membership_->follow_store();
+    if (!followed) spdlog::error("following the store: {}", followed.error().message);
+  }
+
   void on_timer() {
     coordinator_->on_timer();
-    if (ready_ || ++ticks_ % 5 != 0) return;
+    if (++ticks_ % kFollowTicks == 0) follow_store();
+    if (ready_ || ticks_ % 5 != 0) return;
     const coordinator::SwarmStatus status = coordinator_->status();
     if (!status.ready) return;
     ready_ = true;
@@ -327,6 +339,7 @@ class Server {
   std::unique_ptr<ServerFile> file_;
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
+  std::optional<Cluster> cluster_;
   std::unique_ptr<LocalToken> token_;
   std::optional<coordinator::Membership> membership_;
   std::unique_ptr<TcpTransport> data_;

@@ -18,10 +18,6 @@
 namespace hearth::cli {
 namespace {
 
-std::string folder_or_default(const std::string& folder) {
-  return folder.empty() ? data_dir().string() : folder;
-}
-
 std::string text_of(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -34,12 +30,12 @@ Error io_error(const std::string& what) {
 }  // namespace
 
 Result<ServerInfo> read_server_file(const std::string& folder) {
-  const std::string path = folder_or_default(folder) + "/serve.json";
+  const std::string path = data_folder(folder) + "/serve.json";
   std::ifstream file(path);
   const auto json = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
   if (!json.is_object() || text_of(json, "control").empty()) {
     return Error{ErrorCode::kUnavailable,
-                 "no server runs with the data folder " + folder_or_default(folder) +
+                 "no server runs with the data folder " + data_folder(folder) +
                      "; start one (hearth serve --model MODEL) or name its control address"};
   }
   ServerInfo info;
@@ -53,7 +49,7 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
 }
 
 Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) {
-  const std::string path = folder_or_default(folder);
+  const std::string path = data_folder(folder);
   TRY_VOID(make_private_folder(path));
   const std::string name = path + "/serve.lock";
   const int lock = ::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);

@@ -74,36 +74,40 @@ void add_serve(CLI::App& app, Action& action) {
 void add_worker(CLI::App& app, Action& action) {
   const auto o = std::make_shared<WorkerOptions>();
   CLI::App* verb = app.add_subcommand("worker", "Run one worker of a swarm");
-  verb->add_option("-m,--model", o->model, "GGUF file or pulled name; the coordinator's own")
-      ->required();
   verb->add_option("--coordinator", o->coordinator,
-                   "the coordinator's control address (default: the server on this machine)")
-      ->check(loopback_link());
-  verb->add_option("--data-dir", o->data_dir, "folder of the server that this worker belongs to");
-  verb->add_option("--name", o->name, "unique in the swarm (default: host name and process id)")
-      ->check(text_within(limits::kNodeNameBytes));
-  verb->add_option("--listen", o->listen, "address of the data links; loopback only")
-      ->check(loopback_link())
-      ->capture_default_str();
-  verb->add_option("-t,--threads", o->threads, "0: all cores")
-      ->check(whole_number(0, limits::kComputeThreads));
-  verb->add_flag("--pin", o->pin, "each thread on a cpu of its own, where cpus are as many");
-  verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory, e.g. 512MB")
-      ->transform(memory_size(1, kMemoryMax));
-  verb->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
-      ->transform(memory_size(1, kMemoryMax));
-  verb->add_option("--device", o->device, "what computes; auto: the first card, if there is one")
-      ->check(device_text())
-      ->capture_default_str();
-  verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
-      ->check(log_level())
-      ->capture_default_str();
-  verb->add_flag("--no-log-file", o->no_log_file,
-                 "log to stderr alone, not to the data folder too");
+                   "the coordinator's control address (default: as this machine's folder says)")
+      ->check(link_address());
+  add_worker_options(*verb, *o);
   verb->callback([o, &action] { action = [o] { return run_worker(*o); }; });
 }
 
 }  // namespace
+
+void add_worker_options(CLI::App& verb, WorkerOptions& o) {
+  verb.add_option("-m,--model", o.model, "GGUF file or pulled name; the coordinator's own")
+      ->required();
+  verb.add_option("--data-dir", o.data_dir,
+                  "folder of this machine's state, or of the server that the worker belongs to");
+  verb.add_option("--name", o.name, "unique in the cluster (default: from the host name)")
+      ->check(text_within(limits::kNodeNameBytes));
+  verb.add_option("--listen", o.listen,
+                  "address of the data links (default: the one that the coordinator sees)")
+      ->check(link_address());
+  verb.add_option("-t,--threads", o.threads, "0: all cores")
+      ->check(whole_number(0, limits::kComputeThreads));
+  verb.add_flag("--pin", o.pin, "each thread on a cpu of its own, where cpus are as many");
+  verb.add_option("--kv-budget", o.kv_budget_bytes, "KV memory, e.g. 512MB")
+      ->transform(memory_size(1, kMemoryMax));
+  verb.add_option("--memory", o.memory_bytes, "memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
+  verb.add_option("--device", o.device, "what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
+  verb.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
+      ->check(log_level())
+      ->capture_default_str();
+  verb.add_flag("--no-log-file", o.no_log_file, "log to stderr alone, not to the data folder too");
+}
 
 void add_server_verbs(CLI::App& app, Action& action) {
   add_serve(app, action);

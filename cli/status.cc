@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
+#include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
@@ -46,13 +46,6 @@ Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
 
 Lines lines_of(const SwarmAnswer& answer, bool json) {
   return json ? Lines{answer.json} : status_lines(answer.view);
-}
-
-std::string when(std::int64_t unix_seconds) {
-  const std::time_t time = unix_seconds;
-  char text[32];
-  std::strftime(text, sizeof text, "%F %H:%M", std::localtime(&time));
-  return text;
 }
 
 std::string short_id(const std::string& sha256) {
@@ -162,7 +155,7 @@ int run_ls(bool json) {
   std::printf("%-40s %-14s %-10s %s\n", "NAME", "ID", "SIZE", "MODIFIED");
   for (const LocalModel& model : models) {
     std::printf("%-40s %-14s %-10s %s\n", model.name.c_str(), short_id(model.sha256).c_str(),
-                format_bytes(model.bytes).c_str(), when(model.modified).c_str());
+                format_bytes(model.bytes).c_str(), date_text(model.modified).c_str());
   }
   return kExitDone;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
 
 #include "base/limits.h"
 #include "cli/models.h"
@@ -53,6 +54,28 @@ CLI::Validator number(double low, double high, Low included) {
 }
 
 CLI::Validator seconds() { return number(0, kSecondsMax).description("0 to 1000000"); }
+
+CLI::Validator duration(std::uint32_t low, std::uint32_t high) {
+  const auto change = [low, high](std::string& text) -> std::string {
+    std::uint64_t value = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, value);
+    const std::string_view unit(end, static_cast<std::size_t>(last - end));
+    std::uint64_t each = 0;
+    if (unit.empty() || unit == "s") each = 1;
+    if (unit == "m") each = 60;
+    if (unit == "h") each = 3'600;
+    if (unit == "d") each = 24 * 3'600;
+    const bool read = error == std::errc() && each != 0 && value <= high;
+    if (read && value * each >= low && value * each <= high) {
+      text = std::to_string(value * each);
+      return "";
+    }
+    return shown(text) + " is refused; it must be a time like 30m, 24h or 7d, from " +
+           std::to_string(low) + " to " + std::to_string(high) + " seconds";
+  };
+  return CLI::Validator(change, "TIME");
+}
 
 CLI::Validator log_level() {
   const auto check = [](const std::string& text) -> std::string {

@@ -16,6 +16,9 @@ CLI::Validator number(double low, double high, Low included = Low::kIncluded);
 // Seconds to wait; 0 has the meaning that the option's text gives it.
 CLI::Validator seconds();
 
+// "90", "30m", "24h" or "7d"; becomes the number of seconds.
+CLI::Validator duration(std::uint32_t low, std::uint32_t high);
+
 CLI::Validator log_level();
 
 // "512MB", "2GiB" or bytes; becomes the number of bytes.

@@ -21,6 +21,11 @@ void add_client_verbs(CLI::App& app, Action& action);     // run ps ls show pull
 void add_observing_verbs(CLI::App& app, Action& action);  // status top doctor logs
 void add_server_verbs(CLI::App& app, Action& action);     // serve worker
 void add_access_verbs(CLI::App& app, Action& action);     // key
+void add_cluster_verbs(CLI::App& app, Action& action);    // init token join nodes leave
 void add_machine_verbs(CLI::App& app, Action& action);    // bench version completion
+
+struct WorkerOptions;
+// What worker and join have in common.
+void add_worker_options(CLI::App& verb, WorkerOptions& options);
 
 }  // namespace hearth::cli

@@ -12,12 +12,11 @@
 #include "base/random.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
-#include "cli/identity.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
+#include "cli/member.h"
 #include "cli/models.h"
 #include "cli/process_log.h"
-#include "cli/server_file.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pins.h"
@@ -39,23 +38,7 @@ namespace {
 // Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
 constexpr std::chrono::hours kCheckWeightsEvery{4};
 
-std::string default_name() {
-  char host[65] = {};
-  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  return std::string(host[0] != '\0' ? host : "worker") + "-" + std::to_string(getpid());
-}
-
 std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
-
-Result<std::string> control_address(const WorkerOptions& options) {
-  std::string address = options.coordinator;
-  if (address.empty()) {
-    TRY(const ServerInfo server, read_server_file(options.data_dir));
-    address = server.control;
-  }
-  TRY(const Address checked, parse_loopback_address(address));
-  return checked.text();
-}
 
 void warn_unpinned(std::uint32_t threads) {
   const Status fits = kernels::check_pins(threads);
@@ -78,7 +61,7 @@ Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file
 class Worker {
  public:
   Status start(const WorkerOptions& options) {
-    TRY_VOID(describe(options));
+    describe(options);
     TRY(const auto path, resolve_model(options.model));
     TRY(const auto file, model::GgufFile::open(path.string()));
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
@@ -109,10 +92,10 @@ class Worker {
     engine_ = std::make_unique<node::EngineThread>(engine, node::engine_loader(file, spec),
                                                    loop_.poster());
     stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, *data_, *engine_);
-    spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, coordinator {}",
+    spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
                  stage_options_.node, stage_options_.threads,
                  device_ != nullptr ? device_->name() : stage_options_.isa,
-                 stage_options_.weight_bytes_per_second / 1e9, stage_options_.control_address);
+                 stage_options_.weight_bytes_per_second / 1e9, data_->address());
     loop_.on_user_signal([this] { check_weights(); });
     return ok_status();
   }
@@ -121,7 +104,7 @@ class Worker {
     loop_.run(
         [this] {
           stage_->on_timer();
-          if (!stage_->refused().empty()) loop_.stop();
+          if (removed_ || !stage_->refused().empty()) loop_.stop();
           if (!stage_->no_room()) return;
           // The next beat: the coordinator hears why first.
           if (leaving_) loop_.stop();
@@ -129,6 +112,7 @@ class Worker {
         },
         [this] { loop_.stop(); });
     if (stage_->no_room()) return fail(*stage_->no_room());
+    if (removed_) return fail(Member::removed());
     if (stage_->refused().empty()) return kExitDone;
     fail({ErrorCode::kInvalidInput, stage_->refused()});
     return kExitRefused;
@@ -136,18 +120,19 @@ class Worker {
 
  private:
   Status open_links(const WorkerOptions& options) {
-    TRY(member_, LocalMember::enter(options.data_dir, stage_options_.node));
-    // A coordinator that starts again may have another port, and knows us only by its new token.
+    TRY(member_, Member::enter(options.data_dir, options.name));
+    stage_options_.node = member_->name();
+    stage_options_.control_address = options.coordinator;
+    // Asked before each dial: a coordinator that starts again may have another port, and knows the
+    // workers of its own machine only by its new token.
     stage_options_.find_coordinator = [this, given = options.coordinator] {
-      const auto address = member_->renew();
+      const auto address = member_->coordinator();
       if (!address) spdlog::debug("{}", address.error().message);
       return given.empty() && address ? *address : given;
     };
-    stage_options_.take_roster = [this](ByteSpan roster) {
-      if (member_->roster().take(roster)) data_->recheck_peers();
-    };
+    stage_options_.take_roster = [this](ByteSpan roster) { take_roster(roster); };
     TcpOptions tcp;
-    tcp.listen_address = options.listen;
+    TRY(tcp.listen_address, listen_address(options));
     tcp.identity = member_->identity();
     tcp.roster = member_->roster().book();
     tcp.on_refused = log_refused_link;
@@ -187,24 +172,33 @@ class Worker {
     return ok_status();
   }
 
-  Status describe(const WorkerOptions& options) {
-    stage_options_.node = options.name.empty() ? default_name() : options.name;
-    TRY_VOID(check_node_name(stage_options_.node));
-    TRY(stage_options_.control_address, control_address(options));
-    TRY_VOID(parse_loopback_address(options.listen));
+  Result<std::string> listen_address(const WorkerOptions& options) const {
+    if (options.listen.empty()) return member_->listen_address();
+    if (member_->beyond_loopback()) return options.listen;
+    TRY(const Address address, parse_loopback_address(options.listen));
+    return address.text();
+  }
+
+  void take_roster(ByteSpan roster) {
+    if (!member_->roster().take(roster)) return;
+    data_->recheck_peers();
+    removed_ = !member_->roster().book()->find(member_->identity().key).has_value();
+  }
+
+  void describe(const WorkerOptions& options) {
     stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
     stage_options_.canonical_version = kernels::kCanonicalVersion;
     stage_options_.kv_budget_bytes = options.kv_budget_bytes;
     stage_options_.process_id = static_cast<std::uint64_t>(getpid());
-    return ok_status();
   }
 
   Loop loop_;
   bool leaving_ = false;
+  bool removed_ = false;  // the newest roster has us no longer
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
-  std::unique_ptr<LocalMember> member_;
+  std::unique_ptr<Member> member_;
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<node::ControlClient> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor

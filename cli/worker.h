@@ -11,13 +11,13 @@
 namespace hearth::cli {
 
 struct WorkerOptions {
-  std::string model;                   // file or pulled name; the coordinator must hold the same
-  std::string coordinator;             // its control address; empty: the server of data_dir
-  std::string data_dir;                // empty: cli/paths.h
-  std::string name;                    // unique in the swarm; empty: host name and process id
-  std::string listen = "127.0.0.1:0";  // data links
-  std::uint32_t threads = 0;           // 0: all cores
-  bool pin = false;                    // each thread on a cpu of its own, where there is one
+  std::string model;          // file or pulled name; the coordinator must hold the same
+  std::string coordinator;    // its control address; empty: as data_dir says
+  std::string data_dir;       // empty: cli/paths.h
+  std::string name;           // unique in the swarm; empty: host name and process id
+  std::string listen;         // data links; empty: cli/member.h
+  std::uint32_t threads = 0;  // 0: all cores
+  bool pin = false;           // each thread on a cpu of its own, where there is one
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/device.h

@@ -271,7 +271,8 @@ using RawSession =
     control::v1::Control::WithRawCallbackMethod_Session<control::v1::Control::Service>;
 class ControlService::Service final
     : public control::v1::Control::WithCallbackMethod_Prove<
-          control::v1::Control::WithCallbackMethod_Enrol<RawSession>> {
+          control::v1::Control::WithCallbackMethod_Enrol<
+              control::v1::Control::WithCallbackMethod_Leave<RawSession>>> {
  public:
   explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
@@ -354,6 +355,16 @@ class ControlService::Service final
                              answer->set_roster(roster.data(), roster.size());
                              return ok_status();
                            });
+  }
+
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
+                                  const control::v1::LeaveRequest* /*request*/,
+                                  control::v1::Left* /*answer*/) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context, [key](Admissions& admissions) -> hearth::Status {
+      TRY(const PublicKey known, key);
+      return admissions.leave(known);
+    });
   }
 
  private:

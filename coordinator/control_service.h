@@ -23,6 +23,8 @@ class Admissions {
   virtual control::v1::Proof prove() = 0;
   // The signed roster with the new node. The error is for the log: the peer hears kNotAdmitted.
   virtual Result<Bytes> enrol(const PublicKey& key, const control::v1::Enrolment& request) = 0;
+  // The node with this key wants out. The error is for the log.
+  virtual Status leave(const PublicKey& key) = 0;
 };
 
 struct ControlOptions {

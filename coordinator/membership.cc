@@ -89,6 +89,12 @@ Result<Bytes> Membership::enrol(const PublicKey& key, const control::v1::Enrolme
   return options_.roster->bytes();
 }
 
+Status Membership::leave(const PublicKey& key) {
+  TRY(const bool known, options_.store->revoke_node(key));
+  REQUIRE(known, "the key " + key.hex() + " has not joined, and asks to leave");
+  return follow_store();
+}
+
 Status Membership::restart(const RosterEntry& own) {
   std::vector<RosterEntry> entries = {own};
   TRY(const auto nodes, options_.store->nodes());

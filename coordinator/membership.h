@@ -39,6 +39,7 @@ class Membership final : public Admissions {
 
   control::v1::Proof prove() override;
   Result<Bytes> enrol(const PublicKey& key, const control::v1::Enrolment& request) override;
+  Status leave(const PublicKey& key) override;
 
   // A roster of `own` entry and the nodes of the store, newer than the one before.
   Status restart(const RosterEntry& own);

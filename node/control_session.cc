@@ -153,7 +153,12 @@ void ControlSession::on_refused(const control::v1::Refused& refused) {
 
 void ControlSession::on_link_closed(LinkId link, const Error& why) {
   if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
-  lose(why.message);
+  if (why.message != kNotAdmitted) return lose(why.message);
+  // The coordinator's own words: we are in its roster no longer, or not yet again.
+  control::v1::Refused refused;
+  refused.set_reason(why.message);
+  refused.set_may_pass(true);
+  on_refused(refused);
 }
 
 void ControlSession::lose(const std::string& why) {

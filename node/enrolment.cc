@@ -37,14 +37,14 @@ class OneKey {
 };
 
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address, const TlsIdentity& identity,
-                                            const std::shared_ptr<OneKey>& key) {
+                                            AdmitKey admit) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kControlMessageBytes));
-  const auto admit = [key](const PublicKey& found) { return key->admit(found); };
-  return grpc::CreateCustomChannel(address, tls_channel_credentials(identity, admit), arguments);
+  return grpc::CreateCustomChannel(address, tls_channel_credentials(identity, std::move(admit)),
+                                   arguments);
 }
 
 // What a failed call means. The server's own words are not shown: they are one text for everything.
@@ -62,7 +62,9 @@ class Dialogue {
  public:
   Dialogue(std::string address, const TlsIdentity& identity, Duration patience)
       : address_(std::move(address)),
-        stub_(control::v1::Control::NewStub(make_channel(address_, identity, key_))),
+        stub_(control::v1::Control::NewStub(
+            make_channel(address_, identity,
+                         [key = key_](const PublicKey& found) { return key->admit(found); }))),
         deadline_(std::chrono::system_clock::now() + patience) {}
 
   Result<PublicKey> check(const JoinToken& token) {
@@ -124,6 +126,35 @@ Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
     last = enrol_at(address, token, identity, request, patience);
     // Whoever answered and refused says so for all; only silence is a reason to ask elsewhere.
     if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
+  }
+  return last;
+}
+
+Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,
+             std::shared_ptr<const RosterBook> roster, Duration patience) {
+  const AdmitKey admit = [roster = std::move(roster)](const PublicKey& key) -> Status {
+    const auto entry = roster->find(key);
+    REQUIRE(entry && entry->role == Role::kCoordinator, "no coordinator of the roster");
+    return ok_status();
+  };
+  Error last = Error::invalid("no address of a coordinator");
+  for (const std::string& address : addresses) {
+    const auto stub = control::v1::Control::NewStub(make_channel(address, identity, admit));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + patience);
+    control::v1::Left answer;
+    const grpc::Status status = stub->Leave(&context, control::v1::LeaveRequest(), &answer);
+    if (status.ok()) return ok_status();
+    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+      return Error{ErrorCode::kRefused,
+                   "the coordinator at " + address +
+                       " does not know this machine: it was removed. Forget the cluster here as "
+                       "well: hearth leave --here-only"};
+    }
+    last = {ErrorCode::kUnavailable,
+            "no coordinator of the cluster answers at " + address +
+                "; try again when it does, or forget it here (hearth leave --here-only) and remove "
+                "this machine there (hearth nodes rm NAME)"};
   }
   return last;
 }

@@ -1,6 +1,7 @@
 // The way into a cluster with a join token, from the joiner's side.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,5 +30,10 @@ struct Enrolled {
 // that coordinator, or when it refuses, whose log alone says why.
 Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
                        const EnrolmentRequest& request, Duration patience);
+
+// Asks a coordinator of the roster, at one of the addresses, to take us out of it; blocks likewise.
+// kUnavailable when none answers, kRefused when one answers that it does not know us.
+Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,
+             std::shared_ptr<const RosterBook> roster, Duration patience);
 
 }  // namespace hearth::node

@@ -218,10 +218,16 @@ class Termination(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_not_loopback(self):
-        code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
-                                    "192.0.2.1:9", timeout=20)
-        self.assertIn(code, (1, 2))
-        self.assertIn("loopback", err)
+        with swarm.Swarm(0, "--stages", "1", ready=False) as s:
+            code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--listen", "192.0.2.1:0",
+                                        "--data-dir", s.data_dir, timeout=20)
+            self.assertEqual(code, 1, err)
+            self.assertIn("loopback", err)
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
+                                        "192.0.2.1:9", "--data-dir", folder, timeout=20)
+            self.assertEqual(code, 3, err)
+            self.assertIn("hearth join", err)
 
     def test_a_kv_budget_that_holds_no_page(self):
         with tempfile.TemporaryDirectory() as folder:

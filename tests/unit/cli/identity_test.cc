@@ -116,12 +116,5 @@ TEST_F(IdentityTest, ALocalTokenOpensForWhoeverReadsItsFile) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(IdentityTest, AWorkerNeedsAServerInItsFolder) {
-  const auto member = LocalMember::enter(folder_, "den");
-  ASSERT_FALSE(member);
-  EXPECT_EQ(member.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(member.error().message.find("--data-dir"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace hearth::cli

@@ -36,6 +36,22 @@ TEST(Number, TakesItsRangeAndNothingElse) {
   EXPECT_TRUE(takes(open, "1e-6"));
 }
 
+TEST(Duration, BecomesSeconds) {
+  const auto check = duration(1, 86'400);
+  const std::vector<std::pair<std::string, std::string>> good = {
+      {"1", "1"}, {"90s", "90"}, {"30m", "1800"}, {"24h", "86400"}, {"1d", "86400"}};
+  for (const auto& [given, seconds] : good) {
+    std::string text = given;
+    EXPECT_EQ(check(text), "");
+    EXPECT_EQ(text, seconds);
+  }
+  for (const char* given : {"", "0", "0h", "h", "-1", "1w", "1hh", "1 h", "25h", "2d", "1.5h",
+                            "18446744073709551615d", "99999999999999999999"}) {
+    std::string text = given;
+    EXPECT_NE(check(text), "") << given;
+  }
+}
+
 // The flags and the wire must agree: what a flag takes, a worker takes.
 TEST(Number, AgreesWithTheSamplersOwnLimits) {
   struct Field {
@@ -84,8 +100,16 @@ TEST(Texts, AreChecked) {
   EXPECT_TRUE(takes(stop_string(), std::string(limits::kStopStringBytes, 'x')));
   EXPECT_FALSE(takes(stop_string(), std::string(limits::kStopStringBytes + 1, 'x')));
   EXPECT_FALSE(takes(stop_string(), ""));
-  EXPECT_TRUE(takes(loopback_link(), "127.0.0.1:0"));
-  EXPECT_FALSE(takes(loopback_link(), "192.0.2.1:1"));
+  EXPECT_TRUE(takes(link_address(), "127.0.0.1:0"));
+  EXPECT_TRUE(takes(link_address(), "192.0.2.1:1"));
+  for (const char* text : {"den:1", "192.0.2.1", "0.0.0.0:1", "[::]:1", ""}) {
+    EXPECT_FALSE(takes(link_address(), text)) << text;
+  }
+  for (const char* host : {"192.0.2.1", "::1", "2001:db8::7"})
+    EXPECT_TRUE(takes(numeric_host(), host)) << host;
+  for (const char* host : {"", "den", "192.0.2.1:1", "0.0.0.0", "::", "[::1]", "1.2.3"}) {
+    EXPECT_FALSE(takes(numeric_host(), host)) << host;
+  }
   EXPECT_TRUE(takes(api_host(), "localhost:1"));
   EXPECT_TRUE(takes(api_host(), "den.local:1"));
   EXPECT_FALSE(takes(api_host(), "a b"));

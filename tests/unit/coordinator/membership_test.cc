@@ -151,6 +151,21 @@ TEST_F(MembershipTest, WhomTheStoreRevokesIsOutAndItsKeyComesBackNoMore) {
   EXPECT_TRUE(membership.enrol(key(), request("den", word))) << "its name is free, its use unspent";
 }
 
+TEST_F(MembershipTest, WhoLeavesIsOutAtOnce) {
+  const PublicKey den = key();
+  const PublicKey local = key();
+  ASSERT_TRUE(membership.enrol(den, request("den", token())));
+  ASSERT_TRUE(membership.enrol(local, request("local-1", {"local", "here"})));
+  EXPECT_FALSE(membership.leave(key())) << "a stranger";
+  EXPECT_FALSE(membership.leave(node.public_key())) << "the coordinator";
+  EXPECT_FALSE(membership.leave(local)) << "it goes with its process";
+  ASSERT_TRUE(membership.leave(den));
+  EXPECT_FALSE(book->find(den));
+  EXPECT_TRUE((*store->find_node(den))->revoked);
+  EXPECT_FALSE(membership.leave(den));
+  EXPECT_EQ(book->roster()->entries.size(), 2u);
+}
+
 TEST_F(MembershipTest, ARestartGoesOnCountingAndKeepsWhoIsInTheStore) {
   const TokenSecret word = token(Role::kWorker, 2);
   const PublicKey den = key();

@@ -274,6 +274,22 @@ TEST_F(ControlSessionTest, ARefusalThatMayPassIsTriedAgainForTenSeconds) {
   EXPECT_EQ(transport.dialled.size(), dialled);
 }
 
+TEST_F(ControlSessionTest, WhoIsNotAdmittedTriesForTenSecondsAndEnds) {
+  const TimePoint first = clock.now();
+  link = transport.dialled.back().first;
+  transport.lose(link, kNotAdmitted);
+  EXPECT_EQ(session.refused(), "") << "a coordinator that starts learns who is in";
+  for (int i = 0; i < 1000 && session.refused().empty(); ++i) {
+    pass(milliseconds(50));
+    if (transport.dialled.back().first == link) continue;
+    link = transport.dialled.back().first;
+    transport.lose(link, kNotAdmitted);
+  }
+  EXPECT_NE(session.refused().find(kNotAdmitted), std::string::npos);
+  EXPECT_GE(clock.now() - first, seconds(10));
+  EXPECT_LE(clock.now() - first, seconds(13));
+}
+
 TEST_F(ControlSessionTest, WhoDialsAWorkersControlPortIsHungUpOn) {
   const LinkId stranger = transport.incoming();
   EXPECT_TRUE(transport.closed.contains(stranger));

@@ -143,6 +143,29 @@ TEST(Enrolment, UsedTwiceAtOnceExactlyOneWins) {
   EXPECT_EQ(home.book().roster()->entries.size(), 6u);
 }
 
+TEST(Enrolment, WhoLeavesIsOutAndOnlyTheCoordinatorIsAsked) {
+  Home home;
+  Home other;
+  const TlsIdentity den = somebody();
+  const JoinToken token = home.token();
+  const auto enrolled = enrol(token, den, {"den", Role::kWorker, {}}, kPatience);
+  ASSERT_TRUE(enrolled);
+  const auto book = std::make_shared<RosterBook>(enrolled->cluster);
+  ASSERT_TRUE(book->offer(enrolled->roster));
+  const auto astray = node::leave(other.token().addresses, den, book, seconds(2));
+  ASSERT_FALSE(astray);
+  EXPECT_EQ(astray.error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(home.book().find("den"));
+  const auto stranger = node::leave(token.addresses, somebody(), book, kPatience);
+  ASSERT_FALSE(stranger);
+  EXPECT_EQ(stranger.error().code, ErrorCode::kRefused);
+  EXPECT_TRUE(home.book().find("den"));
+  const auto left = node::leave(token.addresses, den, book, kPatience);
+  ASSERT_TRUE(left) << left.error().message;
+  EXPECT_FALSE(home.book().find("den"));
+  EXPECT_EQ(node::leave(token.addresses, den, book, kPatience).error().code, ErrorCode::kRefused);
+}
+
 TEST(Enrolment, NobodyAnswers) {
   Home home;
   JoinToken token = home.token();

@@ -64,8 +64,8 @@ class FakeTransport final : public Transport {
     introduce(link, type, payload);
     events_->on_frame(link, {type, std::move(payload)});
   }
-  void lose(LinkId link) {
-    events_->on_link_closed(link, {ErrorCode::kUnavailable, "connection reset"});
+  void lose(LinkId link, std::string_view why = "connection reset") {
+    events_->on_link_closed(link, {ErrorCode::kUnavailable, std::string(why)});
   }
 
   std::map<LinkId, std::vector<Frame>> sent;

@@ -1,0 +1,143 @@
+#include "cli/cluster.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/fingerprint.h"
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/exit_codes.h"
+#include "cli/identity.h"
+#include "cli/member.h"
+#include "cli/own_address.h"
+#include "cli/paths.h"
+#include "cli/server_file.h"
+#include "coordinator/credentials.h"
+#include "coordinator/store.h"
+#include "proto/address.h"
+#include "proto/frame.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr const char* kAdminKey = "admin";
+
+std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
+std::string admin_key_file(const std::string& folder) { return folder + "/admin.key"; }
+
+Result<Cluster> parse_cluster(const Json& json) {
+  Cluster cluster;
+  cluster.name = json.value("name", "");
+  TRY_VOID(check_node_name(cluster.name));
+  const auto port = json.value("control_port", std::uint32_t{0});
+  REQUIRE(port >= 1 && port <= 65'535, "its control_port is no port");
+  cluster.control_port = static_cast<std::uint16_t>(port);
+  TRY(const Address address,
+      parse_address(Address{json.value("host", ""), cluster.control_port}.text()));
+  cluster.host = address.host;
+  return cluster;
+}
+
+Status write_cluster(const std::string& folder, const Cluster& cluster) {
+  const Json json = {
+      {"name", cluster.name}, {"host", cluster.host}, {"control_port", cluster.control_port}};
+  return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
+}
+
+// One key that opens every route of the API, for this machine's user. An earlier one, of an init
+// that was interrupted, is worthless from here on.
+Status make_admin_key(const std::string& folder) {
+  TRY(const auto store, coordinator::open_store(folder));
+  TRY_VOID(store->revoke_key(kAdminKey));
+  TRY(const coordinator::KeySecret key,
+      coordinator::create_key(*store, {kAdminKey, {}, true, 0}, SystemClock().unix_seconds()));
+  return write_private_file(admin_key_file(folder), as_bytes(key.text + "\n"));
+}
+
+struct Made {
+  Cluster cluster;
+  PublicKey key;
+  std::string folder;
+};
+
+Result<Made> init(const InitOptions& options) {
+  Made made;
+  made.folder = data_folder(options.data_dir);
+  TRY_VOID(check_node_name(options.name));
+  made.cluster = {options.name, options.host, options.control_port};
+  if (options.host.empty()) {
+    TRY(made.cluster.host, own_host());
+  }
+  TRY(const Address address,
+      parse_address(Address{made.cluster.host, options.control_port}.text()));
+  made.cluster.host = address.host;
+  // Nothing of the folder may change under a server that runs.
+  TRY(const auto lock, ServerFile::lock(made.folder));
+  TRY(const auto before, read_cluster(made.folder));
+  REQUIRE(!before, "the folder " + made.folder + " holds the cluster " + before->name +
+                       " already; for another choose another --data-dir");
+  TRY(const auto member, read_member_file(made.folder));
+  REQUIRE(!member, "this machine is " + member->node +
+                       " in another cluster; leave it first (hearth leave), or choose another "
+                       "--data-dir");
+  TRY(const ServerIdentity identity, ServerIdentity::open(made.folder));
+  made.key = identity.cluster.public_key();
+  TRY_VOID(make_admin_key(made.folder));
+  // Last: with it the cluster is there.
+  TRY_VOID(write_cluster(made.folder, made.cluster));
+  return made;
+}
+
+}  // namespace
+
+Result<std::optional<Cluster>> read_cluster(const std::string& given) {
+  const std::string path = cluster_file(data_folder(given));
+  const auto bytes = read_private_file(path, kFileBytes);
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
+  if (!bytes) return bytes.error();
+  Result<Cluster> cluster = Error::invalid("no JSON");
+  try {
+    cluster = parse_cluster(Json::parse(as_text(*bytes)));
+  } catch (const Json::exception&) {
+    cluster = Error::invalid("no JSON of ours");
+  }
+  REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
+  return std::optional(std::move(*cluster));
+}
+
+Result<Cluster> need_cluster(const std::string& folder) {
+  TRY(const auto cluster, read_cluster(folder));
+  if (cluster) return *cluster;
+  return Error{ErrorCode::kNotFound, "the data folder " + data_folder(folder) +
+                                         " has no cluster that others could join; make one: hearth "
+                                         "init NAME"};
+}
+
+int run_init(const InitOptions& options) {
+  const auto made = init(options);
+  if (!made.ok()) return fail(made.error());
+  const std::string address = Address{made->cluster.host, made->cluster.control_port}.text();
+  if (options.json) {
+    const Json json = {
+        {"cluster", made->cluster.name},   {"fingerprint", fingerprint(made->key)},
+        {"words", three_words(made->key)}, {"control", address},
+        {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)}};
+    std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  std::printf("cluster %s (%s): its keys are in %s, and %s is an admin key of its API\n",
+              made->cluster.name.c_str(), three_words(made->key).c_str(), made->folder.c_str(),
+              admin_key_file(made->folder).c_str());
+  std::printf(
+      "other machines will dial %s; open it, and the ports of their workers, in firewalls\n",
+      address.c_str());
+  std::printf("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create\n");
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,120 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/limits.h"
+#include "cli/cluster.h"
+#include "cli/network_values.h"
+#include "cli/nodes.h"
+#include "cli/tokens.h"
+#include "cli/values.h"
+#include "cli/verbs.h"
+
+namespace hearth::cli {
+namespace {
+
+void add_init(CLI::App& app, Action& action) {
+  const auto o = std::make_shared<InitOptions>();
+  CLI::App* verb = app.add_subcommand("init", "Make a cluster that other machines can join");
+  verb->add_option("name", o->name, "what people call it")
+      ->required()
+      ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("--address", o->host,
+                   "address of this machine that the others dial (default: found)")
+      ->check(numeric_host());
+  verb->add_option("--control-port", o->control_port, "port that they dial")
+      ->check(whole_number(1, 65'535))
+      ->capture_default_str();
+  verb->add_option("--data-dir", o->data_dir, "folder of its keys and its state");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_init(*o); }; });
+}
+
+CLI::App* add_token_verb(CLI::App& token, const char* name, const char* text, Action& action,
+                         const std::shared_ptr<TokenOptions>& o, int (*go)(const TokenOptions&)) {
+  CLI::App* verb = token.add_subcommand(name, text);
+  verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, go, &action] { action = [o, go] { return go(*o); }; });
+  return verb;
+}
+
+void add_token(CLI::App& app, Action& action) {
+  CLI::App* token = app.add_subcommand("token", "Make, list and revoke words to join with");
+  token->require_subcommand(1);
+
+  const auto made = std::make_shared<TokenOptions>();
+  CLI::App* create = add_token_verb(*token, "create", "Make a join token and print it, once",
+                                    action, made, run_token_create);
+  create->add_option("--ttl", made->seconds, "how long it is good for, e.g. 30m, 24h, 7d")
+      ->transform(duration(1, limits::kTokenSeconds))
+      ->default_str("24h");
+  create->add_option("--uses", made->uses, "how many machines may join with it")
+      ->check(whole_number(1, limits::kTokenUses))
+      ->capture_default_str();
+
+  const auto listed = std::make_shared<TokenOptions>();
+  add_token_verb(*token, "list", "List all join tokens, without their secrets", action, listed,
+                 run_token_list)
+      ->alias("ls");
+
+  const auto revoked = std::make_shared<TokenOptions>();
+  add_token_verb(*token, "revoke", "Let nobody join with a token any more", action, revoked,
+                 run_token_revoke)
+      ->add_option("id", revoked->id, "its id")
+      ->required()
+      ->check(text_within(limits::kApiKeyNameBytes));
+}
+
+void add_join(CLI::App& app, Action& action) {
+  const auto o = std::make_shared<WorkerOptions>();
+  const auto token = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("join", "Join a cluster with a token, and run its worker");
+  verb->add_option("token", *token, "hh1...., of hearth token create on the cluster's machine")
+      ->required();
+  add_worker_options(*verb, *o);
+  verb->callback([o, token, &action] { action = [o, token] { return run_join(*token, *o); }; });
+}
+
+void add_nodes(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("nodes", "List the nodes of the cluster, or remove one");
+  const auto listed = std::make_shared<NodesOptions>();
+  verb->add_option("--data-dir", listed->data_dir, "folder of the cluster");
+  verb->add_flag("--json", listed->json, "print JSON");
+
+  const auto removed = std::make_shared<NodesOptions>();
+  CLI::App* remove = verb->add_subcommand("rm", "Let a node take part no more, at once");
+  remove->add_option("name", removed->name, "as hearth nodes shows it")
+      ->required()
+      ->check(text_within(limits::kNodeNameBytes));
+  remove->add_option("--data-dir", removed->data_dir, "folder of the cluster");
+  remove->add_flag("--json", removed->json, "print JSON");
+  verb->callback([listed, removed, remove, &action] {
+    if (remove->parsed()) {
+      action = [removed] { return run_nodes_rm(*removed); };
+    } else {
+      action = [listed] { return run_nodes(*listed); };
+    }
+  });
+}
+
+void add_leave(CLI::App& app, Action& action) {
+  const auto o = std::make_shared<NodesOptions>();
+  CLI::App* verb = app.add_subcommand("leave", "Take this machine out of the cluster it joined");
+  verb->add_flag("--here-only", o->here_only,
+                 "forget the cluster without asking the coordinator, when it is gone");
+  verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+  verb->callback([o, &action] { action = [o] { return run_leave(*o); }; });
+}
+
+}  // namespace
+
+void add_cluster_verbs(CLI::App& app, Action& action) {
+  add_init(app, action);
+  add_token(app, action);
+  add_join(app, action);
+  add_nodes(app, action);
+  add_leave(app, action);
+}
+
+}  // namespace hearth::cli

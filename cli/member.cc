@@ -1,0 +1,247 @@
+#include "cli/member.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/fingerprint.h"
+#include "base/hex.h"
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/cluster.h"
+#include "cli/loop.h"
+#include "cli/own_address.h"
+#include "cli/paths.h"
+#include "node/enrolment.h"
+#include "proto/address.h"
+#include "proto/frame.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr auto kLocalPatience = std::chrono::seconds(5);
+constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+
+std::string member_file(const std::string& folder) { return folder + "/member.json"; }
+std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
+
+// Names may hold any printable character; names of files may not.
+std::string key_file_of(const std::string& folder, const std::string& name) {
+  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
+}
+
+Result<MemberFile> parse_member_file(const Json& json) {
+  MemberFile member;
+  const auto cluster = from_hex(json.value("cluster", ""));
+  REQUIRE(cluster.has_value(), "no cluster");
+  TRY(member.cluster, PublicKey::parse(*cluster));
+  member.node = json.value("node", "");
+  TRY_VOID(check_node_name(member.node));
+  member.coordinators = json.value("coordinators", std::vector<std::string>());
+  REQUIRE(!member.coordinators.empty() && member.coordinators.size() <= limits::kRosterAddresses,
+          "no coordinator, or too many");
+  for (const std::string& address : member.coordinators) TRY_VOID(parse_address(address));
+  return member;
+}
+
+Status write_member_file(const std::string& folder, const MemberFile& member) {
+  const Json json = {{"cluster", member.cluster.hex()},
+                     {"node", member.node},
+                     {"coordinators", member.coordinators}};
+  return write_private_file(member_file(folder), as_bytes(json.dump(2) + "\n"));
+}
+
+Result<JoinToken> read_local_token(const std::string& folder) {
+  auto text = read_private_file(local_token_file(folder), kFileBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) {
+    return Error{ErrorCode::kUnavailable,
+                 "no server runs with the data folder " + folder +
+                     ", and it belongs to no cluster: start one (hearth serve --model MODEL), name "
+                     "its folder with --data-dir, or join another machine's (hearth join TOKEN)"};
+  }
+  if (!text) return text.error();
+  return parse_join_token(as_text(*text));
+}
+
+// A worker that belongs to the server of its data folder.
+class LocalMember final : public Member {
+ public:
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder,
+                                               const std::string& given) {
+    const std::string name = given.empty() ? host_name() + "-" + std::to_string(::getpid()) : given;
+    TRY_VOID(check_node_name(name));
+    TRY(const JoinToken token, read_local_token(folder));
+    TRY(const auto cluster, read_cluster(folder));
+    TRY_VOID(make_private_folder(folder + "/local"));
+    TRY(const SecretKey key, own_key_file(key_file_of(folder, name)));
+    auto member = std::make_unique<LocalMember>();
+    member->folder_ = folder;
+    member->name_ = name;
+    if (cluster) member->host_ = cluster->host;
+    TRY(member->identity_, TlsIdentity::make(key));
+    TRY_VOID(member->enrol(token));
+    return std::unique_ptr<Member>(std::move(member));
+  }
+
+  Result<std::string> coordinator() override {
+    TRY(const JoinToken token, read_local_token(folder_));
+    if (token.id != token_id_) TRY_VOID(enrol(token));
+    return token.addresses.front();
+  }
+  Result<std::string> listen_address() const override {
+    return Address{host_.empty() ? "127.0.0.1" : host_, 0}.text();
+  }
+  bool beyond_loopback() const override { return !host_.empty(); }
+
+ private:
+  Status enrol(const JoinToken& token) {
+    TRY(const node::Enrolled enrolled,
+        node::enrol(token, identity_, {name_, Role::kWorker, {}}, kLocalPatience));
+    // Not kept in the folder, whose roster is the server's.
+    if (roster_ == nullptr) {
+      TRY(roster_, RosterFile::open("", enrolled.cluster));
+    }
+    roster_->take(enrolled.roster);
+    token_id_ = token.id;
+    return ok_status();
+  }
+
+  std::string folder_;
+  std::string host_;      // of the server's cluster; empty: this machine alone
+  std::string token_id_;  // that was used last
+};
+
+// A worker of a machine that has joined.
+class JoinedMember final : public Member {
+ public:
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name,
+                                               const MemberFile& file) {
+    REQUIRE(name.empty() || name == file.node,
+            "this machine is " + file.node + " in its cluster, not " + name +
+                "; leave --name out, or leave the cluster first (hearth leave)");
+    TRY(const SecretKey key, read_key_file(node_key_file(folder)));
+    auto member = std::make_unique<JoinedMember>();
+    member->name_ = file.node;
+    member->coordinators_ = file.coordinators;
+    TRY(member->identity_, TlsIdentity::make(key));
+    TRY(member->roster_, RosterFile::open(folder, file.cluster));
+    const auto roster = member->roster_->book()->roster();
+    if (roster != nullptr && roster->find(key.public_key()) == nullptr) return removed();
+    return std::unique_ptr<Member>(std::move(member));
+  }
+
+  Result<std::string> coordinator() override {
+    return coordinators_[dials_++ % coordinators_.size()];
+  }
+  Result<std::string> listen_address() const override {
+    Result<std::string> host = Error::invalid("no coordinator");
+    for (const std::string& coordinator : coordinators_) {
+      TRY(const Address address, parse_address(coordinator));
+      host = own_host_towards(address);
+      if (host.ok()) return Address{*host, 0}.text();
+    }
+    return host;
+  }
+  bool beyond_loopback() const override { return true; }
+
+ private:
+  std::vector<std::string> coordinators_;
+  std::size_t dials_ = 0;
+};
+
+Error not_for_members(const std::string& folder) {
+  return Error::invalid("the folder " + folder +
+                        " is a server's, which has a cluster of its own; choose another with "
+                        "--data-dir");
+}
+
+Error not_joined(const std::string& folder) {
+  return {ErrorCode::kNotFound, "this machine has joined no cluster with the data folder " +
+                                    folder + "; hearth join TOKEN does"};
+}
+
+}  // namespace
+
+Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
+  const std::string path = member_file(data_folder(given));
+  const auto bytes = read_private_file(path, kFileBytes);
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
+  if (!bytes) return bytes.error();
+  Result<MemberFile> member = Error::invalid("no JSON");
+  try {
+    member = parse_member_file(Json::parse(as_text(*bytes)));
+  } catch (const Json::exception&) {
+    member = Error::invalid("no JSON of ours");
+  }
+  REQUIRE(member.ok(), path + " is damaged (" + member.error().message +
+                           "); leave the cluster (hearth leave --here-only) and join it again");
+  return std::optional(std::move(*member));
+}
+
+Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token,
+                                const std::string& name) {
+  const std::string folder = data_folder(given);
+  TRY_VOID(check_node_name(name));
+  TRY_VOID(make_private_folder(folder));
+  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
+  TRY(const auto before, read_member_file(folder));
+  REQUIRE(!before || fingerprint(before->cluster) == token.fingerprint,
+          "this machine is in another cluster (" + three_words(before->cluster) +
+              ") already; leave it first (hearth leave), or choose another --data-dir");
+  REQUIRE(!before || before->node == name,
+          "this machine is " + before->node + " in this cluster already, not " + name);
+  TRY(const SecretKey key, own_key_file(node_key_file(folder)));
+  TRY(const TlsIdentity identity, TlsIdentity::make(key));
+  TRY(const node::Enrolled enrolled,
+      node::enrol(token, identity, {name, Role::kWorker, {}}, kPatience));
+  // A worker that still ran when this machine left may have kept one more.
+  std::error_code ignored;
+  if (!before) std::filesystem::remove(folder + "/roster", ignored);
+  TRY(const auto roster, RosterFile::open(folder, enrolled.cluster));
+  roster->take(enrolled.roster);
+  MemberFile member{enrolled.cluster, name, token.addresses};
+  TRY_VOID(write_member_file(folder, member));
+  return member;
+}
+
+Status leave_cluster(const std::string& given, bool here_only) {
+  const std::string folder = data_folder(given);
+  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
+  if (!here_only) {
+    TRY(const auto member, read_member_file(folder));
+    if (!member) return not_joined(folder);
+    TRY(const SecretKey key, read_key_file(node_key_file(folder)));
+    TRY(const TlsIdentity identity, TlsIdentity::make(key));
+    TRY(const auto roster, RosterFile::open(folder, member->cluster));
+    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kPatience));
+  }
+  // The key last: without it nothing of this could be tried again.
+  std::error_code error;
+  bool any = false;
+  for (const std::string& path : {member_file(folder), folder + "/roster", node_key_file(folder)}) {
+    any = std::filesystem::remove(path, error) || any;
+    if (error) return Error{ErrorCode::kIo, "removing " + path + ": " + error.message()};
+  }
+  if (!any) return not_joined(folder);
+  return ok_status();
+}
+
+Error Member::removed() {
+  return {ErrorCode::kRefused,
+          "this machine was removed from the cluster, or has left it; to come back: hearth leave "
+          "--here-only, then hearth join with a new token"};
+}
+
+Result<std::unique_ptr<Member>> Member::enter(const std::string& given, const std::string& name) {
+  const std::string folder = data_folder(given);
+  TRY(const auto joined, read_member_file(folder));
+  if (joined) return JoinedMember::enter(folder, name, *joined);
+  return LocalMember::enter(folder, name);
+}
+
+}  // namespace hearth::cli

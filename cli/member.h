@@ -1,0 +1,70 @@
+// A worker's place in a cluster, as the data folder of this machine has it. Either the folder is a
+// server's, whose workers enter with its local.token; or the machine has joined the cluster of
+// another one (hearth join), and these files say so:
+//
+//   member.json   cluster, own name, where the coordinator is dialled       node.key   own key
+//   roster        the newest one, with its evidence (cli/identity.h)
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "cli/identity.h"
+#include "proto/join_token.h"
+#include "proto/tls.h"
+
+namespace hearth::cli {
+
+struct MemberFile {
+  PublicKey cluster;
+  std::string node;                       // our name
+  std::vector<std::string> coordinators;  // "host:port" of control ports, at least one
+};
+
+// member.json of a folder; nothing when this machine has joined no cluster with it.
+Result<std::optional<MemberFile>> read_member_file(const std::string& folder);
+
+// Enrols this machine as a worker: member.json and what belongs to it. With a token of the cluster
+// that it is in already it only looks whether it still is. kInvalidInput when the folder is a
+// server's or of another cluster, and for whatever node::enrol() refuses.
+Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
+                                const std::string& name);
+
+// Takes this machine out, here and at the coordinator. `here_only`: only forgets it here.
+Status leave_cluster(const std::string& folder, bool here_only);
+
+// A running worker's.
+class Member {
+ public:
+  // As what the folder says. `name`: of a worker of this machine's server, which it enrols under
+  // (empty: host name and process id); one that has joined has a name already, and may only be
+  // given that. kUnavailable when the folder is no member's and no server runs there, kRefused when
+  // the roster that it holds does not name it.
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
+  virtual ~Member() = default;
+  static Error removed();  // what a worker ends with that is in the roster no longer
+
+  const std::string& name() const { return name_; }
+  const TlsIdentity& identity() const { return identity_; }
+  const RosterFile& roster() const { return *roster_; }
+  // Before each dial: where the coordinator is. A server that started again has another local.token
+  // by then, and asks to be shown it.
+  virtual Result<std::string> coordinator() = 0;
+  // Where data links listen unless somebody says otherwise; port 0. kUnavailable when no address of
+  // this machine leads to the coordinator.
+  virtual Result<std::string> listen_address() const = 0;
+  // That peers beyond this machine know us by a key that they were told of.
+  virtual bool beyond_loopback() const = 0;
+
+ protected:
+  Member() = default;
+  std::string name_;
+  TlsIdentity identity_;
+  std::unique_ptr<RosterFile> roster_;
+};
+
+}  // namespace hearth::cli

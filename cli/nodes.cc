@@ -1,0 +1,188 @@
+#include "cli/nodes.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/fingerprint.h"
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/cluster.h"
+#include "cli/date_text.h"
+#include "cli/exit_codes.h"
+#include "cli/member.h"
+#include "cli/models.h"
+#include "cli/own_address.h"
+#include "cli/paths.h"
+#include "cli/server_file.h"
+#include "coordinator/store.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+#include "proto/join_token.h"
+#include "proto/roster.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::NodeRecord;
+using coordinator::Store;
+using Json = nlohmann::ordered_json;
+
+constexpr auto kFollowPatience = std::chrono::seconds(5);
+
+// The roster that this folder holds, of its own cluster or of the one it has joined.
+Result<Roster> read_roster(const std::string& folder) {
+  PublicKey cluster;
+  TRY(const auto member, read_member_file(folder));
+  if (member) {
+    cluster = member->cluster;
+  } else {
+    const auto key = read_key_file(folder + "/cluster.key");
+    if (!key && key.error().code == ErrorCode::kNotFound) {
+      return Error{ErrorCode::kNotFound,
+                   "the data folder " + folder +
+                       " belongs to no cluster; make one (hearth init NAME) or join one (hearth "
+                       "join TOKEN)"};
+    }
+    if (!key) return key.error();
+    cluster = key->public_key();
+  }
+  TRY(const auto file, RosterFile::open(folder, cluster));
+  const auto roster = file->book()->roster();
+  if (roster == nullptr) {
+    return Error{ErrorCode::kNotFound,
+                 "there is no roster yet; the first start of the server makes "
+                 "it: hearth serve --model MODEL"};
+  }
+  return *roster;
+}
+
+// When a node joined; nothing where this machine is not told, or for workers of the server.
+std::int64_t joined_at(const std::vector<NodeRecord>& nodes, const PublicKey& key) {
+  for (const NodeRecord& node : nodes) {
+    if (node.key == key) return node.enrolled;
+  }
+  return 0;
+}
+
+Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
+  if (!std::filesystem::exists(folder + "/hearth.db")) return std::vector<NodeRecord>();
+  TRY(const auto store, coordinator::open_store(folder));
+  return store->nodes();
+}
+
+Result<PublicKey> revoke(const NodesOptions& options) {
+  TRY_VOID(need_cluster(options.data_dir));
+  TRY(const auto store, coordinator::open_store(data_folder(options.data_dir)));
+  TRY(const auto nodes, store->nodes());
+  for (const NodeRecord& node : nodes) {
+    if (node.revoked || node.name != options.name) continue;
+    TRY_VOID(store->revoke_node(node.key));
+    return node.key;
+  }
+  return Error{ErrorCode::kNotFound, "no node that has joined is named " + options.name +
+                                         "; hearth nodes shows them (this machine's own workers go "
+                                         "with hearth serve)"};
+}
+
+// True when a server runs and its roster names the key no longer.
+bool followed(const std::string& folder, const PublicKey& key) {
+  const auto deadline = std::chrono::steady_clock::now() + kFollowPatience;
+  while (std::chrono::steady_clock::now() < deadline && read_server_file(folder).ok()) {
+    const auto roster = read_roster(folder);
+    if (roster.ok() && roster->find(key) == nullptr) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+// Before the token is spent: what would keep the worker from starting.
+Status check_model(const WorkerOptions& options) {
+  TRY(const auto path, resolve_model(options.model));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY_VOID(model::ModelSpec::read(*file));
+  return ok_status();
+}
+
+Status join(const std::string& text, const WorkerOptions& options) {
+  TRY(const JoinToken token, parse_join_token(text));
+  TRY_VOID(check_model(options));
+  const std::string name = options.name.empty() ? host_name() : options.name;
+  TRY(const MemberFile member, join_cluster(options.data_dir, token, name));
+  std::fprintf(stderr,
+               "joined the cluster %s as %s; its coordinator gives this machine its layers when "
+               "enough nodes are there\nafter a restart: hearth worker --model %s\n",
+               three_words(member.cluster).c_str(), name.c_str(), options.model.c_str());
+  return ok_status();
+}
+
+}  // namespace
+
+int run_nodes(const NodesOptions& options) {
+  const std::string folder = data_folder(options.data_dir);
+  const auto roster = read_roster(folder);
+  if (!roster.ok()) return fail(roster.error());
+  const auto stored = stored_nodes(folder);
+  if (!stored.ok()) return fail(stored.error());
+  Json nodes = Json::array();
+  for (const RosterEntry& entry : roster->entries) {
+    const std::int64_t joined = joined_at(*stored, entry.key);
+    nodes.push_back({{"name", entry.name},
+                     {"role", role_name(entry.role)},
+                     {"key", entry.key.hex()},
+                     {"joined", joined == 0 ? Json() : Json(joined)}});
+  }
+  if (options.json) {
+    const Json json = {
+        {"cluster", fingerprint(roster->cluster)}, {"number", roster->number}, {"nodes", nodes}};
+    std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  std::printf("cluster %s, roster %llu\n", three_words(roster->cluster).c_str(),
+              static_cast<unsigned long long>(roster->number));
+  std::printf("%-24s%-13s%-18s%s\n", "NAME", "ROLE", "JOINED", "KEY");
+  for (const RosterEntry& entry : roster->entries) {
+    const std::int64_t joined = joined_at(*stored, entry.key);
+    std::printf("%-24s%-13s%-18s%s\n", entry.name.c_str(),
+                std::string(role_name(entry.role)).c_str(),
+                joined == 0 ? "-" : date_text(joined).c_str(), entry.key.hex().c_str());
+  }
+  return kExitDone;
+}
+
+int run_nodes_rm(const NodesOptions& options) {
+  const std::string folder = data_folder(options.data_dir);
+  const auto key = revoke(options);
+  if (!key.ok()) return fail(key.error());
+  const bool out = followed(folder, *key);
+  if (!out && read_server_file(folder).ok()) {
+    return fail({ErrorCode::kUnavailable,
+                 options.name + " is revoked, but the server that runs has not said so to the "
+                                "others yet; its log says why"});
+  }
+  if (options.json) {
+    std::printf("%s\n", Json{{"removed", options.name}}.dump().c_str());
+  } else {
+    std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
+                 out ? "" : "; the next start of the server tells the others");
+  }
+  return kExitDone;
+}
+
+int run_join(const std::string& token, const WorkerOptions& options) {
+  if (const Status joined = join(token, options); !joined) return fail(joined.error());
+  return run_worker(options);
+}
+
+int run_leave(const NodesOptions& options) {
+  const Status left = leave_cluster(options.data_dir, options.here_only);
+  if (!left) return fail(left.error());
+  std::fprintf(stderr, options.here_only
+                           ? "forgotten here; on the coordinator's machine: hearth nodes rm NAME\n"
+                           : "left the cluster; this machine's key is gone\n");
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,127 @@
+#include "cli/tokens.h"
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/fingerprint.h"
+#include "base/private_file.h"
+#include "cli/cluster.h"
+#include "cli/date_text.h"
+#include "cli/exit_codes.h"
+#include "cli/paths.h"
+#include "coordinator/credentials.h"
+#include "coordinator/store.h"
+#include "proto/address.h"
+#include "proto/join_token.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::Store;
+using coordinator::TokenRecord;
+using Json = nlohmann::ordered_json;
+
+Result<std::shared_ptr<Store>> open_folder(const TokenOptions& options) {
+  TRY_VOID(need_cluster(options.data_dir));
+  return coordinator::open_store(data_folder(options.data_dir));
+}
+
+std::int64_t now() { return SystemClock().unix_seconds(); }
+
+const char* state_of(const TokenRecord& token) {
+  if (token.revoked) return "revoked";
+  if (token.uses_left == 0) return "used";
+  return now() >= token.expires ? "expired" : "valid";
+}
+
+Json token_object(const TokenRecord& token) {
+  Json out;
+  out["id"] = token.id;
+  out["role"] = role_name(token.role);
+  out["uses_left"] = token.uses_left;
+  out["created"] = token.created;
+  out["expires"] = token.expires;
+  out["state"] = state_of(token);
+  return out;
+}
+
+Result<JoinToken> create(const TokenOptions& options) {
+  TRY(const Cluster cluster, need_cluster(options.data_dir));
+  const std::string folder = data_folder(options.data_dir);
+  TRY(const SecretKey key, read_key_file(folder + "/cluster.key"));
+  TRY(const auto store, coordinator::open_store(folder));
+  TRY(const coordinator::TokenSecret secret,
+      coordinator::create_token(*store, {Role::kWorker, options.seconds, options.uses}, now()));
+  return JoinToken{fingerprint(key.public_key()),
+                   secret.id,
+                   secret.secret,
+                   {Address{cluster.host, cluster.control_port}.text()}};
+}
+
+void print_table(const std::vector<TokenRecord>& tokens) {
+  std::printf("%-18s%-10s%-8s%-18s%-18s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES", "STATE");
+  for (const TokenRecord& token : tokens) {
+    std::printf("%-18s%-10s%-8u%-18s%-18s%s\n", token.id.c_str(),
+                std::string(role_name(token.role)).c_str(), token.uses_left,
+                date_text(token.created).c_str(), date_text(token.expires).c_str(),
+                state_of(token));
+  }
+}
+
+}  // namespace
+
+int run_token_create(const TokenOptions& options) {
+  const auto token = create(options);
+  if (!token.ok()) return fail(token.error());
+  if (options.json) {
+    const Json json = {{"id", token->id},
+                       {"token", token->text()},
+                       {"expires", now() + options.seconds},
+                       {"uses", options.uses}};
+    std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  std::fprintf(stderr,
+               "join token %s, shown only now; on the other machine: hearth join TOKEN --model "
+               "MODEL\n",
+               token->id.c_str());
+  std::printf("%s\n", token->text().c_str());
+  return kExitDone;
+}
+
+int run_token_list(const TokenOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto tokens = (*store)->tokens();
+  if (!tokens.ok()) return fail(tokens.error());
+  if (!options.json) {
+    print_table(*tokens);
+    return kExitDone;
+  }
+  Json out = Json::array();
+  for (const TokenRecord& token : *tokens) out.push_back(token_object(token));
+  std::printf("%s\n", out.dump().c_str());
+  return kExitDone;
+}
+
+int run_token_revoke(const TokenOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto revoked = (*store)->revoke_token(options.id);
+  if (!revoked.ok()) return fail(revoked.error());
+  if (!*revoked) {
+    return fail({ErrorCode::kNotFound, "no valid join token has the id \"" + options.id +
+                                           "\"; hearth token list shows them"});
+  }
+  if (options.json) {
+    std::printf("%s\n", Json{{"revoked", options.id}}.dump().c_str());
+  } else {
+    std::fprintf(stderr, "revoked: %s; who has joined with it stays (hearth nodes rm NAME)\n",
+                 options.id.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

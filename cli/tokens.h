@@ -1,0 +1,22 @@
+// hearth token: the words with which machines join this one's cluster, in the store of the data
+// folder. Its server may run meanwhile; it asks the store whenever somebody wants in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hearth::cli {
+
+struct TokenOptions {
+  std::string id;  // to revoke
+  std::uint32_t seconds = 24 * 3600;
+  std::uint32_t uses = 1;
+  std::string data_dir;  // empty: cli/paths.h
+  bool json = false;
+};
+
+int run_token_create(const TokenOptions& options);  // prints the word, once and never again
+int run_token_list(const TokenOptions& options);
+int run_token_revoke(const TokenOptions& options);
+
+}  // namespace hearth::cli
