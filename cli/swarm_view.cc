@@ -39,11 +39,12 @@ LayerRange range_of(const Json& layers) {
 // What the sensors of a node's card say; a server of an older version says nothing.
 CardReading card_of(const Json& card) {
   CardReading reading;
+  if (!card.is_object()) throw Json::type_error::create(302, "card is no object", &card);
   const auto take = [&]<typename T>(const char* name, std::optional<T>& figure) {
-    if (card.contains(name)) figure = card.at(name).get<T>();
+    if (card.contains(name)) figure = count_of<T>(card, name);
   };
   take("celsius", reading.celsius);
-  take("watts", reading.watts);
+  if (card.contains("watts")) reading.watts = number_of(card, "watts");
   take("busy_percent", reading.busy_percent);
   take("memory_used", reading.memory_used);
   take("foreign_memory", reading.foreign_memory);

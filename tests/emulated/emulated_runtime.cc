@@ -51,6 +51,7 @@ struct Card {
   std::uint64_t graphs_launched = 0;
   Fail fail = Fail::kNothing;
   std::atomic<bool> fails_soon{false};
+  std::atomic<bool> flips_soon{false};
   std::uint64_t operations_left = 0;
   std::function<void()> hang;
   bool lost = false;
@@ -105,6 +106,7 @@ Status meet() {
   Card& c = card();
   ++c.calls;
   if (c.fails_soon.exchange(false)) fail_after(Fail::kSticky, 0);
+  if (c.flips_soon.exchange(false)) flip_bit(c.newest);
   if (c.lost) return lost_error();
   if (c.fail == Fail::kNothing) return ok_status();
   if (c.operations_left > 0) {
@@ -183,6 +185,7 @@ void forget_lost() {
 }
 
 void fail_soon() { card().fails_soon = true; }
+void flip_bit_soon() { card().flips_soon = true; }
 
 const std::byte* newest_memory() { return card().newest; }
 void flip_bit(const std::byte* at) { *const_cast<std::byte*>(at) ^= std::byte{4}; }

@@ -39,5 +39,7 @@ void forget_lost();
 // What a bit error in the card's memory does to a byte of it.
 void flip_bit(const std::byte* at);
 const std::byte* newest_memory();  // of what is allocated
+// The first bit error of the newest memory, at the next operation; from any thread.
+void flip_bit_soon();
 
 }  // namespace hearth::emulated

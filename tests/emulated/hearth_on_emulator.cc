@@ -1,5 +1,5 @@
 // The program, on a machine with one emulated card. HEARTH_EMULATED_MEMORY is its memory in bytes.
-// SIGUSR2 loses the card at its next operation.
+// SIGUSR2 loses the card at its next operation, SIGRTMIN changes a bit of its newest memory there.
 #include <pthread.h>
 
 #include <csignal>
@@ -18,10 +18,15 @@ void take_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGUSR2);
+  sigaddset(&set, SIGRTMIN);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::thread([set] {
     for (int signal = 0; sigwait(&set, &signal) == 0;) {
-      hearth::emulated::fail_soon();
+      if (signal == SIGUSR2) {
+        hearth::emulated::fail_soon();
+      } else {
+        hearth::emulated::flip_bit_soon();
+      }
     }
   }).detach();
 }

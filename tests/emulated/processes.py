@@ -60,7 +60,7 @@ class ProcessesOnACard(unittest.TestCase):
         self.assertEqual(self.swarm.state()["nodes"][0]["device"], DEVICE)
         code, out, err = swarm.hearth("status", "--host", self.swarm.api)
         self.assertEqual(code, 0, err)
-        self.assertRegex(out, rf"(?m)^local-1 +{DEVICE}$")
+        self.assertRegex(out, rf"(?m)^local-1 +{DEVICE} +-$")
 
     def test_a_worker_that_loses_its_card_is_started_again(self):
         expected = self.of_the_swarm()
@@ -74,6 +74,14 @@ class ProcessesOnACard(unittest.TestCase):
     def test_weights_are_checked_when_asked(self):
         os.kill(self.worker(), signal.SIGUSR1)
         swarm.wait_until(lambda: "weights still are what was loaded" in self.swarm.read_log())
+
+    def test_a_changed_weight_ends_its_worker(self):
+        expected = self.of_the_swarm()
+        pid = self.worker()
+        os.kill(pid, signal.SIGRTMIN)
+        os.kill(pid, signal.SIGUSR1)
+        self.expect_restart(pid, "no longer holds tensor token_embd.weight", "code 7")
+        self.assertEqual(self.of_the_swarm(), expected)
 
     def test_a_card_that_is_too_small_is_refused_with_the_figures(self):
         code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",

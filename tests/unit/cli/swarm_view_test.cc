@@ -73,7 +73,7 @@ TEST(SwarmView, ReadsWhatACardSays) {
   EXPECT_EQ(view->nodes[0].card.watts, 9.5);
   EXPECT_FALSE(view->nodes[0].card.busy_percent);
   EXPECT_FALSE(
-      read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":{\"celsius\":[]}")).ok());
+      read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":{\"celsius\":-1}")).ok());
   EXPECT_FALSE(read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":7")).ok());
 }
 
