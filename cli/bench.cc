@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/known_answers.h"
@@ -163,12 +164,13 @@ std::vector<Row> rows_of(const BenchModelOptions& options, std::uint32_t threads
 }
 
 Status measure(const BenchModelOptions& options, const std::shared_ptr<const model::GgufFile>& file,
-               const kernels::Kernels* kernels, std::uint32_t threads,
+               const kernels::Kernels* kernels, node::Device* device, std::uint32_t threads,
                const std::function<void(const Row&)>& report) {
   node::LocalOptions local;
   local.stages = options.stages;
   local.threads = threads;
   local.kernels = kernels;
+  if (device != nullptr) local.devices = {device};
   local.pin = options.pin;
   if (options.pin) TRY_VOID(kernels::check_pins(threads));
   local.memory_bytes = options.memory_bytes;
@@ -203,6 +205,9 @@ int run_bench_model(const BenchModelOptions& options) {
   Result<const kernels::Kernels*> kernels = options.kernels;
   if (options.kernels == nullptr) kernels = kernels::select_kernels();
   if (!kernels.ok()) return fail(kernels.error());
+  const auto device = open_device(options.device, **file, *spec, {});
+  if (!device.ok()) return fail(device.error());
+  const std::string isa((*device) != nullptr ? (*device)->name() : (*kernels)->name);
 
   std::vector<std::uint32_t> threads = options.threads;
   if (threads.empty()) threads.push_back(std::max(1U, std::thread::hardware_concurrency()));
@@ -212,17 +217,16 @@ int run_bench_model(const BenchModelOptions& options) {
                 "test", "tokens/s");
   }
   for (const std::uint32_t count : threads) {
-    auto status = measure(options, *file, *kernels, count, [&](const Row& row) {
-      all.push_back(json_row(row, *spec, path->string(), (*file)->file_bytes(), (*kernels)->name,
-                             options.stages));
+    auto status = measure(options, *file, *kernels, device->get(), count, [&](const Row& row) {
+      all.push_back(
+          json_row(row, *spec, path->string(), (*file)->file_bytes(), isa, options.stages));
       if (options.json) return;
       const Statistics figures = statistics(row);
       const std::string test =
           row.n_gen > 0 ? "tg" + std::to_string(row.n_gen) : "pp" + std::to_string(row.n_prompt);
       std::printf("%-24.24s %9s %9s %8u %8u %10s %12.2f ± %7.2f\n", spec->name.c_str(),
-                  format_bytes((*file)->file_bytes()).c_str(),
-                  std::string((*kernels)->name).c_str(), row.threads, row.batch, test.c_str(),
-                  figures.average_rate, figures.deviation_rate);
+                  format_bytes((*file)->file_bytes()).c_str(), isa.c_str(), row.threads, row.batch,
+                  test.c_str(), figures.average_rate, figures.deviation_rate);
       std::fflush(stdout);
     });
     if (!status.ok()) return fail(status.error());

@@ -20,6 +20,7 @@ struct BenchModelOptions {
   std::vector<std::uint32_t> threads;           // -t; empty: all cores
   std::uint32_t repetitions = 5;                // -r
   std::uint32_t stages = 1;
+  std::string device = "cpu";      // cli/device.h
   bool pin = false;                // cli/worker.h
   std::uint64_t memory_bytes = 0;  // 0: what the machine has available
   bool json = false;

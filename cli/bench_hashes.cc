@@ -10,6 +10,7 @@
 
 #include "base/crypto.h"
 #include "base/limits.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/models.h"
@@ -58,7 +59,7 @@ Result<std::vector<TokenId>> prompt_of(const BenchHashesOptions& options,
 
 Result<std::unique_ptr<node::LocalRunner>> load(const BenchHashesOptions& options,
                                                 std::shared_ptr<const model::GgufFile> file,
-                                                const model::ModelSpec& spec,
+                                                const model::ModelSpec& spec, node::Device* device,
                                                 std::size_t positions) {
   node::LocalOptions local;
   local.stages = options.stages > 0 ? options.stages : spec.layers;
@@ -68,8 +69,9 @@ Result<std::unique_ptr<node::LocalRunner>> load(const BenchHashesOptions& option
   local.kv_budget_bytes = pages_for(most, kernels::kPageTokens) *
                           node::KvCache::page_bytes(spec.layers, spec.kv_layout());
   TRY(local.kernels, kernels::select_kernels());
-  std::fprintf(stderr, "%s, %u threads, %u stages\n", std::string(local.kernels->name).c_str(),
-               local.threads, local.stages);
+  if (device != nullptr) local.devices = {device};
+  const std::string isa(device != nullptr ? device->name() : local.kernels->name);
+  std::fprintf(stderr, "%s, %u threads, %u stages\n", isa.c_str(), local.threads, local.stages);
   return node::LocalRunner::load(std::move(file), local);
 }
 
@@ -78,7 +80,8 @@ Result<Run> run_of(const BenchHashesOptions& options) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
   TRY(std::vector<TokenId> prompt, prompt_of(options, *file, spec));
-  TRY(const auto runner, load(options, file, spec, prompt.size() + options.generate));
+  TRY(const auto device, open_device(options.device, *file, spec, {}));
+  TRY(const auto runner, load(options, file, spec, device.get(), prompt.size() + options.generate));
   Run run;
   run.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   SequenceOpen open;
@@ -181,6 +184,9 @@ void add_bench_hashes(CLI::App& bench, Action& action) {
       ->capture_default_str();
   verb->add_option("-t,--threads", o->threads, "compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads))
+      ->capture_default_str();
+  verb->add_option("--device", o->device, "what computes")
+      ->check(device_text())
       ->capture_default_str();
   verb->add_flag("--each", o->each, "print every hash, not only one digest of each boundary");
   verb->add_flag("--json", o->json, "print JSON");

@@ -15,9 +15,10 @@ struct BenchHashesOptions {
   std::string prompt;         // text; empty: `tokens` fixed token ids
   std::uint32_t tokens = 64;  // of the prompt
   std::uint32_t generate = 16;
-  std::uint32_t stages = 0;   // 0: one a layer, so that every boundary is hashed
-  std::uint32_t threads = 0;  // 0: all cores
-  bool each = false;          // every hash, not only one digest a boundary
+  std::uint32_t stages = 0;    // 0: one a layer, so that every boundary is hashed
+  std::uint32_t threads = 0;   // 0: all cores
+  std::string device = "cpu";  // cli/device.h
+  bool each = false;           // every hash, not only one digest a boundary
   bool json = false;
 };
 

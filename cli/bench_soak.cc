@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/models.h"
@@ -56,13 +57,14 @@ class Progress {
   Clock::time_point shown_ = begun_;
 };
 
-Result<SoakOptions> soak_options(const BenchSoakOptions& given) {
+Result<SoakOptions> soak_options(const BenchSoakOptions& given, node::Device* device) {
   SoakOptions options;
   options.tokens = given.tokens;
   options.seed = given.seed;
   options.workers =
       given.workers > 0 ? given.workers : std::max(1U, std::thread::hardware_concurrency());
   use_soak_tables(options);
+  options.tables.device = options.model_tables.device = device;
   options.stop = [] { return interrupted(); };
   for (const std::string& name : given.models) {
     TRY(const auto path, resolve_model(name));
@@ -94,7 +96,9 @@ void print_json(const BenchSoakOptions& given, const SoakResult& result, double 
 
 int run_bench_soak(const BenchSoakOptions& given) {
   catch_interrupts();
-  auto options = soak_options(given);
+  const auto device = open_unasked_device(given.device, {});
+  if (!device.ok()) return fail(device.error());
+  auto options = soak_options(given, device->get());
   if (!options.ok()) return fail(options.error());
   Progress progress(given.tokens);
   options->on_progress = [&](const SoakCount& count) { progress.show(count); };
@@ -134,6 +138,9 @@ void add_bench_soak(CLI::App& bench, Action& action) {
       ->capture_default_str();
   verb->add_option("--workers", o->workers, "rounds at a time (0: one a core)")
       ->check(whole_number(0, limits::kComputeThreads))
+      ->capture_default_str();
+  verb->add_option("--device", o->device, "what computes the crowds; lone runs are the processor's")
+      ->check(device_text())
       ->capture_default_str();
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_bench_soak(*o); }; });

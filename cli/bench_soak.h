@@ -14,7 +14,8 @@ struct BenchSoakOptions {
   std::vector<std::string> models;  // files or pulled names, besides the random ones
   std::uint64_t tokens = 1'000'000;
   std::uint64_t seed = 1;
-  std::uint32_t workers = 0;  // 0: one a core
+  std::uint32_t workers = 0;   // 0: one a core
+  std::string device = "cpu";  // cli/device.h; of the crowds, while the processor runs alone
   bool json = false;
 };
 

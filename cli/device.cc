@@ -103,10 +103,8 @@ std::uint32_t cards_here() {
   return count.ok() ? *count : 0;
 }
 
-Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
-                                                  const model::GgufFile& file,
-                                                  const model::ModelSpec& spec,
-                                                  std::function<void(std::string_view)> say) {
+Result<std::unique_ptr<node::Device>> open_unasked_device(
+    const std::string& text, std::function<void(std::string_view)> say) {
   TRY(const DeviceChoice choice, parse_device(text));
   const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
   if (choice.kind == DeviceChoice::Kind::kCpu || (automatic && cards_here() == 0)) {
@@ -115,12 +113,20 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
   node::CardOptions options;
   options.index = choice.index;
   options.on_lost = leave;
-  TRY(const auto examined, node::open_card(options));
+  options.say = say;
+  if (say) options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
+  return node::open_card(options);
+}
+
+Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
+                                                  const model::GgufFile& file,
+                                                  const model::ModelSpec& spec,
+                                                  std::function<void(std::string_view)> say) {
+  TRY(const auto examined, open_unasked_device(text, {}));
+  if (examined == nullptr) return std::unique_ptr<node::Device>();
   TRY_VOID(node::check_device(*examined, std::string(spec.family->architecture),
                               node::weight_types(file, spec)));
-  options.say = say;
-  options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
-  return node::open_card(options);
+  return open_unasked_device(text, std::move(say));
 }
 
 #else
@@ -136,11 +142,16 @@ Status check_device_choice(const std::string& text) {
 
 std::uint32_t cards_here() { return 0; }
 
-Result<std::unique_ptr<node::Device>> open_device(const std::string& text, const model::GgufFile&,
-                                                  const model::ModelSpec&,
-                                                  std::function<void(std::string_view)>) {
+Result<std::unique_ptr<node::Device>> open_unasked_device(const std::string& text,
+                                                          std::function<void(std::string_view)>) {
   TRY_VOID(check_device_choice(text));
   return std::unique_ptr<node::Device>();
+}
+
+Result<std::unique_ptr<node::Device>> open_device(const std::string& text, const model::GgufFile&,
+                                                  const model::ModelSpec&,
+                                                  std::function<void(std::string_view)> say) {
+  return open_unasked_device(text, std::move(say));
 }
 
 #endif

@@ -46,4 +46,8 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& choice,
                                                   const model::ModelSpec& spec,
                                                   std::function<void(std::string_view)> say);
 
+// The same, but nobody has asked the card anything: for those who compare what it answers.
+Result<std::unique_ptr<node::Device>> open_unasked_device(
+    const std::string& choice, std::function<void(std::string_view)> say);
+
 }  // namespace hearth::cli

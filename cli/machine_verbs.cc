@@ -10,6 +10,7 @@
 #include "cli/bench_perplexity.h"
 #include "cli/bench_soak.h"
 #include "cli/completion.h"
+#include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/make_model.h"
 #include "cli/values.h"
@@ -62,6 +63,9 @@ void add_bench_model(CLI::App& bench, Action& action) {
       ->capture_default_str();
   model->add_option("--stages", o->stages, "split the layers over as many engines")
       ->check(whole_number(1, limits::kStages))
+      ->capture_default_str();
+  model->add_option("--device", o->device, "what computes")
+      ->check(device_text())
       ->capture_default_str();
   model->add_flag("--pin", o->pin,
                   "each thread on a cpu of its own; refused where cpus are not as many");

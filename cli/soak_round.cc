@@ -303,6 +303,7 @@ Status run_crowd(const SoakModel& model, const SoakTables& tables, const std::ve
                  const std::function<bool()>& stop) {
   kernels::Kernels table = *tables.crowd.front();
   options.kernels = &table;
+  if (tables.device != nullptr) options.devices = {tables.device};
   TRY(const auto runner, node::LocalRunner::load(model.file, options));
   std::vector<bool> joined(guests.size(), false);
   bool waiting = true;

@@ -4,7 +4,7 @@
 // The lone run: one sequence at a time, its prompt in one chunk, one thread, one kernel table, and
 // a stage for each layer, so that every boundary is hashed. The crowd: joins and leaves at any
 // step, any chunk and batch size, any split, 1, 2 or 4 threads, and another kernel table at each
-// step.
+// step, or a card.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "kernels/kernels.h"
 #include "model/gguf.h"
+#include "node/engine/device.h"
 
 namespace hearth::cli {
 
@@ -29,6 +30,7 @@ struct SoakModel {
 struct SoakTables {
   std::vector<const kernels::Kernels*> lone;   // one a round
   std::vector<const kernels::Kernels*> crowd;  // one a step
+  node::Device* device = nullptr;              // not null: it computes the crowd, no table does
 };
 
 // A token is a position of a sequence: what was compared of it is its hash at every boundary of the

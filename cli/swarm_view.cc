@@ -1,10 +1,7 @@
 #include "cli/swarm_view.h"
 
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
-
-#include "cli/api_client.h"
 
 namespace hearth::cli {
 namespace {
@@ -112,32 +109,6 @@ Result<SwarmView> read_swarm_view(const std::string& json) {
   } catch (const Json::exception& bad) {
     return Error::invalid(std::string("the server's state is of another version: ") + bad.what());
   }
-}
-
-Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
-                                const std::string& api_key) {
-  HttpClient::Options options;
-  options.timeout = std::chrono::seconds(5);
-  options.headers = api_headers(api_key);
-  const std::string url = api_base + "/api/v1/state";
-  auto reply = http.get(url, options);
-  if (!reply.ok()) {
-    Error error = std::move(reply).error();
-    if (error.code == ErrorCode::kUnavailable) {
-      error.message = "no server at " + api_base + "; start one: hearth serve --model MODEL";
-    }
-    return error;
-  }
-  if (reply->status == 401 || reply->status == 403) return api_error(*reply, url);
-  const Json state = Json::parse(reply->body, nullptr, false);
-  if (reply->status != 200 || !state.is_object()) {
-    return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +
-                                              std::to_string(reply->status) + ")"};
-  }
-  SwarmAnswer answer;
-  TRY(answer.view, read_swarm_view(reply->body));
-  answer.json = state.dump();
-  return answer;
 }
 
 }  // namespace hearth::cli

@@ -56,6 +56,13 @@ class ProcessesOnACard(unittest.TestCase):
         self.assertGreater(len(expected[1]), 1000)
         self.assertEqual(self.of_the_swarm(), expected)
 
+    def test_hashes_of_the_card_and_of_the_processor_are_the_same_lines(self):
+        printed = [swarm.hearth("bench", "hashes", swarm.MODEL, "--tokens", "40", "-n", "4",
+                                "--device", device) for device in ("cuda", "cpu")]
+        self.assertEqual(printed[0][0], 0, printed[0][2])
+        self.assertIn(DEVICE, printed[0][2])
+        self.assertEqual(printed[0][1], printed[1][1])
+
     def test_the_state_names_the_card(self):
         self.assertEqual(self.swarm.state()["nodes"][0]["device"], DEVICE)
         code, out, err = swarm.hearth("status", "--host", self.swarm.api)
