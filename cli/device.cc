@@ -115,7 +115,11 @@ Result<std::unique_ptr<node::Device>> open_unasked_device(
   options.on_lost = leave;
   options.say = say;
   if (say) options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
-  return node::open_card(options);
+  auto card = node::open_card(options);
+  if (card.ok() || card.error().code != ErrorCode::kUnavailable) return card;
+  Error error = card.error();
+  error.message += "; nvidia-smi shows what the driver sees, and --device cpu does without a card";
+  return error;
 }
 
 Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
