@@ -23,8 +23,8 @@ namespace {
 constexpr std::uint32_t kVocabulary = 384;
 
 std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes& bytes,
-                                                std::uint32_t layers,
-                                                const std::string& types = "") {
+                                                std::uint32_t layers, const std::string& types = "",
+                                                std::uint32_t context = 128) {
   model::SyntheticOptions options;
   options.family = family;
   options.layers = layers;
@@ -34,7 +34,7 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes
   options.kv_heads = 1;
   options.head_dim = 32;
   options.vocabulary = kVocabulary;
-  options.context = 128;
+  options.context = context;
   options.rope_factors = true;
   options.sliding_window = 20;
   if (!types.empty()) {
@@ -125,6 +125,26 @@ TEST(CardEngine, LongPromptsGiveTheSameBits) {
   RunPlan plan = plan_of(1, 90, {device.get()});
   plan.join_every = 1;
   expect_same(run_plan(file, plan, requests), base, 1, "prompts that join one by one");
+}
+
+// Past the eight pages of one split of the context, where the reach of a step grows by powers of
+// two.
+TEST(CardEngine, AContextOfSeveralSplitsGivesTheSameBits) {
+  for (const std::string family : {"llama", "gemma3"}) {
+    Bytes bytes;
+    const std::uint32_t layers = std::max(1U, model::find_family(family)->global_every);
+    const auto file = model_of(family, bytes, layers, "", 512);
+    std::vector<Request> requests = requests_of(9, 1, {251, 3});
+    for (Request& request : requests) request.sampling.max_tokens = 8;
+    RunPlan base_plan = plan_of(layers, 40);
+    base_plan.options.kv_budget_bytes = 4'000'000;
+    const Traces base = run_plan(file, base_plan, requests);
+    const auto device = first_card();
+    card::set_seed(1);
+    RunPlan plan = plan_of(1, 90, {device.get()});
+    plan.options.kv_budget_bytes = 4'000'000;
+    expect_same(run_plan(file, plan, requests), base, 1, family);
+  }
 }
 
 // Tokens that the card draws, beside those that the processor's sampler draws, from logits that
