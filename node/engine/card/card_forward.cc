@@ -84,6 +84,8 @@ Status CardForward::take_memory(const model::GgufFile& file) {
   kv_layer_bytes_ = KvCache::page_bytes(1, spec_.kv_layout());
   kv_ = placement.take<std::byte>(bytes.kv_page * setup_.kv_pages);
   TRY(held_->host, HostBuffers::allocate(shape_));
+  TRY(held_->digests,
+      cuda::PinnedMemory::allocate(weights_.tensors().size() * sizeof(std::uint64_t)));
   for (cuda::OwnedStream* stream : {&held_->upload, &held_->compute, &held_->download}) {
     TRY(*stream, cuda::make_stream());
   }
@@ -117,7 +119,7 @@ Status CardForward::load_weights(const model::GgufFile& file) {
 }
 
 Status CardForward::verify_weights() {
-  return guarded([&] { return weights_.verify(digests_, compute()); });
+  return guarded([&] { return weights_.verify(digests_, held_->digests.data(), compute()); });
 }
 
 // --- losing the card ---

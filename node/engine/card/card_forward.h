@@ -98,6 +98,7 @@ class CardForward final : public StageForward {
     kernels::cuda::OwnedEvent logits_sent[2];
     std::map<Key, GraphSlot> graphs;
     HostBuffers host;
+    kernels::cuda::PinnedMemory digests;  // of the tensors, as a check of the weights finds them
   };
 
   explicit CardForward(Setup setup);

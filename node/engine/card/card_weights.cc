@@ -252,9 +252,8 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
   return sent;
 }
 
-Status CardWeights::verify(std::uint64_t* sums, cuda::Stream stream) const {
+Status CardWeights::verify(std::uint64_t* sums, std::byte* found, cuda::Stream stream) const {
   const std::size_t bytes = tensors_.size() * sizeof(std::uint64_t);
-  TRY(const cuda::PinnedMemory found, cuda::PinnedMemory::allocate(bytes));
   TRY_VOID(cuda::fill_zero(sums, bytes, stream));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const CardTensor& tensor = tensors_[i];
@@ -266,11 +265,11 @@ Status CardWeights::verify(std::uint64_t* sums, cuda::Stream stream) const {
     TRY_VOID(cuda::digest(reinterpret_cast<const std::uint32_t*>(tensor.exponents), rows, words,
                           sums + i, stream));
   }
-  TRY_VOID(cuda::copy_to_host(found.data(), sums, bytes, stream));
+  TRY_VOID(cuda::copy_to_host(found, sums, bytes, stream));
   TRY_VOID(cuda::synchronize(stream));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     std::uint64_t sum;
-    std::memcpy(&sum, found.data() + i * sizeof sum, sizeof sum);
+    std::memcpy(&sum, found + i * sizeof sum, sizeof sum);
     if (sum == tensors_[i].digest) continue;
     return Error{ErrorCode::kNumeric, "the card's memory no longer holds tensor " +
                                           tensors_[i].name + " as it was loaded"};

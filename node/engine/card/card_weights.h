@@ -51,9 +51,9 @@ class CardWeights : public StageTensors<kernels::cuda::CardMatrix, CardVector> {
   Status load(const model::GgufFile& file, kernels::ThreadPool& pool, kernels::cuda::Stream copies,
               const Progress& progress);
 
-  // Digests of what the card's memory holds now against what was sent. `sums`: card memory of a
-  // number for each tensor. kNumeric names the first tensor that differs.
-  Status verify(std::uint64_t* sums, kernels::cuda::Stream stream) const;
+  // Digests of what the card's memory holds now against what was sent. `sums` and
+  // `found`: a number for each tensor, in the card's memory and in pinned memory. kNumeric names the first tensor that differs.
+  Status verify(std::uint64_t* sums, std::byte* found, kernels::cuda::Stream stream) const;
 
   const std::vector<CardTensor>& tensors() const { return tensors_; }
   std::size_t bytes() const;
