@@ -1,8 +1,6 @@
 // What a hop costs: a frame is sent to another thread by TcpTransport over loopback and echoed.
 // Half of the round trip is one hop: encrypt, write, wake-up, read, decrypt. Prints the median and
 // the 99th percentile beside those of the bare sockets with the same bytes. Asserts nothing.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -107,17 +105,9 @@ void move_all(int socket, std::vector<char>& buffer, bool write) {
 }
 
 void measure_sockets(std::size_t bytes) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
-  ::listen(listener, 1);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
-  if (::connect(near, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
-  const int far = ::accept(listener, nullptr, nullptr);
+  const bench::SocketPair sockets = bench::loopback_sockets();
+  const int near = sockets.near;
+  const int far = sockets.far;
   const int one = 1;
   for (const int s : {near, far}) ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   std::thread far_thread([&] {
@@ -136,7 +126,7 @@ void measure_sockets(std::size_t bytes) {
     if (i >= kWarmUp) round_trips.push_back(microseconds_since(begun));
   }
   far_thread.join();
-  for (const int s : {near, far, listener}) ::close(s);
+  for (const int s : {near, far}) ::close(s);
   print("bare sockets", bytes, std::move(round_trips));
 }
 

@@ -6,8 +6,6 @@
 // There is no link without TLS to compare with. What the cipher takes away from one is its share of
 // the sender's time, printed as such, and none of the throughput as long as one core moves more
 // than the link's rate.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -141,17 +139,9 @@ double measure_cipher() {
 }
 
 Figures measure_sockets() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
-  ::listen(listener, 1);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
-  if (::connect(near, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
-  const int far = ::accept(listener, nullptr, nullptr);
+  const bench::SocketPair sockets = bench::loopback_sockets();
+  const int near = sockets.near;
+  const int far = sockets.far;
   double taking = 0;
   std::thread receiver([&] {
     pin(1);
@@ -174,7 +164,7 @@ Figures measure_sockets() {
   ::shutdown(near, SHUT_WR);
   receiver.join();
   const double seconds = seconds_since(begun);
-  for (const int s : {near, far, listener}) ::close(s);
+  for (const int s : {near, far}) ::close(s);
   return {bytes / seconds, spent / bytes, taking / bytes};
 }
 

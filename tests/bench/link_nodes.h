@@ -1,6 +1,11 @@
 // Two nodes of one cluster, for benchmarks of links.
 #pragma once
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -37,5 +42,26 @@ class LinkNodes {
   SecretKey keys_[2] = {SecretKey::generate(), SecretKey::generate()};
   std::shared_ptr<RosterBook> book_ = std::make_shared<RosterBook>(cluster_.public_key());
 };
+
+struct SocketPair {
+  int near;
+  int far;
+};
+// Two ends of one TCP connection over loopback.
+inline SocketPair loopback_sockets() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
+  ::listen(listener, 1);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (::connect(near, reinterpret_cast<sockaddr*>(&address), length) != 0) std::exit(1);
+  const int far = ::accept(listener, nullptr, nullptr);
+  ::close(listener);
+  return {near, far};
+}
 
 }  // namespace hearth::bench

@@ -9,6 +9,7 @@
 
 #include "card.h"
 #include "kernels/sampling.h"
+#include "node/engine/card/card_draws.h"
 #include "node/engine/sampler.h"
 #include "tests/unit/kernels/fixtures.h"
 
@@ -54,17 +55,7 @@ struct Batch {
   }
   void add(const Case& one) {
     const node::SamplerParams from(one.params);
-    SampleRow row;
-    row.seed = from.seed;
-    row.exponent_factor = from.greedy ? 0 : from.exponent_factor;
-    row.top_p = from.top_p;
-    row.min_p = from.min_p;
-    row.top_k = from.top_k;
-    row.position = one.position;
-    row.repetition = static_cast<std::int32_t>(from.repetition);
-    row.presence = static_cast<std::int32_t>(from.presence);
-    row.frequency = static_cast<std::int32_t>(from.frequency);
-    row.penalties = from.penalties;
+    SampleRow row = node::sample_row(from, one.position);
     row.bias_begin = static_cast<std::uint32_t>(bias.size());
     for (const auto& [token, value] : from.bias) {
       bias.push_back({static_cast<std::uint32_t>(token), static_cast<std::int32_t>(value)});

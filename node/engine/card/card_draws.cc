@@ -4,6 +4,21 @@ namespace hearth::node {
 
 namespace cuda = kernels::cuda;
 
+cuda::SampleRow sample_row(const SamplerParams& params, std::uint32_t position) {
+  cuda::SampleRow row;
+  row.seed = params.seed;
+  row.exponent_factor = params.greedy ? 0 : params.exponent_factor;
+  row.top_p = params.top_p;
+  row.min_p = params.min_p;
+  row.top_k = params.top_k;
+  row.position = position;
+  row.repetition = static_cast<std::int32_t>(params.repetition);
+  row.presence = static_cast<std::int32_t>(params.presence);
+  row.frequency = static_cast<std::int32_t>(params.frequency);
+  row.penalties = params.penalties;
+  return row;
+}
+
 void CardDraws::begin(const DrawArrays& host, std::uint32_t vocabulary) {
   *this = {};
   host_ = host;
@@ -18,17 +33,7 @@ bool CardDraws::add(const DrawRequest& request) {
       (params.penalties && counts.size() > DrawArrays::kSeenMost - seen_)) {
     return false;
   }
-  cuda::SampleRow row;
-  row.seed = params.seed;
-  row.exponent_factor = params.greedy ? 0 : params.exponent_factor;
-  row.top_p = params.top_p;
-  row.min_p = params.min_p;
-  row.top_k = params.top_k;
-  row.position = request.position;
-  row.repetition = static_cast<std::int32_t>(params.repetition);
-  row.presence = static_cast<std::int32_t>(params.presence);
-  row.frequency = static_cast<std::int32_t>(params.frequency);
-  row.penalties = params.penalties;
+  cuda::SampleRow row = sample_row(params, request.position);
   const auto known = [&](TokenId token) {
     return token >= 0 && static_cast<std::uint32_t>(token) < vocabulary_;
   };

@@ -34,6 +34,9 @@ struct DrawArrays {
   static constexpr std::size_t kSeenMost = 131'072;
 };
 
+// What the card is told of a row's parameters; its lists are the caller's to add.
+kernels::cuda::SampleRow sample_row(const SamplerParams& params, std::uint32_t position);
+
 class CardDraws {
  public:
   // A new step. `host`: pinned, and no longer read by a copy.

@@ -401,16 +401,7 @@ int foreign_handshake(const std::string& address, int newest, const TlsIdentity*
   const unsigned char h2[] = {2, 'h', '2'};
   SSL_CTX_set_alpn_protos(context, h2, sizeof(h2));
   if (identity != nullptr) {
-    BIO* text = BIO_new_mem_buf(identity->certificate.data(), -1);
-    X509* certificate = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
-    BIO* key_text = BIO_new_mem_buf(identity->private_key.data(), -1);
-    EVP_PKEY* key = PEM_read_bio_PrivateKey(key_text, nullptr, nullptr, nullptr);
-    EXPECT_EQ(SSL_CTX_use_certificate(context, certificate), 1);
-    EXPECT_EQ(SSL_CTX_use_PrivateKey(context, key), 1);
-    EVP_PKEY_free(key);
-    X509_free(certificate);
-    BIO_free(key_text);
-    BIO_free(text);
+    testing::use_identity(context, *identity);
   }
   SSL* ssl = SSL_new(context);
   SSL_set_fd(ssl, raw.socket());

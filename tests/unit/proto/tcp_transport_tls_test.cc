@@ -140,18 +140,7 @@ struct ForeignClient {
     SSL_free(ssl);
     SSL_CTX_free(context);
   }
-  void use(const TlsIdentity& identity) {
-    BIO* text = BIO_new_mem_buf(identity.certificate.data(), -1);
-    X509* certificate = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
-    BIO* key_text = BIO_new_mem_buf(identity.private_key.data(), -1);
-    EVP_PKEY* key = PEM_read_bio_PrivateKey(key_text, nullptr, nullptr, nullptr);
-    EXPECT_EQ(SSL_CTX_use_certificate(context, certificate), 1);
-    EXPECT_EQ(SSL_CTX_use_PrivateKey(context, key), 1);
-    EVP_PKEY_free(key);
-    X509_free(certificate);
-    BIO_free(key_text);
-    BIO_free(text);
-  }
+  void use(const TlsIdentity& identity) { testing::use_identity(context, identity); }
   void start() {
     ssl = SSL_new(context);
     SSL_set_fd(ssl, raw.socket());

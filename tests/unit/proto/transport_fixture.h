@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -54,6 +55,20 @@ struct Recorder : TransportEvents {
   std::function<void(LinkId)> on_any_frame;
   bool inside_call = false;
 };
+
+// What a connection of `context` shows the other side.
+inline void use_identity(SSL_CTX* context, const TlsIdentity& identity) {
+  BIO* text = BIO_new_mem_buf(identity.certificate.data(), -1);
+  X509* certificate = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
+  BIO* key_text = BIO_new_mem_buf(identity.private_key.data(), -1);
+  EVP_PKEY* key = PEM_read_bio_PrivateKey(key_text, nullptr, nullptr, nullptr);
+  EXPECT_EQ(SSL_CTX_use_certificate(context, certificate), 1);
+  EXPECT_EQ(SSL_CTX_use_PrivateKey(context, key), 1);
+  EVP_PKEY_free(key);
+  X509_free(certificate);
+  BIO_free(key_text);
+  BIO_free(text);
+}
 
 // A peer that may say anything, and nothing of TLS unless it is told to.
 class RawPeer {
