@@ -52,7 +52,8 @@ class CardWeights : public StageTensors<kernels::cuda::CardMatrix, CardVector> {
               const Progress& progress);
 
   // Digests of what the card's memory holds now against what was sent. `sums` and
-  // `found`: a number for each tensor, in the card's memory and in pinned memory. kNumeric names the first tensor that differs.
+  // `found`: a number for each tensor, in the card's memory and in pinned memory. kNumeric names
+  // the first tensor that differs.
   Status verify(std::uint64_t* sums, std::byte* found, kernels::cuda::Stream stream) const;
 
   const std::vector<CardTensor>& tensors() const { return tensors_; }
