@@ -276,12 +276,13 @@ void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then
 void TcpTransport::Link::read() {
   for (std::size_t taken = 0; taken < kReadTurnBytes;) {
     std::size_t bytes = 0;
-    switch (tls->read(reader.space(), bytes)) {
+    switch (tls->records().read(reader.space(), bytes)) {
       case TlsStream::Step::kDone: break;
       case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::read);
       case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::read);
       case TlsStream::Step::kClosed: return fail(unavailable("the peer closed the link"));
-      case TlsStream::Step::kFailed: return fail(unavailable("the link broke: " + tls->error()));
+      case TlsStream::Step::kFailed:
+        return fail(unavailable("the link broke: " + tls->records().error()));
     }
     taken += bytes;
     if (!take(bytes)) return;
@@ -319,8 +320,8 @@ void TcpTransport::Link::write() {
   if (!open || waiting_to_write || write_failed) return;
   while (!queue.empty()) {
     std::size_t bytes = 0;
-    const ByteSpan record = next_bytes();
-    switch (tls->write(record, record.size() < queued_bytes - sent_of_front, bytes)) {
+    const ByteSpan next = next_bytes();
+    switch (tls->records().write(next, next.size() < queued_bytes - sent_of_front, bytes)) {
       case TlsStream::Step::kDone: consume(bytes); break;
       case TlsStream::Step::kWantRead: return wait_to_write(tcp::socket::wait_read);
       case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);
@@ -334,7 +335,7 @@ void TcpTransport::Link::write() {
     }
   }
   if (state == State::kLingering) {
-    tls->shutdown();
+    tls->records().shutdown();
     ErrorCondition ignored;
     socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
@@ -350,8 +351,8 @@ void TcpTransport::Link::wait_to_write(tcp::socket::wait_type what) {
   });
 }
 
-// What the next record carries: small frames together, and of a long one its own bytes in place. A
-// write that has to wait is repeated with the same ones.
+// What is written next: small frames together in a record, and of a long one its own bytes in
+// place, several records at once. A write that has to wait is repeated with the same ones.
 ByteSpan TcpTransport::Link::next_bytes() {
   if (!gathered.empty()) return gathered;
   std::size_t skip = sent_of_front;
@@ -359,11 +360,13 @@ ByteSpan TcpTransport::Link::next_bytes() {
     for (const Bytes* part : {&frame.header, &frame.payload}) {
       const ByteSpan rest = ByteSpan(*part).subspan(std::min(skip, part->size()));
       skip -= part->size() - rest.size();
-      const std::size_t room = TlsStream::kRecordBytes - gathered.size();
-      if (gathered.empty() && rest.size() >= room) return rest.first(room);
+      const std::size_t room = TlsKey::kContentBytes - gathered.size();
+      if (gathered.empty() && rest.size() >= room) {
+        return rest.first(std::min(rest.size(), TlsRecords::kWriteBytes));
+      }
       const ByteSpan taken = rest.first(std::min(rest.size(), room));
       gathered.insert(gathered.end(), taken.begin(), taken.end());
-      if (gathered.size() == TlsStream::kRecordBytes) return gathered;
+      if (gathered.size() == TlsKey::kContentBytes) return gathered;
     }
   }
   return gathered;

@@ -7,12 +7,12 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -101,8 +101,6 @@ int choose_protocol(SSL* /*ssl*/, const unsigned char** chosen, unsigned char* s
 Status configure(SSL_CTX* context) {
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                    SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_max_cert_list(context, limits::kCertificateBytes);
   SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
@@ -173,6 +171,9 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity
   if (made->context_ == nullptr) return tls_error("OpenSSL has no TLS");
   TRY_VOID(configure(made->context_));
   TRY_VOID(load(made->context_, identity));
+  SSL_CTX_set_keylog_callback(made->context_, [](const SSL* ssl, const char* line) {
+    static_cast<TlsStream*>(SSL_get_app_data(ssl))->keep_secret(line);
+  });
   SSL_CTX_set_verify(made->context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   // Instead of chains and names: the key of the certificate that was sent first. That the peer
   // holds it, OpenSSL checks afterwards in either direction.
@@ -195,43 +196,26 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-// OpenSSL's way to the socket.
+// OpenSSL's way to the socket. It reads one record after the other and nothing beyond, so that what
+// follows the handshake is still in the socket when it has ended.
 struct TlsStream::Socket {
   static TlsStream& stream(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
 
-  // Without the signal that a write to a closed socket would raise. Where more follows at once, the
-  // kernel may wait for it and send larger segments.
+  // Without the signal that a write to a closed socket would raise.
   static int write(BIO* bio, const char* bytes, int size) {
     BIO_clear_retry_flags(bio);
-    const int flags = MSG_NOSIGNAL | (stream(bio).more_ ? MSG_MORE : 0);
-    const ssize_t sent = ::send(stream(bio).socket_, bytes, static_cast<std::size_t>(size), flags);
+    const ssize_t sent =
+        ::send(stream(bio).socket_, bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
     if (sent < 0 && may_pass()) BIO_set_retry_write(bio);
     return static_cast<int>(sent);
   }
 
-  // OpenSSL asks for a record's header and then for its body. With each body the header of the next
-  // one comes along, so that a record is one call, and its bytes are copied to their place at once.
   static int read(BIO* bio, char* bytes, int size) {
     BIO_clear_retry_flags(bio);
-    TlsStream& self = stream(bio);
-    const std::size_t wanted = static_cast<std::size_t>(size);
-    if (self.ahead_taken_ < self.ahead_filled_) {
-      const std::size_t count = std::min(wanted, self.ahead_filled_ - self.ahead_taken_);
-      std::memcpy(bytes, self.ahead_.data() + self.ahead_taken_, count);
-      self.ahead_taken_ += count;
-      return static_cast<int>(count);
-    }
-    std::array<iovec, 2> parts = {{{bytes, wanted}, {self.ahead_.data(), self.ahead_.size()}}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t got = ::recvmsg(self.socket_, &message, 0);
+    const ssize_t got = ::recv(stream(bio).socket_, bytes, static_cast<std::size_t>(size), 0);
     if (got < 0 && may_pass()) BIO_set_retry_read(bio);
     if (got == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-    if (got <= size) return static_cast<int>(got);
-    self.ahead_taken_ = 0;
-    self.ahead_filled_ = static_cast<std::size_t>(got) - wanted;
-    return size;
+    return static_cast<int>(got);
   }
 
   static const BIO_METHOD* method() {
@@ -248,7 +232,11 @@ struct TlsStream::Socket {
 };
 
 TlsStream::TlsStream(TlsContext& context, int socket, Side side, std::size_t key_bytes)
-    : context_(context), socket_(socket), ssl_(SSL_new(context.context_)), key_bytes_(key_bytes) {
+    : context_(context),
+      socket_(socket),
+      side_(side),
+      key_bytes_(key_bytes),
+      ssl_(SSL_new(context.context_)) {
   BIO* bio = BIO_new(Socket::method());
   INVARIANT(ssl_ != nullptr && bio != nullptr, "no memory for a link");
   BIO_set_data(bio, this);
@@ -284,41 +272,42 @@ Status TlsStream::check_peer() {
   return ok_status();
 }
 
+// A line of OpenSSL's key log: label, the client's random bytes, the secret in hexadecimal.
+void TlsStream::keep_secret(std::string_view line) {
+  const std::string_view label = line.substr(0, line.find(' '));
+  TlsSecret* secret = label == "CLIENT_TRAFFIC_SECRET_0"   ? &clients_
+                      : label == "SERVER_TRAFFIC_SECRET_0" ? &servers_
+                                                           : nullptr;
+  if (secret == nullptr) return;
+  const std::string hex(line.substr(line.rfind(' ') + 1));
+  if (OPENSSL_hexstr2buf_ex(secret->bytes.data(), secret->bytes.size(), &secret->size, hex.c_str(),
+                            '\0') != 1) {
+    secret->size = 0;
+  }
+}
+
+Status TlsStream::take_over() {
+  const std::uint16_t suite = SSL_CIPHER_get_protocol_id(SSL_get_current_cipher(ssl_));
+  REQUIRE(SSL_has_pending(ssl_) == 0, "the handshake has read beyond its end");
+  const bool server = side_ == Side::kServer;
+  TRY(TlsKey out, TlsKey::make(suite, server ? servers_ : clients_, TlsKey::Use::kSeal));
+  TRY(TlsKey in, TlsKey::make(suite, server ? clients_ : servers_, TlsKey::Use::kOpen));
+  records_ = std::make_unique<TlsRecords>(socket_, std::move(out), std::move(in), key_bytes_);
+  clients_ = servers_ = TlsSecret();
+  SSL_free(std::exchange(ssl_, nullptr));
+  return ok_status();
+}
+
 TlsStream::Step TlsStream::handshake() {
   ERR_clear_error();
   errno = 0;
   const Step step = step_of(SSL_do_handshake(ssl_));
   if (step != Step::kDone) return step;
-  const Status checked = check_peer();
-  if (checked.ok()) return step;
-  error_ = checked.error().message;
+  Status ready = check_peer();
+  if (ready.ok()) ready = take_over();
+  if (ready.ok()) return step;
+  error_ = ready.error().message;
   return Step::kFailed;
-}
-
-TlsStream::Step TlsStream::read(MutableByteSpan into, std::size_t& done) {
-  ERR_clear_error();
-  errno = 0;
-  return step_of(SSL_read_ex(ssl_, into.data(), into.size(), &done));
-}
-
-TlsStream::Step TlsStream::write(ByteSpan bytes, bool more, std::size_t& done) {
-  ERR_clear_error();
-  errno = 0;
-  more_ = more;
-  const Step step = step_of(SSL_write_ex(ssl_, bytes.data(), bytes.size(), &done));
-  if (step != Step::kDone) return step;
-  written_ += done;
-  if (written_ >= key_bytes_ && SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) {
-    written_ = 0;
-  }
-  return step;
-}
-
-void TlsStream::shutdown() {
-  ERR_clear_error();
-  more_ = false;
-  (void)SSL_shutdown(ssl_);
-  ERR_clear_error();
 }
 
 }  // namespace hearth

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
+#include "proto/tls_records.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -51,19 +52,13 @@ class TlsContext {
   Admit admit_;
 };
 
-// One connection over a socket that does not block. The socket stays the caller's, who waits for it
-// when a step says so and then calls again.
+// One connection over a socket that does not block: OpenSSL's handshake, then records of our own
+// with its secrets. The socket stays the caller's, who waits for it when a step says so and then
+// calls again.
 class TlsStream {
  public:
   enum class Side { kClient, kServer };
-  enum class Step {
-    kDone,
-    kWantRead,   // again when the socket can be read
-    kWantWrite,  // again when it can be written; a write with the same bytes
-    kClosed,     // the peer closed in order
-    kFailed,     // error() says why
-  };
-  static constexpr std::size_t kRecordBytes = 16 * 1024;  // of one write at most
+  using Step = TlsStep;
 
   // `context` outlives the stream. `key_bytes`: written before our key is changed for the next.
   TlsStream(TlsContext& context, int socket, Side side, std::size_t key_bytes);
@@ -72,11 +67,8 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   Step handshake();
-  // After the handshake. `done`: bytes read or written, above 0 with kDone.
-  Step read(MutableByteSpan into, std::size_t& done);
-  // `more`: another write follows at once; the peer may wait for these bytes until then.
-  Step write(ByteSpan bytes, bool more, std::size_t& done);
-  void shutdown();  // tells the peer that nothing follows
+  // What the link carries; after the handshake.
+  TlsRecords& records() { return *records_; }
 
   // Of the side that has proved to hold it; after the handshake.
   const PublicKey& peer() const { return peer_; }
@@ -87,18 +79,17 @@ class TlsStream {
   struct Socket;
   Step step_of(int returned);
   Status check_peer();
-
-  static constexpr std::size_t kRecordHeaderBytes = 5;
+  Status take_over();
+  void keep_secret(std::string_view line);
 
   TlsContext& context_;
   const int socket_;
-  ssl_st* ssl_ = nullptr;
-  bool more_ = false;
-  std::array<char, kRecordHeaderBytes> ahead_{};  // read already
-  std::size_t ahead_taken_ = 0;
-  std::size_t ahead_filled_ = 0;
+  const Side side_;
   const std::size_t key_bytes_;
-  std::size_t written_ = 0;  // with the key in use
+  ssl_st* ssl_ = nullptr;  // until the handshake has ended
+  TlsSecret clients_;
+  TlsSecret servers_;
+  std::unique_ptr<TlsRecords> records_;
   PublicKey peer_;
   std::string refusal_;  // by the context's owner
   std::string error_;

@@ -29,7 +29,7 @@ using Steady = std::chrono::steady_clock;
 constexpr std::size_t kFrame = 1 << 20;
 constexpr int kFrames = 3000;
 constexpr int kUnderWay = 4;  // frames: a stage has about as many, and they stay in the cache
-constexpr std::size_t kRecord = TlsStream::kRecordBytes;
+constexpr std::size_t kRecord = TlsKey::kContentBytes;
 constexpr double kTenGigabit = 1.25e9;
 constexpr int kRounds = 5;
 

@@ -115,13 +115,13 @@ class TlsPeer {
                                             limits::kTlsKeyBytes)) {}
   // Whether the handshake is over on this side.
   bool greeted() {
-    if (!greeted_) greeted_ = stream_->handshake() == TlsStream::Step::kDone;
+    if (!greeted_) greeted_ = stream_->handshake() == TlsStep::kDone;
     return greeted_;
   }
   void say(ByteSpan bytes) {
     while (!bytes.empty()) {
       std::size_t done = 0;
-      ASSERT_EQ(stream_->write(bytes, false, done), TlsStream::Step::kDone) << stream_->error();
+      ASSERT_EQ(stream_->records().write(bytes, false, done), TlsStep::kDone);
       bytes = bytes.subspan(done);
     }
   }
@@ -129,9 +129,10 @@ class TlsPeer {
   bool hung_up() {
     Bytes bytes(4096);
     std::size_t done = 0;
-    TlsStream::Step step = TlsStream::Step::kDone;
-    while (step == TlsStream::Step::kDone) step = stream_->read(bytes, done);
-    return step == TlsStream::Step::kClosed || step == TlsStream::Step::kFailed;
+    TlsStep step = greeted_ ? TlsStep::kDone : stream_->handshake();
+    greeted_ = step == TlsStep::kDone;
+    while (step == TlsStep::kDone) step = stream_->records().read(bytes, done);
+    return step == TlsStep::kClosed || step == TlsStep::kFailed;
   }
   RawPeer& raw() { return raw_; }
 
