@@ -4,7 +4,6 @@
 #include <ucontext.h>
 
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -40,8 +39,8 @@ struct Thread {
   ucontext_t context;
   State state;
   Where where;
-  std::deque<std::vector<Copy>> groups;  // committed and not waited for, oldest first
-  std::vector<Copy> open;                // not committed yet
+  std::vector<std::vector<Copy>> groups;  // committed and not waited for, oldest first
+  std::vector<Copy> open;                 // not committed yet
 };
 
 struct Warp {
@@ -429,7 +428,7 @@ void Device::copy_wait(unsigned groups_left, Where where) {
   Thread& thread = threads_[thread_];
   while (thread.groups.size() > groups_left) {
     for (Copy& copy : thread.groups.front()) arrived(copy, where);
-    thread.groups.pop_front();
+    thread.groups.erase(thread.groups.begin());
   }
 }
 
