@@ -26,6 +26,7 @@ struct Shape {
   std::vector<std::array<std::uint32_t, 2>> visible;  // begin and end of each token
   bool wild = false;
   float value_scale = 1.0F;
+  float value_most = 0.0F;  // not 0: the largest value of every head and position, exactly
 };
 
 // A cache of one sequence a token, or of one for all, as the CPU writes it, and the same pages in
@@ -54,7 +55,11 @@ class Cache {
             return shape.wild ? wild(random, narrow, -110, 36) : normals(random, narrow, scale);
           };
           const std::vector<float> key = values(1.0F);
-          const std::vector<float> value = values(shape.value_scale);
+          std::vector<float> value = values(shape.value_scale);
+          for (std::size_t i = 0; i < narrow && shape.value_most != 0.0F; ++i) {
+            value[i] = i % shape.head_dim == 0 ? shape.value_most
+                                               : std::fmod(value[i], 1.0F) * shape.value_most;
+          }
           EXPECT_TRUE(
               scalar().kv_write(layout_, pages.back().get(), slot, key.data(), value.data()));
         }
@@ -309,6 +314,26 @@ TEST(CudaAttention, VanishingValuesGiveZero) {
   const Found expected = expected_of(shape, cache, query, 1.0F);
   ASSERT_EQ(expected.out, std::vector<float>(query.size(), 0.0F));
   compare(random, shape, query, 1);
+}
+
+// A largest weighted scale of exactly what no longer counts as zero, and the number below it. The
+// scale of a head's values is a 127th of their largest, and a lone position's weight is one.
+TEST(CudaAttention, TheSmallestLargestValueCounts) {
+  for (const float scale : {kTiny, std::nextafterf(kTiny, 0.0F)}) {
+    const float most = scale * 127.0F;
+    ASSERT_EQ(most / 127.0F, scale);
+    for (const std::uint32_t end : {1U, 40U}) {
+      Shape shape{2, 1, 32, {{{0, end}}, {{end - 1, end}}}, false, 1.0F, most};
+      Generator random(10);
+      const std::vector<float> query = queries_of(random, shape);
+      const Cache cache(random, shape);
+      const Found expected = expected_of(shape, cache, query, 1.0F);
+      // Of the token that sees one position: zero below the edge, and at it not.
+      EXPECT_EQ(expected.out.back() == 0.0F && expected.out[64] == 0.0F, scale < kTiny);
+      compare(random, shape, query, 1);
+      compare_prompt(random, shape, query, 2);
+    }
+  }
 }
 
 TEST(CudaAttention, RefusesShapesItCannotMean) {

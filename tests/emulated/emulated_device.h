@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/cuda/stream.h"
 #include "kernels/elementary.h"
@@ -107,8 +107,7 @@ S& shared_memory(Where where = Where::current()) {
 
 inline void sync_threads(Where where = Where::current()) { emulated::sync_threads(where); }
 inline void sync_warp(Where where = Where::current()) { emulated::sync_warp(where); }
-// Blocks run one after the other: what a fence orders is in order.
-inline void fence_device() {}
+inline void fence_device() { emulated::fence(); }
 
 namespace lanes {
 
@@ -168,32 +167,52 @@ inline bool warp_any(bool mine, Where where = Where::current()) {
   return warp_ballot(mine, where) != 0;
 }
 
+// What an atomic operation found, for whoever looks at it.
 template <typename T>
-T atomic_add(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
-  emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
-  const T old = to.raw()[i];
-  to.raw()[i] += value;
-  return old;
+class Found {
+ public:
+  Found(const T* at, T value, emulated::Update kind) : at_(at), value_(value), kind_(kind) {}
+  operator T() const {  // NOLINT: as the number that it is on a card
+    emulated::look(at_, sizeof(T), kind_);
+    return value_;
+  }
+
+ private:
+  const T* at_;
+  T value_;
+  emulated::Update kind_;
+};
+
+template <typename T, typename With>
+Found<T> update(T* at, emulated::Update kind, T value, With with, Where where) {
+  emulated::check_update(at, sizeof(T), kind, &value, where);
+  const T old = *at;
+  *at = with(old, value);
+  return {at, old, kind};
+}
+
+template <typename T>
+Found<T> atomic_add(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  return update(to.raw() + i, emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 template <typename T>
-T atomic_exchange(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
-  emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
-  return std::exchange(to.raw()[i], value);
+Found<T> atomic_exchange(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  return update(
+      to.raw() + i, emulated::Update::kExchange, value, [](T, T b) { return b; }, where);
 }
 template <typename T>
-T atomic_max(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
-  emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
-  return std::exchange(to.raw()[i], to.raw()[i] < value ? value : to.raw()[i]);
+Found<T> atomic_max(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  return update(
+      to.raw() + i, emulated::Update::kMax, value, [](T a, T b) { return a < b ? b : a; }, where);
 }
 template <typename T>
-T atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
-  emulated::check(to.raw() + i, sizeof(T), alignof(T), emulated::Access::kUpdate, where);
-  return std::exchange(to.raw()[i], to.raw()[i] | value);
+Found<T> atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  return update(to.raw() + i, emulated::Update::kOr, value, std::bit_or<T>(), where);
 }
 template <typename T, unsigned kCount>
-T atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value, Where where = Where::current()) {
-  T* const place = to.place(i, emulated::Access::kUpdate, where);
-  return std::exchange(*place, *place + value);
+Found<T> atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value,
+                    Where where = Where::current()) {
+  return update(to.raw(i, where), emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 
 template <unsigned kCount>

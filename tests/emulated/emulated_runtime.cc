@@ -9,15 +9,27 @@
 #include <vector>
 
 #include "tests/emulated/emulator.h"
+#include "tests/emulated/pinned_copies.h"
+#include "tests/emulated/stream_order.h"
 
 namespace {
 
+using hearth::emulated::Clock;
 using hearth::emulated::Fault;
+using hearth::emulated::Stamp;
+using Copied = hearth::emulated::PinnedCopies::Bytes;
+
+enum class Pinned { kNone, kToDevice, kToHost };
 
 struct Operation {
-  std::function<void()> run;
+  std::function<void(const Copied& pinned)> run;
   CUevent_st* waits = nullptr;  // not before this event has been passed so often
   std::uint64_t passed = 0;
+  Pinned pinned = Pinned::kNone;  // what it does to pinned memory, and where
+  std::byte* at = nullptr;
+  std::size_t bytes = 0;
+  Stamp stamp{};  // these two once it is queued
+  Copied copied{};
 };
 
 }  // namespace
@@ -25,6 +37,7 @@ struct Operation {
 struct CUevent_st {
   std::uint64_t recorded = 0;  // times asked for
   std::uint64_t passed = 0;    // of them, those whose stream has come by
+  Clock clock{};               // what the latest stands behind
 };
 
 struct CUgraphExec_st {
@@ -32,6 +45,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
+  unsigned number = 0;
   std::deque<Operation> queue;
   bool capturing = false;
   std::vector<Operation> captured;
@@ -56,6 +70,9 @@ struct Card {
   std::function<void()> hang;
   bool lost = false;
   std::vector<CUstream_st*> streams;
+  StreamOrder order;
+  PinnedCopies copies;
+  bool freed_early = false;  // pinned memory
   struct Allocation {
     std::size_t bytes = 0;
     std::vector<std::byte*> parts;
@@ -86,7 +103,8 @@ bool run_one() {
   CUstream_st* stream = able[draw(able.size())];
   const Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
-  if (operation.run) operation.run();
+  set_operation(operation.stamp);
+  if (operation.run) operation.run(operation.copied);
   return true;
 }
 
@@ -108,6 +126,9 @@ Status meet() {
   if (c.fails_soon.exchange(false)) fail_after(Fail::kSticky, 0);
   if (c.flips_soon.exchange(false)) flip_bit(c.newest);
   if (c.lost) return lost_error();
+  if (std::exchange(c.freed_early, false)) {
+    throw Fault("pinned memory was freed before the host waited for its copies");
+  }
   if (c.fail == Fail::kNothing) return ok_status();
   if (c.operations_left > 0) {
     --c.operations_left;
@@ -121,15 +142,34 @@ Status meet() {
   return lost_error();
 }
 
+void host_waits(const Clock& clock) {
+  card().order.host_waits(clock);
+  card().copies.host_waited(card().order.host());
+}
+
+void stamp(Operation& operation, unsigned stream) {
+  operation.stamp = card().order.queue(stream);
+  PinnedCopies& copies = card().copies;
+  if (operation.pinned == Pinned::kToDevice) {
+    operation.copied = copies.to_device(operation.stamp, operation.at, operation.bytes);
+  } else if (operation.pinned == Pinned::kToHost) {
+    operation.copied = copies.to_host(operation.stamp, operation.at, operation.bytes);
+  }
+}
+
+// Work on the null stream runs at once, and the host waits for it.
 void queue(CUstream_st* stream, Operation operation) {
   if (stream == nullptr) {
-    if (operation.run) operation.run();
-    return;
+    stamp(operation, 0);
+    set_operation(operation.stamp);
+    if (operation.run) operation.run(operation.copied);
+    return host_waits(operation.stamp.clock);
   }
   if (stream->capturing) {
     stream->captured.push_back(std::move(operation));
     return;
   }
+  stamp(operation, stream->number);
   stream->queue.push_back(std::move(operation));
   for (std::uint64_t n = draw(4); n > 1; --n) run_one();
 }
@@ -168,16 +208,21 @@ void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang)
   card().operations_left = operations;
   card().hang = std::move(hang);
   card().lost = false;
+  card().freed_early = false;
 }
 
 void forget_lost() {
   Card& c = card();
+  for (const CUstream_st* stream : c.streams) c.order.close(stream->number);
   c.streams.clear();
   for (const auto& [data, allocation] : c.allocated) {
     for (std::byte* part : allocation.parts) remove_memory(part);
     ::operator delete[](data, std::align_val_t{256});
   }
-  for (const auto& [data, bytes] : c.pinned_memory) delete[] data;
+  for (const auto& [data, bytes] : c.pinned_memory) {
+    c.copies.forget(data, bytes);
+    delete[] data;
+  }
   c.allocated.clear();
   c.pinned_memory.clear();
   c.used = c.pinned = 0;
@@ -193,7 +238,7 @@ void flip_bit(const std::byte* at) { *const_cast<std::byte*>(at) ^= std::byte{4}
 // A launch that the host's side of a kernel asks for.
 const char* submit(CUstream_st* stream, std::function<void()> run) {
   if (stream != nullptr && !meet()) return "an illegal memory access was encountered";
-  queue(stream, {std::move(run)});
+  queue(stream, {[run = std::move(run)](const Copied&) { run(); }});
   return nullptr;
 }
 
@@ -261,7 +306,9 @@ std::byte* DeviceMemory::part(std::size_t offset, std::size_t bytes) {
 void PinnedMemory::Free::operator()(std::byte* data) const {
   ++card().calls;
   emulated::run_all();
-  card().pinned -= card().pinned_memory.at(data);
+  const std::size_t bytes = card().pinned_memory.at(data);
+  if (card().copies.forget(data, bytes) && !card().lost) card().freed_early = true;
+  card().pinned -= bytes;
   card().pinned_memory.erase(data);
   delete[] data;
 }
@@ -280,6 +327,7 @@ Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes) {
 void CloseStream::operator()(Stream stream) const {
   ++card().calls;
   std::erase(card().streams, stream);
+  card().order.close(stream->number);
   delete stream;
 }
 void CloseEvent::operator()(Event event) const {
@@ -294,6 +342,7 @@ void CloseGraph::operator()(Graph graph) const {
 Result<OwnedStream> make_stream() {
   TRY_VOID(meet());
   OwnedStream stream(new CUstream_st);
+  stream->number = card().order.open();
   card().streams.push_back(stream.get());
   return Result<OwnedStream>(std::move(stream));
 }
@@ -306,27 +355,35 @@ Result<OwnedEvent> make_event() {
 Status copy_to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
   TRY_VOID(meet());
   emulated::check_pinned(from, bytes);
-  queue(stream, {[=] {
-          emulated::host_writes(to, bytes);
-          std::memcpy(to, from, bytes);
-        }});
+  Operation copy{[=](const Copied& pinned) {
+    emulated::copy_writes(to, bytes);
+    std::memcpy(to, pinned->data(), bytes);
+  }};
+  copy.pinned = Pinned::kToDevice;
+  copy.at = static_cast<std::byte*>(const_cast<void*>(from));
+  copy.bytes = bytes;
+  queue(stream, std::move(copy));
   return ok_status();
 }
 
 Status copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
   TRY_VOID(meet());
   emulated::check_pinned(to, bytes);
-  queue(stream, {[=] {
-          emulated::host_reads(from, bytes);
-          std::memcpy(to, from, bytes);
-        }});
+  Operation copy{[=](const Copied& pinned) {
+    emulated::copy_reads(from, bytes);
+    std::memcpy(pinned->data(), from, bytes);
+  }};
+  copy.pinned = Pinned::kToHost;
+  copy.at = static_cast<std::byte*>(to);
+  copy.bytes = bytes;
+  queue(stream, std::move(copy));
   return ok_status();
 }
 
 Status fill_zero(void* to, std::size_t bytes, Stream stream) {
   TRY_VOID(meet());
-  queue(stream, {[=] {
-          emulated::host_clears(to, bytes);
+  queue(stream, {[=](const Copied&) {
+          emulated::clear_writes(to, bytes);
           std::memset(to, 0, bytes);
         }});
   return ok_status();
@@ -335,12 +392,14 @@ Status fill_zero(void* to, std::size_t bytes, Stream stream) {
 Status record(Event event, Stream stream) {
   TRY_VOID(meet());
   ++event->recorded;
-  queue(stream, {[event] { ++event->passed; }});
+  event->clock = card().order.behind(stream->number);
+  queue(stream, {[event](const Copied&) { ++event->passed; }});
   return ok_status();
 }
 
 Status wait(Stream stream, Event event) {
   TRY_VOID(meet());
+  card().order.stream_waits(stream->number, event->clock);
   queue(stream, {{}, event, event->recorded});
   return ok_status();
 }
@@ -348,12 +407,14 @@ Status wait(Stream stream, Event event) {
 Status synchronize(Event event) {
   TRY_VOID(meet());
   emulated::run_until([=, until = event->recorded] { return event->passed >= until; });
+  emulated::host_waits(event->clock);
   return ok_status();
 }
 
 Status synchronize(Stream stream) {
   TRY_VOID(meet());
   emulated::run_until([=] { return stream->queue.empty(); });
+  emulated::host_waits(card().order.behind(stream->number));
   return ok_status();
 }
 

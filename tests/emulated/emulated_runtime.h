@@ -1,7 +1,9 @@
 // The emulator's side of kernels/cuda/runtime.h, for tests: what is queued on a stream waits there
 // and runs when somebody waits for it, or at any moment before that; which stream goes on is drawn
-// from the seed of the emulator. A copy that the host does not wait for, memory that is written
-// again too early and an event that is missing show as wrong bits or as a Fault in some seed.
+// from the seed of the emulator. What the runtime was asked for orders streams and host, not that
+// schedule: whatever touches memory of the card without an order is a Fault with every seed
+// (stream_order.h), and so is what the host does to pinned memory too early (pinned_copies.h); what
+// it reads there too early is rubbish.
 //
 // One host thread at a time. Work on the null stream runs at once.
 #pragma once
@@ -24,6 +26,7 @@ enum class Fail {
   kSticky,  // that call and all later ones answer an illegal address
   kHang,    // a wait does not return before `hang` has been called
 };
+// Forgets a card that was lost before.
 void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang = {});
 // kSticky at the next operation; from any thread.
 void fail_soon();

@@ -4,15 +4,12 @@
 #include <ucontext.h>
 
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
-
-#include "tests/emulated/shadow.h"
 
 namespace hearth::emulated {
 namespace {
@@ -22,6 +19,13 @@ constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 struct Region {
   std::size_t bytes;
   std::unique_ptr<Shadow> shadow;
+  std::unique_ptr<StreamShadow> streams;
+};
+
+// An array, and a place in it.
+struct Found {
+  Region& region;
+  std::size_t at;
 };
 
 struct Copy {
@@ -35,8 +39,8 @@ struct Thread {
   ucontext_t context;
   State state;
   Where where;
-  std::deque<std::vector<Copy>> groups;  // committed and not waited for, oldest first
-  std::vector<Copy> open;                // not committed yet
+  std::vector<std::vector<Copy>> groups;  // committed and not waited for, oldest first
+  std::vector<Copy> open;                 // not committed yet
 };
 
 struct Warp {
@@ -69,12 +73,18 @@ class Device {
   const WarpWords& exchange(const char* operation, const LaneWords& mine, bool orders, Where where);
   void check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
              Where where);
+  void check_update(const void* address, std::size_t bytes, Update kind, const void* value,
+                    Where where);
+  void look(const void* address, std::size_t bytes, Update kind);
+  void fence() { order_.fence(thread_, barriers_); }
   void copy_async(void* to, const void* from, Where where);
   void copy_commit();
   void copy_wait(unsigned groups_left, Where where);
   void* shared(std::size_t bytes, Where where);
   [[noreturn]] void fault(const std::string& what, Where where);
-  Shadow& find_for_host(const void* address, std::size_t bytes, std::size_t& at);
+  Found find_for_copy(const void* address, std::size_t bytes);
+  void copy_touches(const Found& found, std::size_t bytes, bool writes);
+  void set_operation(const Stamp& stamp) { operation_ = stamp; }
 
   unsigned thread() const { return thread_; }
   unsigned block() const { return block_; }
@@ -88,20 +98,24 @@ class Device {
   void wait(State state, Where where);
   void finish_block_barrier();
   [[noreturn]] void stuck();
-  Shadow& find(const void* address, std::size_t bytes, const char* what, Where where,
+  // Where a thread may touch, in the order of streams too.
+  Shadow& find(const void* address, std::size_t bytes, Access access, const char* what, Where where,
                std::size_t& at);
   Moment now() const;
+  void check_alignment(const void* address, std::size_t alignment, Where where);
   void arrived(Copy& copy, Where where);
 
   std::mt19937_64 random_{1};
   std::map<std::uintptr_t, Region> regions_;
   std::uint32_t launch_serial_ = 0;
+  Stamp operation_;
   Launch launch_;
   const std::function<void()>* kernel_ = nullptr;
   unsigned block_ = 0;
   unsigned thread_ = 0;
   bool running_ = false;
   std::uint32_t barriers_ = 0;
+  BlockOrder order_;
   unsigned waiting_ = 0;  // at the block's barrier
   unsigned done_ = 0;
   std::vector<Thread> threads_;
@@ -139,6 +153,7 @@ void Device::run(const Launch& launch, const std::function<void()>& kernel) {
   launch_ = launch;
   kernel_ = &kernel;
   ++launch_serial_;
+  order_.begin_launch();
   std::vector<unsigned> order(std::size_t{launch.blocks_x} * launch.blocks_y);
   for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
   std::shuffle(order.begin(), order.end(), random_);
@@ -157,6 +172,7 @@ void Device::run_block() {
   warps_ = std::vector<Warp>(launch_.threads / kWarp);
   ready_.clear();
   barriers_ = waiting_ = done_ = 0;
+  order_.begin_block(block_ + 1, launch_.threads);
   shared_shadow_ = std::make_unique<Shadow>(launch_.shared_bytes, false, true);
   std::memset(shared_, 0xA5, launch_.shared_bytes);
   for (unsigned i = 0; i < launch_.threads; ++i) {
@@ -228,6 +244,7 @@ void Device::wait(State state, Where where) {
 
 void Device::finish_block_barrier() {
   ++barriers_;
+  order_.barrier();
   waiting_ = 0;
   for (unsigned i = 1; i < launch_.threads; ++i) {
     if (!same_place(threads_[i].where, threads_[0].where)) {
@@ -273,8 +290,9 @@ Moment Device::now() const {
           block_ + 1,
           barriers_,
           warps_[warp].meetings,
-          static_cast<std::uint16_t>(warp),
-          static_cast<std::uint16_t>(thread_)};
+          order_.fences(thread_),
+          static_cast<std::uint16_t>(thread_),
+          &order_};
 }
 
 const WarpWords& Device::exchange(const char* operation, const LaneWords& mine, bool orders,
@@ -299,8 +317,15 @@ const WarpWords& Device::exchange(const char* operation, const LaneWords& mine, 
   return warp.words[parity];
 }
 
-Shadow& Device::find(const void* address, std::size_t bytes, const char* what, Where where,
-                     std::size_t& at) {
+std::string beyond(std::size_t bytes) { return std::to_string(bytes) + " bytes beyond the end"; }
+
+std::string unordered(bool writes, std::uint32_t other) {
+  return std::string(writes ? "writes" : "reads") + " what an operation of stream " +
+         std::to_string(stream_of(other)) + " touches, and nothing orders the two";
+}
+
+Shadow& Device::find(const void* address, std::size_t bytes, Access access, const char* what,
+                     Where where, std::size_t& at) {
   const auto place_of = reinterpret_cast<std::uintptr_t>(address);
   const auto shared = reinterpret_cast<std::uintptr_t>(&shared_[0]);
   if (place_of >= shared && place_of < shared + kSharedMost) {
@@ -315,46 +340,75 @@ Shadow& Device::find(const void* address, std::size_t bytes, const char* what, W
   --region;
   at = place_of - region->first;
   if (at + bytes > region->second.bytes) {
-    fault(std::string(what) + " " + std::to_string(at + bytes - region->second.bytes) +
-              " bytes beyond the end of its memory",
+    fault(std::string(what) + " " + beyond(at + bytes - region->second.bytes) + " of its memory",
           where);
+  }
+  const bool writes = access == Access::kWrite;
+  if (const auto other = region->second.streams->touch(at, bytes, writes, operation_)) {
+    fault(unordered(writes, other), where);
   }
   return *region->second.shadow;
 }
 
-Shadow& Device::find_for_host(const void* address, std::size_t bytes, std::size_t& at) {
+Found Device::find_for_copy(const void* address, std::size_t bytes) {
   if (running_) throw Fault("a copy inside a kernel");
   const auto place_of = reinterpret_cast<std::uintptr_t>(address);
   auto region = regions_.upper_bound(place_of);
   if (region == regions_.begin()) throw Fault("a copy outside all memory");
   --region;
-  at = place_of - region->first;
+  const std::size_t at = place_of - region->first;
   if (at + bytes > region->second.bytes) {
-    throw Fault("a copy " + std::to_string(at + bytes - region->second.bytes) +
-                " bytes beyond the end of its memory");
+    throw Fault("a copy " + beyond(at + bytes - region->second.bytes) + " of its memory");
   }
-  return *region->second.shadow;
+  return {region->second, at};
+}
+
+void Device::copy_touches(const Found& found, std::size_t bytes, bool writes) {
+  const auto other = found.region.streams->touch(found.at, bytes, writes, operation_);
+  if (other == 0) return;
+  throw Fault("a copy or clearing of stream " + std::to_string(stream_of(operation_.id)) + " " +
+              unordered(writes, other));
+}
+
+void Device::check_alignment(const void* address, std::size_t alignment, Where where) {
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+    fault("touches an address that is not aligned to " + std::to_string(alignment), where);
+  }
 }
 
 void Device::check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
                    Where where) {
-  const char* names[] = {"reads", "writes", "updates"};
+  if (!running_) throw Fault("device memory is touched outside a kernel, " + place(where));
+  const bool reads = access == Access::kRead;
+  std::size_t at = 0;
+  Shadow& shadow = find(address, bytes, access, reads ? "reads" : "writes", where, at);
+  check_alignment(address, alignment, where);
+  const char* wrong = reads ? shadow.read(at, bytes, now()) : shadow.write(at, bytes, now());
+  if (wrong != nullptr) fault(wrong, where);
+}
+
+void Device::check_update(const void* address, std::size_t bytes, Update kind, const void* value,
+                          Where where) {
   if (!running_) throw Fault("device memory is touched outside a kernel, " + place(where));
   std::size_t at = 0;
-  Shadow& shadow = find(address, bytes, names[static_cast<int>(access)], where, at);
-  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
-    fault("touches an address that is not aligned to " + std::to_string(alignment), where);
+  Shadow& shadow = find(address, bytes, Access::kWrite, "updates", where, at);
+  check_alignment(address, bytes, where);
+  const bool changes = std::memcmp(address, value, bytes) != 0;
+  if (const char* wrong = shadow.update(at, bytes, kind, changes, now(), order_)) {
+    fault(wrong, where);
   }
-  const char* wrong = access == Access::kRead    ? shadow.read(at, bytes, now())
-                      : access == Access::kWrite ? shadow.write(at, bytes, now())
-                                                 : shadow.update(at, bytes, now());
-  if (wrong != nullptr) fault(wrong, where);
+}
+
+void Device::look(const void* address, std::size_t bytes, Update kind) {
+  std::size_t at = 0;
+  find(address, bytes, Access::kWrite, "updates", Where{}, at).look(at, bytes, now());
+  if (kind == Update::kAdd) order_.ticket(reinterpret_cast<std::uintptr_t>(address), thread_);
 }
 
 void Device::copy_async(void* to, const void* from, Where where) {
   check(from, 16, 16, Access::kRead, where);
   std::size_t at = 0;
-  Shadow& shadow = find(to, 16, "copies", where, at);
+  Shadow& shadow = find(to, 16, Access::kWrite, "copies", where, at);
   if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0) {
     fault("copies to an address that is not aligned to 16", where);
   }
@@ -374,13 +428,13 @@ void Device::copy_wait(unsigned groups_left, Where where) {
   Thread& thread = threads_[thread_];
   while (thread.groups.size() > groups_left) {
     for (Copy& copy : thread.groups.front()) arrived(copy, where);
-    thread.groups.pop_front();
+    thread.groups.erase(thread.groups.begin());
   }
 }
 
 void Device::arrived(Copy& copy, Where where) {
   std::size_t at = 0;
-  Shadow& shadow = find(copy.to, 16, "copies", where, at);
+  Shadow& shadow = find(copy.to, 16, Access::kWrite, "copies", where, at);
   shadow.arrive(at, 16, now());
   std::memcpy(copy.to, copy.bytes.data(), 16);
 }
@@ -418,6 +472,14 @@ void check(const void* address, std::size_t bytes, std::size_t alignment, Access
            Where where) {
   device().check(address, bytes, alignment, access, where);
 }
+void check_update(const void* address, std::size_t bytes, Update kind, const void* value,
+                  Where where) {
+  device().check_update(address, bytes, kind, value, where);
+}
+void look(const void* address, std::size_t bytes, Update kind) {
+  device().look(address, bytes, kind);
+}
+void fence() { device().fence(); }
 void outside_array(std::size_t index, std::size_t count, Where where) {
   device().fault(
       "touches element " + std::to_string(index) + " of an array of " + std::to_string(count),
@@ -427,31 +489,35 @@ void copy_async(void* to, const void* from, Where where) { device().copy_async(t
 void copy_commit() { device().copy_commit(); }
 void copy_wait(unsigned groups_left, Where where) { device().copy_wait(groups_left, where); }
 
+void set_operation(const Stamp& stamp) { device().set_operation(stamp); }
 void add_memory(const void* begin, std::size_t bytes, bool written, bool writable) {
   device().regions()[reinterpret_cast<std::uintptr_t>(begin)] = {
-      bytes, std::make_unique<Shadow>(bytes, written, writable)};
+      bytes, std::make_unique<Shadow>(bytes, written, writable),
+      std::make_unique<StreamShadow>(bytes)};
 }
 void remove_memory(const void* begin) {
   device().regions().erase(reinterpret_cast<std::uintptr_t>(begin));
 }
-void host_writes(const void* begin, std::size_t bytes) {
-  std::size_t at = 0;
-  Shadow& shadow = device().find_for_host(begin, bytes, at);
-  shadow.fill(at, bytes);
+void copy_writes(const void* begin, std::size_t bytes) {
+  const Found found = device().find_for_copy(begin, bytes);
+  device().copy_touches(found, bytes, true);
+  found.region.shadow->fill(found.at, bytes);
 }
-void host_clears(const void* begin, std::size_t bytes) {
+void clear_writes(const void* begin, std::size_t bytes) {
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
   auto& regions = device().regions();
   for (auto at = regions.lower_bound(first); at != regions.end() && at->first < first + bytes;
        ++at) {
-    host_writes(reinterpret_cast<const void*>(at->first),
+    copy_writes(reinterpret_cast<const void*>(at->first),
                 std::min(at->second.bytes, first + bytes - at->first));
   }
 }
-void host_reads(const void* begin, std::size_t bytes) {
-  std::size_t at = 0;
-  Shadow& shadow = device().find_for_host(begin, bytes, at);
-  if (!shadow.filled(at, bytes)) throw Fault("a copy reads what nobody has written");
+void copy_reads(const void* begin, std::size_t bytes) {
+  const Found found = device().find_for_copy(begin, bytes);
+  device().copy_touches(found, bytes, false);
+  if (!found.region.shadow->filled(found.at, bytes)) {
+    throw Fault("a copy reads what nobody has written");
+  }
 }
 
 }  // namespace hearth::emulated

@@ -4,9 +4,10 @@
 // Threads of a block run one at a time and change places only where they wait for each other; who
 // goes on is drawn from a seed, and so is the order of the blocks. Every access to shared and
 // global memory is checked (shadow.h): bounds, alignment, that somebody has written there, and that
-// a barrier lies between it and any other thread's. Lanes that meet at different operations, and
-// barriers that some threads never reach, are faults as well. A fault is thrown out of run() as
-// emulated::Fault, with block, thread, what and where. One host thread at a time.
+// something orders it after any other thread's, in the same block or in another. Lanes that meet at
+// different operations, and barriers that some threads never reach, are faults as well. A fault is
+// thrown out of run() as emulated::Fault, with block, thread, what and where. One host thread at a
+// time.
 //
 // Device code sees emulated_device.h; tests use what is declared here.
 #pragma once
@@ -21,6 +22,9 @@
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
+
+#include "tests/emulated/shadow.h"
+#include "tests/emulated/stream_order.h"
 
 struct CUstream_st;
 
@@ -72,10 +76,16 @@ const WarpWords& exchange(const char* operation, const LaneWords& mine, Where wh
 // The same, and what the lanes did to memory before is ordered before what they do after.
 void sync_warp(Where where);
 
-enum class Access { kRead, kWrite, kUpdate };
+enum class Access { kRead, kWrite };
 // Faults unless the access is right.
 void check(const void* address, std::size_t bytes, std::size_t alignment, Access access,
            Where where);
+// Likewise of an atomic operation with the number at `value`.
+void check_update(const void* address, std::size_t bytes, Update kind, const void* value,
+                  Where where);
+// Its thread looks at the value that it found; an addition is then a ticket (block_order.h).
+void look(const void* address, std::size_t bytes, Update kind);
+void fence();
 
 [[noreturn]] void outside_array(std::size_t index, std::size_t count, Where where);
 
@@ -87,10 +97,12 @@ void copy_wait(unsigned groups_left, Where where);
 // Global memory: exactly as many elements as asked for, with nothing else near them.
 void add_memory(const void* begin, std::size_t bytes, bool written, bool writable);
 void remove_memory(const void* begin);
-// A copy by the host: faults outside of all memory, and where it reads what nobody has written.
-void host_writes(const void* begin, std::size_t bytes);
-void host_clears(const void* begin, std::size_t bytes);  // any number of arrays
-void host_reads(const void* begin, std::size_t bytes);
+// The operation of a stream that kernels and copies now belong to.
+void set_operation(const Stamp& stamp);
+// A copy or a clearing: faults outside of all memory, and where it reads what nobody has written.
+void copy_writes(const void* begin, std::size_t bytes);
+void clear_writes(const void* begin, std::size_t bytes);  // any number of arrays
+void copy_reads(const void* begin, std::size_t bytes);
 
 template <typename T>
 class Memory {

@@ -327,6 +327,93 @@ TEST(Emulator, AtomicsMeetAndPlainUpdatesDoNot) {
   expect_fault("no barrier between", 3, count, Global(sum.data()), true);
 }
 
+// What is left out of a hand-over between blocks; the last three lack nothing.
+enum class Lacks {
+  kFence,
+  kBarrier,  // between the fences and the ticket
+  kReadersFence,
+  kNothing,
+  kFencesOfOthers,   // thread 0's, behind the barrier, is enough
+  kReadersOfOthers,  // so is the reading block's thread 0's, in front of a barrier
+};
+
+struct Handed {
+  Global<std::int32_t> values;  // a value of each thread of each block
+  Global<std::int32_t> sums;    // 64
+  Global<std::uint32_t> tickets;
+  Global<std::int32_t> out;  // 64
+  bool by_sums;
+};
+
+// The last block to come takes what all have left.
+template <Lacks kLacks>
+void hand_over(Handed handed) {
+  Row& row = shared_memory<Row>();
+  const unsigned t = thread_index();
+  handed.values.put(block_index_x() * 64 + t, static_cast<std::int32_t>(t));
+  atomic_add(handed.sums, t, std::int32_t{1});
+  if (kLacks != Lacks::kFence && kLacks != Lacks::kFencesOfOthers) fence_device();
+  if (kLacks != Lacks::kBarrier) sync_threads();
+  if (t == 0) {
+    if (kLacks == Lacks::kFencesOfOthers) fence_device();
+    const bool last = atomic_add(handed.tickets, 0, 1U) + 1 == grid_x();
+    if (kLacks == Lacks::kReadersOfOthers) fence_device();
+    row.values.put(0, last ? 1 : 0);
+  }
+  sync_threads();
+  if (row.values.get(0) == 0) return;
+  if (kLacks != Lacks::kReadersFence && kLacks != Lacks::kReadersOfOthers) fence_device();
+  std::int32_t sum = 0;
+  for (unsigned block = 0; block < grid_x() && !handed.by_sums; ++block) {
+    sum += handed.values.get(block * 64 + (t + 1) % 64);
+  }
+  if (handed.by_sums) sum = atomic_exchange(handed.sums, (t + 1) % 64, 0);
+  handed.out.put(t, sum);
+  if (t == 0) atomic_exchange(handed.tickets, 0, 0U);
+}
+
+template <Lacks kLacks>
+void expect_handed(bool found) {
+  for (const bool by_sums : {false, true}) {
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      emulated::set_seed(seed);
+      Memory<std::int32_t> values(3 * 64);
+      Memory<std::int32_t> sums(std::vector<std::int32_t>(64, 0));
+      Memory<std::uint32_t> tickets(std::vector<std::uint32_t>{0});
+      Memory<std::int32_t> out(64);
+      const Handed handed{Global(values.data()), Global(sums.data()), Global(tickets.data()),
+                          Global(out.data()), by_sums};
+      const auto run = [&] {
+        launch(hand_over<kLacks>, {3, 1}, 64, sizeof(Row), Stream{}, handed);
+      };
+      if (!found) {
+        EXPECT_NO_THROW(run()) << "seed " << seed;
+        EXPECT_EQ(out.values()[5], by_sums ? 3 : 18);
+        continue;
+      }
+      try {
+        run();
+        ADD_FAILURE() << "seed " << seed << ": not found, by sums " << by_sums;
+      } catch (const Fault& fault) {
+        const std::string message = fault.what();
+        EXPECT_NE(message.find(by_sums ? "exchanges what another thread updates"
+                                       : "reads what another thread writes"),
+                  std::string::npos)
+            << message;
+      }
+    }
+  }
+}
+
+TEST(Emulator, FindsBlocksThatHandOverWithoutAnOrder) {
+  expect_handed<Lacks::kNothing>(false);
+  expect_handed<Lacks::kFencesOfOthers>(false);
+  expect_handed<Lacks::kReadersOfOthers>(false);
+  expect_handed<Lacks::kFence>(true);
+  expect_handed<Lacks::kBarrier>(true);
+  expect_handed<Lacks::kReadersFence>(true);
+}
+
 void warp_values(Global<std::int32_t> out) {
   const unsigned t = thread_index();
   const auto mine = static_cast<std::int32_t>(t);

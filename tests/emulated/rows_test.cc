@@ -62,8 +62,20 @@ struct Flags : Memory<std::uint32_t> {
   explicit Flags(std::size_t rows) : Memory(std::vector<std::uint32_t>(rows, 0)) {}
 };
 
-// Rows that a quantiser may meet, one after the other: of every magnitude, zeros, the largest and
-// the smallest numbers, and the last three with a value that is not finite.
+// A row whose blocks in turn just count and just do not count as zero; with `also`, which counts.
+std::vector<float> edge_of_zero(std::uint32_t n, float also) {
+  std::vector<float> row(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const float most = i / kBlock % 2 == 0 ? kTiny : std::nextafterf(kTiny, 0.0F);
+    row[i] = (i % 2 == 0 ? most : -most) * (i % 3 == 0 ? 1.0F : 0.4F);
+  }
+  row[n - 1] += also;
+  return row;
+}
+
+// Rows that a quantiser may meet, one after the other: of every magnitude, zeros, at the edge of
+// what counts as zero, the largest and the smallest numbers, and the last three with a value that
+// is not finite.
 std::vector<float> rows_of(Generator& random, std::uint32_t n) {
   std::vector<std::vector<float>> rows = {
       normals(random, n),
@@ -72,6 +84,8 @@ std::vector<float> rows_of(Generator& random, std::uint32_t n) {
       wild(random, n, -149, 40),
       wild(random, n, 90, 120),
       std::vector<float>(n, -0.0F),
+      edge_of_zero(n, 0.0F),
+      edge_of_zero(n, 0x1p-97F),
       std::vector<float>(n, std::numeric_limits<float>::max()),
       std::vector<float>(n, std::numeric_limits<float>::denorm_min())};
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
@@ -354,6 +368,12 @@ void compare_rope(Generator& random, const Heads& shape, RopeStyle style, std::u
   std::vector<float> key = wild(random, kTokens * narrow, -120, 38);
   std::vector<float> value = wild(random, kTokens * narrow, -120, 38);
   const std::vector<float> angles = normals(random, std::size_t{kTokens} * shape.head_dim, 0.5F);
+  const std::vector<float> edge = edge_of_zero(static_cast<std::uint32_t>(narrow), 0.0F);
+  std::copy(edge.begin(), edge.end(), value.begin() + 1 * narrow);  // one scale a head
+  for (std::size_t i = 0; i < narrow; ++i) {
+    const float most = i / shape.head_dim % 2 == 0 ? kTiny : std::nextafterf(kTiny, 0.0F);
+    value[3 * narrow + i] = i % 3 == 0 ? most : -0.7F * most;
+  }
   key[2 * narrow + random() % narrow] = INFINITY;
   value[4 * narrow + random() % narrow] = std::nextafterf(kAttentionMax, INFINITY);
   const std::vector<std::uint32_t> slots = {0, 31, 17, static_cast<std::uint32_t>(random() % 32),

@@ -1,38 +1,12 @@
 #include "tests/emulated/shadow.h"
 
+#include <algorithm>
+
 namespace hearth::emulated {
-namespace {
-
-constexpr std::uint32_t kManyBlocks = 0xFFFFFFFFU;
-constexpr std::uint16_t kMany = 0xFFFFU;
-
-void set(auto& event, const Moment& now) {
-  event = {now.block, now.barrier, now.meeting, now.warp, now.thread};
-}
-
-}  // namespace
-
-bool Shadow::Event::before(const Moment& now) const {
-  if (block == 0) return true;
-  if (block != now.block) return false;
-  if (barrier < now.barrier || thread == now.thread) return true;
-  return warp == now.warp && meeting < now.meeting;
-}
-
-// What came earlier and is ordered before the new one needs no account of its own.
-void Shadow::Event::add(const Moment& now) {
-  if (block == 0 || (block == now.block && barrier < now.barrier)) {
-    set(*this, now);
-  } else if (block != now.block) {
-    block = kManyBlocks;
-  } else if (warp != now.warp) {
-    warp = kMany;
-    thread = kMany;
-  } else if (meeting < now.meeting) {
-    set(*this, now);
-  } else if (thread != now.thread) {
-    thread = kMany;
-  }
+bool Shadow::updates_before(const Cell& cell, const Moment& now) {
+  if (cell.update.block != Event::kManyBlocks) return cell.update.before(now);
+  const std::vector<Event>& crowd = now.order->crowd(cell.update.barrier);
+  return std::all_of(crowd.begin(), crowd.end(), [&](const Event& e) { return e.before(now); });
 }
 
 Shadow::Shadow(std::size_t bytes, bool written, bool writable)
@@ -56,7 +30,7 @@ const char* Shadow::read(std::size_t at, std::size_t bytes, const Moment& now) {
     Cell& cell = cell_at(i, now);
     if (cell.pending) return "reads what an asynchronous copy has not brought yet";
     if (!cell.write.before(now)) return "reads what another thread writes, no barrier between";
-    if (!cell.update.before(now)) return "reads what another thread updates, no barrier between";
+    if (!updates_before(cell, now)) return "reads what another thread updates, no barrier between";
     cell.read.add(now);
   }
   return nullptr;
@@ -69,8 +43,8 @@ const char* Shadow::overwrite(std::size_t at, std::size_t bytes, const Moment& n
     if (cell.pending) return "writes where an asynchronous copy is under way";
     if (!cell.write.before(now)) return "writes what another thread writes, no barrier between";
     if (!cell.read.before(now)) return "writes what another thread reads, no barrier between";
-    if (!cell.update.before(now)) return "writes what another thread updates, no barrier between";
-    set(cell.write, now);
+    if (!updates_before(cell, now)) return "writes what another thread updates, no barrier between";
+    cell.write = Event::at(now);
     cell.read = cell.update = Event{};
   }
   return nullptr;
@@ -82,17 +56,51 @@ const char* Shadow::write(std::size_t at, std::size_t bytes, const Moment& now) 
   return nullptr;
 }
 
-const char* Shadow::update(std::size_t at, std::size_t bytes, const Moment& now) {
+const char* Shadow::update(std::size_t at, std::size_t bytes, Update kind, bool changes, Moment now,
+                           BlockOrder& order) {
   if (!writable_) return "updates memory that is only read";
+  Event before;  // what the cell in front had, and has
+  Event after;
   for (std::size_t i = at; i < at + bytes; ++i) {
     Cell& cell = cell_at(i, now);
     if (!cell.written) return "updates what nobody has written";
     if (cell.pending) return "updates where an asynchronous copy is under way";
     if (!cell.write.before(now)) return "updates what another thread writes, no barrier between";
     if (!cell.read.before(now)) return "updates what another thread reads, no barrier between";
-    cell.update.add(now);
+    const bool alike = cell.kind == kind && (kind != Update::kExchange || !changes);
+    if (!alike) {
+      if (!updates_before(cell, now)) return "exchanges what another thread updates, unordered";
+      cell.kind = kind;
+      cell.update = Event::at(now);
+      continue;
+    }
+    if (i == at || cell.update != before) {
+      before = after = cell.update;
+      join(after, now, order);
+    }
+    cell.update = after;
   }
   return nullptr;
+}
+
+// Another update of the same kind.
+void Shadow::join(Event& event, const Moment& now, BlockOrder& order) {
+  if (event.block == 0 || event.block == now.block) return event.add(now);
+  if (event.block != Event::kManyBlocks) {
+    event = {Event::kManyBlocks, order.new_crowd(event), 0, 0, 0};
+  }
+  std::vector<Event>& crowd = order.crowd(event.barrier);
+  const auto mine = std::find_if(crowd.rbegin(), crowd.rend(),
+                                 [&](const Event& e) { return e.block == now.block; });
+  if (mine == crowd.rend()) {
+    crowd.push_back(Event::at(now));
+  } else {
+    mine->add(now);
+  }
+}
+
+void Shadow::look(std::size_t at, std::size_t bytes, const Moment& now) {
+  for (std::size_t i = at; i < at + bytes; ++i) cells_[i].update = Event::at(now);
 }
 
 const char* Shadow::announce(std::size_t at, std::size_t bytes, const Moment& now) {
@@ -107,7 +115,7 @@ const char* Shadow::arrive(std::size_t at, std::size_t bytes, const Moment& now)
     Cell& cell = cell_at(i, now);
     cell.pending = false;
     cell.written = true;
-    set(cell.write, now);
+    cell.write = Event::at(now);
   }
   return nullptr;
 }

@@ -1,24 +1,19 @@
 // What is known of every byte of emulated memory: whether anybody has written it, and who touched
-// it last in this launch. An access that no barrier orders after an earlier one of another thread
-// is a fault, whatever order the threads happened to run in.
+// it last in this launch. An access that nothing orders after an earlier one of another thread is a
+// fault, whatever order the threads happened to run in: within a block a barrier orders, within a
+// warp a sync_warp too, between blocks a ticket (block_order.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "tests/emulated/block_order.h"
+
 namespace hearth::emulated {
 
-// A thread at a moment. Two accesses are ordered when both are of one thread, when a barrier of the
-// block lies between them, or, within a warp, a sync_warp.
-struct Moment {
-  std::uint32_t launch = 0;
-  std::uint32_t block = 0;    // from 1 on, unique within the launch; 0 is nobody
-  std::uint32_t barrier = 0;  // barriers of the block so far
-  std::uint32_t meeting = 0;  // sync_warps of the warp so far
-  std::uint16_t warp = 0;
-  std::uint16_t thread = 0;
-};
+// Of atomic operations those of one kind may meet in any order, but for exchanges of unlike values.
+enum class Update : std::uint8_t { kAdd, kMax, kOr, kExchange };
 
 class Shadow {
  public:
@@ -28,8 +23,11 @@ class Shadow {
   // Each gives null, or what is wrong with the access.
   const char* read(std::size_t at, std::size_t bytes, const Moment& now);
   const char* write(std::size_t at, std::size_t bytes, const Moment& now);
-  // A step of an atomic operation: never in conflict with another one.
-  const char* update(std::size_t at, std::size_t bytes, const Moment& now);
+  // An atomic operation. `changes`: the value that was there.
+  const char* update(std::size_t at, std::size_t bytes, Update kind, bool changes, Moment now,
+                     BlockOrder& order);
+  // The updating thread looks at the value that it found, and so comes after all earlier ones.
+  void look(std::size_t at, std::size_t bytes, const Moment& now);
   // The destination of an asynchronous copy: nobody may touch it until `arrive`.
   const char* announce(std::size_t at, std::size_t bytes, const Moment& now);
   const char* arrive(std::size_t at, std::size_t bytes, const Moment& now);
@@ -41,24 +39,17 @@ class Shadow {
   std::size_t size() const { return cells_.size(); }
 
  private:
-  // The latest accesses of a kind; several threads of one warp, warps or blocks are kMany.
-  struct Event {
-    std::uint32_t block = 0;
-    std::uint32_t barrier = 0;
-    std::uint32_t meeting = 0;
-    std::uint16_t warp = 0;
-    std::uint16_t thread = 0;
-    bool before(const Moment& now) const;
-    void add(const Moment& now);
-  };
   struct Cell {
     std::uint32_t launch = 0;
     bool written = false;
     bool pending = false;
+    Update kind = Update::kAdd;  // of the latest updates
     Event write;
     Event read;
-    Event update;
+    Event update;  // of several blocks: kManyBlocks, and `barrier` is the number of their crowd
   };
+  static void join(Event& event, const Moment& now, BlockOrder& order);
+  static bool updates_before(const Cell& cell, const Moment& now);
   Cell& cell_at(std::size_t at, const Moment& now);
   const char* overwrite(std::size_t at, std::size_t bytes, const Moment& now);
   std::vector<Cell> cells_;

@@ -18,6 +18,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
+#include "tests/gpu/float_product.h"
 #include "tests/gpu/peak.h"
 
 namespace hearth::gpu {
@@ -170,17 +171,28 @@ void bench_products(const Options& options, const Measured& peaks) {
       const Activations x(tokens, options.cols);
       Memory<float> out(std::size_t{tokens} * options.rows);
       std::size_t next = 0;
+      const auto matrix = [&] {
+        return CardMatrix{type, options.rows, options.cols, tiles[next++ % copies]->data(),
+                          exponents.data()};
+      };
+      const ProductSpace space{sums.data(), tickets.data()};
       const double seconds = time_of(options, [&] {
-        const CardMatrix w{type, options.rows, options.cols, tiles[next++ % copies]->data(),
-                           exponents.data()};
-        must(product(w, x.view, out.data(), options.rows, {sums.data(), tickets.data()}, nullptr));
+        must(product(matrix(), x.view, out.data(), options.rows, space, nullptr));
       });
       const double moved = static_cast<double>(shape.bytes()) +
                            static_cast<double>(out.size()) * 4 +
                            static_cast<double>(tokens) * options.cols * 1.4;
       const double multiplied = 2.0 * tokens * options.rows * options.cols;
-      report(std::string("product ") + name_of(type) + ", " + std::to_string(tokens) + " rows",
-             seconds, moved, multiplied, peaks);
+      const std::string what =
+          std::string("product ") + name_of(type) + ", " + std::to_string(tokens) + " rows";
+      report(what, seconds, moved, multiplied, peaks);
+      if (!has_float_product(type, tokens)) continue;
+      const double plain = time_of(options, [&] {
+        if (const char* wrong = run_float_product(matrix(), x.view, out.data(), space, nullptr)) {
+          stop(wrong);
+        }
+      });
+      report(what + ", float epilogue", plain, moved, multiplied, peaks);
     }
   }
 }
