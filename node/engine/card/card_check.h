@@ -12,7 +12,7 @@
 
 namespace hearth::node {
 
-// kNumeric when hashes, tokens, keys or values differ: such a device must not serve. About 4 MB of
+// kNumeric when hashes, tokens, keys or values differ: such a device must not serve. About 6 MB of
 // the device's memory.
 Status check_device(Device& device, const std::string& family,
                     const std::vector<model::TensorType>& types);
