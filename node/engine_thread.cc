@@ -1,7 +1,6 @@
 #include "node/engine_thread.h"
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -27,16 +26,26 @@ struct Task {
   StepBatch batch;
   std::uint64_t generation = 0;  // loads asked for before this step
   bool refused = false;          // the queue was full; kept for the order of the answers
+  bool is_step() const { return !load && !check; }
+};
+
+// A step that the engine has begun, or that it will not compute: the error is its answer.
+struct Begun {
+  StepBatch batch;
+  Status status;
 };
 
 }  // namespace
 
 struct EngineThread::State : std::enable_shared_from_this<State> {
   void run();
+  bool may_take() const;
+  void take(Task task);
   void answer_load(const LoadTask& task);
-  void answer_step(Task task);
   void answer_check();
-  Status step(Task& task, StepResult& result);
+  Status begin(Task& task);
+  bool ready() const { return !begun.front().status.ok() || engine->ready(); }
+  void finish();
   void to_owner(std::function<void(StageComputeEvents&)> answer);
   void push(Task task);
 
@@ -49,7 +58,6 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   bool stopping = false;
   Post post;  // empty once the owner is gone
   std::atomic<std::uint64_t> generation{0};
-  std::atomic<std::uint64_t> busy_nanoseconds{0};
 
   // The owner's thread only.
   StageComputeEvents* events = nullptr;
@@ -57,27 +65,52 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   // The engine's thread only.
   std::unique_ptr<Engine> engine;
   LoadTask loaded;
+  std::deque<Begun> begun;  // oldest first
 
   std::thread thread;
 };
 
+// Takes the next step while the engine computes one, where it can begin then; else the oldest one
+// is finished first. While nothing is to be done this thread asks again and again, as a driver does
+// that waits for its card: sleeping would cost each step more than it takes.
 void EngineThread::State::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    wake.wait(lock, [&] { return stopping || !tasks.empty(); });
-    if (stopping) return;
-    Task task = std::move(tasks.front());
-    tasks.pop_front();
-    lock.unlock();
-    if (task.load) {
-      answer_load(*task.load);
-    } else if (task.check) {
-      answer_check();
+    if (begun.empty()) wake.wait(lock, [&] { return stopping || !tasks.empty(); });
+    if (stopping) break;
+    if (may_take()) {
+      Task task = std::move(tasks.front());
+      tasks.pop_front();
+      lock.unlock();
+      take(std::move(task));
     } else {
-      answer_step(std::move(task));
+      const bool waits = !tasks.empty();
+      lock.unlock();
+      if (waits || ready()) {
+        finish();
+      } else {
+        std::this_thread::yield();
+      }
     }
     lock.lock();
   }
+  lock.unlock();
+  while (!begun.empty()) finish();
+}
+
+// Behind a step that is only refused nothing begins, so that its answer does not wait.
+bool EngineThread::State::may_take() const {
+  if (tasks.empty()) return false;
+  if (begun.empty()) return true;
+  const Task& next = tasks.front();
+  return next.is_step() && begun.back().status.ok() && engine->can_begin(next.batch);
+}
+
+void EngineThread::State::take(Task task) {
+  if (task.load) return answer_load(*task.load);
+  if (task.check) return answer_check();
+  Status status = begin(task);
+  begun.push_back({std::move(task.batch), std::move(status)});
 }
 
 void EngineThread::State::answer_load(const LoadTask& task) {
@@ -112,15 +145,6 @@ void EngineThread::State::answer_load(const LoadTask& task) {
   });
 }
 
-void EngineThread::State::answer_step(Task task) {
-  StepResult result;
-  Status status = step(task, result);
-  to_owner([batch = std::move(task.batch), result = std::move(result),
-            status = std::move(status)](StageComputeEvents& events) mutable {
-    events.on_computed(std::move(batch), std::move(result), std::move(status));
-  });
-}
-
 void EngineThread::State::answer_check() {
   Status status = engine != nullptr
                       ? engine->verify_weights()
@@ -130,7 +154,7 @@ void EngineThread::State::answer_check() {
   });
 }
 
-Status EngineThread::State::step(Task& task, StepResult& result) {
+Status EngineThread::State::begin(Task& task) {
   if (task.refused) {
     return Error{ErrorCode::kNoCapacity,
                  std::to_string(limits::kComputeQueue) + " steps wait here, which is the limit"};
@@ -139,14 +163,18 @@ Status EngineThread::State::step(Task& task, StepResult& result) {
     return Error{ErrorCode::kCancelled, "the step belongs to an assignment that ended"};
   }
   if (engine == nullptr) return Error{ErrorCode::kUnavailable, "no layers are loaded"};
-  const auto begun = std::chrono::steady_clock::now();
-  Status status = engine->step(task.batch, result);
-  const auto spent = std::chrono::steady_clock::now() - begun;
-  busy_nanoseconds.fetch_add(
-      static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()),
-      std::memory_order_relaxed);
-  return status;
+  return engine->begin(task.batch);
+}
+
+void EngineThread::State::finish() {
+  auto [batch, status] = std::move(begun.front());
+  begun.pop_front();
+  StepResult result;
+  if (status.ok()) status = engine->finish(batch, result);
+  to_owner([batch = std::move(batch), result = std::move(result),
+            status = std::move(status)](StageComputeEvents& events) mutable {
+    events.on_computed(std::move(batch), std::move(result), std::move(status));
+  });
 }
 
 void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answer) {
@@ -209,10 +237,6 @@ void EngineThread::check_weights() {
   Task task;
   task.check = true;
   state_->push(std::move(task));
-}
-
-double EngineThread::busy_seconds() const {
-  return static_cast<double>(state_->busy_nanoseconds.load(std::memory_order_relaxed)) * 1e-9;
 }
 
 EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,

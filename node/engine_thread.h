@@ -1,5 +1,6 @@
 // EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; questions
-// go in through a bounded queue, answers come back on the owner's thread.
+// go in through a bounded queue, answers come back on the owner's thread. The next step begins
+// while one is under way, where the engine can.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class EngineThread final : public StageCompute {
 
   // `base`: everything but layers, stage and batch_rows, which come with each load().
   EngineThread(EngineOptions base, Load load, Post post);
-  ~EngineThread() override;  // waits for the step or the loading under way
+  ~EngineThread() override;  // waits for the steps or the loading under way
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
@@ -35,8 +36,6 @@ class EngineThread final : public StageCompute {
   // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
   void compute(StepBatch batch) override;
   void check_weights() override;  // kUnavailable where no layers are loaded
-
-  double busy_seconds() const;  // spent in steps so far; from any thread
 
  private:
   struct State;

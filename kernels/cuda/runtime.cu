@@ -121,6 +121,13 @@ Status wait(Stream stream, Event event) {
   return done("a stream that waits", cudaStreamWaitEvent(stream, event, 0));
 }
 
+Result<bool> passed(Event event) {
+  const cudaError_t answer = cudaEventQuery(event);
+  if (answer != cudaErrorNotReady) TRY_VOID(done("asking the card", answer));
+  cudaGetLastError();  // the runtime keeps "not ready" like an error
+  return answer == cudaSuccess;
+}
+
 Status synchronize(Event event) {
   return done("waiting for the card", cudaEventSynchronize(event));
 }

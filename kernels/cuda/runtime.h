@@ -103,6 +103,8 @@ Status fill_zero(void* to, std::size_t bytes, Stream stream);
 Status record(Event event, Stream stream);
 // What is queued on the stream from now on waits for the event.
 Status wait(Stream stream, Event event);
+// Whether it has come by; true of one that was never recorded.
+Result<bool> passed(Event event);
 // The calling thread waits.
 Status synchronize(Event event);
 Status synchronize(Stream stream);

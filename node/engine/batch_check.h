@@ -17,7 +17,8 @@ namespace hearth::node {
 // A sequence that is open on this stage.
 struct StageSequence {
   SequenceOpen open;
-  Position next = 0;  // position of its next row
+  Position next = 0;            // position of its next row
+  std::uint32_t under_way = 0;  // steps with rows of it that are begun and not finished
   BlockTable pages;
   // The first of its rows that failed, and why: all later ones fail as well.
   std::optional<Position> failed_at;

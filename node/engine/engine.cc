@@ -1,6 +1,7 @@
 #include "node/engine/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -31,15 +32,34 @@ struct ComputedRow {
   bool drawn = false;  // its token has come
 };
 
+// A step that is begun and not finished.
+struct Step {
+  StepBatch batch;
+  StepResult result;
+  std::vector<StageSequence*> sequences;  // one a row of the batch
+  std::vector<ComputedRow> computed;
+  std::vector<ForwardRow> rows;
+  std::vector<DrawRequest> draws;   // what rows point to; last stage only
+  std::vector<SampledToken> drawn;  // one a row of the batch; likewise
+  std::vector<StageSequences::node_type> released;
+  StageForward::Outputs outputs;
+};
+
 class StageEngine final : public Engine {
  public:
   StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
               const EngineOptions& options, std::unique_ptr<StageForward> forward);
 
-  Status step(StepBatch& batch, StepResult& result) override;
+  bool can_begin(const StepBatch& batch) const override;
+  Status begin(StepBatch& batch) override;
+  bool ready() const override;
+  Status finish(StepBatch& batch, StepResult& result) override;
   void reset() override;
   Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
-  Status verify_weights() override { return forward_->verify_weights(); }
+  Status verify_weights() override {
+    INVARIANT(under_way_ == 0, "weights are checked between steps");
+    return forward_->verify_weights();
+  }
 
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
@@ -51,22 +71,26 @@ class StageEngine final : public Engine {
   std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
 
  private:
+  bool has_pages(const StepBatch& batch) const;
   void open(const StepBatch& batch);
   void truncate(const StepBatch& batch);
-  void admit(StepBatch& batch);
-  Status compute(StepBatch& batch);
-  void settle(StepBatch& batch);
+  void enter(Step& step);
+  void admit(Step& step);
+  void add_row(Step& step, std::uint32_t index);
+  Status compute(Step& step);
+  void settle(Step& step);
   bool observed(const BatchRow& row) const;
-  void on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+  void on_logits(Step& step, std::uint32_t computed, unsigned thread,
                  std::span<const float> logits);
-  void sample(std::uint32_t computed, unsigned thread, std::span<const float> logits);
-  void on_token(std::uint32_t computed, const Result<TokenId>& token);
-  void request_draws(const StepBatch& batch);
-  DrawRequest draw_request(std::uint32_t computed) const;
-  void collect_tokens(const StepBatch& batch, StepResult& result);
-  void hash_inputs(const StepBatch& batch, StepResult& result);
-  void hash_outputs(const StepBatch& batch, StepResult& result);
-  void release(const StepBatch& batch, StepResult& result);
+  void sample(Step& step, std::uint32_t computed, unsigned thread, std::span<const float> logits);
+  void on_token(Step& step, std::uint32_t computed, const Result<TokenId>& token) const;
+  void request_draws(Step& step) const;
+  static DrawRequest draw_request(const Step& step, std::uint32_t computed);
+  static void collect_tokens(Step& step);
+  void hash_inputs(Step& step) const;
+  void hash_outputs(Step& step) const;
+  void release(Step& step);
+  void leave(Step& step);
   ByteSpan activation(const StepBatch& batch, std::size_t row) const;
   std::size_t row_bytes() const { return spec_.hidden * sizeof(std::uint16_t); }
 
@@ -76,42 +100,105 @@ class StageEngine final : public Engine {
   const std::unique_ptr<StageForward> forward_;
   std::vector<Sampler> samplers_;  // one a thread; last stage only
   StageSequences sequences_;
-
-  // Of the step under way.
-  std::vector<ComputedRow> computed_;
-  std::vector<ForwardRow> rows_;
-  std::vector<DrawRequest> draws_;   // what rows_ points to; last stage only
-  std::vector<SampledToken> drawn_;  // one a row of the batch; likewise
+  std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way
+  std::uint32_t oldest_ = 0;
+  std::uint32_t under_way_ = 0;
 };
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
                          const EngineOptions& options, std::unique_ptr<StageForward> forward)
     : file_(std::move(file)), spec_(spec), options_(options), forward_(std::move(forward)) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
-  computed_.reserve(options_.batch_rows);
-  rows_.reserve(options_.batch_rows);
-  draws_.reserve(is_last() ? options_.batch_rows : 0);
+  for (Step& step : steps_) {
+    step.sequences.reserve(options_.batch_rows);
+    step.computed.reserve(options_.batch_rows);
+    step.rows.reserve(options_.batch_rows);
+    step.draws.reserve(is_last() ? options_.batch_rows : 0);
+    step.outputs.on_logits = [this, &step](std::uint32_t row, unsigned thread,
+                                           std::span<const float> logits) {
+      on_logits(step, row, thread, logits);
+    };
+    step.outputs.on_token = [this, &step](std::uint32_t row, const Result<TokenId>& token) {
+      on_token(step, row, token);
+    };
+  }
 }
 
 ByteSpan StageEngine::activation(const StepBatch& batch, std::size_t row) const {
   return ByteSpan(batch.activations).subspan(row * row_bytes(), row_bytes());
 }
 
-Status StageEngine::step(StepBatch& batch, StepResult& result) {
+// --- begin and finish ---
+
+bool StageEngine::can_begin(const StepBatch& batch) const {
+  if (under_way_ == 0) return true;
+  if (under_way_ == kStepsUnderWay || !forward_->may_overlap()) return false;
+  const bool truncates = std::any_of(
+      batch.truncates.begin(), batch.truncates.end(), [&](const SequenceTruncate& truncate) {
+        const auto found = sequences_.find(truncate.sequence);
+        return found != sequences_.end() && found->second.under_way > 0;
+      });
+  return !truncates && has_pages(batch);
+}
+
+// That the pool has the pages of all rows, those that will turn out to have failed too. The batch
+// is not checked yet.
+bool StageEngine::has_pages(const StepBatch& batch) const {
+  std::uint64_t wanted = 0;
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const BatchRow& row = batch.rows[i];
+    if (i + 1 < batch.rows.size() && batch.rows[i + 1].sequence == row.sequence) continue;
+    const auto found = sequences_.find(row.sequence);
+    const std::size_t held = found == sequences_.end() ? 0 : found->second.pages.size();
+    const std::size_t needed = pages_for(row.position + 1, kernels::kPageTokens);
+    wanted += needed - std::min(needed, held);
+  }
+  return wanted <= kv_pages() - kv_pages_used();
+}
+
+Status StageEngine::begin(StepBatch& batch) {
+  INVARIANT(can_begin(batch), "a step waits until it can begin");
   TRY_VOID(kernels::check_float_environment());  // the caller may be another thread each time
   TRY_VOID(check_batch(batch, sequences_, input_shape(), options_.batch_rows));
-  result = {};
-  open(batch);
-  truncate(batch);
-  hash_inputs(batch, result);
-  admit(batch);
-  TRY_VOID(compute(batch));
-  settle(batch);
-  if (is_last()) collect_tokens(batch, result);
-  hash_outputs(batch, result);
-  if (is_last()) batch.activations.clear();
-  release(batch, result);
+  Step& step = steps_[(oldest_ + under_way_) % kStepsUnderWay];
+  step.batch = std::move(batch);
+  step.result = {};
+  open(step.batch);
+  truncate(step.batch);
+  enter(step);
+  admit(step);
+  const Status computing = compute(step);
+  if (!computing.ok()) {
+    batch = std::move(step.batch);
+    return computing;
+  }
+  hash_inputs(step);
+  release(step);
+  ++under_way_;
   return ok_status();
+}
+
+bool StageEngine::ready() const {
+  INVARIANT(under_way_ > 0, "a step is under way");
+  return steps_[oldest_].rows.empty() || forward_->ready();
+}
+
+Status StageEngine::finish(StepBatch& batch, StepResult& result) {
+  INVARIANT(under_way_ > 0, "a step is under way");
+  Step& step = steps_[oldest_];
+  const Status computed = step.rows.empty() ? ok_status() : forward_->finish();
+  if (computed.ok()) {
+    settle(step);
+    if (is_last()) collect_tokens(step);
+    hash_outputs(step);
+    if (is_last()) step.batch.activations.clear();
+  }
+  leave(step);
+  batch = std::move(step.batch);
+  result = std::move(step.result);
+  oldest_ = (oldest_ + 1) % kStepsUnderWay;
+  --under_way_;
+  return computed;
 }
 
 void StageEngine::open(const StepBatch& batch) {
@@ -136,13 +223,33 @@ void StageEngine::truncate(const StepBatch& batch) {
   }
 }
 
+// Finds the sequences of the rows, which are known to this step from here on: one that it releases
+// may come anew under the same id before it is finished.
+void StageEngine::enter(Step& step) {
+  step.sequences.clear();
+  const std::vector<BatchRow>& rows = step.batch.rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool same = i > 0 && rows[i].sequence == rows[i - 1].sequence;
+    StageSequence* sequence = same ? step.sequences.back() : &sequences_.at(rows[i].sequence);
+    if (!same) ++sequence->under_way;
+    step.sequences.push_back(sequence);
+  }
+}
+
+void StageEngine::leave(Step& step) {
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    if (i == 0 || step.sequences[i] != step.sequences[i - 1]) --step.sequences[i]->under_way;
+  }
+  step.released.clear();
+}
+
 // Decides which rows are computed: those of sequences that have not failed and get their pages.
-void StageEngine::admit(StepBatch& batch) {
-  computed_.clear();
-  rows_.clear();
-  for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
-    const BatchRow& row = batch.rows[i];
-    StageSequence& sequence = sequences_.at(row.sequence);
+void StageEngine::admit(Step& step) {
+  step.computed.clear();
+  step.rows.clear();
+  for (std::uint32_t i = 0; i < step.batch.rows.size(); ++i) {
+    const BatchRow& row = step.batch.rows[i];
+    StageSequence& sequence = *step.sequences[i];
     sequence.next = row.position + 1;
     if (row.failed()) sequence.fail(row.position, row.reason());
     if (!sequence.failed(row.position) &&
@@ -152,95 +259,99 @@ void StageEngine::admit(StepBatch& batch) {
     if (sequence.sampler.penalties) {
       sequence.history.add(row.token, row.position >= sequence.open.prompt_tokens);
     }
-    if (sequence.failed(row.position)) continue;
-    computed_.push_back({i, &sequence});
-    ForwardRow& computed = rows_.emplace_back();
-    computed.token = row.token;
-    computed.position = row.position;
-    computed.pages = &sequence.pages;
-    computed.observed = is_last() && observed(row);
-    computed.sample = is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed);
+    if (!sequence.failed(row.position)) add_row(step, i);
   }
 }
 
+void StageEngine::add_row(Step& step, std::uint32_t index) {
+  const BatchRow& row = step.batch.rows[index];
+  step.computed.push_back({index, step.sequences[index]});
+  ForwardRow& computed = step.rows.emplace_back();
+  computed.token = row.token;
+  computed.position = row.position;
+  computed.pages = &step.sequences[index]->pages;
+  computed.observed = is_last() && observed(row);
+  computed.sample = is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed);
+}
+
 // The history holds every row of the step, those behind this one too.
-DrawRequest StageEngine::draw_request(std::uint32_t computed) const {
-  const StageSequence& sequence = *computed_[computed].sequence;
-  const Position position = rows_[computed].position + 1;
+DrawRequest StageEngine::draw_request(const Step& step, std::uint32_t computed) {
+  const StageSequence& sequence = *step.computed[computed].sequence;
+  const Position position = step.rows[computed].position + 1;
   return {&sequence.sampler, &sequence.history, position,
           sequence.history.generated_behind(position - sequence.open.prompt_tokens)};
 }
 
 // Of every token that is wanted without log probabilities, which need the logits.
-void StageEngine::request_draws(const StepBatch& batch) {
-  draws_.clear();
-  for (std::uint32_t i = 0; i < computed_.size(); ++i) {
-    const ComputedRow& row = computed_[i];
-    if ((batch.rows[row.index].flags & BatchRow::kSample) == 0) continue;
+void StageEngine::request_draws(Step& step) const {
+  step.drawn.assign(step.batch.rows.size(), SampledToken{});
+  step.draws.clear();
+  for (std::uint32_t i = 0; i < step.computed.size(); ++i) {
+    const ComputedRow& row = step.computed[i];
+    if ((step.batch.rows[row.index].flags & BatchRow::kSample) == 0) continue;
     if (row.sequence->sampler.logprobs) continue;
-    rows_[i].draw = &draws_.emplace_back(draw_request(i));
+    step.rows[i].draw = &step.draws.emplace_back(draw_request(step, i));
   }
 }
 
-Status StageEngine::compute(StepBatch& batch) {
-  if (is_last()) {
-    drawn_.assign(batch.rows.size(), SampledToken{});
-    request_draws(batch);
-  }
-  if (rows_.empty()) return ok_status();
-  auto* bits = reinterpret_cast<std::byte*>(forward_->residual());
+Status StageEngine::compute(Step& step) {
+  if (is_last()) request_draws(step);
+  if (step.rows.empty()) return ok_status();
   if (!is_first()) {
-    for (std::size_t i = 0; i < computed_.size(); ++i) {
-      std::memcpy(bits + i * row_bytes(), activation(batch, computed_[i].index).data(),
+    auto* bits = reinterpret_cast<std::byte*>(forward_->input());
+    for (std::size_t i = 0; i < step.computed.size(); ++i) {
+      std::memcpy(bits + i * row_bytes(), activation(step.batch, step.computed[i].index).data(),
                   row_bytes());
     }
   }
-  return forward_->run(
-      rows_,
-      [&](std::uint32_t row, unsigned thread, std::span<const float> logits) {
-        on_logits(batch, row, thread, logits);
-      },
-      [&](std::uint32_t row, const Result<TokenId>& token) { on_token(row, token); });
+  return forward_->begin(step.rows, step.outputs);
 }
 
-// Writes back what was computed; failed rows, and all later ones of their sequences, are zeros.
-void StageEngine::settle(StepBatch& batch) {
+// Writes back what was computed; failed rows, and all later ones of their sequences, are zeros. A
+// sequence that fails here keeps the pages of this step's rows: those that its rows of the next
+// step took, which began before this was known, go back.
+void StageEngine::settle(Step& step) {
+  StepBatch& batch = step.batch;
   batch.activations.resize(batch.rows.size() * row_bytes());
-  std::size_t next = 0;
+  std::uint32_t next = 0;
   for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
     BatchRow& row = batch.rows[i];
-    StageSequence& sequence = sequences_.at(row.sequence);
-    const bool computed = next < computed_.size() && computed_[next].index == i;
-    if (computed && forward_->failed(static_cast<std::uint32_t>(next))) {
-      sequence.fail(row.position, ErrorCode::kNumeric);
-    }
+    StageSequence& sequence = *step.sequences[i];
+    const bool computed = next < step.computed.size() && step.computed[next].index == i;
+    if (computed && forward_->failed(next)) sequence.fail(row.position, ErrorCode::kNumeric);
     std::byte* out = batch.activations.data() + i * row_bytes();
     if (!sequence.failed(row.position)) {
-      std::memcpy(out, forward_->residual() + next * spec_.hidden, row_bytes());
+      std::memcpy(out, forward_->output() + std::size_t{next} * spec_.hidden, row_bytes());
     } else {
       row.fail(sequence.why);
       std::memset(out, 0, row_bytes());
     }
-    if (computed) ++next;
+    if (!computed) continue;
+    ++next;
+    const bool last = next == step.computed.size() || step.computed[next].sequence != &sequence;
+    if (last && sequence.failed(row.position)) {
+      forward_->pages().shrink(sequence.pages, row.position + 1);
+    }
   }
 }
 
 // On a thread of the pool.
-void StageEngine::sample(std::uint32_t computed, unsigned thread, std::span<const float> logits) {
-  const DrawRequest request = draw_request(computed);
+void StageEngine::sample(Step& step, std::uint32_t computed, unsigned thread,
+                         std::span<const float> logits) {
+  const DrawRequest request = draw_request(step, computed);
   auto draw = samplers_[thread].sample(logits, *request.params, *request.history, request.position,
                                        request.later);
-  if (!draw.ok()) return on_token(computed, draw.error());
-  SampledToken& out = drawn_[computed_[computed].index];
+  if (!draw.ok()) return on_token(step, computed, draw.error());
+  SampledToken& out = step.drawn[step.computed[computed].index];
   out.logprob = draw->logprob;
   out.top = std::move(draw->top);
-  on_token(computed, draw->token);
+  on_token(step, computed, draw->token);
 }
 
-void StageEngine::on_token(std::uint32_t computed, const Result<TokenId>& token) {
-  ComputedRow& row = computed_[computed];
+void StageEngine::on_token(Step& step, std::uint32_t computed, const Result<TokenId>& token) const {
+  ComputedRow& row = step.computed[computed];
   row.drawn = true;
-  SampledToken& out = drawn_[row.index];
+  SampledToken& out = step.drawn[row.index];
   if (!token.ok()) {
     out.finish = FinishReason::kError;
     out.error = token.error().code;
@@ -249,7 +360,7 @@ void StageEngine::on_token(std::uint32_t computed, const Result<TokenId>& token)
   out.token = *token;
   const StageSequence& sequence = *row.sequence;
   const SamplingParams& params = sequence.open.sampling;
-  const Position position = rows_[computed].position + 1;
+  const Position position = step.rows[computed].position + 1;
   const std::uint32_t generated = position - sequence.open.prompt_tokens + 1;
   if (std::find(params.stop_tokens.begin(), params.stop_tokens.end(), out.token) !=
       params.stop_tokens.end()) {
@@ -259,11 +370,11 @@ void StageEngine::on_token(std::uint32_t computed, const Result<TokenId>& token)
   }
 }
 
-void StageEngine::collect_tokens(const StepBatch& batch, StepResult& result) {
-  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
-    const BatchRow& row = batch.rows[i];
+void StageEngine::collect_tokens(Step& step) {
+  for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
+    const BatchRow& row = step.batch.rows[i];
     if ((row.flags & BatchRow::kSample) == 0) continue;
-    SampledToken& token = drawn_[i];
+    SampledToken& token = step.drawn[i];
     if (row.failed()) {
       token = {};
       token.finish = FinishReason::kError;
@@ -271,14 +382,14 @@ void StageEngine::collect_tokens(const StepBatch& batch, StepResult& result) {
     }
     token.sequence = row.sequence;
     token.position = row.position + 1;
-    result.tokens.push_back(token);
+    step.result.tokens.push_back(token);
   }
 }
 
-void StageEngine::hash_inputs(const StepBatch& batch, StepResult& result) {
-  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
-    const BatchRow& row = batch.rows[i];
-    if (!sequences_.at(row.sequence).open.report_hashes) continue;
+void StageEngine::hash_inputs(Step& step) const {
+  for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
+    if (!step.sequences[i]->open.report_hashes) continue;
+    const BatchRow& row = step.batch.rows[i];
     RowHash hash;
     hash.sequence = row.sequence;
     hash.position = row.position;
@@ -286,25 +397,26 @@ void StageEngine::hash_inputs(const StepBatch& batch, StepResult& result) {
     hash.layers = options_.layers;
     hash.in = is_first()
                   ? hash_token(row.position, row.token)
-                  : hash_activation(options_.layers.begin, row.position, activation(batch, i));
-    result.hashes.push_back(hash);
+                  : hash_activation(options_.layers.begin, row.position, activation(step.batch, i));
+    step.result.hashes.push_back(hash);
   }
 }
 
-void StageEngine::hash_outputs(const StepBatch& batch, StepResult& result) {
+void StageEngine::hash_outputs(Step& step) const {
   std::size_t next = 0;
-  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
-    const BatchRow& row = batch.rows[i];
-    if (!sequences_.at(row.sequence).open.report_hashes) continue;
-    RowHash& hash = result.hashes[next++];
+  for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
+    if (!step.sequences[i]->open.report_hashes) continue;
+    const BatchRow& row = step.batch.rows[i];
+    RowHash& hash = step.result.hashes[next++];
     if (!is_last()) {
-      hash.out = hash_activation(options_.layers.end, row.position, activation(batch, i));
+      hash.out = hash_activation(options_.layers.end, row.position, activation(step.batch, i));
       continue;
     }
+    const SampledToken& drawn = step.drawn[i];
     const bool sampled = (row.flags & BatchRow::kSample) != 0 && !row.failed() &&
-                         drawn_[i].finish != FinishReason::kError;
+                         drawn.finish != FinishReason::kError;
     hash.out =
-        hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn_[i].token) : kNoToken);
+        hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn.token) : kNoToken);
   }
 }
 
@@ -313,30 +425,35 @@ bool StageEngine::observed(const BatchRow& row) const {
 }
 
 // On a thread of the pool.
-void StageEngine::on_logits(const StepBatch& batch, std::uint32_t computed, unsigned thread,
+void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
                             std::span<const float> logits) {
-  const BatchRow& row = batch.rows[computed_[computed].index];
-  if (rows_[computed].observed) options_.logits->on_logits(row.sequence, row.position, logits);
-  if ((row.flags & BatchRow::kSample) != 0 && !computed_[computed].drawn) {
-    sample(computed, thread, logits);
+  const BatchRow& row = step.batch.rows[step.computed[computed].index];
+  if (step.rows[computed].observed) {
+    options_.logits->on_logits(row.sequence, row.position, logits);
+  }
+  if ((row.flags & BatchRow::kSample) != 0 && !step.computed[computed].drawn) {
+    sample(step, computed, thread, logits);
   }
 }
 
-void StageEngine::release(const StepBatch& batch, StepResult& result) {
-  for (const SequenceId id : batch.releases) {
-    const auto found = sequences_.find(id);
-    forward_->pages().release(found->second.pages);
-    sequences_.erase(found);
-    result.released.push_back(id);
+// The pages are free from here on, for whoever takes them works behind this step; the sequences
+// themselves stay until it is finished.
+void StageEngine::release(Step& step) {
+  for (const SequenceId id : step.batch.releases) {
+    step.released.push_back(sequences_.extract(id));
+    forward_->pages().release(step.released.back().mapped().pages);
+    step.result.released.push_back(id);
   }
 }
 
 void StageEngine::reset() {
+  INVARIANT(under_way_ == 0, "sequences are dropped between steps");
   for (auto& [id, sequence] : sequences_) forward_->pages().release(sequence.pages);
   sequences_.clear();
 }
 
 Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
+  INVARIANT(under_way_ == 0, "keys and values are read between steps");
   const auto found = sequences_.find(id);
   REQUIRE(found != sequences_.end(), "sequence " + std::to_string(id.value) + " is not open");
   const StageSequence& sequence = found->second;
@@ -389,6 +506,11 @@ Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
 }
 
 }  // namespace
+
+Status Engine::step(StepBatch& batch, StepResult& result) {
+  TRY_VOID(begin(batch));
+  return finish(batch, result);
+}
 
 Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFile> file,
                                              const model::ModelSpec& spec,

@@ -1,8 +1,12 @@
 // Engine: one stage's share of the canonical function. It holds the weights of a layer range and
-// the KV pages of every open sequence, and runs one StepBatch at a time.
+// the KV pages of every open sequence, and runs one StepBatch after the other.
 //
-// Threads: one caller at a time; the engine splits each kernel over its own thread pool. Memory:
-// weights, KV pages and scratch are taken at load; a step allocates nothing that grows.
+// A step is begun and finished. On a card the next one may begin in between, so that its rows come
+// in and those of the one before go out while the card computes; results are the same as without.
+//
+// Threads: one caller at a time, and one thread from the first begin() to the last finish(); the
+// engine splits each kernel over its own thread pool. Memory: weights, KV pages and scratch are
+// taken at load; a step allocates nothing that grows.
 #pragma once
 
 #include <cstdint>
@@ -70,10 +74,24 @@ class Engine {
   // and `result.tokens` is filled. A row that cannot be computed is marked kFailed, it never fails
   // the batch. An Error means that the batch itself breaks the contract (a position gap, rows of a
   // sequence never opened, a wrong activation size) and that the sender must be disconnected; or,
-  // with kIo, that the device is lost and that this process must end.
-  virtual Status step(StepBatch& batch, StepResult& result) = 0;
+  // with kIo, that the device is lost and that this process must end. No other step is under way.
+  Status step(StepBatch& batch, StepResult& result);
 
-  // Drops every sequence (a new epoch begins). Weights stay.
+  // The two halves of step(). begin() takes the batch, unless it answers with an Error; finish()
+  // gives back that of the oldest step under way. What releases give back is free once their step
+  // has begun: the device works in the order of the steps.
+  //
+  // can_begin: that the batch would not have to wait, and that nothing which is decided as it
+  // begins rests on what the steps under way have not said yet. That is so while their sequences
+  // are not truncated and pages suffice for every row. A sequence that fails meanwhile takes its
+  // rows of the next step with it: they are computed for nothing and marked as it is finished.
+  virtual bool can_begin(const StepBatch& batch) const = 0;
+  virtual Status begin(StepBatch& batch) = 0;
+  virtual bool ready() const = 0;  // finish() would not wait; asked while a step is under way
+  virtual Status finish(StepBatch& batch, StepResult& result) = 0;
+
+  // Drops every sequence (a new epoch begins). Weights stay. This and the next two: while no step
+  // is under way.
   virtual void reset() = 0;
 
   // A hash for each layer of the stage over the keys and values of an open sequence, so that two

@@ -103,7 +103,7 @@ Forward::Forward(Setup setup)
 }
 
 // Hands on logits alone: the engine's samplers draw.
-Status Forward::run(std::span<const ForwardRow> given, const OnLogits& on_logits, const OnToken&) {
+Status Forward::begin(std::span<const ForwardRow> given, const Outputs& outputs) {
   INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
   rows_ = given;
   sampled_.clear();
@@ -117,7 +117,7 @@ Status Forward::run(std::span<const ForwardRow> given, const OnLogits& on_logits
     norm(row, setup_.weights.layers[0].attention_norm, in, row);
   });
   for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
-  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(on_logits);
+  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(outputs.on_logits);
   return ok_status();
 }
 

@@ -1,10 +1,10 @@
 // Forward: the layers of one stage over the rows of one step, on all threads of a pool. It holds
 // the weights and the KV pages of the stage.
 //
-// Rows of several sequences share every matrix product. The caller of run() goes through the steps
-// of a layer; each step that is large enough is one parallel loop: products over the row groups of
-// all matrices that read the same input, attention over (row, kv head), everything else over rows.
-// How a loop is cut never changes a bit of the result.
+// Rows of several sequences share every matrix product. The caller of begin() goes through the
+// steps of a layer; each step that is large enough is one parallel loop: products over the row
+// groups of all matrices that read the same input, attention over (row, kv head), everything else
+// over rows. How a loop is cut never changes a bit of the result.
 #pragma once
 
 #include <algorithm>
@@ -58,12 +58,16 @@ class Forward final : public StageForward {
   // Takes all memory that steps will need. Throws std::bad_alloc.
   explicit Forward(Setup setup);
 
-  Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
-             const OnToken& on_token) override;
+  // A step is computed as it begins.
+  bool may_overlap() const override { return false; }
+  Status begin(std::span<const ForwardRow> rows, const Outputs& outputs) override;
+  bool ready() const override { return true; }
+  Status finish() override { return ok_status(); }
   bool failed(std::uint32_t row) const override {
     return failed_[row].load(std::memory_order_relaxed);
   }
-  std::uint16_t* residual() override { return bits_.data(); }
+  std::uint16_t* input() override { return bits_.data(); }
+  const std::uint16_t* output() const override { return bits_.data(); }
   PagePool& pages() override { return setup_.cache; }
   const PagePool& pages() const override { return setup_.cache; }
   Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override {
@@ -153,7 +157,7 @@ class Forward final : public StageForward {
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 
-  // Of the run under way.
+  // Of the step under way.
   std::span<const ForwardRow> rows_;
   std::vector<std::uint32_t> sampled_;
 };

@@ -1,6 +1,9 @@
 // StageForward: the layers of one stage over the rows of one step, wherever they run. The engine
 // keeps what is the same everywhere (sequences, pages, hashes, sampling) and asks this for the
 // rest. Two implementations: Forward on the processor's cores, CardForward on an NVIDIA card.
+//
+// A step is begun and finished, in the order of the steps. Where steps may overlap, one may begin
+// while the one before is under way; no more than kStepsUnderWay are. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +30,8 @@ struct ForwardRow {
   bool observed = false;
 };
 
+inline constexpr std::uint32_t kStepsUnderWay = 2;  // each has buffers of its own
+
 class StageForward {
  public:
   virtual ~StageForward() = default;
@@ -37,15 +42,28 @@ class StageForward {
   // The token of row `row`, as Sampler::sample gives it; on the caller's thread.
   using OnToken = std::function<void(std::uint32_t row, const Result<TokenId>& token)>;
 
-  // Rows in residual() are read, unless this is the first stage, and rewritten. An Error means that
-  // what runs the layers is gone for good: nothing of the step may be used, and every
-  // later call says the same.
-  virtual Status run(std::span<const ForwardRow> rows, const OnLogits& on_logits,
-                     const OnToken& on_token) = 0;
-  // Of the last run: the row left the numeric range, and what was computed for it means nothing.
+  struct Outputs {
+    OnLogits on_logits;
+    OnToken on_token;
+  };
+
+  // That a step begun now would not wait for the end of those under way.
+  virtual bool may_overlap() const = 0;
+  // Rows in input() are read, unless this is the first stage; `rows`, and what they point to, as
+  // long as the call. `outputs` stays until the step is finished, and is called by either half. An
+  // Error, here and of finish(), means that what runs the layers is gone for good: nothing of the
+  // steps under way may be used, and every later call says the same.
+  virtual Status begin(std::span<const ForwardRow> rows, const Outputs& outputs) = 0;
+  // Of the oldest step under way: that finish() need not wait, or is needed for it to go on.
+  virtual bool ready() const = 0;
+  virtual Status finish() = 0;
+  // Of the step finished last, until the next one begins: the row left the numeric range, and what
+  // was computed for it means nothing.
   virtual bool failed(std::uint32_t row) const = 0;
-  // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on.
-  virtual std::uint16_t* residual() = 0;
+  // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on, as it comes into
+  // the step that begins next, and as it leaves the step finished last, until the next one begins.
+  virtual std::uint16_t* input() = 0;
+  virtual const std::uint16_t* output() const = 0;
 
   virtual PagePool& pages() = 0;
   virtual const PagePool& pages() const = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "model/synthetic.h"
@@ -39,6 +40,7 @@ class CardFault : public ::testing::Test {
   }
   void TearDown() override {
     emulated::fail_after(emulated::Fail::kNothing, 0);
+    emulated::hold(false);
     EXPECT_EQ(emulated::memory_used(), 0U);
     EXPECT_EQ(emulated::pinned_used(), 0U);
   }
@@ -221,6 +223,113 @@ TEST_F(CardFault, ACardThatDoesNotAnswerIsLostByTheWatchdog) {
   engine.reset();
   EXPECT_EQ(emulated::runtime_calls(), after);
   emulated::forget_lost();
+}
+
+// Neither half of a step waits for what the card does not end, and no call hangs: the limit runs
+// between the calls as well.
+TEST_F(CardFault, AStepThatNeverEndsIsLostByTheWatchdog) {
+  open(std::chrono::milliseconds(1500));
+  auto engine = load().value();
+  ASSERT_TRUE(step(*engine, 0).ok());
+  emulated::hold(true);
+  StepBatch batch = step_of(1);
+  ASSERT_TRUE(engine->begin(batch).ok());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!engine->ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_until(lock, end, [this] { return !lost_.empty(); }));
+  }
+  StepResult result;
+  const Status failed = engine->finish(batch, result);
+  ASSERT_FALSE(failed.ok());
+  ASSERT_EQ(lost_.size(), 1U);
+  EXPECT_NE(failed.error().message.find("has not answered for 1500 ms"), std::string::npos);
+  EXPECT_EQ(batch.rows.at(0).position, 1U) << "what was begun comes back";
+  engine.reset();
+  emulated::forget_lost();
+}
+
+// A step that others wait for longer than the limit is none that the card does not answer.
+TEST_F(CardFault, TheWatchdogIsAtRestBetweenSteps) {
+  open(std::chrono::milliseconds(1000));
+  auto engine = load().value();
+  ASSERT_TRUE(step(*engine, 0).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_TRUE(step(*engine, 1).ok());
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(CardFault, TheNextStepBeginsWhileTheCardIsAtOne) {
+  open();
+  auto engine = load().value();
+  StepBatch one = step_of(0);
+  StepBatch two = step_of(1);
+  StepBatch three = step_of(2);
+  emulated::hold(true);
+  ASSERT_TRUE(engine->begin(one).ok());
+  EXPECT_FALSE(engine->ready());
+  ASSERT_TRUE(engine->can_begin(two));
+  ASSERT_TRUE(engine->begin(two).ok());
+  EXPECT_FALSE(engine->ready());
+  EXPECT_FALSE(engine->can_begin(three)) << "there are buffers for two";
+  emulated::hold(false);
+  StepResult result;
+  for (const Position position : {0U, 1U}) {
+    StepBatch back;
+    ASSERT_TRUE(engine->finish(back, result).ok());
+    EXPECT_EQ(back.rows.at(0).position, position);
+    EXPECT_EQ(result.tokens.size(), 1U);
+  }
+}
+
+// Every operation in turn fails while two steps are under way.
+TEST_F(CardFault, ACardLostWithTwoStepsUnderWayIsNeverSpokenToAgain) {
+  for (std::uint64_t n = 0; n < 120; n += 7) {
+    lost_.clear();
+    emulated::fail_after(emulated::Fail::kNothing, 0);
+    open();
+    auto engine = load().value();
+    ASSERT_TRUE(step(*engine, 0).ok());
+    emulated::fail_after(emulated::Fail::kSticky, n);
+    StepBatch batch = step_of(1);
+    StepBatch next = step_of(2);
+    StepResult result;
+    const bool begun = engine->begin(batch).ok();
+    const bool begun_next = begun && engine->begin(next).ok();
+    const bool finished = begun && engine->finish(batch, result).ok();
+    EXPECT_EQ(batch.rows.at(0).position, 1U);
+    if (begun_next) {
+      EXPECT_FALSE(engine->finish(next, result).ok() && lost_.size() == 1);
+      EXPECT_EQ(next.rows.at(0).position, 2U);
+    }
+    if (!finished) {
+      EXPECT_EQ(lost_.size(), 1U) << n;
+    }
+    const bool lost = !lost_.empty();
+    const std::uint64_t after = emulated::runtime_calls();
+    if (lost) {
+      EXPECT_FALSE(step(*engine, 3).ok());
+    }
+    engine.reset();
+    if (lost) {
+      EXPECT_EQ(emulated::runtime_calls(), after) << n;
+      emulated::forget_lost();
+    }
+    EXPECT_LE(lost_.size(), 1U);
+  }
+}
+
+// An engine that goes with steps under way waits for the card before it frees what that uses.
+TEST_F(CardFault, AnEngineMayEndWithStepsUnderWay) {
+  open();
+  auto engine = load().value();
+  StepBatch one = step_of(0);
+  StepBatch two = step_of(1);
+  ASSERT_TRUE(engine->begin(one).ok());
+  ASSERT_TRUE(engine->begin(two).ok());
+  engine.reset();
+  EXPECT_TRUE(lost_.empty());
 }
 
 TEST_F(CardFault, AChangedBitOfAWeightIsFoundAndNamed) {

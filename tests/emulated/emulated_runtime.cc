@@ -42,6 +42,7 @@ struct CUevent_st {
 
 struct CUgraphExec_st {
   std::vector<Operation> operations;
+  std::uint64_t bytes = 0;
 };
 
 struct CUstream_st {
@@ -61,6 +62,7 @@ struct Card {
   std::uint64_t pinned = 0;
   std::uint64_t calls = 0;
   std::uint64_t allocations = 0;
+  std::uint64_t graph_memory = 0;
   std::uint64_t graphs_made = 0;
   std::uint64_t graphs_launched = 0;
   Fail fail = Fail::kNothing;
@@ -69,6 +71,7 @@ struct Card {
   std::uint64_t operations_left = 0;
   std::function<void()> hang;
   bool lost = false;
+  bool held = false;
   std::vector<CUstream_st*> streams;
   StreamOrder order;
   PinnedCopies copies;
@@ -95,6 +98,7 @@ bool can_run(const CUstream_st& stream) {
 
 // One operation of some stream; false when none can run.
 bool run_one() {
+  if (card().held) return false;
   std::vector<CUstream_st*> able;
   for (CUstream_st* stream : card().streams) {
     if (can_run(*stream)) able.push_back(stream);
@@ -200,6 +204,7 @@ std::uint64_t memory_used() { return card().used; }
 std::uint64_t pinned_used() { return card().pinned; }
 std::uint64_t runtime_calls() { return card().calls; }
 std::uint64_t allocations() { return card().allocations; }
+void set_graph_memory(std::uint64_t bytes) { card().graph_memory = bytes; }
 std::uint64_t graphs_made() { return card().graphs_made; }
 std::uint64_t graphs_launched() { return card().graphs_launched; }
 
@@ -229,6 +234,7 @@ void forget_lost() {
   fail_after(Fail::kNothing, 0);
 }
 
+void hold(bool held) { card().held = held; }
 void fail_soon() { card().fails_soon = true; }
 void flip_bit_soon() { card().flips_soon = true; }
 
@@ -336,6 +342,7 @@ void CloseEvent::operator()(Event event) const {
 }
 void CloseGraph::operator()(Graph graph) const {
   ++card().calls;
+  card().used -= graph->bytes;
   delete graph;
 }
 
@@ -404,6 +411,13 @@ Status wait(Stream stream, Event event) {
   return ok_status();
 }
 
+// The streams go on while the host asks.
+Result<bool> passed(Event event) {
+  TRY_VOID(meet());
+  emulated::run_one();
+  return event->passed >= event->recorded;
+}
+
 Status synchronize(Event event) {
   TRY_VOID(meet());
   emulated::run_until([=, until = event->recorded] { return event->passed >= until; });
@@ -428,6 +442,11 @@ Result<OwnedGraph> end_capture(Stream stream) {
   stream->capturing = false;
   OwnedGraph graph(new CUgraphExec_st{std::exchange(stream->captured, {})});
   TRY_VOID(meet());
+  if (card().graph_memory > card().memory - card().used) {
+    return Error{ErrorCode::kNoCapacity, "the emulated card: out of memory"};
+  }
+  graph->bytes = card().graph_memory;
+  card().used += graph->bytes;
   ++card().graphs_made;
   return Result<OwnedGraph>(std::move(graph));
 }

@@ -28,11 +28,15 @@ enum class Fail {
 };
 // Forgets a card that was lost before.
 void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang = {});
+// While held no stream goes on, as behind a kernel that does not end.
+void hold(bool held);
 // kSticky at the next operation; from any thread.
 void fail_soon();
 // Every call so far that a lost card would answer, for tests that a poisoned one is left alone.
 std::uint64_t runtime_calls();
 std::uint64_t allocations();
+// What each graph made from now on takes of the card's memory; as it is before any test sets it: 0.
+void set_graph_memory(std::uint64_t bytes);
 std::uint64_t graphs_made();
 std::uint64_t graphs_launched();
 

@@ -2,6 +2,7 @@
 whose card fails or is too small. The card is emulated; the program, its processes and their sockets
 are real."""
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -31,13 +32,13 @@ class ProcessesOnACard(unittest.TestCase):
         cls.swarm.stop()
         cls.folder.cleanup()
 
-    def answer(self, *where):
+    def answer(self, *where, prompt="Hi", tokens=6):
         """Tokens and hashes of one prompt."""
-        hashes = pathlib.Path(self.folder.name, "hashes")
-        code, out, err = swarm.hearth("run", *where, "Hi", "--token-ids", "-n", "6", "--temp",
-                                      "0.8", "--seed", "3", "--hashes", hashes)
-        self.assertEqual(code, 0, err)
-        return out, hashes.read_text()
+        with tempfile.NamedTemporaryFile("r", dir=self.folder.name) as hashes:
+            code, out, err = swarm.hearth("run", *where, prompt, "--token-ids", "-n", str(tokens),
+                                          "--temp", "0.8", "--seed", "3", "--hashes", hashes.name)
+            self.assertEqual(code, 0, err)
+            return out, pathlib.Path(hashes.name).read_text()
 
     def of_the_swarm(self):
         return self.answer(self.swarm.model, "--host", self.swarm.api)
@@ -57,6 +58,16 @@ class ProcessesOnACard(unittest.TestCase):
         expected = self.answer("--local", swarm.MODEL, "--device", "cpu")
         self.assertGreater(len(expected[1]), 1000)
         self.assertEqual(self.of_the_swarm(), expected)
+
+    def test_several_at_once_get_the_answers_that_each_gets_alone(self):
+        """Steps of two cohorts, of which one is computed while the other comes and goes."""
+        prompts = ["Hi", "Good morning", "One, two, three", "A house by the sea"]
+        expected = [self.answer("--local", swarm.MODEL, "--device", "cpu", prompt=prompt,
+                                tokens=16) for prompt in prompts]
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            found = list(pool.map(lambda prompt: self.answer(
+                self.swarm.model, "--host", self.swarm.api, prompt=prompt, tokens=16), prompts))
+        self.assertEqual(found, expected)
 
     def test_hashes_of_the_card_and_of_the_processor_are_the_same_lines(self):
         printed = [swarm.hearth("bench", "hashes", swarm.MODEL, "--tokens", "40", "-n", "4",

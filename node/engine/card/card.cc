@@ -106,6 +106,7 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
   setup.kv_pages = static_cast<std::uint32_t>(kv_within(memory, most) / memory.page);
   setup.step_limit = options_.step_limit;
   setup.on_lost = options_.on_lost;
+  setup.say = [this](const std::string& sentence) { say(name_ + ": " + sentence); };
   setup.progress = options_.progress;
   TRY(const CardForward::Bytes bytes,
       CardForward::bytes_of(file, spec, options.layers, options.batch_rows, setup.kv_pages));

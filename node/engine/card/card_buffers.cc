@@ -47,15 +47,15 @@ CardBuffers CardBuffers::place(const CardShape& shape, Placement& placement) {
   const std::size_t rows = shape.rows;
   const std::size_t layers = shape.layers.size();
   CardBuffers out;
-  out.words = placement.take<std::uint32_t>(StepWords::count(shape.rows, shape.kv_pages));
-  out.angles = placement.take<float>(rows * spec.head_dim);
-  out.local_angles = placement.take<float>(shape.has_local() ? rows * spec.head_dim : 0);
+  for (StepArrays& step : out.steps) {
+    step.place(shape,
+               [&]<typename T>(T*& array, std::size_t count) { array = placement.take<T>(count); });
+  }
   out.tables = placement.take<const std::byte*>(layers * shape.kv_pages);
   out.token_tables = placement.take<const std::byte* const*>(layers * rows);
   out.token_pages = placement.take<std::byte*>(layers * rows);
 
   out.x = placement.take<float>(rows * spec.hidden);
-  out.bits = placement.take<std::uint16_t>(rows * spec.hidden);
   out.query = placement.take<float>(rows * shape.wide());
   out.key = placement.take<float>(rows * shape.narrow());
   out.value = placement.take<float>(rows * shape.narrow());
@@ -71,17 +71,12 @@ CardBuffers CardBuffers::place(const CardShape& shape, Placement& placement) {
   out.quant.sums = placement.take<float>(blocks);
   out.quant.block_sums = placement.take<std::int32_t>(blocks);
   out.quant.exponents = placement.take<std::int32_t>(rows);
-  out.failed = placement.take<std::uint32_t>(rows);
-  out.head_failed = placement.take<std::uint32_t>(rows);
 
   std::uint32_t outputs = std::max({spec.hidden, shape.wide(), spec.feed_forward});
   if (shape.is_last()) {
     for (float*& logits : out.logits) {
       logits = placement.take<float>(std::size_t{shape.head_rows()} * spec.vocabulary);
     }
-    out.draws.place(shape.rows, [&]<typename T>(T*& array, std::size_t count) {
-      array = placement.take<T>(count);
-    });
     out.draw_scratch =
         placement.take<std::int32_t>(std::size_t{shape.head_rows()} * spec.vocabulary);
     outputs = std::max(outputs, spec.vocabulary);
@@ -101,7 +96,6 @@ CardBuffers CardBuffers::place(const CardShape& shape, Placement& placement) {
 
 Result<HostBuffers> HostBuffers::allocate(const CardShape& shape) {
   const model::ModelSpec& spec = *shape.spec;
-  const std::size_t rows = shape.rows;
   HostBuffers out;
   std::size_t bytes = 0;
   // Once to count, once to point.
@@ -111,16 +105,10 @@ Result<HostBuffers> HostBuffers::allocate(const CardShape& shape) {
       if (pass == 1) array = reinterpret_cast<T*>(out.memory.data() + bytes);
       bytes += rounded(count * sizeof(T));
     };
-    take(out.words, StepWords::count(shape.rows, shape.kv_pages));
-    take(out.angles, rows * spec.head_dim);
-    take(out.local_angles, shape.has_local() ? rows * spec.head_dim : 0);
-    take(out.bits, rows * spec.hidden);
-    take(out.failed, rows);
-    take(out.head_failed, rows);
+    for (StepArrays& step : out.steps) step.place(shape, take);
     const std::size_t logits =
         shape.is_last() ? std::size_t{shape.head_rows()} * spec.vocabulary : 0;
     for (float*& half : out.logits) take(half, logits);
-    if (shape.is_last()) out.draws.place(shape.rows, take);
     take(out.page, spec.kv_layout().page_bytes());
     if (pass == 0) {
       TRY(out.memory, kernels::cuda::PinnedMemory::allocate(bytes));

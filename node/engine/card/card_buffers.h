@@ -13,6 +13,7 @@
 #include "model/spec.h"
 #include "node/engine/card/card_draws.h"
 #include "node/engine/card/placement.h"
+#include "node/engine/stage_forward.h"
 
 namespace hearth::node {
 
@@ -49,18 +50,41 @@ struct StepWords {
   std::uint32_t* pages = nullptr;
 };
 
+// What crosses the link in a step, either way: arrays of the card's memory, or at the same sizes of
+// pinned memory. Each step under way has its own, so that those of one are copied while the other
+// is computed.
+struct StepArrays {
+  std::uint32_t* words = nullptr;
+  float* angles = nullptr;               // (rows, head_dim / 2, 2)
+  float* local_angles = nullptr;         // likewise; only in a stage with local layers
+  std::uint16_t* bits = nullptr;         // (rows, hidden): the residual as it enters and leaves
+  std::uint32_t* failed = nullptr;       // (rows)
+  std::uint32_t* head_failed = nullptr;  // (rows): of the sampled ones
+  DrawArrays draws;                      // last stage
+
+  // take(array, count) for each.
+  template <typename Take>
+  void place(const CardShape& shape, const Take& take) {
+    const std::size_t rows = shape.rows;
+    take(words, StepWords::count(shape.rows, shape.kv_pages));
+    take(angles, rows * shape.spec->head_dim);
+    take(local_angles, shape.has_local() ? rows * shape.spec->head_dim : 0);
+    take(bits, rows * shape.spec->hidden);
+    take(failed, rows);
+    take(head_failed, rows);
+    if (shape.is_last()) draws.place(shape.rows, take);
+  }
+};
+
 struct CardBuffers {
   static CardBuffers place(const CardShape& shape, Placement& placement);
 
-  std::uint32_t* words = nullptr;
-  float* angles = nullptr;        // (rows, head_dim / 2, 2)
-  float* local_angles = nullptr;  // likewise; null in a stage without local layers
+  StepArrays steps[kStepsUnderWay];
   const std::byte** tables = nullptr;
   const std::byte* const** token_tables = nullptr;
   std::byte** token_pages = nullptr;
 
-  float* x = nullptr;             // (rows, hidden): the residual
-  std::uint16_t* bits = nullptr;  // and as it enters and leaves
+  float* x = nullptr;  // (rows, hidden): the residual
   float* query = nullptr;
   float* key = nullptr;
   float* value = nullptr;
@@ -69,10 +93,7 @@ struct CardBuffers {
   float* up = nullptr;
   float* delta = nullptr;
   kernels::QuantizedRows quant;          // of the widest rows
-  std::uint32_t* failed = nullptr;       // (rows)
-  std::uint32_t* head_failed = nullptr;  // (rows): of the sampled ones
   float* logits[2] = {};                 // (head_rows, vocabulary) each; last stage, as the next
-  DrawArrays draws;
   std::int32_t* draw_scratch = nullptr;  // (head_rows, vocabulary)
   kernels::cuda::ProductSpace product;
   std::size_t product_sums = 0;
@@ -87,14 +108,8 @@ struct HostBuffers {
   static Result<HostBuffers> allocate(const CardShape& shape);
 
   kernels::cuda::PinnedMemory memory;
-  std::uint32_t* words = nullptr;
-  float* angles = nullptr;
-  float* local_angles = nullptr;
-  std::uint16_t* bits = nullptr;
-  std::uint32_t* failed = nullptr;
-  std::uint32_t* head_failed = nullptr;
+  StepArrays steps[kStepsUnderWay];
   float* logits[2] = {};
-  DrawArrays draws;
   std::byte* page = nullptr;  // one layer's share of a KV page
 };
 

@@ -12,9 +12,9 @@
 
 namespace hearth::node {
 
-// kNumeric when hashes, tokens, keys or values differ: such a device must not serve. Less than 5 MB
-// of the device's memory; about a hundred launches for a context that attention splits, whatever
-// the model, and two hundred for each four types.
+// kNumeric when hashes, tokens, keys or values differ: such a device must not serve. About 6 MB of
+// the device's memory; about a hundred launches for a context that attention splits, whatever the
+// model, and two hundred for each four types.
 Status check_device(Device& device, const std::string& family,
                     const std::vector<model::TensorType>& types);
 

@@ -15,7 +15,6 @@ namespace {
 namespace cuda = kernels::cuda;
 
 constexpr std::uint32_t kGraphRows = 64;
-constexpr std::size_t kGraphsMost = 64;  // then all are dropped, and those in use made again
 
 }  // namespace
 
@@ -29,7 +28,7 @@ CardForward::CardForward(Setup setup)
         lose({ErrorCode::kIo, "the card has not answered for " +
                                   std::to_string(setup_.step_limit.count()) + " ms"});
       }) {
-  sampled_.reserve(setup_.batch_rows);
+  for (Step& step : steps_) step.sampled.reserve(setup_.batch_rows);
   undrawn_.reserve(setup_.batch_rows);
   segments_.reserve(setup_.batch_rows);
   for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i) {
@@ -42,6 +41,13 @@ CardForward::CardForward(Setup setup)
 // A lost card is not even told to free what it holds: that stays until the process ends.
 CardForward::~CardForward() {
   static auto* const left = new std::vector<Held*>;
+  if (under_way_ > 0) {  // what is queued still reads and writes all this
+    const Status ended = guarded([&]() -> Status {
+      TRY_VOID(cuda::synchronize(compute()));
+      return cuda::synchronize(held_->download.get());
+    });
+    static_cast<void>(ended);
+  }
   if (lost()) left->push_back(held_.release());
 }
 
@@ -89,9 +95,13 @@ Status CardForward::take_memory(const model::GgufFile& file) {
   for (cuda::OwnedStream* stream : {&held_->upload, &held_->compute, &held_->download}) {
     TRY(*stream, cuda::make_stream());
   }
-  for (cuda::OwnedEvent* event :
-       {&held_->uploaded, &held_->computed, &held_->logits_made[0], &held_->logits_made[1],
-        &held_->logits_sent[0], &held_->logits_sent[1]}) {
+  for (StepEvents& events : held_->events) {
+    for (cuda::OwnedEvent* event : {&events.uploaded, &events.computed, &events.received}) {
+      TRY(*event, cuda::make_event());
+    }
+  }
+  for (cuda::OwnedEvent* event : {&held_->logits_made[0], &held_->logits_made[1],
+                                  &held_->logits_sent[0], &held_->logits_sent[1]}) {
     TRY(*event, cuda::make_event());
   }
   return ok_status();
@@ -139,14 +149,19 @@ void CardForward::lose(const Error& error) const {
   if (setup_.on_lost) setup_.on_lost(named);
 }
 
-// While loading, what is wrong with the file and too little memory are no fault of the card.
+// While loading, what is wrong with the file and too little memory are no fault of the card. While
+// steps are under way the limit goes on between the calls, from the last one that came back.
 template <typename Calls>
 Status CardForward::guarded(const Calls& calls, bool loading) const {
   if (const auto error = lost()) return *error;
   watchdog_.begin();
   Status status = cuda::use_device(setup_.device);
   if (status.ok()) status = calls();
-  watchdog_.end();
+  if (under_way_ == 0) {
+    watchdog_.end();
+  } else {
+    watchdog_.begin();
+  }
   if (!status.ok()) {
     if (loading && status.error().code != ErrorCode::kIo) return status;
     lose(status.error());
@@ -157,44 +172,92 @@ Status CardForward::guarded(const Calls& calls, bool loading) const {
 
 // --- a step ---
 
-Status CardForward::run(std::span<const ForwardRow> given, const OnLogits& on_logits,
-                        const OnToken& on_token) {
-  INVARIANT(!given.empty() && given.size() <= setup_.batch_rows, "a step has its bounds");
-  rows_ = given;
-  return guarded([&] { return step({on_logits, on_token}); });
-}
-
-void CardForward::sort_sampled() {
-  sampled_.clear();
-  undrawn_.clear();
-  draws_.begin(held_->host.draws, spec_.vocabulary);
-  for (const bool observed : {false, true}) {
-    for (std::uint32_t i = 0; i < rows(); ++i) {
-      const ForwardRow& row = rows_[i];
-      if (!row.sample || row.observed != observed) continue;
-      const bool drawn = row.draw != nullptr && draws_.add(*row.draw);
-      (drawn ? sampled_ : undrawn_).push_back(i);
-    }
-    if (!observed) logits_from_ = static_cast<std::uint32_t>(sampled_.size());
+bool CardForward::may_overlap() const {
+  for (std::uint32_t i = 0; i < under_way_; ++i) {
+    if (steps_[(oldest_ + i) % kStepsUnderWay].reads_logits()) return false;
   }
-  sampled_.insert(sampled_.end(), undrawn_.begin(), undrawn_.end());
+  return true;
 }
 
-Status CardForward::step(const Outputs& outputs) {
+Status CardForward::begin(std::span<const ForwardRow> rows, const Outputs& outputs) {
+  INVARIANT(!rows.empty() && rows.size() <= setup_.batch_rows, "a step has its bounds");
+  if (const auto error = lost()) return *error;  // nobody counts steps any more
+  INVARIANT(under_way_ < kStepsUnderWay && may_overlap(), "a step waits for its turn");
+  if (under_way_ == 0) oldest_ = 0;
+  set_ = next_set();
+  rows_ = rows;
+  step().rows = static_cast<std::uint32_t>(rows.size());
+  step().outputs = &outputs;
+  return guarded([&] {
+    ++under_way_;
+    return start();
+  });
+}
+
+bool CardForward::ready() const {
+  if (lost() || steps_[oldest_].reads_logits()) return true;
+  const Result<bool> passed = cuda::passed(held_->events[oldest_].received.get());
+  if (passed.ok()) return *passed;
+  lose(passed.error());
+  return true;
+}
+
+Status CardForward::finish() {
+  set_ = finished_ = oldest_;
+  return guarded([&] {
+    const Status status = complete();
+    oldest_ = (oldest_ + 1) % kStepsUnderWay;
+    --under_way_;
+    return status;
+  });
+}
+
+Status CardForward::start() {
   sort_sampled();
   attention_segments(rows_, spec_.heads / spec_.kv_heads, segments_);
   const Reach reach = fill_words();
   fill_angles();
   TRY_VOID(send(reach.entries));
-  TRY_VOID(cuda::wait(compute(), held_->uploaded.get()));
+  TRY_VOID(cuda::wait(compute(), events().uploaded.get()));
   TRY_VOID(run_layers(reach));
-  TRY_VOID(cuda::record(held_->computed.get(), compute()));
-  if (shape_.is_last() && !sampled_.empty()) TRY_VOID(head(outputs));
+  if (step().reads_logits()) return ok_status();
+  TRY_VOID(draw_tokens());
   return receive();
 }
 
+Status CardForward::complete() {
+  const Step& done = step();
+  if (done.reads_logits()) {
+    TRY_VOID(read_logits());
+    TRY_VOID(receive());
+  }
+  TRY_VOID(cuda::synchronize(events().received.get()));
+  for (std::size_t i = 0; i < done.sampled.size(); ++i) {
+    host().failed[done.sampled[i]] |= host().head_failed[i];
+  }
+  if (!done.reads_logits()) hand_on_tokens(0, done.draws.count());
+  return ok_status();
+}
+
+void CardForward::sort_sampled() {
+  Step& of = step();
+  of.sampled.clear();
+  undrawn_.clear();
+  of.draws.begin(host().draws, spec_.vocabulary);
+  for (const bool observed : {false, true}) {
+    for (std::uint32_t i = 0; i < rows(); ++i) {
+      const ForwardRow& row = rows_[i];
+      if (!row.sample || row.observed != observed) continue;
+      const bool drawn = row.draw != nullptr && of.draws.add(*row.draw);
+      (drawn ? of.sampled : undrawn_).push_back(i);
+    }
+    if (!observed) of.logits_from = static_cast<std::uint32_t>(of.sampled.size());
+  }
+  of.sampled.insert(of.sampled.end(), undrawn_.begin(), undrawn_.end());
+}
+
 CardForward::Reach CardForward::fill_words() {
-  const StepWords words = StepWords::at(held_->host.words, setup_.batch_rows);
+  const StepWords words = StepWords::at(host().words, setup_.batch_rows);
   Reach reach;
   std::uint32_t begins_at = 0;
   std::uint32_t pages = 1;
@@ -220,7 +283,7 @@ CardForward::Reach CardForward::fill_words() {
     pages = std::max(pages, own + 1);
     local_pages = std::max(local_pages, own + 1 - local_begin / kernels::kPageTokens);
   }
-  std::copy(sampled_.begin(), sampled_.end(), words.sampled);
+  std::copy(step().sampled.begin(), step().sampled.end(), words.sampled);
   *words.entries = reach.entries;
   const std::uint32_t most = pages_for(spec_.context, kernels::kPageTokens);
   // Powers of two from eight pages on, which a split of attention takes anyway.
@@ -233,77 +296,79 @@ CardForward::Reach CardForward::fill_words() {
 }
 
 void CardForward::fill_angles() {
-  const HostBuffers& host = held_->host;
+  const StepArrays& to = host();
   setup_.pool->parallel_for(rows(), 16, [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::size_t at = std::size_t{i} * spec_.head_dim;
-      kernels::rope_table_row(rows_[i].position, frequencies_, host.angles + at);
+      kernels::rope_table_row(rows_[i].position, frequencies_, to.angles + at);
       if (local_frequencies_.empty()) continue;
-      kernels::rope_table_row(rows_[i].position, local_frequencies_, host.local_angles + at);
+      kernels::rope_table_row(rows_[i].position, local_frequencies_, to.local_angles + at);
     }
   });
 }
 
 Status CardForward::send(std::uint32_t entries) {
   const cuda::Stream upload = held_->upload.get();
-  const HostBuffers& host = held_->host;
-  const std::size_t angle_bytes = std::size_t{rows()} * spec_.head_dim * sizeof(float);
-  TRY_VOID(cuda::copy_to_device(
-      buffers_.words, host.words,
-      StepWords::count(setup_.batch_rows, entries) * sizeof(std::uint32_t), upload));
-  TRY_VOID(cuda::copy_to_device(buffers_.angles, host.angles, angle_bytes, upload));
-  if (local_layer_) {
-    TRY_VOID(cuda::copy_to_device(buffers_.local_angles, host.local_angles, angle_bytes, upload));
-  }
+  const auto copy = [&]<typename T>(T* to, const T* from, std::size_t count) {
+    return cuda::copy_to_device(to, from, count * sizeof(T), upload);
+  };
+  const std::size_t angles = std::size_t{rows()} * spec_.head_dim;
+  TRY_VOID(copy(card().words, host().words, StepWords::count(setup_.batch_rows, entries)));
+  TRY_VOID(copy(card().angles, host().angles, angles));
+  if (local_layer_) TRY_VOID(copy(card().local_angles, host().local_angles, angles));
   if (!shape_.is_first()) {
-    TRY_VOID(cuda::copy_to_device(buffers_.bits, host.bits,
-                                  std::size_t{rows()} * spec_.hidden * sizeof(std::uint16_t),
-                                  upload));
+    TRY_VOID(copy(card().bits, host().bits, std::size_t{rows()} * spec_.hidden));
   }
-  TRY_VOID(draws_.send(buffers_.draws, upload));
-  return cuda::record(held_->uploaded.get(), upload);
+  TRY_VOID(step().draws.send(card().draws, upload));
+  return cuda::record(events().uploaded.get(), upload);
 }
 
-// The first step of a shape runs as it is, the second one is captured. Prompts differ too much.
+// Prompts differ too much for graphs.
 Status CardForward::run_layers(const Reach& reach) {
   const bool decodes = segments_.size() == 1 && !segments_[0].prompt;
   if (rows() > kGraphRows || !decodes) return all_layers(reach);
-  const Key key{rows(), reach.all, reach.local};
-  if (held_->graphs.size() >= kGraphsMost && !held_->graphs.contains(key)) held_->graphs.clear();
-  GraphSlot& slot = held_->graphs[key];
-  if (!std::exchange(slot.seen, true)) return all_layers(reach);
-  if (slot.graph == nullptr) {
-    TRY_VOID(cuda::begin_capture(compute()));
-    const Status captured = all_layers(reach);
-    TRY(slot.graph, cuda::end_capture(compute()));
-    TRY_VOID(captured);
-  }
-  return cuda::launch(slot.graph.get(), compute());
-}
-
-// What leaves: the residual and the flags, those of the head too.
-Status CardForward::receive() {
-  const cuda::Stream download = held_->download.get();
-  const HostBuffers& host = held_->host;
-  const std::size_t flags = rows() * sizeof(std::uint32_t);
-  TRY_VOID(cuda::wait(download, held_->computed.get()));
-  TRY_VOID(cuda::copy_to_host(host.failed, buffers_.failed, flags, download));
-  if (!shape_.is_last()) {
-    TRY_VOID(cuda::copy_to_host(host.bits, buffers_.bits,
-                                std::size_t{rows()} * spec_.hidden * sizeof(std::uint16_t),
-                                download));
-  }
-  const std::size_t sampled = shape_.is_last() ? sampled_.size() : 0;
-  if (sampled > 0) {
-    TRY_VOID(cuda::copy_to_host(host.head_failed, buffers_.head_failed,
-                                sampled * sizeof(std::uint32_t), download));
-  }
-  TRY_VOID(cuda::synchronize(download));
-  for (std::size_t i = 0; i < sampled; ++i) host.failed[sampled_[i]] |= host.head_failed[i];
+  const std::uint64_t made = held_->graphs.count().made;
+  TRY_VOID(held_->graphs.run({set_, rows(), reach.all, reach.local}, compute(),
+                             [&] { return all_layers(reach); }));
+  say_graphs(made);
   return ok_status();
 }
 
-bool CardForward::failed(std::uint32_t row) const { return held_->host.failed[row] != 0; }
+// Their memory is the driver's, which nobody can reckon before: said when there are twice as many.
+void CardForward::say_graphs(std::uint64_t made) const {
+  const CardGraphs::Count& count = held_->graphs.count();
+  if (count.made == made || count.made < 8 || !std::has_single_bit(count.made)) return;
+  if (!setup_.say) return;
+  setup_.say(std::to_string(count.kept) + " graphs of shapes of step, " +
+             std::to_string(count.made) + " made so far, hold " +
+             std::to_string(count.bytes >> 10) + " KiB of the driver's memory");
+}
+
+// What leaves: the residual, the flags, those of the head too, and the tokens, unless they were
+// sent with the logits.
+Status CardForward::receive() {
+  const cuda::Stream download = held_->download.get();
+  const auto copy = [&]<typename T>(T* to, const T* from, std::size_t count) {
+    return count == 0 ? ok_status() : cuda::copy_to_host(to, from, count * sizeof(T), download);
+  };
+  TRY_VOID(cuda::record(events().computed.get(), compute()));
+  TRY_VOID(cuda::wait(download, events().computed.get()));
+  TRY_VOID(copy(host().failed, card().failed, rows()));
+  TRY_VOID(copy(host().head_failed, card().head_failed, step().sampled.size()));
+  if (!shape_.is_last()) {
+    TRY_VOID(copy(host().bits, card().bits, std::size_t{rows()} * spec_.hidden));
+  }
+  if (!step().reads_logits()) {
+    const std::uint32_t drawn = step().draws.count();
+    TRY_VOID(copy(host().draws.tokens, card().draws.tokens, drawn));
+    TRY_VOID(copy(host().draws.outcomes, card().draws.outcomes, drawn));
+  }
+  return cuda::record(events().received.get(), download);
+}
+
+bool CardForward::failed(std::uint32_t row) const {
+  return held_->host.steps[finished_].failed[row] != 0;
+}
 
 Result<const std::byte*> CardForward::page(std::uint32_t index, std::uint32_t layer) const {
   std::byte* const to = held_->host.page;

@@ -33,9 +33,9 @@ kernels::QuantizedRows CardForward::quant(std::uint32_t rows, std::uint32_t cols
 }
 
 Status CardForward::all_layers(const Reach& reach) {
-  TRY_VOID(cuda::fill_zero(buffers_.failed, rows() * sizeof(std::uint32_t), compute()));
+  TRY_VOID(cuda::fill_zero(card().failed, rows() * sizeof(std::uint32_t), compute()));
   TRY_VOID(enter());
-  TRY_VOID(norm(buffers_.x, weights_.layers[0].attention_norm, rows(), buffers_.failed));
+  TRY_VOID(norm(buffers_.x, weights_.layers[0].attention_norm, rows(), card().failed));
   for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) TRY_VOID(layer(i, reach));
   return ok_status();
 }
@@ -61,13 +61,13 @@ Status CardForward::enter() {
   const std::uint32_t hidden = spec_.hidden;
   const int shift = spec_.family->residual_shift;
   if (!shape_.is_first()) {
-    return cuda::residual_expand(buffers_.bits, buffers_.x, rows(), hidden, shift, compute());
+    return cuda::residual_expand(card().bits, buffers_.x, rows(), hidden, shift, compute());
   }
   TRY_VOID(cuda::dequantize_rows(weights_.embedding, words.tokens, rows(), buffers_.x, compute()));
   if (spec_.family->scale_embeddings) {
     TRY_VOID(cuda::scale_rows(buffers_.x, spec_.embedding_scale(), rows(), hidden, compute()));
   }
-  return cuda::residual_round(buffers_.x, buffers_.bits, rows(), hidden, shift, buffers_.failed,
+  return cuda::residual_round(buffers_.x, card().bits, rows(), hidden, shift, card().failed,
                               compute());
 }
 
@@ -88,7 +88,7 @@ Status CardForward::layer(std::uint32_t index, const Reach& reach) {
   TRY_VOID(close_half(weights.post_attention_norm, nullptr, &weights.feed_forward_norm));
   TRY_VOID(feed_forward(index));
   const bool last = index + 1 == setup_.layers.size();
-  return close_half(weights.post_feed_forward_norm, buffers_.bits,
+  return close_half(weights.post_feed_forward_norm, card().bits,
                     last ? nullptr : &weights_.layers[index + 1].attention_norm);
 }
 
@@ -104,7 +104,7 @@ Status CardForward::close_half(const CardVector& post_norm, std::uint16_t* bits,
   step.shift = spec_.family->residual_shift;
   step.norm = norm == nullptr ? nullptr : norm->data;
   step.epsilon = spec_.rms_epsilon;
-  return cuda::residual_step(step, quant(rows(), spec_.hidden), buffers_.failed, compute());
+  return cuda::residual_step(step, quant(rows(), spec_.hidden), card().failed, compute());
 }
 
 // Biases, norms and angles of the heads, and keys and values into the cache.
@@ -120,10 +120,10 @@ Status CardForward::store_heads(std::uint32_t index) {
   if (!weights.query_norm.empty()) {
     TRY_VOID(cuda::rms_norm(buffers_.query, weights.query_norm.data, spec_.rms_epsilon,
                             rows() * spec_.heads, spec_.head_dim, spec_.heads, buffers_.query,
-                            buffers_.failed, compute()));
+                            card().failed, compute()));
     TRY_VOID(cuda::rms_norm(buffers_.key, weights.key_norm.data, spec_.rms_epsilon,
                             rows() * spec_.kv_heads, spec_.head_dim, spec_.kv_heads, buffers_.key,
-                            buffers_.failed, compute()));
+                            card().failed, compute()));
   }
   cuda::RopeAndStore args;
   args.tokens = rows();
@@ -134,10 +134,10 @@ Status CardForward::store_heads(std::uint32_t index) {
   args.key = buffers_.key;
   args.value = buffers_.value;
   const bool local = spec_.is_local(setup_.layers.begin + index);
-  args.cos_sin = local ? buffers_.local_angles : buffers_.angles;
+  args.cos_sin = local ? card().local_angles : card().angles;
   args.pages = buffers_.token_pages + std::size_t{index} * setup_.batch_rows;
   args.slots = card_words().slots;
-  return cuda::rope_and_store(args, buffers_.failed, compute());
+  return cuda::rope_and_store(args, card().failed, compute());
 }
 
 Status CardForward::attend(std::uint32_t index, const Reach& reach) {
@@ -172,7 +172,7 @@ Status CardForward::attend_rows(cuda::AttentionRows args, const AttentionSegment
   const std::uint32_t end = segment.begin + segment.rows;
   for (std::uint32_t row = segment.begin; row < end; row += args.tokens) {
     args.tokens = static_cast<std::uint32_t>(std::min<std::size_t>(most, end - row));
-    std::uint32_t* const failed = buffers_.failed + row;
+    std::uint32_t* const failed = card().failed + row;
     TRY_VOID(segment.prompt ? cuda::attention_prompt(args, failed, compute())
                             : cuda::attention(args, buffers_.attention, failed, compute()));
     skip(args.tokens);
@@ -187,8 +187,7 @@ Status CardForward::attention(std::uint32_t index, const Reach& reach) {
   TRY_VOID(multiply(weights.value, rows(), buffers_.value));
   TRY_VOID(store_heads(index));
   TRY_VOID(attend(index, reach));
-  TRY_VOID(
-      cuda::quantize(buffers_.mixed, quant(rows(), shape_.wide()), buffers_.failed, compute()));
+  TRY_VOID(cuda::quantize(buffers_.mixed, quant(rows(), shape_.wide()), card().failed, compute()));
   return multiply(weights.attention_output, rows(), buffers_.delta);
 }
 
@@ -199,54 +198,73 @@ Status CardForward::feed_forward(std::uint32_t index) {
   const auto activate = spec_.family->activation == model::Activation::kSilu
                             ? &cuda::swiglu_quantize
                             : &cuda::geglu_quantize;
-  TRY_VOID(activate(buffers_.gate, buffers_.up, quant(rows(), spec_.feed_forward), buffers_.failed,
+  TRY_VOID(activate(buffers_.gate, buffers_.up, quant(rows(), spec_.feed_forward), card().failed,
                     compute()));
   return multiply(weights.down, rows(), buffers_.delta);
 }
 
-// Logits of the sampled rows, some at a time; the card draws the tokens that it may, and what the
-// host wants of the logits it gets while the next ones are computed. Each half of the buffers waits
-// for what still reads it.
-Status CardForward::head(const Outputs& outputs) {
-  const auto count = static_cast<std::uint32_t>(sampled_.size());
+// The sampled rows, some at a time.
+template <typename Call>
+Status CardForward::for_tiles(const Call& call) {
+  const auto count = static_cast<std::uint32_t>(step().sampled.size());
+  if (count == 0) return ok_status();
+  TRY_VOID(cuda::fill_zero(card().head_failed, count * sizeof(std::uint32_t), compute()));
   const std::uint32_t most = shape_.head_rows();
-  TRY_VOID(cuda::fill_zero(buffers_.head_failed, count * sizeof(std::uint32_t), compute()));
-  HeadTile previous;
   for (HeadTile tile; tile.begin < count; tile.begin += most, tile.half ^= 1) {
     tile.rows = std::min(most, count - tile.begin);
-    TRY_VOID(compute_logits(tile));
-    if (previous.rows > 0) TRY_VOID(hand_on(previous, outputs));
-    previous = tile;
+    TRY_VOID(call(tile));
   }
-  return hand_on(previous, outputs);
+  return ok_status();
+}
+
+// Of a step whose tokens the card draws all.
+Status CardForward::draw_tokens() {
+  return for_tiles([&](const HeadTile& tile) { return compute_logits(tile); });
+}
+
+// What the host wants of the logits it gets while the next ones are computed. Each half of the
+// buffers waits for what still reads it.
+Status CardForward::read_logits() {
+  HeadTile previous;
+  TRY_VOID(for_tiles([&](const HeadTile& tile) -> Status {
+    TRY_VOID(cuda::wait(compute(), held_->logits_sent[tile.half].get()));
+    TRY_VOID(compute_logits(tile));
+    TRY_VOID(send_logits(tile));
+    if (previous.rows > 0) TRY_VOID(hand_on(previous));
+    previous = tile;
+    return ok_status();
+  }));
+  return hand_on(previous);
 }
 
 Status CardForward::compute_logits(const HeadTile& tile) {
   const std::uint32_t* sampled = card_words().sampled + tile.begin;
-  float* const logits = buffers_.logits[tile.half];
-  const cuda::Stream download = held_->download.get();
   TRY_VOID(
       cuda::gather_rows(buffers_.x, sampled, tile.rows, spec_.hidden, buffers_.delta, compute()));
-  TRY_VOID(
-      norm(buffers_.delta, weights_.output_norm, tile.rows, buffers_.head_failed + tile.begin));
-  TRY_VOID(cuda::wait(compute(), held_->logits_sent[tile.half].get()));
-  TRY_VOID(multiply(weights_.output(), tile.rows, logits));
-  const std::uint32_t drawn = before(tile, draws_.count());
-  if (drawn > 0) TRY_VOID(draw(tile, drawn));
+  TRY_VOID(norm(buffers_.delta, weights_.output_norm, tile.rows, card().head_failed + tile.begin));
+  TRY_VOID(multiply(weights_.output(), tile.rows, buffers_.logits[tile.half]));
+  const std::uint32_t drawn = before(tile, step().draws.count());
+  return drawn > 0 ? draw(tile, drawn) : ok_status();
+}
+
+// With the tokens of the tile that the card draws.
+Status CardForward::send_logits(const HeadTile& tile) {
+  const cuda::Stream download = held_->download.get();
   TRY_VOID(cuda::record(held_->logits_made[tile.half].get(), compute()));
   TRY_VOID(cuda::wait(download, held_->logits_made[tile.half].get()));
-  const DrawArrays& from = buffers_.draws;
-  const DrawArrays& to = held_->host.draws;
+  const DrawArrays& from = card().draws;
+  const DrawArrays& to = host().draws;
+  const std::uint32_t drawn = before(tile, step().draws.count());
   if (drawn > 0) {
     TRY_VOID(cuda::copy_to_host(to.tokens + tile.begin, from.tokens + tile.begin,
                                 drawn * sizeof(*to.tokens), download));
     TRY_VOID(cuda::copy_to_host(to.outcomes + tile.begin, from.outcomes + tile.begin,
                                 drawn * sizeof(*to.outcomes), download));
   }
-  const std::uint32_t first = before(tile, logits_from_);
+  const std::uint32_t first = before(tile, step().logits_from);
   if (first < tile.rows) {
     const std::size_t at = std::size_t{first} * spec_.vocabulary;
-    TRY_VOID(cuda::copy_to_host(held_->host.logits[tile.half] + at, logits + at,
+    TRY_VOID(cuda::copy_to_host(held_->host.logits[tile.half] + at, buffers_.logits[tile.half] + at,
                                 (std::size_t{tile.rows} * spec_.vocabulary - at) * sizeof(float),
                                 download));
   }
@@ -255,7 +273,7 @@ Status CardForward::compute_logits(const HeadTile& tile) {
 
 // Tokens of the tile's first rows.
 Status CardForward::draw(const HeadTile& tile, std::uint32_t rows) {
-  const DrawArrays& arrays = buffers_.draws;
+  const DrawArrays& arrays = card().draws;
   cuda::SampleBatch batch;
   batch.rows = rows;
   batch.vocabulary = spec_.vocabulary;
@@ -270,17 +288,22 @@ Status CardForward::draw(const HeadTile& tile, std::uint32_t rows) {
   return cuda::sample(batch, compute());
 }
 
-Status CardForward::hand_on(const HeadTile& tile, const Outputs& outputs) {
-  TRY_VOID(cuda::synchronize(held_->logits_sent[tile.half].get()));
-  const HostBuffers& host = held_->host;
-  for (std::uint32_t s = tile.begin; s < tile.begin + before(tile, draws_.count()); ++s) {
-    outputs.on_token(sampled_[s], token_of(host.draws.outcomes[s], host.draws.tokens[s]));
+void CardForward::hand_on_tokens(std::uint32_t begin, std::uint32_t end) {
+  const DrawArrays& draws = host().draws;
+  for (std::uint32_t s = begin; s < end; ++s) {
+    step().outputs->on_token(step().sampled[s], token_of(draws.outcomes[s], draws.tokens[s]));
   }
-  const std::uint32_t first = before(tile, logits_from_);
+}
+
+Status CardForward::hand_on(const HeadTile& tile) {
+  TRY_VOID(cuda::synchronize(held_->logits_sent[tile.half].get()));
+  const Step& of = step();
+  hand_on_tokens(tile.begin, tile.begin + before(tile, of.draws.count()));
+  const std::uint32_t first = before(tile, of.logits_from);
   const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
     for (std::uint32_t s = first + begin; s < first + end; ++s) {
-      const float* logits = host.logits[tile.half] + std::size_t{s} * spec_.vocabulary;
-      outputs.on_logits(sampled_[tile.begin + s], thread, {logits, spec_.vocabulary});
+      const float* logits = held_->host.logits[tile.half] + std::size_t{s} * spec_.vocabulary;
+      of.outputs->on_logits(of.sampled[tile.begin + s], thread, {logits, spec_.vocabulary});
     }
   };
   if (first < tile.rows) setup_.pool->parallel_for(tile.rows - first, 1, part);

@@ -74,6 +74,32 @@ TEST_F(EngineTest, ComputesReportsAndReleases) {
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
 
+// On the processor, which has nothing to do beside a step, the next one waits.
+TEST_F(EngineTest, AStepIsBegunAndFinished) {
+  auto engine = load({0, spec_.layers}).value();
+  StepBatch batch = prompt(kA, 40);
+  const StepBatch given = batch;
+  ASSERT_TRUE(engine->can_begin(batch));
+  ASSERT_TRUE(engine->begin(batch).ok());
+  StepBatch end;
+  end.releases = {kA};
+  EXPECT_FALSE(engine->can_begin(end));
+  EXPECT_TRUE(engine->ready());
+  StepResult result;
+  ASSERT_TRUE(engine->finish(batch, result).ok());
+  EXPECT_EQ(batch, given);
+  EXPECT_EQ(result.tokens.size(), 1U);
+  ASSERT_TRUE(engine->begin(end).ok());
+  EXPECT_EQ(engine->kv_pages_used(), 0U) << "free once the release has begun";
+  ASSERT_TRUE(engine->finish(end, result).ok());
+  EXPECT_EQ(result.released, std::vector<SequenceId>{kA});
+  StepBatch bad;
+  bad.releases = {kB};
+  EXPECT_FALSE(engine->begin(bad).ok());
+  EXPECT_EQ(bad.releases, std::vector<SequenceId>{kB}) << "a refused batch stays";
+  EXPECT_TRUE(engine->can_begin(given)) << "and nothing is under way";
+}
+
 #if defined(__SSE__)
 // A library may change the float mode of a thread at any time; a step looks, wherever it runs.
 TEST_F(EngineTest, AStepOnAThreadOfAnotherFloatModeIsRefused) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <queue>
 #include <string>
@@ -16,12 +17,15 @@ namespace {
 
 // What the engines of one test did, and a gate that holds their steps back.
 struct Record {
+  std::atomic<bool> overlap{false};  // a step may begin while one is under way
   std::atomic<int> alive{0};
   std::atomic<int> most_alive{0};
   std::atomic<int> loads{0};
   std::atomic<int> resets{0};
   std::atomic<int> steps{0};
+  std::atomic<bool> ready{true};
   std::mutex gate;
+  std::vector<std::string> halves;  // of the engine's thread; read once an answer has come
 };
 
 class FakeEngine final : public Engine {
@@ -30,18 +34,37 @@ class FakeEngine final : public Engine {
     record_.most_alive = std::max(record_.most_alive.load(), ++record_.alive);
   }
   ~FakeEngine() override { --record_.alive; }
-  Status step(StepBatch& batch, StepResult& result) override {
-    const std::lock_guard pass(record_.gate);
-    ++record_.steps;
-    result.released = {SequenceId(batch.step.value)};
+  bool can_begin(const StepBatch& batch) const override {
+    return begun_.empty() || (record_.overlap && begun_.size() < 2 && batch.truncates.empty());
+  }
+  Status begin(StepBatch& batch) override {
+    EXPECT_TRUE(can_begin(batch));
     if (batch.step.value == 13) return Error::invalid("step 13 breaks the contract");
+    record_.halves.push_back("begin " + std::to_string(batch.step.value));
+    begun_.push_back(std::move(batch));
     return ok_status();
   }
-  void reset() override { ++record_.resets; }
+  bool ready() const override { return record_.ready; }
+  Status finish(StepBatch& batch, StepResult& result) override {
+    const std::lock_guard pass(record_.gate);
+    ++record_.steps;
+    batch = std::move(begun_.front());
+    begun_.pop_front();
+    record_.halves.push_back("finish " + std::to_string(batch.step.value));
+    result.released = {SequenceId(batch.step.value)};
+    return ok_status();
+  }
+  void reset() override {
+    EXPECT_TRUE(begun_.empty());
+    ++record_.resets;
+  }
   Result<std::vector<Hash256>> kv_hashes(SequenceId) const override {
     return std::vector<Hash256>();
   }
-  Status verify_weights() override { return ok_status(); }
+  Status verify_weights() override {
+    EXPECT_TRUE(begun_.empty());
+    return ok_status();
+  }
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return false; }
   StepShape input_shape() const override { return {8, 16, 32, options_.layers.begin > 0}; }
@@ -52,6 +75,7 @@ class FakeEngine final : public Engine {
  private:
   Record& record_;
   EngineOptions options_;
+  std::deque<StepBatch> begun_;
 };
 
 struct Answers : StageComputeEvents {
@@ -204,6 +228,53 @@ TEST_F(EngineThreadTest, AFullQueueRefusesStepsAndKeepsTheOrder) {
   wait_for(1 + asked);
   EXPECT_EQ(answers_.order[1], "step 100");
   EXPECT_EQ(answers_.order.back(), "step " + std::to_string(99 + asked) + " no_capacity");
+}
+
+// The second step comes while the first one is computed; the third finds two under way.
+TEST_F(EngineThreadTest, TheNextStepBeginsWhileOneIsUnderWay) {
+  record_.overlap = true;
+  record_.ready = false;
+  load(1, 0, 10);
+  for (std::uint64_t i = 1; i <= 3; ++i) step(i);
+  wait_for(2);
+  EXPECT_EQ(answers_.order[1], "step 1");
+  record_.ready = true;
+  wait_for(4);
+  EXPECT_EQ(record_.halves,
+            (Order{"begin 1", "begin 2", "finish 1", "begin 3", "finish 2", "finish 3"}));
+}
+
+TEST_F(EngineThreadTest, AStepThatRestsOnTheOneBeforeWaitsForItsEnd) {
+  record_.overlap = true;
+  record_.ready = false;
+  load(1, 0, 10);
+  step(1);
+  StepBatch batch;
+  batch.step = StepId(2);
+  batch.truncates.push_back({});
+  thread_->compute(std::move(batch));
+  wait_for(2);
+  record_.ready = true;
+  wait_for(3);
+  EXPECT_EQ(record_.halves, (Order{"begin 1", "finish 1", "begin 2", "finish 2"}));
+}
+
+TEST_F(EngineThreadTest, StepsUnderWayEndBeforeALoadAndACheckOfTheWeights) {
+  record_.overlap = true;
+  record_.ready = false;
+  load(1, 0, 10);
+  wait_for(1);
+  step(1);
+  step(2);
+  thread_->check_weights();
+  step(3);
+  step(13);
+  step(4);
+  wait_for(6);  // the last step has begun
+  load(2, 0, 10);
+  wait_for(8);
+  EXPECT_EQ(answers_.order, (Order{"load 1", "step 1", "step 2", "weights kept", "step 3",
+                                   "step 13 invalid_input", "step 4", "load 2"}));
 }
 
 TEST_F(EngineThreadTest, EndsWithQuestionsWaiting) {
