@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hex.h"
@@ -30,12 +31,33 @@ crypto_hash_sha256_state* sha_state(void* at) { return static_cast<crypto_hash_s
 static_assert(sizeof(crypto_generichash_state) <= 384);
 static_assert(sizeof(crypto_hash_sha256_state) <= 104);
 
-std::string base64url(ByteSpan bytes) {
-  constexpr int kVariant = sodium_base64_VARIANT_URLSAFE_NO_PADDING;
-  std::string text(sodium_base64_encoded_len(bytes.size(), kVariant), '\0');
-  sodium_bin2base64(text.data(), text.size(), raw(bytes), bytes.size(), kVariant);
+namespace {
+
+std::string base64_text(ByteSpan bytes, int variant) {
+  std::string text(sodium_base64_encoded_len(bytes.size(), variant), '\0');
+  sodium_bin2base64(text.data(), text.size(), raw(bytes), bytes.size(), variant);
   text.pop_back();  // the closing NUL
   return text;
+}
+
+}  // namespace
+
+std::string base64url(ByteSpan bytes) {
+  return base64_text(bytes, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+}
+
+std::string base64(ByteSpan bytes) { return base64_text(bytes, sodium_base64_VARIANT_ORIGINAL); }
+
+std::optional<Bytes> from_base64(std::string_view text) {
+  Bytes bytes(text.size() / 4 * 3);
+  std::size_t length = 0;
+  const int refused =
+      sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
+                        text.size(), nullptr, &length, nullptr, sodium_base64_VARIANT_ORIGINAL);
+  if (refused != 0) return std::nullopt;
+  bytes.resize(length);
+  // libsodium 1.0.18 also takes some bytes above 0x7F for characters of the alphabet.
+  return base64(bytes) == text ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 std::string Hash256::hex() const { return to_hex(bytes); }
@@ -142,18 +164,25 @@ Bytes with_purpose(std::string_view purpose, ByteSpan message) {
 }  // namespace
 
 Signature SecretKey::sign(std::string_view purpose, ByteSpan message) const {
-  const Bytes all = with_purpose(purpose, message);
+  return sign_plain(with_purpose(purpose, message));
+}
+
+Signature SecretKey::sign_plain(ByteSpan message) const {
   Signature signature{};
-  crypto_sign_detached(reinterpret_cast<unsigned char*>(signature.data()), nullptr, raw(all),
-                       all.size(), reinterpret_cast<const unsigned char*>(secret_.data()));
+  crypto_sign_detached(reinterpret_cast<unsigned char*>(signature.data()), nullptr, raw(message),
+                       message.size(), reinterpret_cast<const unsigned char*>(secret_.data()));
   return signature;
 }
 
 bool verify(const PublicKey& key, std::string_view purpose, ByteSpan message, ByteSpan signature) {
+  return verify_plain(key, with_purpose(purpose, message), signature);
+}
+
+bool verify_plain(const PublicKey& key, ByteSpan message, ByteSpan signature) {
   ensure_sodium();
   if (signature.size() != kSignatureBytes) return false;
-  const Bytes all = with_purpose(purpose, message);
-  return crypto_sign_verify_detached(raw(signature), raw(all), all.size(), raw(key.bytes())) == 0;
+  return crypto_sign_verify_detached(raw(signature), raw(message), message.size(),
+                                     raw(key.bytes())) == 0;
 }
 
 }  // namespace hearth

@@ -4,7 +4,9 @@
 #include <array>
 #include <compare>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -50,6 +52,9 @@ class Sha256 {
 void random_bytes(MutableByteSpan out);
 
 std::string base64url(ByteSpan bytes);  // RFC 4648, section 5, without padding
+std::string base64(ByteSpan bytes);     // RFC 4648, section 4, with padding
+// Nothing for any text that base64() does not write.
+std::optional<Bytes> from_base64(std::string_view text);
 
 // Zeroes that the compiler may not leave out.
 void wipe(MutableByteSpan secret);
@@ -92,6 +97,8 @@ class SecretKey {
   const PublicKey& public_key() const { return public_key_; }
   ByteSpan seed() const;
   Signature sign(std::string_view purpose, ByteSpan message) const;
+  // RFC 8032's signature of the bytes alone: for formats of others, whose text says what it is.
+  Signature sign_plain(ByteSpan message) const;
 
  private:
   SecretKey() = default;
@@ -102,5 +109,6 @@ class SecretKey {
 // False for any signature but the signer's own: also for a second encoding of it (S >= L), and for
 // points of small order.
 bool verify(const PublicKey& key, std::string_view purpose, ByteSpan message, ByteSpan signature);
+bool verify_plain(const PublicKey& key, ByteSpan message, ByteSpan signature);
 
 }  // namespace hearth

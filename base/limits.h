@@ -133,6 +133,13 @@ inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for 
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
 
+// The ledger's log (ledger/log.h).
+inline constexpr std::uint64_t kLogEntries = std::uint64_t{1} << 40;
+inline constexpr std::size_t kLogEntryBytes = 65'535;  // C2SP tlog-tiles: a length of two bytes
+inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
+inline constexpr std::size_t kNoteBytes = 128 * kKiB;
+inline constexpr std::size_t kNoteSignatures = 64;
+
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");

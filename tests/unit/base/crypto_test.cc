@@ -28,6 +28,23 @@ TEST(Encodings, KnownAnswers) {  // RFC 4648, section 10, and its two characters
   EXPECT_EQ(base64url(as_bytes("f")), "Zg");
   EXPECT_EQ(base64url(as_bytes("foob")), "Zm9vYg");
   EXPECT_EQ(base64url(as_bytes("\xfb\xff")), "-_8");
+  EXPECT_EQ(base64(as_bytes("f")), "Zg==");
+  EXPECT_EQ(base64(as_bytes("\xfb\xff")), "+/8=");
+}
+
+TEST(Encodings, Base64HasOneSpelling) {
+  for (const char* text : {"", "Zg==", "Zm8=", "Zm9v", "+/8="}) {
+    const auto bytes = from_base64(text);
+    ASSERT_TRUE(bytes) << text;
+    EXPECT_EQ(base64(*bytes), text);
+  }
+  for (const char* text : {"Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==\n",
+                           " Zg==", "Z g==", "-_8=", "Zg===", "====", "Zg==Zg=="}) {
+    EXPECT_FALSE(from_base64(text)) << text;
+  }
+  for (int byte = 0x80; byte < 0x100; ++byte) {
+    EXPECT_FALSE(from_base64(std::string("Zm9") + static_cast<char>(byte))) << byte;
+  }
 }
 
 TEST(Blake2b, PiecesEqualTheWhole) {
@@ -75,6 +92,19 @@ TEST(SecretKey, HasThePublishedPublicKeys) {
   EXPECT_EQ(two->public_key().hex(),
             "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c");
   EXPECT_FALSE(SecretKey::from_seed(Bytes(31)));
+}
+
+TEST(Signatures, OfBytesAloneAreThePublishedOnes) {  // RFC 8032, section 7.1, test 2
+  const auto key =
+      SecretKey::from_seed(hex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb"));
+  ASSERT_TRUE(key);
+  const Signature signature = key->sign_plain(hex("72"));
+  EXPECT_EQ(to_hex(signature),
+            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+            "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00");
+  EXPECT_TRUE(verify_plain(key->public_key(), hex("72"), signature));
+  EXPECT_FALSE(verify_plain(key->public_key(), hex("73"), signature));
+  EXPECT_FALSE(verify(key->public_key(), "", hex("72"), signature)) << "a purpose ends with zero";
 }
 
 TEST(PublicKey, RefusesWhatIsNoKey) {

@@ -1,0 +1,205 @@
+#include "ledger/log.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::size_t kFoldersKept = 1024;
+
+Bytes tile_bytes(std::span<const Hash256> hashes) {
+  Bytes bytes(hashes.size_bytes());
+  std::memcpy(bytes.data(), hashes.data(), bytes.size());
+  return bytes;
+}
+
+// "tile/0/" of "tile/0/000.p/"; nothing above the log's own folder.
+std::string parent(const std::string& folder) {
+  const std::size_t slash = folder.rfind('/', folder.size() - 2);
+  return slash == std::string::npos ? std::string() : folder.substr(0, slash + 1);
+}
+
+std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/') + 1); }
+
+}  // namespace
+
+struct Log::Draft {
+  TreeEdge edge;
+  Bytes bundle;
+  std::vector<std::pair<Tile, Bytes>> files;
+};
+
+Result<std::unique_ptr<Log>> Log::create(std::unique_ptr<LogFolder> folder, const SecretKey& key) {
+  const auto found = read_checkpoint(*folder);
+  REQUIRE(!found && found.error().code == ErrorCode::kNotFound,
+          "the folder holds a log already; a new one begins in an empty folder");
+  std::unique_ptr<Log> log(new Log(std::move(folder), key));
+  TRY_VOID(log->publish(sign_checkpoint(0, empty_root(), key)));
+  return log;
+}
+
+Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
+                                       const EntryVisitor& visit) {
+  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}}, visit));
+  std::unique_ptr<Log> log(new Log(std::move(folder), key));
+  log->checkpoint_ = std::move(scan.checkpoint);
+  log->edge_ = std::move(scan.edge);
+  log->bundle_ = std::move(scan.bundle);
+  TRY_VOID(log->remove_leftover(scan.leftover));
+  // The process that renamed the checkpoint may have died before the disk had its name.
+  TRY_VOID(log->folder_->sync_names(""));
+  return log;
+}
+
+Status Log::remove_leftover(const std::vector<std::string>& names) {
+  std::set<std::string> folders;
+  for (const std::string& name : names) {
+    TRY_VOID(folder_->remove(name));
+    folders.insert(folder_of(name));
+  }
+  // So that none of them comes back beside what is appended next.
+  for (const std::string& folder : folders) TRY_VOID(folder_->sync_names(folder));
+  return ok_status();
+}
+
+Error Log::ended(const Error& why) {
+  ended_ =
+      Error{ErrorCode::kIo, why.message +
+                                ": the log takes no more entries in this process; see that the "
+                                "disk is sound and has room, then start again"};
+  return *ended_;
+}
+
+Status Log::build(std::span<const ByteSpan> entries, Draft& draft) const {
+  draft.edge = edge_;
+  draft.bundle = bundle_;
+  const auto full = [&draft](const Tile& tile, std::span<const Hash256> hashes) {
+    draft.files.emplace_back(tile, tile_bytes(hashes));
+    return ok_status();
+  };
+  for (const ByteSpan entry : entries) {
+    append_to_bundle(draft.bundle, entry);
+    TRY_VOID(draft.edge.push(leaf_hash(entry), full));
+    if (draft.edge.size() % kTileWidth != 0) continue;
+    draft.files.emplace_back(Tile{Tile::kEntries, draft.edge.size() / kTileWidth - 1},
+                             std::move(draft.bundle));
+    draft.bundle.clear();
+  }
+  const std::uint64_t size = draft.edge.size();
+  const auto place = [size](unsigned level) {
+    const std::uint64_t index = level_size(level, size) / kTileWidth;
+    return Tile{level, index, tile_width(level, index, size)};
+  };
+  if (!draft.bundle.empty()) draft.files.emplace_back(place(Tile::kEntries), draft.bundle);
+  for (unsigned level = 0; level < kTileLevels; ++level) {
+    const bool known = level_size(level, size) == level_size(level, edge_.size());
+    if (known || draft.edge.partial(level).empty()) continue;
+    draft.files.emplace_back(place(level), tile_bytes(draft.edge.partial(level)));
+  }
+  return ok_status();
+}
+
+Status Log::sync_folders_of(const Draft& draft) {
+  if (durable_.size() > kFoldersKept) durable_.clear();
+  std::set<std::string> folders;
+  for (const auto& [tile, bytes] : draft.files) {
+    std::string folder = tile.folder();
+    folders.insert(folder);
+    while (!folder.empty() && !durable_.contains(folder)) {
+      durable_.insert(folder);
+      folder = parent(folder);
+      folders.insert(folder);
+    }
+  }
+  for (const std::string& folder : folders) TRY_VOID(folder_->sync_names(folder));
+  return ok_status();
+}
+
+Status Log::write(const Draft& draft) {
+  std::vector<LogFolder::File> files;
+  for (const auto& [tile, bytes] : draft.files) files.push_back({tile.path(), bytes});
+  TRY_VOID(folder_->write(files));
+  TRY_VOID(sync_folders_of(draft));
+  return publish(sign_checkpoint(draft.edge.size(), draft.edge.root(), key_));
+}
+
+Status Log::publish(const Checkpoint& checkpoint) {
+  const std::string text = checkpoint.text();
+  const LogFolder::File file{std::string(kCheckpointDraft), as_bytes(text)};
+  TRY_VOID(folder_->write({&file, 1}));
+  TRY_VOID(folder_->rename(file.name, std::string(kCheckpointFile)));
+  TRY_VOID(folder_->sync_names(""));
+  checkpoint_ = checkpoint;
+  return ok_status();
+}
+
+// Those of tiles that are full now. Nothing depends on it, so a failure does not matter here.
+void Log::remove_partials(const Draft& draft) {
+  for (const auto& [tile, bytes] : draft.files) {
+    if (!tile.full()) continue;
+    const auto names = folder_->list(tile.partials());
+    if (!names) continue;
+    for (const std::string& name : *names) (void)folder_->remove(tile.partials() + name);
+    (void)folder_->remove(tile.partials());
+    durable_.erase(tile.partials());
+  }
+}
+
+Result<std::uint64_t> Log::append(std::span<const ByteSpan> entries) {
+  if (ended_) return *ended_;
+  REQUIRE(!entries.empty() && entries.size() <= limits::kLogBatch,
+          "an append of " + std::to_string(entries.size()) + " entries; it has 1 to " +
+              std::to_string(limits::kLogBatch));
+  REQUIRE(entries.size() <= limits::kLogEntries - size(), "the log is full");
+  for (const ByteSpan entry : entries) {
+    REQUIRE(!entry.empty() && entry.size() <= limits::kLogEntryBytes,
+            "an entry of " + std::to_string(entry.size()) + " bytes; it has 1 to " +
+                std::to_string(limits::kLogEntryBytes));
+  }
+  const std::uint64_t first = size();
+  Draft draft;
+  TRY_VOID(build(entries, draft));
+  if (const Status written = write(draft); !written) return ended(written.error());
+  edge_ = std::move(draft.edge);
+  bundle_ = std::move(draft.bundle);
+  remove_partials(draft);
+  return first;
+}
+
+Status Log::add_cosignature(const NoteSignature& line) {
+  if (ended_) return *ended_;
+  Checkpoint checkpoint = checkpoint_;
+  TRY_VOID(ledger::add_cosignature(checkpoint, line));
+  if (const Status written = publish(checkpoint); !written) return ended(written.error());
+  return ok_status();
+}
+
+Result<Bytes> Log::read(std::uint64_t index) {
+  TRY(const Proof proof, prove_inclusion(index));
+  TileReader tiles(*folder_, size());
+  const std::uint64_t bundle = index / kTileWidth;
+  const std::uint32_t width = tile_width(Tile::kEntries, bundle, size());
+  TRY(const Bytes bytes, tiles.bundle({Tile::kEntries, bundle, width}));
+  TRY(const auto entries, parse_bundle(bytes, width));
+  const ByteSpan entry = entries[index % kTileWidth].bytes;
+  TRY_VOID(check_inclusion(leaf_hash(entry), index, size(), proof, checkpoint_.root));
+  return Bytes(entry.begin(), entry.end());
+}
+
+Result<Proof> Log::prove_inclusion(std::uint64_t index) {
+  TileReader tiles(*folder_, size());
+  TRY(Proof proof, inclusion_proof(index, size(), tiles.nodes()));
+  TRY(const Hash256 leaf, tiles.node(0, index));
+  TRY_VOID(check_inclusion(leaf, index, size(), proof, checkpoint_.root));
+  return proof;
+}
+
+Result<Proof> Log::prove_consistency(std::uint64_t old_size, const Hash256& old_root) {
+  TileReader tiles(*folder_, size());
+  TRY(Proof proof, consistency_proof(old_size, size(), tiles.nodes()));
+  TRY_VOID(check_consistency(old_size, old_root, size(), checkpoint_.root, proof));
+  return proof;
+}
+
+}  // namespace hearth::ledger

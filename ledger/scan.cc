@@ -1,0 +1,321 @@
+#include "ledger/scan.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::size_t kTilesKept = 64;
+constexpr std::size_t kPathBytes = 64;  // no name in a log is as long
+
+std::string decimal(std::uint64_t value) { return std::to_string(value); }
+
+Error at_file(const std::string& file, const std::string& what) {
+  return Error::invalid(file + ": " + what);
+}
+
+std::vector<Hash256> as_hashes(ByteSpan bytes) {
+  std::vector<Hash256> hashes(bytes.size() / sizeof(Hash256));
+  if (!hashes.empty()) std::memcpy(hashes.data(), bytes.data(), bytes.size());
+  return hashes;
+}
+
+// One pass over a log.
+class Scanner {
+ public:
+  Scanner(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit,
+          Checkpoint checkpoint)
+      : folder_(folder), options_(options), visit_(visit), tiles_(folder, checkpoint.size) {
+    scan_.checkpoint = std::move(checkpoint);
+  }
+
+  Result<Scan> run();
+
+ private:
+  Status check_key() const;
+  Status scan_bundle(std::uint64_t number);
+  Status take_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
+                    const Hash256& listed);
+  Status check_tile(const Tile& tile, std::span<const Hash256> right);
+  Status check_edge();
+  Status check_earlier() const;
+  Status walk(const std::string& folder);
+  Status check_file(const std::string& name);
+  Status check_older_partial(const Tile& tile);
+
+  LogFolder& folder_;
+  const ScanOptions& options_;
+  const EntryVisitor& visit_;
+  TileReader tiles_;
+  Scan scan_;
+  std::optional<Hash256> earlier_root_;
+};
+
+Status Scanner::check_key() const {
+  REQUIRE(!options_.key || *options_.key == scan_.checkpoint.log,
+          "checkpoint: it is of another log than asked for: of " + scan_.checkpoint.log.hex() +
+              ", not of " + options_.key->hex());
+  if (!options_.earlier) return ok_status();
+  REQUIRE(options_.earlier->log == scan_.checkpoint.log,
+          "the earlier checkpoint is of another log");
+  REQUIRE(options_.earlier->size <= scan_.checkpoint.size,
+          "checkpoint: it has " + decimal(scan_.checkpoint.size) +
+              " entries, but an earlier one of " + decimal(options_.earlier->size) +
+              " is signed: entries were taken away");
+  return ok_status();
+}
+
+Status Scanner::take_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
+                           const Hash256& listed) {
+  const std::uint64_t index = bundle.index * kTileWidth + at;
+  const auto here = [&] {
+    return bundle.path() + ": entry " + decimal(index) + " at byte " + decimal(entry.offset);
+  };
+  const Hash256 hash = leaf_hash(entry.bytes);
+  const Tile leaves{0, bundle.index, bundle.width};
+  REQUIRE(hash == listed, here() + " has the hash " + hash.hex() + ", but byte " +
+                              decimal(at * sizeof(Hash256)) + " of " + leaves.path() + " says " +
+                              listed.hex());
+  if (visit_) {
+    if (const Status visited = visit_(index, entry.bytes); !visited) {
+      return Error{visited.error().code, here() + ": " + visited.error().message};
+    }
+  }
+  TRY_VOID(scan_.edge.push(hash, [this](const Tile& tile, std::span<const Hash256> hashes) {
+    return tile.level == 0 ? ok_status() : check_tile(tile, hashes);
+  }));
+  if (options_.earlier && options_.earlier->size == scan_.edge.size()) {
+    earlier_root_ = scan_.edge.root();
+  }
+  return ok_status();
+}
+
+Status Scanner::scan_bundle(std::uint64_t number) {
+  const std::uint32_t width = tile_width(Tile::kEntries, number, scan_.checkpoint.size);
+  const Tile bundle{Tile::kEntries, number, width};
+  TRY(Bytes bytes, tiles_.bundle(bundle));
+  TRY(const std::vector<BundleEntry> entries, parse_bundle(bytes, width));
+  TRY(const std::vector<Hash256> listed, tiles_.hashes({0, number, width}));
+  for (std::uint32_t i = 0; i < width; ++i) {
+    TRY_VOID(take_entry(bundle, i, entries[i], listed[i]));
+  }
+  if (!bundle.full()) scan_.bundle = std::move(bytes);
+  return ok_status();
+}
+
+Status Scanner::check_tile(const Tile& tile, std::span<const Hash256> right) {
+  TRY(const std::vector<Hash256> listed, tiles_.hashes(tile));
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    if (listed[i] == right[i]) continue;
+    const std::uint64_t first = (tile.index * kTileWidth + i) << (8 * tile.level);
+    const std::uint64_t last = first + (std::uint64_t{1} << (8 * tile.level)) - 1;
+    return at_file(tile.path(), "the hash at byte " + decimal(i * sizeof(Hash256)) +
+                                    ", of entries " + decimal(first) + " to " + decimal(last) +
+                                    ", is not the one that these entries have");
+  }
+  return ok_status();
+}
+
+Status Scanner::check_edge() {
+  for (unsigned level = 1; level < kTileLevels; ++level) {
+    const std::vector<Hash256>& partial = scan_.edge.partial(level);
+    if (partial.empty()) continue;
+    const Tile tile{level, level_size(level, scan_.checkpoint.size) / kTileWidth,
+                    static_cast<std::uint32_t>(partial.size())};
+    TRY_VOID(check_tile(tile, partial));
+  }
+  REQUIRE(scan_.edge.root() == scan_.checkpoint.root,
+          "checkpoint: it signs the root " + scan_.checkpoint.root.hex() + ", but its " +
+              decimal(scan_.checkpoint.size) + " entries have " + scan_.edge.root().hex() +
+              ": entries and tiles were rewritten together");
+  return ok_status();
+}
+
+Status Scanner::check_earlier() const {
+  if (!options_.earlier) return ok_status();
+  const Checkpoint& earlier = *options_.earlier;
+  const Hash256 root = earlier.size == 0 ? empty_root() : earlier_root_.value_or(Hash256{});
+  REQUIRE(root == earlier.root,
+          "checkpoint: the first " + decimal(earlier.size) +
+              " entries are not those that an earlier checkpoint signs: two signed histories");
+  return ok_status();
+}
+
+Status Scanner::walk(const std::string& folder) {
+  auto names = folder_.list(folder);
+  if (!names && names.error().code == ErrorCode::kNotFound) return ok_status();
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    const std::string whole = folder + name;
+    if (whole.size() > kPathBytes) {
+      scan_.strange.push_back(whole);
+    } else if (name.ends_with('/')) {
+      TRY_VOID(walk(whole));
+    } else {
+      TRY_VOID(check_file(whole));
+    }
+  }
+  return ok_status();
+}
+
+Status Scanner::check_file(const std::string& name) {
+  if (name == kCheckpointFile) return ok_status();
+  if (name == kCheckpointDraft) {
+    scan_.leftover.push_back(name);
+    return ok_status();
+  }
+  const auto tile = parse_tile_path(name);
+  if (!tile) {
+    scan_.strange.push_back(name);
+    return ok_status();
+  }
+  const std::uint32_t width = tile_width(tile->level, tile->index, scan_.checkpoint.size);
+  if (tile->width > width) {
+    scan_.leftover.push_back(name);
+    return ok_status();
+  }
+  return tile->width == width ? ok_status() : check_older_partial(*tile);
+}
+
+// Of an earlier checkpoint: the beginning of the tile that took its place.
+Status Scanner::check_older_partial(const Tile& tile) {
+  const Tile now{tile.level, tile.index, tile_width(tile.level, tile.index, scan_.checkpoint.size)};
+  auto older = folder_.read(tile.path(), kBundleBytes);
+  if (!older && older.error().code == ErrorCode::kNotFound) return ok_status();  // just removed
+  if (!older) return older.error();
+  Bytes newer;
+  if (tile.level == Tile::kEntries) {
+    TRY(newer, tiles_.bundle(now));
+    TRY(const auto entries, parse_bundle(newer, now.width));
+    if (tile.width < entries.size()) newer.resize(entries[tile.width].offset);
+  } else {
+    TRY(std::vector<Hash256> hashes, tiles_.hashes(now));
+    newer.resize(tile.width * sizeof(Hash256));
+    std::memcpy(newer.data(), hashes.data(), newer.size());
+  }
+  if (*older == newer) return ok_status();
+  const auto mine = std::mismatch(older->begin(), older->end(), newer.begin(), newer.end()).first;
+  return at_file(tile.path(), "byte " + decimal(mine - older->begin()) + " is not as in " +
+                                  now.path() + ", which took its place");
+}
+
+Result<Scan> Scanner::run() {
+  TRY_VOID(check_key());
+  const std::uint64_t bundles = (scan_.checkpoint.size + kTileWidth - 1) / kTileWidth;
+  for (std::uint64_t i = 0; i < bundles; ++i) TRY_VOID(scan_bundle(i));
+  TRY_VOID(check_edge());
+  TRY_VOID(check_earlier());
+  TRY_VOID(walk(""));
+  return std::move(scan_);
+}
+
+}  // namespace
+
+Status TreeEdge::push(const Hash256& leaf, const FullTile& full) {
+  Hash256 hash = leaf;
+  ++size_;
+  for (unsigned level = 0; level < kTileLevels; ++level) {
+    std::vector<Hash256>& hashes = levels_[level];
+    hashes.push_back(hash);
+    if (hashes.size() < kTileWidth) break;
+    TRY_VOID(full({level, level_size(level, size_) / kTileWidth - 1}, hashes));
+    hash = subtree_root(hashes);
+    hashes.clear();
+  }
+  return ok_status();
+}
+
+Hash256 TreeEdge::root() const {
+  // Complete subtrees from the right, small ones first, each the right child of the next.
+  std::optional<Hash256> root;
+  for (const std::vector<Hash256>& hashes : levels_) {
+    if (hashes.empty()) continue;
+    std::vector<Hash256> all = hashes;
+    if (!root) {
+      root = subtree_root(all);
+      continue;
+    }
+    // The rest stands right of these as if it were one more of them, smaller though it is.
+    all.push_back(*root);
+    root = subtree_root(all);
+  }
+  return root.value_or(empty_root());
+}
+
+Result<TileReader::Contents> TileReader::read(const Tile& tile, std::size_t limit) {
+  auto bytes = folder_.read(tile.path(), limit);
+  const auto missing = [&] { return !bytes && bytes.error().code == ErrorCode::kNotFound; };
+  const bool instead = missing() && !tile.full();  // a partial tile goes when the full one is there
+  if (instead) bytes = folder_.read(tile.full_path(), limit);
+  if (missing()) {
+    const unsigned level = tile.level == Tile::kEntries ? 0 : tile.level;
+    return at_file(tile.path(), "it is missing; it begins at entry " +
+                                    decimal((tile.index * kTileWidth) << (8 * level)));
+  }
+  if (!bytes) return bytes.error();
+  return Contents{*std::move(bytes), instead || tile.full() ? kTileWidth : tile.width};
+}
+
+Result<Bytes> TileReader::bundle(const Tile& tile) {
+  TRY(Contents contents, read(tile, kBundleBytes));
+  const auto entries = parse_bundle(contents.bytes, contents.width);
+  if (!entries) return at_file(tile.path(), entries.error().message);
+  if (tile.width < entries->size()) contents.bytes.resize((*entries)[tile.width].offset);
+  return std::move(contents.bytes);
+}
+
+Result<std::vector<Hash256>> TileReader::hashes(const Tile& tile) {
+  const std::string path = tile.path();
+  if (const auto kept = kept_.find(path); kept != kept_.end()) return kept->second;
+  TRY(const Contents contents, read(tile, kTileBytes));
+  const std::size_t right = contents.width * sizeof(Hash256);
+  if (contents.bytes.size() != right) {
+    return at_file(path, "it has " + decimal(contents.bytes.size()) + " bytes; " +
+                             decimal(contents.width) + " hashes have " + decimal(right));
+  }
+  std::vector<Hash256> hashes = as_hashes(contents.bytes);
+  hashes.resize(tile.width);
+  if (kept_.size() >= kTilesKept) kept_.clear();
+  kept_.emplace(path, hashes);
+  return hashes;
+}
+
+Result<Hash256> TileReader::node(unsigned level, std::uint64_t index) {
+  const unsigned in_tile = level % 8;
+  const std::uint64_t first = index << in_tile;
+  const unsigned tile_level = level / 8;
+  const Tile tile{tile_level, first / kTileWidth,
+                  tile_width(tile_level, first / kTileWidth, size_)};
+  const std::size_t at = first % kTileWidth;
+  const std::size_t count = std::size_t{1} << in_tile;
+  REQUIRE(at + count <= tile.width, "a log of " + decimal(size_) + " entries has no node " +
+                                        decimal(index) + " at level " + decimal(level));
+  TRY(const std::vector<Hash256> all, hashes(tile));
+  return subtree_root(std::span(all).subspan(at, count));
+}
+
+NodeReader TileReader::nodes() {
+  return [this](unsigned level, std::uint64_t index) { return node(level, index); };
+}
+
+Result<Checkpoint> read_checkpoint(LogFolder& folder) {
+  const std::string name(kCheckpointFile);
+  auto bytes = folder.read(name, limits::kNoteBytes);
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) {
+    const auto tiles = folder.list("tile/");
+    if (!tiles || tiles->empty()) return Error{ErrorCode::kNotFound, "there is no log here"};
+    return at_file(name, "it is missing, but there are tiles");
+  }
+  if (!bytes) return bytes.error();
+  auto checkpoint = parse_checkpoint(*bytes, ForeignLines::kRefuse);
+  if (!checkpoint) return at_file(name, checkpoint.error().message);
+  return checkpoint;
+}
+
+Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
+  TRY(Checkpoint checkpoint, read_checkpoint(folder));
+  return Scanner(folder, options, visit, std::move(checkpoint)).run();
+}
+
+}  // namespace hearth::ledger
