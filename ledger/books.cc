@@ -1,0 +1,269 @@
+#include "ledger/books.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hearth::ledger {
+namespace {
+
+Account spendable(const PublicKey& key) { return {Account::Kind::kSpendable, key}; }
+Account escrow(const PublicKey& key) { return {Account::Kind::kEscrow, key}; }
+const Account kTreasury{};
+
+constexpr std::int64_t kGrantMax = std::int64_t{1} << 53;
+
+}  // namespace
+
+std::int64_t window_price(const Policy& policy, const Receipt& receipt) {
+  const std::int64_t prompt = receipt.prompt_positions;
+  const std::int64_t generated = receipt.positions - receipt.prompt_positions;
+  return receipt.layers() * (prompt * policy.price_prefill + generated * policy.price_decode);
+}
+
+std::int64_t check_price(const Policy& policy, const Receipt& receipt) {
+  return std::int64_t{receipt.layers()} * receipt.positions * policy.price_prefill;
+}
+
+const Standing* Books::standing(const PublicKey& key) const {
+  const auto found = members_.find(key);
+  return found == members_.end() ? nullptr : &found->second.standing;
+}
+
+std::int64_t Books::balance(const Account& account) const {
+  const auto found = balances_.find(account);
+  return found == balances_.end() ? 0 : found->second;
+}
+
+std::vector<std::uint64_t> Books::disputes() const {
+  std::vector<std::uint64_t> open;
+  for (const auto& [entry, window] : windows_) {
+    if (!window.disagree.empty() && !window.is_settled) open.push_back(entry);
+  }
+  return open;
+}
+
+Hash256 Books::hash() const {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(policy_hash(policy_).bytes);
+  writer.write(entries_);
+  for (const auto& [key, one] : members_) {
+    writer.append(key.bytes());
+    writer.append(one.owner.bytes);
+    writer.append(one.latest.bytes);
+    writer.append(one.standing.hash().bytes);
+  }
+  for (const auto& [account, amount] : balances_) {
+    writer.write(static_cast<std::uint8_t>(account.kind));
+    writer.append(account.key.bytes());
+    writer.write(amount);
+  }
+  for (const std::uint64_t entry : disputes()) writer.write(entry);
+  return blake2b(all);
+}
+
+Result<Books::Member*> Books::member(const PublicKey& key) {
+  const auto found = members_.find(key);
+  REQUIRE(found != members_.end(), "key " + key.hex() + " is no member's");
+  REQUIRE(!found->second.standing.is_tombstoned(),
+          "key " + key.hex() + " has lost its standing for good");
+  return &found->second;
+}
+
+Result<Books::Window*> Books::window(std::uint64_t entry) {
+  const auto found = windows_.find(entry);
+  REQUIRE(found != windows_.end(),
+          "entry " + std::to_string(entry) + " is no receipt that may be audited now");
+  return &found->second;
+}
+
+Status Books::post(std::vector<Posting> postings) {
+  std::int64_t sum = 0;
+  for (const Posting& one : postings) {
+    std::int64_t& balance = balances_[one.account];
+    REQUIRE(!__builtin_add_overflow(balance, one.amount, &balance) &&
+                !__builtin_add_overflow(sum, one.amount, &sum),
+            "an account holds more than a number can say");
+    REQUIRE(balance >= 0 || one.account == kTreasury,
+            "an account of " + one.account.key.hex() + " falls to " + std::to_string(balance));
+  }
+  INVARIANT(sum == 0, "what an entry moves sums to zero");
+  postings_.insert(postings_.end(), postings.begin(), postings.end());
+  return ok_status();
+}
+
+Status Books::apply(ByteSpan bytes) {
+  TRY(const Entry entry, parse_entry(bytes));
+  REQUIRE(entry.time >= time_ && entry.time < std::int64_t{1} << 40,
+          "the entry's time " + std::to_string(entry.time) + " is before its predecessor's, " +
+              std::to_string(time_));
+  const bool is_rules = std::holds_alternative<RulesEntry>(entry.body);
+  REQUIRE(is_rules == (entries_ == 0), "a ledger begins with its rules and has them once");
+  time_ = entry.time;
+  postings_.clear();
+  forget_old_windows();
+  TRY_VOID(std::visit([this](const auto& body) { return apply(body); }, entry.body));
+  ++entries_;
+  return ok_status();
+}
+
+void Books::forget_old_windows() {
+  // Entries are in the order of their times; one in dispute stays until its verdict.
+  for (auto at = windows_.begin(); at != windows_.end();) {
+    const Window& window = at->second;
+    if (time_ - window.time <= policy_.audit_seconds) break;
+    const bool is_open = !window.disagree.empty() && !window.is_settled;
+    if (!is_open) slots_.erase(window.receipt.slot);
+    at = is_open ? std::next(at) : windows_.erase(at);
+  }
+}
+
+Status Books::apply(const RulesEntry& entry) {
+  REQUIRE(entry.policy == policy_hash(policy_),
+          "the ledger is kept by other rules than this program's: " + entry.policy.hex());
+  cluster_ = entry.cluster;
+  return ok_status();
+}
+
+Status Books::apply(const MemberEntry& entry) {
+  REQUIRE(!members_.contains(entry.key), "key " + entry.key.hex() + " is a member's already");
+  members_.emplace(entry.key, Member{entry.owner, {}, Standing(time_, entry.is_vouched)});
+  return ok_status();
+}
+
+Status Books::apply(const ChangeEntry& entry) {
+  TRY(Member* const changed, member(entry.key));
+  changed->standing.change(time_);
+  return ok_status();
+}
+
+Status Books::apply(const GrantEntry& entry) {
+  REQUIRE(entry.amount > 0 && entry.amount <= kGrantMax,
+          "a grant of " + std::to_string(entry.amount) + "; it is from 1 to " +
+              std::to_string(kGrantMax));
+  return post({{kTreasury, -entry.amount}, {spendable(entry.to), entry.amount}});
+}
+
+// With those of its neighbours that are here already.
+Status Books::check_edges(const Receipt& receipt) const {
+  const auto neighbour = [&](int step) -> const Receipt* {
+    Slot slot = receipt.slot;
+    slot.stage = static_cast<std::uint16_t>(slot.stage + step);
+    const auto found = slots_.find(slot);
+    return found == slots_.end() ? nullptr : &windows_.at(found->second).receipt;
+  };
+  if (receipt.is_first()) {
+    REQUIRE(check_edge(in_edge(receipt), cluster_, cluster_, receipt.in_edge),
+            "the edge to the first stage is not signed by the cluster");
+  } else if (const Receipt* upper = neighbour(-1)) {
+    TRY_VOID(check_neighbours(*upper, receipt, cluster_));
+  }
+  if (receipt.is_last()) {
+    REQUIRE(check_edge(out_edge(receipt), cluster_, cluster_, receipt.out_edge),
+            "the edge from the last stage is not signed by the cluster");
+  } else if (const Receipt* lower = neighbour(1)) {
+    TRY_VOID(check_neighbours(receipt, *lower, cluster_));
+  }
+  return ok_status();
+}
+
+Status Books::apply(const ReceiptEntry& entry) {
+  TRY(const Receipt receipt, parse_receipt(entry.receipt, cluster_));
+  TRY(Member* const worker, member(receipt.worker));
+  REQUIRE(worker->standing.level(policy_, time_) != Level::kNewcomer,
+          "key " + receipt.worker.hex() + " is a newcomer's, and newcomers serve nobody");
+  REQUIRE(!slots_.contains(receipt.slot),
+          "the receipt's slot has one already, entry " + std::to_string(slots_[receipt.slot]));
+  REQUIRE(receipt.previous == worker->latest,
+          "the receipt does not follow its worker's latest one: one is missing, or this is an old "
+          "one again");
+  const auto begun = static_cast<std::int64_t>(receipt.begun_ms / 1'000);
+  REQUIRE(begun >= time_ - policy_.audit_seconds && begun <= time_ + policy_.audit_seconds,
+          "the receipt says that it was begun at " + std::to_string(begun) + ", but is logged at " +
+              std::to_string(time_));
+  TRY_VOID(check_edges(receipt));
+  const std::int64_t pay = window_price(policy_, receipt);
+  const std::int64_t fee = pay * policy_.price_fee / kMillion;
+  TRY_VOID(post(
+      {{spendable(entry.payer), -pay - fee}, {escrow(receipt.worker), pay}, {kTreasury, fee}}));
+  worker->standing.serve(pay, time_);
+  worker->latest = blake2b(entry.receipt);
+  windows_.emplace(entries_, Window{receipt, pay, time_, {}, {}, {}, false});
+  slots_.emplace(receipt.slot, entries_);
+  return ok_status();
+}
+
+Status Books::apply(const SealEntry& entry) {
+  TRY(Window* const audited, window(entry.receipt));
+  TRY(Member* const auditor, member(entry.auditor));
+  REQUIRE(check_seal(entry, cluster_), "a seal's signature is not its auditor's");
+  REQUIRE(auditor->owner != members_.at(audited->receipt.worker).owner,
+          "a window is audited by its own owner");
+  // All seals are in before anything is opened, so that nobody can say what another said.
+  REQUIRE(audited->opened.empty(), "a seal comes after an opening");
+  REQUIRE(audited->seals.emplace(entry.auditor, entry.seal).second,
+          "an auditor seals one window twice");
+  return ok_status();
+}
+
+Status Books::apply(const OpeningEntry& entry) {
+  TRY(Window* const audited, window(entry.receipt));
+  TRY(Member* const auditor, member(entry.auditor));
+  const auto seal = audited->seals.find(entry.auditor);
+  REQUIRE(seal != audited->seals.end(), "an opening has no seal");
+  REQUIRE(seal->second == seal_of(entry.receipt, entry.auditor, entry.root, entry.salt),
+          "an opening is not what was sealed");
+  REQUIRE(audited->opened.insert(entry.auditor).second, "a seal is opened twice");
+  if (entry.root != audited->receipt.out_root) {
+    audited->disagree.insert(entry.auditor);
+    return ok_status();
+  }
+  // A newcomer's agreement is its own progress and moves nobody else's.
+  if (auditor->standing.level(policy_, time_) != Level::kNewcomer) {
+    members_.at(audited->receipt.worker).standing.was_right();
+  }
+  const std::int64_t pay = check_price(policy_, audited->receipt);
+  TRY_VOID(post({{kTreasury, -pay}, {escrow(entry.auditor), pay}}));
+  auditor->standing.check(policy_, pay, time_);
+  return ok_status();
+}
+
+Status Books::apply(const VerdictEntry& entry) {
+  TRY(Window* const disputed, window(entry.receipt));
+  REQUIRE(!disputed->disagree.empty() && !disputed->is_settled,
+          "a verdict on entry " + std::to_string(entry.receipt) + ", where nothing is in dispute");
+  const bool is_party =
+      entry.guilty == disputed->receipt.worker || disputed->disagree.contains(entry.guilty);
+  REQUIRE(is_party, "a verdict on who is no party of the dispute");
+  TRY(Member* const guilty, member(entry.guilty));
+  disputed->is_settled = true;
+  const std::int64_t cost = entry.verdict == Verdict::kFraud
+                                ? guilty->standing.seize()
+                                : guilty->standing.fault(policy_, disputed->pay, time_);
+  return post({{escrow(entry.guilty), -cost}, {kTreasury, cost}});
+}
+
+Status Books::apply(const EquivocationEntry& entry) {
+  TRY(const Receipt one, parse_receipt(entry.one, cluster_));
+  TRY(const Receipt other, parse_receipt(entry.other, cluster_));
+  REQUIRE(is_equivocation(one, other), "two receipts do not contradict each other");
+  TRY(Member* const guilty, member(one.worker));
+  const std::int64_t cost = guilty->standing.seize();
+  return post({{escrow(one.worker), -cost}, {kTreasury, cost}});
+}
+
+Status Books::apply(const VestEntry& entry) {
+  TRY(Member* const owner, member(entry.key));
+  for (const auto& [number, disputed] : windows_) {
+    const bool is_open = !disputed.disagree.empty() && !disputed.is_settled;
+    const bool is_party =
+        disputed.receipt.worker == entry.key || disputed.disagree.contains(entry.key);
+    REQUIRE(!is_open || !is_party,
+            "escrow is set free while entry " + std::to_string(number) + " is in dispute");
+  }
+  const std::int64_t freed = owner->standing.vest(policy_, time_);
+  return post({{escrow(entry.key), -freed}, {spendable(entry.key), freed}});
+}
+
+}  // namespace hearth::ledger

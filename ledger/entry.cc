@@ -1,0 +1,187 @@
+#include "ledger/entry.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/bytes.h"
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::string_view kSealPurpose = "hearth seal v1";
+
+// One list of fields a kind serves both ways: Archive writes them or reads them.
+struct Writer {
+  ByteWriter out;
+  Status status = ok_status();
+  template <std::size_t kBytes>
+  void bytes(std::array<std::byte, kBytes>& value) {
+    out.append(value);
+  }
+  void key(PublicKey& value) { out.append(value.bytes()); }
+  template <typename T>
+  void number(T& value) {
+    out.write(value);
+  }
+};
+
+struct Reader {
+  ByteReader in;
+  Status status = ok_status();
+  template <std::size_t kBytes>
+  void bytes(std::array<std::byte, kBytes>& value) {
+    const ByteSpan taken = in.take(kBytes);
+    std::copy(taken.begin(), taken.end(), value.begin());
+  }
+  void key(PublicKey& value) {
+    auto parsed = PublicKey::parse(in.take(PublicKey::kBytes));
+    if (parsed) {
+      value = *parsed;
+    } else if (status) {
+      status = parsed.error();
+    }
+  }
+  template <typename T>
+  void number(T& value) {
+    value = in.read<T>();
+  }
+};
+
+template <typename Archive>
+void fields(Archive& a, RulesEntry& e) {
+  a.bytes(e.policy.bytes);
+  a.key(e.cluster);
+}
+template <typename Archive>
+void fields(Archive& a, MemberEntry& e) {
+  a.key(e.key);
+  a.bytes(e.owner.bytes);
+  auto vouched = static_cast<std::uint8_t>(e.is_vouched ? 1 : 0);
+  a.number(vouched);
+  if (vouched > 1 && a.status) a.status = Error::invalid("a member is vouched for or not: 1 or 0");
+  e.is_vouched = vouched == 1;
+}
+template <typename Archive>
+void fields(Archive& a, ChangeEntry& e) {
+  a.key(e.key);
+}
+template <typename Archive>
+void fields(Archive& a, GrantEntry& e) {
+  a.key(e.to);
+  a.number(e.amount);
+}
+template <typename Archive>
+void fields(Archive& a, ReceiptEntry& e) {
+  a.key(e.payer);
+  a.bytes(e.receipt);
+}
+template <typename Archive>
+void fields(Archive& a, SealEntry& e) {
+  a.number(e.receipt);
+  a.key(e.auditor);
+  a.bytes(e.seal.bytes);
+  a.bytes(e.signature);
+}
+template <typename Archive>
+void fields(Archive& a, OpeningEntry& e) {
+  a.number(e.receipt);
+  a.key(e.auditor);
+  a.bytes(e.root.bytes);
+  a.bytes(e.salt.bytes);
+}
+template <typename Archive>
+void fields(Archive& a, VerdictEntry& e) {
+  a.number(e.receipt);
+  a.key(e.guilty);
+  auto verdict = static_cast<std::uint8_t>(e.verdict);
+  a.number(verdict);
+  if ((verdict < 1 || verdict > 2) && a.status) {
+    a.status = Error::invalid("verdict " + std::to_string(verdict) + " is unknown");
+  }
+  e.verdict = static_cast<Verdict>(verdict);
+  a.bytes(e.evidence.bytes);
+}
+template <typename Archive>
+void fields(Archive& a, EquivocationEntry& e) {
+  a.bytes(e.one);
+  a.bytes(e.other);
+}
+template <typename Archive>
+void fields(Archive& a, VestEntry& e) {
+  a.key(e.key);
+}
+
+// The body of kind `kKind`, counted from 1.
+template <std::size_t kKind = 1>
+Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
+  if constexpr (kKind > std::variant_size_v<EntryBody>) {
+    return Error::invalid("an entry of kind " + std::to_string(kind) + ", which is unknown");
+  } else {
+    if (kind != kKind) return read_body<kKind + 1>(kind, in);
+    std::variant_alternative_t<kKind - 1, EntryBody> body;
+    Reader reader{in};
+    fields(reader, body);
+    REQUIRE(!reader.in.failed() && reader.in.remaining() == 0,
+            "an entry of kind " + std::to_string(kind) + " has not the length of its kind");
+    TRY_VOID(reader.status);
+    return EntryBody(std::move(body));
+  }
+}
+
+Bytes sealed_bytes(const PublicKey& cluster, const SealEntry& seal) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(cluster.bytes());
+  writer.write(seal.receipt);
+  writer.append(seal.seal.bytes);
+  return all;
+}
+
+}  // namespace
+
+Bytes write_entry(const Entry& entry) {
+  Bytes bytes;
+  ByteWriter head(bytes);
+  head.write(static_cast<std::uint8_t>(entry.body.index() + 1));
+  head.write(entry.time);
+  EntryBody body = entry.body;
+  Writer writer{ByteWriter(bytes)};
+  std::visit([&writer](auto& one) { fields(writer, one); }, body);
+  return bytes;
+}
+
+Result<Entry> parse_entry(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  Entry entry;
+  const auto kind = reader.read<std::uint8_t>();
+  entry.time = reader.read<std::int64_t>();
+  REQUIRE(!reader.failed(),
+          "an entry of " + std::to_string(bytes.size()) + " bytes is too short for any kind");
+  TRY(entry.body, read_body(kind, reader));
+  return entry;
+}
+
+Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,
+                const Hash256& salt) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(as_bytes("hearth sealed root v1"));
+  writer.write(receipt);
+  writer.append(auditor.bytes());
+  writer.append(root.bytes);
+  return keyed_blake2b(salt, all);
+}
+
+SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey& cluster,
+                    const SecretKey& auditor) {
+  SealEntry entry{receipt, auditor.public_key(), seal, {}};
+  entry.signature = auditor.sign(kSealPurpose, sealed_bytes(cluster, entry));
+  return entry;
+}
+
+bool check_seal(const SealEntry& seal, const PublicKey& cluster) {
+  return verify(seal.auditor, kSealPurpose, sealed_bytes(cluster, seal), seal.signature);
+}
+
+}  // namespace hearth::ledger

@@ -1,0 +1,93 @@
+// The entries of a ledger: what a log's bytes mean. Each is one byte of kind, eight of time (unix
+// seconds, little-endian as all numbers) and the fields of its kind, in the order below and of
+// fixed sizes. No entry states an amount but a grant: what everything else costs or earns follows
+// from the rules (ledger/books.h). Any bytes may be parsed; pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "ledger/receipt.h"
+
+namespace hearth::ledger {
+
+// 1: the first entry, and no other: the rules by which the log is folded, and whose log it is.
+struct RulesEntry {
+  Hash256 policy;  // policy_hash()
+  PublicKey cluster;
+};
+// 2: a key that may check, and serve when its standing allows. Once for each key.
+struct MemberEntry {
+  PublicKey key;
+  Hash256 owner;  // who answers for it: equal for keys of one owner, and nothing more is said
+  bool is_vouched = false;
+};
+// 3: the member's driver, build or address is another one now.
+struct ChangeEntry {
+  PublicKey key;
+};
+// 4: credit from the treasury.
+struct GrantEntry {
+  PublicKey to;
+  std::int64_t amount = 0;  // above 0
+};
+// 5: a window, and whose credit pays for it.
+struct ReceiptEntry {
+  PublicKey payer;
+  std::array<std::byte, kReceiptBytes> receipt{};
+};
+// 6: what an auditor will say of the window of entry `receipt`, sealed to its key.
+struct SealEntry {
+  std::uint64_t receipt = 0;
+  PublicKey auditor;
+  Hash256 seal;  // seal_of()
+  Signature signature{};
+};
+// 7: and what it was.
+struct OpeningEntry {
+  std::uint64_t receipt = 0;
+  PublicKey auditor;
+  Hash256 root;
+  Hash256 salt;
+};
+// 8: how a mismatch at entry `receipt` ended.
+enum class Verdict : std::uint8_t { kFault = 1, kFraud = 2 };
+struct VerdictEntry {
+  std::uint64_t receipt = 0;
+  PublicKey guilty;  // its worker or the auditor who disagreed
+  Verdict verdict = Verdict::kFault;
+  Hash256 evidence;  // BLAKE2b of the concession or of the dispute file
+};
+// 9: two receipts of one slot: proves itself.
+struct EquivocationEntry {
+  std::array<std::byte, kReceiptBytes> one{};
+  std::array<std::byte, kReceiptBytes> other{};
+};
+// 10: what the member has in escrow and need not have any longer becomes its own.
+struct VestEntry {
+  PublicKey key;
+};
+
+using EntryBody = std::variant<RulesEntry, MemberEntry, ChangeEntry, GrantEntry, ReceiptEntry,
+                               SealEntry, OpeningEntry, VerdictEntry, EquivocationEntry, VestEntry>;
+
+struct Entry {
+  std::int64_t time = 0;
+  EntryBody body;
+};
+
+Bytes write_entry(const Entry& entry);
+// kInvalidInput unless write_entry() of the result gives these bytes. Signatures are not checked
+// here; they need to know the cluster (books.h).
+Result<Entry> parse_entry(ByteSpan bytes);
+
+// Nobody but the auditor can have made it, and nobody can read the root from it.
+Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,
+                const Hash256& salt);
+SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey& cluster,
+                    const SecretKey& auditor);
+bool check_seal(const SealEntry& seal, const PublicKey& cluster);
+
+}  // namespace hearth::ledger

@@ -1,0 +1,92 @@
+// The rules of standing and credit as numbers: one table. All are whole numbers, so that everybody
+// who folds a log comes to the same result. What each is for stands beside it in kPolicyTable
+// (policy.cc).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/crypto.h"
+
+namespace hearth::ledger {
+
+inline constexpr std::int64_t kMillion = 1'000'000;  // rates are in parts of a million
+
+struct Policy {
+  // Newcomers, level 0.
+  std::int64_t newcomer_audits = 100;
+  std::int64_t newcomer_seconds = 7 * 24 * 3'600;
+  std::int64_t newcomer_days = 3;
+  // Probation, level 1.
+  std::int64_t probation_full_windows = 50;
+  std::int64_t probation_rate = 300'000;
+  std::int64_t probation_withheld = 500'000;
+  // Regulars, level 2, and veterans, level 3.
+  std::int64_t regular_windows = 84;
+  std::int64_t regular_rate_floor = 50'000;
+  std::int64_t regular_rate_product = 25;
+  std::int64_t veteran_windows = 2'000;
+  std::int64_t veteran_seconds = 60 * 24 * 3'600;
+  std::int64_t veteran_rate = 30'000;
+  // Raised rates.
+  std::int64_t change_factor = 3;
+  std::int64_t change_seconds = 24 * 3'600;
+  std::int64_t coordinator_rate = 5'000;
+  // Escrow.
+  std::int64_t escrow_windows = 200;
+  std::int64_t escrow_seconds = 72 * 3'600;
+  std::int64_t escrow_idle_seconds = 30 * 24 * 3'600;
+  std::int64_t audit_seconds = 3'600;
+  // What keeps checkers honest.
+  std::int64_t canary_rate = 20'000;
+  std::int64_t planted_rate = 10'000;
+  // Faults.
+  std::int64_t fault_windows = 50;
+  std::int64_t fault_limit = 3;
+  std::int64_t fault_seconds = 30 * 24 * 3'600;
+  // Prices, in credits for a layer and a token.
+  std::int64_t price_prefill = 1;
+  std::int64_t price_decode = 5;
+  std::int64_t price_fee = 100'000;
+  // What the inequality assumes of a cheat.
+  std::int64_t assumed_gain = 700'000;
+  std::int64_t assumed_collusion = 330'000;
+};
+
+struct PolicyRow {
+  std::string_view name;
+  std::int64_t Policy::*field;
+  std::string_view unit;  // "ppm", "seconds", "windows", ...
+  std::string_view why;
+};
+std::span<const PolicyRow> policy_table();
+
+// Of the names and values, in the order of the table: what a log says that it is folded by.
+Hash256 policy_hash(const Policy& policy);
+
+enum class Level : std::uint8_t { kNewcomer = 0, kProbation = 1, kRegular = 2, kVeteran = 3 };
+std::string_view level_name(Level level);
+
+// The least audit rate that a node of this level can have, in parts of a million. A newcomer serves
+// nobody: 1,000,000.
+std::int64_t lowest_audit_rate(const Policy& policy, Level level);
+
+// S/r > g / (p d (1-q)) - 1, with d = 1, since equality of bits misses nothing: how many windows'
+// pay must be at stake for a cheat to lose, and how many are.
+//
+// Who is caught may concede and call it a fault, so a fault must cost more than the cheating that
+// went unseen before it brought: g / (p d (1-q)).
+struct Deterrence {
+  Level level = Level::kProbation;
+  std::int64_t rate = 0;      // p, in parts of a million
+  double required = 0;        // least S/r
+  std::int64_t stake = 0;     // S/r: windows whose pay is in escrow
+  double required_fault = 0;  // least cost of a fault, in windows' pay
+  std::int64_t fault = 0;     // and what it costs
+  double margin() const { return required > 0 ? static_cast<double>(stake) / required : 0; }
+};
+Deterrence deterrence(const Policy& policy, Level level);
+
+}  // namespace hearth::ledger

@@ -1,0 +1,232 @@
+#include "ledger/receipt.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "base/limits.h"
+#include "ledger/merkle.h"
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::string_view kMagic = "HRC1";
+constexpr std::string_view kPurpose = "hearth receipt v1";
+constexpr std::string_view kEdgePurpose = "hearth edge v1";
+
+Bytes in_cluster(const PublicKey& cluster, ByteSpan bytes) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(cluster.bytes());
+  writer.append(bytes);
+  return all;
+}
+
+template <std::size_t kBytes>
+void read_into(ByteReader& reader, std::array<std::byte, kBytes>& to) {
+  const ByteSpan taken = reader.take(kBytes);
+  std::copy(taken.begin(), taken.end(), to.begin());
+}
+
+Bytes body_of(const Receipt& r) {
+  Bytes body;
+  ByteWriter writer(body);
+  writer.append(as_bytes(kMagic));
+  writer.write(r.slot.epoch);
+  writer.append(r.slot.request);
+  writer.append(r.program.bytes);
+  writer.write(r.layer_begin);
+  writer.write(r.layer_end);
+  writer.write(r.slot.stage);
+  writer.write(r.stages);
+  writer.write(r.slot.window);
+  writer.write(r.first_position);
+  writer.write(r.positions);
+  writer.write(r.prompt_positions);
+  writer.append(r.tokens.bytes);
+  writer.append(r.in_root.bytes);
+  writer.append(r.out_root.bytes);
+  writer.append(r.previous.bytes);
+  writer.write(r.begun_ms);
+  writer.write(r.took_ms);
+  writer.append(r.worker.bytes());
+  writer.append(r.in_edge);
+  writer.append(r.out_edge);
+  return body;
+}
+
+Result<Receipt> read_body(ByteSpan body) {
+  ByteReader reader(body.subspan(kMagic.size()));
+  Receipt r;
+  r.slot.epoch = reader.read<std::uint64_t>();
+  read_into(reader, r.slot.request);
+  read_into(reader, r.program.bytes);
+  r.layer_begin = reader.read<std::uint16_t>();
+  r.layer_end = reader.read<std::uint16_t>();
+  r.slot.stage = reader.read<std::uint16_t>();
+  r.stages = reader.read<std::uint16_t>();
+  r.slot.window = reader.read<std::uint32_t>();
+  r.first_position = reader.read<std::uint32_t>();
+  r.positions = reader.read<std::uint32_t>();
+  r.prompt_positions = reader.read<std::uint32_t>();
+  read_into(reader, r.tokens.bytes);
+  read_into(reader, r.in_root.bytes);
+  read_into(reader, r.out_root.bytes);
+  read_into(reader, r.previous.bytes);
+  r.begun_ms = reader.read<std::uint64_t>();
+  r.took_ms = reader.read<std::uint32_t>();
+  TRY(r.worker, PublicKey::parse(reader.take(PublicKey::kBytes)));
+  read_into(reader, r.in_edge);
+  read_into(reader, r.out_edge);
+  REQUIRE(!reader.failed() && reader.remaining() == 0, "a receipt has a wrong length");
+  return r;
+}
+
+Status check_fields(const Receipt& r) {
+  REQUIRE(r.layer_begin < r.layer_end && r.layer_end <= limits::kModelLayers,
+          "a receipt of layers " + std::to_string(r.layer_begin) + " to " +
+              std::to_string(r.layer_end) + "; the limit is " +
+              std::to_string(limits::kModelLayers));
+  REQUIRE(r.slot.stage < r.stages && r.stages <= limits::kStages,
+          "a receipt of stage " + std::to_string(r.slot.stage) + " of " + std::to_string(r.stages) +
+              "; the limit is " + std::to_string(limits::kStages));
+  REQUIRE(r.positions > 0 && r.positions <= limits::kModelContext &&
+              r.first_position <= limits::kModelContext - r.positions,
+          "a receipt of " + std::to_string(r.positions) + " positions from " +
+              std::to_string(r.first_position) + "; the limit is " +
+              std::to_string(limits::kModelContext));
+  REQUIRE(r.prompt_positions <= r.positions, "a receipt has more prompt than positions");
+  REQUIRE(!r.is_first() || r.in_root == r.tokens,
+          "a receipt of the first stage has other input than its tokens");
+  REQUIRE(!r.is_last() || r.out_root == r.tokens,
+          "a receipt of the last stage has other output than its tokens");
+  // Layers that change nothing are no layers.
+  REQUIRE(r.stages == 1 || r.in_root != r.out_root, "a receipt's output is its input");
+  return ok_status();
+}
+
+Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
+  Bytes bytes;
+  ByteWriter writer(bytes);
+  writer.append(edge.request);
+  writer.write(edge.epoch);
+  writer.write(edge.below);
+  writer.write(edge.window);
+  writer.append(edge.root.bytes);
+  return in_cluster(cluster, bytes);
+}
+
+}  // namespace
+
+Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const SecretKey& key) {
+  receipt.worker = key.public_key();
+  TRY_VOID(check_fields(receipt));
+  Bytes bytes = body_of(receipt);
+  const Signature signature = key.sign(kPurpose, in_cluster(cluster, bytes));
+  ByteWriter(bytes).append(signature);
+  return bytes;
+}
+
+Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster) {
+  REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kMagic),
+          "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
+              " bytes and begins with " + std::string(kMagic));
+  const ByteSpan body = bytes.first(kReceiptBytes - kSignatureBytes);
+  TRY(const Receipt receipt, read_body(body));
+  REQUIRE(verify(receipt.worker, kPurpose, in_cluster(cluster, body), bytes.last(kSignatureBytes)),
+          "a receipt's signature is not its worker's");
+  TRY_VOID(check_fields(receipt));
+  return receipt;
+}
+
+Hash256 program_id(const Hash256& manifest, std::string_view build,
+                   std::uint32_t canonical_version) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(manifest.bytes);
+  writer.write(canonical_version);
+  writer.append(as_bytes(build));
+  return blake2b(all);
+}
+
+Hash256 commit_tokens(const Hash256& salt, std::uint32_t first_position,
+                      std::span<const std::uint32_t> tokens, ByteSpan sampling) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(as_bytes("tokens"));
+  writer.write(first_position);
+  writer.write(static_cast<std::uint32_t>(tokens.size()));
+  for (const std::uint32_t token : tokens) writer.write(token);
+  writer.append(sampling);
+  return keyed_blake2b(salt, all);
+}
+
+Hash256 boundary_leaf(const Hash256& salt, std::uint32_t position, const Hash256& row) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(as_bytes("row"));
+  writer.write(position);
+  writer.append(row.bytes);
+  return leaf_hash(keyed_blake2b(salt, all).bytes);
+}
+
+Hash256 boundary_root(const Hash256& salt, std::uint32_t first_position,
+                      std::span<const Hash256> rows) {
+  std::vector<Hash256> leaves;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    leaves.push_back(boundary_leaf(salt, first_position + static_cast<std::uint32_t>(i), rows[i]));
+  }
+  return subtree_root(leaves);
+}
+
+Edge in_edge(const Receipt& receipt) {
+  return {receipt.slot.request, receipt.slot.epoch, receipt.slot.stage, receipt.slot.window,
+          receipt.in_root};
+}
+
+Edge out_edge(const Receipt& receipt) {
+  return {receipt.slot.request, receipt.slot.epoch,
+          static_cast<std::uint16_t>(receipt.slot.stage + 1), receipt.slot.window,
+          receipt.out_root};
+}
+
+Signature sign_edge(const Edge& edge, const PublicKey& cluster, const SecretKey& key) {
+  return key.sign(kEdgePurpose, edge_bytes(edge, cluster));
+}
+
+bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& signer,
+                const Signature& signature) {
+  return verify(signer, kEdgePurpose, edge_bytes(edge, cluster), signature);
+}
+
+Status check_neighbours(const Receipt& upper, const Receipt& lower, const PublicKey& cluster) {
+  const bool adjacent = upper.slot.request == lower.slot.request &&
+                        upper.slot.epoch == lower.slot.epoch &&
+                        upper.slot.window == lower.slot.window &&
+                        upper.slot.stage + 1 == lower.slot.stage && upper.stages == lower.stages;
+  REQUIRE(adjacent, "two receipts are not of neighbouring stages of one window");
+  const std::string where = "the edge between stage " + std::to_string(upper.slot.stage) +
+                            " and stage " + std::to_string(lower.slot.stage);
+  REQUIRE(upper.layer_end == lower.layer_begin && upper.program == lower.program &&
+              upper.tokens == lower.tokens && upper.first_position == lower.first_position &&
+              upper.positions == lower.positions &&
+              upper.prompt_positions == lower.prompt_positions,
+          where + ": the two say different things of model, layers, tokens or positions");
+  REQUIRE(upper.out_root == lower.in_root, where + ": what went out is not what came in");
+  REQUIRE(check_edge(in_edge(lower), cluster, upper.worker, lower.in_edge),
+          where + ": the sender has not signed what it sent");
+  REQUIRE(check_edge(out_edge(upper), cluster, lower.worker, upper.out_edge),
+          where + ": the receiver has not signed what it received");
+  return ok_status();
+}
+
+bool is_equivocation(const Receipt& one, const Receipt& other) {
+  const auto said = [](const Receipt& r) {
+    return std::tie(r.program, r.layer_begin, r.layer_end, r.stages, r.first_position, r.positions,
+                    r.prompt_positions, r.tokens, r.in_root, r.out_root);
+  };
+  return one.worker == other.worker && one.slot == other.slot && said(one) != said(other);
+}
+
+}  // namespace hearth::ledger

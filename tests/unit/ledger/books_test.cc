@@ -1,0 +1,294 @@
+#include "ledger/books.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::int64_t kDay = 24 * 3'600;
+
+SecretKey key_of(unsigned char seed) {
+  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
+}
+Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
+Account spendable(const PublicKey& key) { return {Account::Kind::kSpendable, key}; }
+Account escrow(const PublicKey& key) { return {Account::Kind::kEscrow, key}; }
+
+// A ledger being written: a client, two vouched workers of two stages, an auditor, a newcomer.
+class BooksTest : public ::testing::Test {
+ protected:
+  BooksTest() {
+    add(RulesEntry{policy_hash(Policy()), cluster_.public_key()});
+    for (const SecretKey* key : {&upper_, &lower_, &auditor_}) {
+      add(MemberEntry{key->public_key(), hash_of(key->public_key().hex()), true});
+    }
+    add(MemberEntry{newcomer_.public_key(), hash_of("newcomer"), false});
+    add(GrantEntry{client_.public_key(), 1'000'000'000});
+  }
+
+  Status apply(const EntryBody& body) {
+    const Bytes bytes = write_entry({now_, body});
+    const Status applied = books_.apply(bytes);
+    if (!applied) return applied;
+    log_.push_back(bytes);
+    std::int64_t sum = 0;
+    for (const Posting& one : books_.postings()) sum += one.amount;
+    EXPECT_EQ(sum, 0) << "entry " << log_.size() - 1;
+    for (const SecretKey* key : {&upper_, &lower_, &auditor_, &newcomer_}) {
+      const Standing* standing = books_.standing(key->public_key());
+      if (standing == nullptr) continue;
+      EXPECT_EQ(standing->escrow(), books_.balance(escrow(key->public_key())));
+    }
+    return applied;
+  }
+  // The index of the entry.
+  std::uint64_t add(const EntryBody& body) {
+    const Status applied = apply(body);
+    EXPECT_TRUE(applied) << applied.error().message;
+    return books_.entries() - 1;
+  }
+  // What books that never see it again would say of this entry.
+  std::string refusal(const EntryBody& body, std::int64_t time = -1) const {
+    Books copy = books_;
+    const Status applied = copy.apply(write_entry({time < 0 ? now_ : time, body}));
+    return applied ? "" : applied.error().message;
+  }
+
+  Receipt window(std::uint16_t stage, std::uint32_t number) {
+    Receipt r;
+    r.slot.request.fill(std::byte{5});
+    r.slot.stage = stage;
+    r.slot.window = number;
+    r.program = hash_of("program");
+    r.layer_begin = static_cast<std::uint16_t>(stage * 4);
+    r.layer_end = static_cast<std::uint16_t>(stage * 4 + 4);
+    r.stages = 2;
+    r.first_position = 64 * number;
+    r.positions = 64;
+    r.prompt_positions = number == 0 ? 24 : 0;
+    r.tokens = hash_of("tokens " + std::to_string(number));
+    const Hash256 boundary = hash_of("boundary " + std::to_string(number));
+    r.in_root = stage == 0 ? r.tokens : boundary;
+    r.out_root = stage == 0 ? boundary : r.tokens;
+    r.begun_ms = static_cast<std::uint64_t>(now_) * 1'000;
+    r.previous = latest_[stage];
+    r.in_edge = sign_edge(in_edge(r), cluster_key(), stage == 0 ? cluster_ : upper_);
+    r.out_edge = sign_edge(out_edge(r), cluster_key(), stage == 0 ? lower_ : cluster_);
+    return r;
+  }
+  ReceiptEntry entry_of(const Receipt& r) const {
+    const Bytes bytes = *sign_receipt(r, cluster_key(), r.slot.stage == 0 ? upper_ : lower_);
+    ReceiptEntry entry{client_.public_key(), {}};
+    std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
+    return entry;
+  }
+  std::uint64_t add_window(std::uint16_t stage, std::uint32_t number) {
+    const ReceiptEntry entry = entry_of(window(stage, number));
+    latest_[stage] = blake2b(entry.receipt);
+    return add(entry);
+  }
+  SealEntry seal(std::uint64_t receipt, const SecretKey& by, const Hash256& root) const {
+    return sign_seal(receipt, seal_of(receipt, by.public_key(), root, salt_), cluster_key(), by);
+  }
+  OpeningEntry opening(std::uint64_t receipt, const SecretKey& by, const Hash256& root) const {
+    return {receipt, by.public_key(), root, salt_};
+  }
+  void audit(std::uint64_t receipt, const SecretKey& by, const Hash256& root) {
+    add(seal(receipt, by, root));
+    add(opening(receipt, by, root));
+  }
+  const Standing& of(const SecretKey& key) const { return *books_.standing(key.public_key()); }
+  PublicKey cluster_key() const { return cluster_.public_key(); }
+
+  const SecretKey cluster_ = key_of(1);
+  const SecretKey client_ = key_of(2);
+  const SecretKey upper_ = key_of(3);
+  const SecretKey lower_ = key_of(4);
+  const SecretKey auditor_ = key_of(5);
+  const SecretKey newcomer_ = key_of(6);
+  const Hash256 salt_ = hash_of("salt");
+  std::int64_t now_ = 20'000 * kDay;
+  Hash256 latest_[2];
+  Books books_;
+  std::vector<Bytes> log_;
+};
+
+TEST_F(BooksTest, AWindowIsPaidByWhoAskedAndHeldInEscrow) {
+  add_window(0, 0);
+  // 4 layers, 24 tokens of the prompt at 1 and 40 generated at 5; a tenth on top.
+  EXPECT_EQ(books_.balance(escrow(upper_.public_key())), 4 * (24 + 40 * 5));
+  EXPECT_EQ(books_.balance(spendable(client_.public_key())), 1'000'000'000 - 896 - 89);
+  EXPECT_EQ(books_.balance({}), -1'000'000'000 + 89);
+  EXPECT_EQ(books_.balance(spendable(upper_.public_key())), 0);
+  add_window(1, 0);
+  EXPECT_EQ(of(lower_).served(), 1);
+}
+
+TEST_F(BooksTest, AnAuditCountsWhenItAgrees) {
+  const std::uint64_t receipt = add_window(0, 0);
+  audit(receipt, auditor_, hash_of("boundary 0"));
+  EXPECT_EQ(of(upper_).audited_right(), 1);
+  EXPECT_EQ(of(auditor_).escrow(), 4 * 64);
+  EXPECT_TRUE(books_.disputes().empty());
+}
+
+TEST_F(BooksTest, ANewcomersWordMovesOnlyItself) {
+  const std::uint64_t receipt = add_window(0, 0);
+  audit(receipt, newcomer_, hash_of("boundary 0"));
+  EXPECT_EQ(of(upper_).audited_right(), 0);
+  EXPECT_EQ(of(newcomer_).escrow(), 4 * 64);
+  const std::uint64_t second = add_window(0, 1);
+  audit(second, newcomer_, hash_of("something else"));
+  EXPECT_EQ(books_.disputes(), std::vector<std::uint64_t>{second}) << "but it calls a referee";
+  EXPECT_EQ(of(upper_).escrow(), 896 + 1'280) << "and costs nobody anything";
+}
+
+TEST_F(BooksTest, AFaultIsMildAndAFraudIsNot) {
+  for (std::uint32_t i = 0; i < 80; ++i) {
+    audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));
+  }
+  const std::int64_t before = of(upper_).escrow();
+  std::uint64_t receipt = add_window(0, 80);
+  audit(receipt, auditor_, hash_of("other"));
+  add(VerdictEntry{receipt, upper_.public_key(), Verdict::kFault, hash_of("concession")});
+  EXPECT_EQ(of(upper_).escrow(), before + 1'280 - 64'000);
+  EXPECT_EQ(of(upper_).audited_right(), 40);
+  EXPECT_TRUE(books_.disputes().empty());
+  receipt = add_window(0, 81);
+  audit(receipt, auditor_, hash_of("other"));
+  EXPECT_NE(refusal(VestEntry{upper_.public_key()}).find("in dispute"), std::string::npos);
+  add(VerdictEntry{receipt, upper_.public_key(), Verdict::kFraud, hash_of("dispute")});
+  EXPECT_EQ(of(upper_).escrow(), 0);
+  EXPECT_TRUE(of(upper_).is_tombstoned());
+  EXPECT_NE(refusal(entry_of(window(0, 82))).find("lost its standing"), std::string::npos);
+  EXPECT_NE(refusal(MemberEntry{upper_.public_key(), {}, true}).find("already"), std::string::npos);
+}
+
+TEST_F(BooksTest, AnAuditorWhoWasWrongIsJudgedByTheSameRules) {
+  audit(add_window(0, 0), auditor_, hash_of("boundary 0"));
+  const std::uint64_t receipt = add_window(0, 1);
+  audit(receipt, auditor_, hash_of("a lie"));
+  add(VerdictEntry{receipt, auditor_.public_key(), Verdict::kFraud, hash_of("dispute")});
+  EXPECT_TRUE(of(auditor_).is_tombstoned());
+  EXPECT_EQ(of(auditor_).escrow(), 0);
+  EXPECT_EQ(of(upper_).escrow(), 896 + 1'280);
+}
+
+TEST_F(BooksTest, EquivocationProvesItself) {
+  add_window(0, 0);
+  Receipt one = window(0, 1);
+  Receipt other = one;
+  other.out_root = hash_of("other");
+  const auto bytes = [this](const Receipt& r) { return entry_of(r).receipt; };
+  EXPECT_NE(refusal(EquivocationEntry{bytes(one), bytes(one)}), "");
+  add(EquivocationEntry{bytes(one), bytes(other)});
+  EXPECT_TRUE(of(upper_).is_tombstoned());
+  EXPECT_EQ(books_.balance(escrow(upper_.public_key())), 0);
+}
+
+TEST_F(BooksTest, EscrowBecomesSpendableBehindTheLatestWindows) {
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const std::uint64_t receipt = add_window(0, i);
+    if (i < 90) audit(receipt, auditor_, hash_of("boundary " + std::to_string(i)));
+    now_ += 20;
+  }
+  now_ += 4 * kDay;
+  const std::int64_t before = of(upper_).escrow();
+  add(VestEntry{upper_.public_key()});
+  EXPECT_EQ(books_.balance(spendable(upper_.public_key())), 896 + 99 * 1'280);
+  EXPECT_EQ(of(upper_).escrow(), before - 896 - 99 * 1'280);
+}
+
+TEST_F(BooksTest, RefusesWhatTheRulesDoNotAllow) {
+  add_window(0, 0);
+  const std::uint64_t receipt = add_window(1, 0);
+  const auto refused = [this](const EntryBody& body, const char* why, std::int64_t time = -1) {
+    const std::string message = refusal(body, time);
+    EXPECT_NE(message.find(why), std::string::npos) << why << ": " << message;
+  };
+  refused(RulesEntry{policy_hash(Policy()), cluster_key()}, "has them once");
+  refused(ChangeEntry{upper_.public_key()}, "before its predecessor's", now_ - 1);
+  refused(ChangeEntry{client_.public_key()}, "no member's");
+  refused(GrantEntry{client_.public_key(), 0}, "a grant of 0");
+  refused(GrantEntry{client_.public_key(), -5}, "a grant of -5");
+  refused(GrantEntry{client_.public_key(), INT64_MAX}, "a grant of");
+  refused(entry_of(window(0, 0)), "has one already");
+  Receipt wrong = window(0, 1);
+  wrong.previous = hash_of("other");
+  refused(entry_of(wrong), "does not follow");
+  wrong = window(0, 1);
+  wrong.begun_ms -= 3'601'000;
+  refused(entry_of(wrong), "was begun at");
+  wrong = window(0, 1);
+  wrong.in_edge = wrong.out_edge;
+  refused(entry_of(wrong), "not signed by the cluster");
+  ReceiptEntry poor = entry_of(window(0, 1));
+  poor.payer = auditor_.public_key();
+  refused(poor, "falls to -");
+  ReceiptEntry forged = entry_of(window(0, 1));
+  forged.receipt[100] ^= std::byte{1};
+  refused(forged, "signature is not its worker's");
+  refused(seal(receipt, lower_, salt_), "audited by its own owner");
+  refused(seal(receipt + 1, auditor_, salt_), "no receipt that may be audited");
+  refused(opening(receipt, auditor_, salt_), "has no seal");
+  SealEntry other = seal(receipt, auditor_, salt_);
+  other.seal = salt_;
+  refused(other, "not its auditor's");
+  refused(VerdictEntry{receipt, lower_.public_key(), Verdict::kFraud, {}}, "nothing is in dispute");
+  add(seal(receipt, auditor_, salt_));
+  refused(seal(receipt, auditor_, salt_), "twice");
+  refused(opening(receipt, auditor_, hash_of("other")), "not what was sealed");
+  add(opening(receipt, auditor_, salt_));
+  refused(opening(receipt, auditor_, salt_), "opened twice");
+  refused(seal(receipt, newcomer_, salt_), "after an opening");
+  refused(VerdictEntry{receipt, newcomer_.public_key(), Verdict::kFraud, {}}, "no party");
+  now_ += 3'601;
+  refused(seal(receipt - 1, auditor_, salt_), "no receipt that may be audited");
+}
+
+TEST_F(BooksTest, ANewcomerServesNobodyAndEdgesMustHold) {
+  Receipt r = window(0, 0);
+  const Bytes bytes = *sign_receipt(r, cluster_key(), newcomer_);
+  ReceiptEntry entry{client_.public_key(), {}};
+  std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
+  EXPECT_NE(refusal(entry).find("newcomers serve nobody"), std::string::npos);
+  add_window(0, 0);
+  r = window(1, 0);
+  r.in_root = hash_of("what never came");
+  EXPECT_NE(refusal(entry_of(r)).find("between stage 0 and stage 1: what went out"),
+            std::string::npos);
+}
+
+TEST_F(BooksTest, OtherRulesAreSaid) {
+  Policy policy;
+  policy.veteran_rate = 1;
+  Books other(policy);
+  const Status applied = other.apply(log_[0]);
+  ASSERT_FALSE(applied);
+  EXPECT_NE(applied.error().message.find("other rules"), std::string::npos);
+  EXPECT_FALSE(Books().apply(log_[1])) << "a ledger begins with its rules";
+}
+
+// From nothing, by anybody: the same books.
+TEST_F(BooksTest, AFoldFromNothingComesToTheSame) {
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));
+    add_window(1, i);
+    now_ += 100;
+  }
+  add(ChangeEntry{lower_.public_key()});
+  Books again;
+  for (const Bytes& entry : log_) ASSERT_TRUE(again.apply(entry));
+  EXPECT_EQ(again.hash(), books_.hash());
+  std::int64_t sum = books_.balance({});
+  for (const SecretKey* key : {&client_, &upper_, &lower_, &auditor_, &newcomer_}) {
+    sum += books_.balance(spendable(key->public_key())) + books_.balance(escrow(key->public_key()));
+  }
+  EXPECT_EQ(sum, 0) << "credit is neither made nor lost";
+  Books fewer;
+  for (std::size_t i = 0; i + 1 < log_.size(); ++i) ASSERT_TRUE(fewer.apply(log_[i]));
+  EXPECT_NE(fewer.hash(), books_.hash());
+}
+
+}  // namespace
+}  // namespace hearth::ledger

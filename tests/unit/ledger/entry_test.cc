@@ -1,0 +1,46 @@
+#include "ledger/entry.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::ledger {
+namespace {
+
+SecretKey key_of(unsigned char seed) {
+  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
+}
+
+TEST(Entry, HasOneEncoding) {
+  const PublicKey key = key_of(1).public_key();
+  const std::vector<EntryBody> bodies = {RulesEntry{{}, key},
+                                         MemberEntry{key, {}, true},
+                                         ChangeEntry{key},
+                                         GrantEntry{key, 5},
+                                         ReceiptEntry{key, {}},
+                                         SealEntry{7, key, {}, {}},
+                                         OpeningEntry{7, key, {}, {}},
+                                         VerdictEntry{7, key, Verdict::kFraud, {}},
+                                         EquivocationEntry{},
+                                         VestEntry{key}};
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    const Bytes bytes = write_entry({77, bodies[i]});
+    const auto parsed = parse_entry(bytes);
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(parsed->time, 77);
+    EXPECT_EQ(parsed->body.index(), i);
+    EXPECT_EQ(write_entry(*parsed), bytes);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(parse_entry(ByteSpan(bytes).first(size))) << i << " " << size;
+    }
+    Bytes longer = bytes;
+    longer.push_back({});
+    EXPECT_FALSE(parse_entry(longer)) << i;
+  }
+  EXPECT_FALSE(parse_entry(Bytes(9)));
+  EXPECT_FALSE(parse_entry(Bytes(41, std::byte{11})));
+  Bytes vouched = write_entry({77, MemberEntry{key, {}, true}});
+  vouched.back() = std::byte{2};
+  EXPECT_FALSE(parse_entry(vouched));
+}
+
+}  // namespace
+}  // namespace hearth::ledger

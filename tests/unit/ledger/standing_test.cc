@@ -1,0 +1,123 @@
+#include "ledger/standing.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::ledger {
+namespace {
+
+constexpr std::int64_t kDay = 24 * 3'600;
+constexpr std::int64_t kStart = 20'000 * kDay;
+const Policy kPolicy;
+
+// Served and audited right so often.
+Standing proven(std::int64_t windows, std::int64_t now = kStart) {
+  Standing standing(kStart, true);
+  for (std::int64_t i = 0; i < windows; ++i) {
+    standing.serve(10, now);
+    standing.was_right();
+  }
+  return standing;
+}
+
+TEST(Standing, DuesAreChecksDaysAndTime) {
+  Standing standing(kStart, false);
+  for (int i = 0; i < 200; ++i) standing.check(kPolicy, 1, kStart + kDay);
+  EXPECT_EQ(standing.level(kPolicy, kStart + 30 * kDay), Level::kNewcomer) << "all on one day";
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 30 * kDay), 0) << "a newcomer spends nothing";
+  standing.check(kPolicy, 1, kStart + 2 * kDay);
+  standing.check(kPolicy, 1, kStart + 3 * kDay);
+  EXPECT_EQ(standing.level(kPolicy, kStart + 3 * kDay), Level::kNewcomer) << "too soon";
+  standing.check(kPolicy, 1, kStart + 7 * kDay);
+  EXPECT_EQ(standing.level(kPolicy, kStart + 7 * kDay), Level::kProbation);
+  EXPECT_EQ(standing.escrow(), 203);
+}
+
+TEST(Standing, LevelsFollowWhatWasAuditedRight) {
+  EXPECT_EQ(proven(83).level(kPolicy, kStart), Level::kProbation);
+  EXPECT_EQ(proven(84).level(kPolicy, kStart), Level::kRegular);
+  EXPECT_EQ(proven(2'000).level(kPolicy, kStart), Level::kRegular) << "too young";
+  EXPECT_EQ(proven(2'000).level(kPolicy, kStart + 60 * kDay), Level::kVeteran);
+  EXPECT_EQ(proven(1'999).level(kPolicy, kStart + 60 * kDay), Level::kRegular);
+}
+
+TEST(Standing, NobodyIsExemptFromAudits) {
+  const std::int64_t later = kStart + 60 * kDay;
+  EXPECT_EQ(proven(49).audit_rate(kPolicy, kStart), kMillion);
+  EXPECT_EQ(proven(50).audit_rate(kPolicy, kStart), 300'000);
+  EXPECT_EQ(proven(84).audit_rate(kPolicy, kStart), 25 * kMillion / 84);
+  EXPECT_EQ(proven(500).audit_rate(kPolicy, kStart), 50'000);
+  EXPECT_EQ(proven(1'000'000).audit_rate(kPolicy, later), 30'000);
+  EXPECT_EQ(proven(2'000).audit_rate(kPolicy, later, true), kMillion) << "a program's first use";
+  Standing changed = proven(2'000);
+  changed.change(later);
+  EXPECT_EQ(changed.audit_rate(kPolicy, later + kDay - 1), 90'000);
+  EXPECT_EQ(changed.audit_rate(kPolicy, later + kDay), 30'000);
+  std::int64_t last = kMillion;
+  for (std::int64_t n = 84; n < 3'000; ++n) {
+    const std::int64_t rate = proven(n).audit_rate(kPolicy, later);
+    ASSERT_LE(rate, last);
+    ASSERT_GE(rate, 30'000);
+    last = rate;
+  }
+}
+
+TEST(Standing, PayVestsBehindTheEscrow) {
+  Standing standing = proven(300);
+  EXPECT_EQ(standing.escrow(), 3'000);
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 72 * 3'600 - 1), 0) << "too soon";
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 72 * 3'600), 1'000) << "all but the latest 200 windows";
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 29 * kDay), 0);
+  EXPECT_EQ(standing.escrow(), 2'000);
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 30 * kDay), 2'000) << "who leaves gets the rest";
+}
+
+TEST(Standing, ProbationHoldsHalfBack) {
+  Standing standing(kStart, true);
+  for (int i = 0; i < 300; ++i) standing.serve(10, kStart);
+  for (int i = 0; i < 83; ++i) standing.was_right();
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 9 * kDay), 500);
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 9 * kDay), 0) << "and not again";
+  standing.was_right();
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 9 * kDay), 500) << "a regular gets the rest";
+  EXPECT_EQ(standing.escrow(), 2'000);
+}
+
+TEST(Standing, AFaultIsMildAndRateLimited) {
+  Standing standing = proven(500);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + kDay), 500);
+  EXPECT_EQ(standing.escrow(), 4'500);
+  EXPECT_EQ(standing.audited_right(), 250);
+  EXPECT_EQ(standing.level(kPolicy, kStart + kDay), Level::kRegular);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 2 * kDay), 500);
+  EXPECT_EQ(standing.faults(kPolicy, kStart + 2 * kDay), 2);
+  EXPECT_EQ(standing.faults(kPolicy, kStart + 31 * kDay), 1);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 3 * kDay), 500);
+  EXPECT_EQ(standing.level(kPolicy, kStart + 3 * kDay), Level::kNewcomer) << "three in 30 days";
+  EXPECT_EQ(standing.escrow(), 3'500) << "what it has earned stays where it is";
+  EXPECT_FALSE(standing.is_tombstoned());
+
+  Standing careful = proven(500);
+  for (int i = 0; i < 10; ++i) (void)careful.fault(kPolicy, 10, kStart + 31 * kDay * i);
+  EXPECT_NE(careful.level(kPolicy, kStart + 400 * kDay), Level::kNewcomer) << "one a month";
+  EXPECT_EQ(proven(3).fault(kPolicy, 10, kStart), 30) << "no more than there is";
+}
+
+TEST(Standing, FraudCostsEverything) {
+  Standing standing = proven(2'500);
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 4 * kDay), 23'000);
+  EXPECT_EQ(standing.seize(), 2'000);
+  EXPECT_EQ(standing.escrow(), 0);
+  EXPECT_TRUE(standing.is_tombstoned());
+  EXPECT_EQ(standing.vest(kPolicy, kStart + 90 * kDay), 0);
+}
+
+TEST(Standing, EqualHistoriesHaveEqualHashes) {
+  EXPECT_EQ(proven(40).hash(), proven(40).hash());
+  EXPECT_NE(proven(40).hash(), proven(41).hash());
+  Standing one = proven(40);
+  (void)one.fault(kPolicy, 1, kStart);
+  EXPECT_NE(one.hash(), proven(40).hash());
+}
+
+}  // namespace
+}  // namespace hearth::ledger
