@@ -4,6 +4,7 @@
 //   hex log_tool read FOLDER                          prints every entry of a verified log log_tool
 //   proofs FOLDER SEED                   inclusion of every 5th entry, consistency from
 //                                                 every 7th size: hex lines
+//   log_tool vrf SEED MESSAGE                     the proof of a message, in hex as the message is
 // Seeds are 64 hex digits.
 #include <cstdio>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/crypto_vrf.h"
 #include "base/hex.h"
 #include "ledger/log.h"
 
@@ -87,6 +89,16 @@ Status proofs(const char* path, const char* seed) {
   return ok_status();
 }
 
+Status vrf(const char* seed, const char* message) {
+  TRY(const SecretKey key, key_of(seed));
+  const auto bytes = from_hex(message);
+  REQUIRE(bytes, "a message is hex digits");
+  const VrfProof proof = vrf_prove(key, *bytes);
+  REQUIRE(vrf_verify(key.public_key(), *bytes, proof), "a proof of ours does not verify");
+  std::printf("%s\n", to_hex(proof).c_str());
+  return ok_status();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,6 +106,7 @@ int main(int argc, char** argv) {
   Status done = Error::invalid("usage: see the head of log_tool.cc");
   if (verb == "write" && argc > 4) done = write(argc, argv);
   if (verb == "read") done = read(argv[2]);
+  if (verb == "vrf" && argc == 4) done = vrf(argv[2], argv[3]);
   if (verb == "proofs" && argc == 4) done = proofs(argv[2], argv[3]);
   if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
   return done ? 0 : 1;
