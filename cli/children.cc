@@ -32,7 +32,7 @@ constexpr auto kHealthy = std::chrono::seconds(10);  // alive so long: the back-
 constexpr std::size_t kLineBytes = 4096;
 
 // Only what is allowed between fork and exec in a process with threads.
-[[noreturn]] void become(char* const* arguments, int log, pid_t parent) {
+[[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it ended before the line above
   dup2(log, STDERR_FILENO);
@@ -45,14 +45,15 @@ constexpr std::size_t kLineBytes = 4096;
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execv("/proc/self/exe", arguments);
+  execv(program, arguments);
   _exit(127);
 }
 
 // The process, and the end of the pipe that its log comes from.
-Result<std::pair<pid_t, int>> spawn(const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"hearth"};
-  all.insert(all.end(), words.begin(), words.end());
+Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
+  const char* program = spec.program.empty() ? "/proc/self/exe" : spec.program.c_str();
+  std::vector<std::string> all = {spec.program.empty() ? "hearth" : spec.program};
+  all.insert(all.end(), spec.words.begin(), spec.words.end());
   std::vector<char*> arguments;
   for (std::string& word : all) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -62,7 +63,7 @@ Result<std::pair<pid_t, int>> spawn(const std::vector<std::string>& words) {
   }
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) become(arguments.data(), pipe_ends[1], parent);
+  if (child == 0) become(program, arguments.data(), pipe_ends[1], parent);
   close(pipe_ends[1]);
   if (child < 0) {
     close(pipe_ends[0]);
@@ -118,7 +119,7 @@ class Children::Child {
 
   void start() {
     started_ = std::chrono::steady_clock::now();
-    const auto spawned = spawn(spec_.words);
+    const auto spawned = spawn(spec_);
     if (!spawned) {
       spdlog::error("{}: {}", spec_.name, spawned.error().message);
       return start_later();

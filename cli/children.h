@@ -14,7 +14,8 @@ namespace hearth::cli {
 
 struct ChildSpec {
   std::string name;                // in front of its log lines
-  std::vector<std::string> words;  // arguments of this program
+  std::vector<std::string> words;  // arguments
+  std::string program = {};        // path; empty: this one
 };
 
 // Everything on the thread that runs `io`. It must be the main thread: the kernel ends a child

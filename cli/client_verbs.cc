@@ -87,7 +87,7 @@ void add_run(CLI::App& app, Action& action) {
       ->check(device_text())
       ->capture_default_str();
   verb->callback([o, host, &action] {
-    o->api_base = server_base(*host);
+    o->api_base = server_base(*host, o->api_key);
     action = [o] { return run_run(*o); };
   });
 }
@@ -101,7 +101,7 @@ void add_ps(CLI::App& app, Action& action) {
   verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
       ->check(seconds());
   verb->callback([o, host, &action] {
-    o->api_base = server_base(*host);
+    o->api_base = server_base(*host, o->api_key);
     action = [o] { return run_ps(*o); };
   });
 }

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "base/limits.h"
+#include "cli/approve.h"
 #include "cli/cluster.h"
+#include "cli/join.h"
 #include "cli/network_values.h"
 #include "cli/nodes.h"
 #include "cli/tokens.h"
@@ -12,6 +14,8 @@
 
 namespace hearth::cli {
 namespace {
+
+constexpr std::size_t kTokenTextBytes = 4096;
 
 void add_init(CLI::App& app, Action& action) {
   const auto o = std::make_shared<InitOptions>();
@@ -49,6 +53,9 @@ void add_token(CLI::App& app, Action& action) {
   create->add_option("--ttl", made->seconds, "how long it is good for, e.g. 30m, 24h, 7d")
       ->transform(duration(1, limits::kTokenSeconds))
       ->default_str("24h");
+  create->add_option("--role", made->role, "what the machine may do: worker, client or admin")
+      ->check(CLI::IsMember({"worker", "client", "admin"}))
+      ->capture_default_str();
   create->add_option("--uses", made->uses, "how many machines may join with it")
       ->check(whole_number(1, limits::kTokenUses))
       ->capture_default_str();
@@ -67,13 +74,30 @@ void add_token(CLI::App& app, Action& action) {
 }
 
 void add_join(CLI::App& app, Action& action) {
-  const auto o = std::make_shared<WorkerOptions>();
-  const auto token = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("join", "Join a cluster with a token, and run its worker");
-  verb->add_option("token", *token, "hh1...., of hearth token create on the cluster's machine")
-      ->required();
-  add_worker_options(*verb, *o);
-  verb->callback([o, token, &action] { action = [o, token] { return run_join(*token, *o); }; });
+  const auto o = std::make_shared<JoinOptions>();
+  CLI::App* verb = app.add_subcommand("join", "Join a cluster; as a worker, serve");
+  verb->add_option("token", o->target,
+                   "hh1...., of hearth token create on the cluster's machine; or its address, name "
+                   "or words, to ask without one (default: list the clusters of this network)")
+      ->check(text_within(kTokenTextBytes));
+  verb->add_option("--wait", o->wait_seconds,
+                   "without a token: how long to wait to be let in, e.g. 10m")
+      ->transform(duration(1, limits::kTokenSeconds))
+      ->default_str("10m");
+  verb->add_flag("-y,--yes", o->yes, "without a token: ask to be let in without a question here");
+  add_worker_options(*verb, o->worker)
+      ->description("as a worker: GGUF file or pulled name; the coordinator's own");
+  verb->callback([o, &action] { action = [o] { return run_join(*o); }; });
+}
+
+void add_approve(CLI::App& app, Action& action) {
+  const auto o = std::make_shared<ApproveOptions>();
+  CLI::App* verb = app.add_subcommand("approve", "Let a node in that asks, or list those that do");
+  verb->add_option("node", o->node, "its name, or the three words of its key")
+      ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });
 }
 
 void add_nodes(CLI::App& app, Action& action) {
@@ -113,6 +137,7 @@ void add_cluster_verbs(CLI::App& app, Action& action) {
   add_init(app, action);
   add_token(app, action);
   add_join(app, action);
+  add_approve(app, action);
   add_nodes(app, action);
   add_leave(app, action);
 }

@@ -52,6 +52,7 @@ std::vector<std::string> choices(const CLI::App& verb, const std::string& before
     return names;
   }
   if (before == "--log-level") return {"trace", "debug", "info", "warn", "error", "off"};
+  if (before == "--role") return {"worker", "client", "admin"};
   if (verb.get_name() == "completion") return {"bash", "zsh", "fish"};
   if (verb.get_name() == "logs") return logged_nodes("");
   return {};

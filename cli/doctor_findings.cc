@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/limits.h"
 #include "cli/progress.h"
@@ -15,6 +16,7 @@ constexpr double kClockWarns = 2.0;
 constexpr double kClockFails = 60.0;
 constexpr std::uint32_t kMtuLeast = 1280;  // of IPv6 (RFC 8200, 5)
 constexpr std::uint32_t kMtuUsual = 1500;
+constexpr std::uint32_t kMtuProbed = 9000;  // cli/path_mtu.h looks no further
 constexpr std::uint64_t kDiskWarns = 10'000'000'000;
 constexpr std::uint64_t kDiskFails = 1'000'000'000;
 constexpr std::uint64_t kFilesLeft = 64;  // of a process, beside its connections
@@ -135,6 +137,51 @@ std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces) {
   }
   if (!fine.empty()) findings.push_back(ok("mtu", fine));
   if (interfaces.empty()) findings.push_back(ok("mtu", "no network but loopback"));
+  return findings;
+}
+
+std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& firewall) {
+  if (!reach.skipped.empty()) return {skipped("reach", reach.skipped)};
+  if (reach.error.empty()) {
+    char took[32];
+    std::snprintf(took, sizeof took, "%.1f ms", reach.milliseconds);
+    return {ok("reach", "the coordinator reaches this machine's worker at " + reach.address +
+                            ", in " + took)};
+  }
+  const std::size_t colon = reach.address.rfind(':');
+  const auto port = static_cast<std::uint16_t>(
+      colon == std::string::npos ? 0 : std::atoi(reach.address.c_str() + colon + 1));
+  const std::string name = firewall.active.empty() ? "iptables" : firewall.active.front().name;
+  return {failed("reach",
+                 "the coordinator does not reach this machine's worker at " + reach.address + ": " +
+                     reach.error +
+                     (firewall.active.empty() ? "; a firewall on the way, or here, lets nobody in"
+                                              : "; " + name + " here lets nobody in"),
+                 open_port(name, port))};
+}
+
+std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths) {
+  std::vector<Finding> findings;
+  for (const PathFacts& path : paths) {
+    const std::string way = "the way to " + path.node + " (" + path.host + ")";
+    const std::string sends = path.interface + " sends up to " + std::to_string(path.mtu);
+    if (path.carried == 0) {
+      findings.push_back(
+          skipped("path mtu", way + ": nothing there answers, so it cannot be measured"));
+    } else if (path.carried >= std::min(path.mtu, kMtuProbed)) {
+      findings.push_back(ok("path mtu", way + " takes packets of " + std::to_string(path.carried) +
+                                            " bytes, as " + path.interface + " sends them"));
+    } else if (path.told) {
+      findings.push_back(ok("path mtu", way + " takes packets of " + std::to_string(path.carried) +
+                                            " bytes, and says so; " + sends));
+    } else {
+      findings.push_back(failed("path mtu",
+                                way + " takes packets of " + std::to_string(path.carried) +
+                                    " bytes at most and drops larger ones without a word; " + sends,
+                                "sudo ip link set dev " + shell_quoted(path.interface) + " mtu " +
+                                    std::to_string(path.carried)));
+    }
+  }
   return findings;
 }
 
@@ -357,7 +404,8 @@ std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_v
   for (const std::vector<Finding>& some :
        {judge_coordinator(machine.coordinator, our_version), judge_clock(machine.clock, wsl),
         judge_ports(machine.server), judge_firewall(machine.firewall, machine.server),
-        judge_mtu(machine.interfaces), judge_wsl(machine.wsl, machine.server.api_port),
+        judge_reach(machine.reach, machine.firewall), judge_mtu(machine.interfaces),
+        judge_paths(machine.paths), judge_wsl(machine.wsl, machine.server.api_port),
         judge_driver(machine.driver, wsl), judge_disk(machine.disk),
         judge_permissions(machine.data_folder, machine.files), judge_limits(machine.limits)}) {
     all.insert(all.end(), some.begin(), some.end());

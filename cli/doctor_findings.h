@@ -125,6 +125,26 @@ struct FirewallFacts {
 };
 std::vector<Finding> judge_firewall(const FirewallFacts& firewall, const ServerFacts& server);
 
+// What the coordinator saw that dialled this machine's worker back.
+struct ReachFacts {
+  std::string skipped;  // why it was not asked; empty: it was
+  std::string address;  // of the worker's data links
+  std::string error;    // why the coordinator gets no connection; empty: it does
+  double milliseconds = 0.0;
+};
+std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& firewall);
+
+// The largest packets that the way to a node takes.
+struct PathFacts {
+  std::string node;
+  std::string host;
+  std::string interface;      // that they leave by
+  std::uint32_t mtu = 0;      // of the interface
+  std::uint32_t carried = 0;  // bytes of the largest packet that arrived; 0: nothing answers
+  bool told = false;          // a router said so; else larger ones vanish without a word
+};
+std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths);
+
 struct MachineFacts {
   ClockFacts clock;
   std::vector<InterfaceFacts> interfaces;
@@ -137,6 +157,8 @@ struct MachineFacts {
   std::vector<FileFacts> files;
   LimitFacts limits;
   FirewallFacts firewall;
+  ReachFacts reach;
+  std::vector<PathFacts> paths;
 };
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version);
 

@@ -21,7 +21,10 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 
+#include "cli/own_place.h"
+#include "cli/path_mtu.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
 #include "cli/swarm_view.h"
@@ -366,6 +369,60 @@ FirewallFacts probe_firewall() {
   return facts;
 }
 
+// --- the cluster ---
+
+ReachFacts probe_reach(const OwnPlace& own) {
+  ReachFacts facts;
+  const auto reached = node::reach(own.inquirer);
+  if (!reached.ok()) {
+    facts.skipped = reached.error().message;
+    return facts;
+  }
+  facts.address = reached->address;
+  facts.error = reached->error;
+  facts.milliseconds = reached->milliseconds;
+  return facts;
+}
+
+// The coordinator first, then some of the others.
+std::vector<PathFacts> probe_paths(const OwnPlace& own) {
+  constexpr std::size_t kPaths = 8;
+  constexpr std::uint16_t kNobody = 33'434;  // as traceroute's first
+  std::vector<PathFacts> facts;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& name, const std::string& text) {
+    const auto address = parse_address(text);
+    if (!address.ok() || facts.size() >= kPaths || !seen.insert(address->host).second) return;
+    if (parse_loopback_address(text).ok()) return;
+    const auto path = path_mtu({address->host, kNobody});
+    if (!path.ok()) return;
+    facts.push_back({name, address->host, path->interface, path->mtu, path->carried, path->told});
+  };
+  for (const std::string& address : own.inquirer.addresses) add("the coordinator", address);
+  const auto roster = own.roster->book()->roster();
+  if (roster == nullptr) return facts;
+  for (const RosterEntry& entry : roster->entries) {
+    if (entry.role != Role::kWorker || entry.name == own.name || facts.size() >= kPaths) continue;
+    const auto address = node::locate(own.inquirer, entry.name);
+    if (address.ok()) add(entry.name, *address);
+  }
+  return facts;
+}
+
+void probe_cluster(const DoctorOptions& options, MachineFacts& facts) {
+  if (options.offline) {
+    facts.reach.skipped = "the coordinator is not asked (--offline)";
+    return;
+  }
+  const auto own = own_place("");
+  if (!own.ok()) {
+    facts.reach.skipped = own.error().message;
+    return;
+  }
+  facts.reach = probe_reach(*own);
+  facts.paths = probe_paths(*own);
+}
+
 }  // namespace
 
 std::vector<Listener> read_listeners(std::string_view table) {
@@ -475,6 +532,7 @@ MachineFacts probe_machine(const DoctorOptions& options) {
   facts.files = probe_files(data_dir());
   facts.limits = probe_limits();
   facts.firewall = probe_firewall();
+  probe_cluster(options, facts);
   return facts;
 }
 

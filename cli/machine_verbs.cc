@@ -27,13 +27,13 @@ int print_version(bool json) {
   const std::string isa = kernels.ok() ? std::string((*kernels)->name) : "none";
   if (json) {
     std::printf("%s\n", nlohmann::json{{"version", HEARTH_VERSION},
-                                       {"protocol", kProtocolVersion},
+                                       {"protocol", protocol_version()},
                                        {"canonical", kernels::kCanonicalVersion},
                                        {"isa", isa}}
                             .dump()
                             .c_str());
   } else {
-    std::printf("hearth %s (protocol %u, canonical %u, %s)\n", HEARTH_VERSION, kProtocolVersion,
+    std::printf("hearth %s (protocol %u, canonical %u, %s)\n", HEARTH_VERSION, protocol_version(),
                 kernels::kCanonicalVersion, isa.c_str());
   }
   return kExitDone;

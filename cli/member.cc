@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/fingerprint.h"
 #include "base/hex.h"
@@ -26,9 +27,11 @@ using Json = nlohmann::json;
 constexpr std::size_t kFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
 constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
+std::string api_key_file(const std::string& folder) { return folder + "/api.key"; }
 
 // Names may hold any printable character; names of files may not.
 std::string key_file_of(const std::string& folder, const std::string& name) {
@@ -46,13 +49,18 @@ Result<MemberFile> parse_member_file(const Json& json) {
   REQUIRE(!member.coordinators.empty() && member.coordinators.size() <= limits::kRosterAddresses,
           "no coordinator, or too many");
   for (const std::string& address : member.coordinators) TRY_VOID(parse_address(address));
+  TRY(member.role, parse_role(json.value("role", "worker")));
+  member.api = json.value("api", "");
+  if (!member.api.empty()) TRY_VOID(parse_address(member.api));
   return member;
 }
 
 Status write_member_file(const std::string& folder, const MemberFile& member) {
   const Json json = {{"cluster", member.cluster.hex()},
                      {"node", member.node},
-                     {"coordinators", member.coordinators}};
+                     {"coordinators", member.coordinators},
+                     {"role", role_name(member.role)},
+                     {"api", member.api}};
   return write_private_file(member_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -124,6 +132,10 @@ class JoinedMember final : public Member {
     REQUIRE(name.empty() || name == file.node,
             "this machine is " + file.node + " in its cluster, not " + name +
                 "; leave --name out, or leave the cluster first (hearth leave)");
+    REQUIRE(file.role == Role::kWorker,
+            "this machine has joined as " + std::string(role_name(file.role)) +
+                ", which serves nothing; to serve, leave (hearth leave) and join with a worker's "
+                "token");
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
     member->name_ = file.node;
@@ -165,6 +177,40 @@ Error not_joined(const std::string& folder) {
                                     folder + "; hearth join TOKEN does"};
 }
 
+// What a machine needs before it may join the cluster of that fingerprint (empty: any) under a
+// name.
+Result<TlsIdentity> identity_to_join(const std::string& folder, const std::string& cluster,
+                                     const std::string& name) {
+  TRY_VOID(check_node_name(name));
+  TRY_VOID(make_private_folder(folder));
+  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
+  TRY(const auto before, read_member_file(folder));
+  REQUIRE(!before || fingerprint(before->cluster) == cluster,
+          "this machine is in another cluster (" + three_words(before->cluster) +
+              ") already; leave it first (hearth leave), or choose another --data-dir");
+  REQUIRE(!before || before->node == name,
+          "this machine is " + before->node + " in this cluster already, not " + name);
+  TRY(const SecretKey key, own_key_file(node_key_file(folder)));
+  return TlsIdentity::make(key);
+}
+
+Result<MemberFile> keep_membership(const std::string& folder, const node::Enrolled& enrolled,
+                                   const std::string& name,
+                                   const std::vector<std::string>& coordinators) {
+  // A worker that still ran when this machine left may have kept one more.
+  std::error_code ignored;
+  TRY(const auto before, read_member_file(folder));
+  if (!before) std::filesystem::remove(folder + "/roster", ignored);
+  TRY(const auto roster, RosterFile::open(folder, enrolled.cluster));
+  roster->take(enrolled.roster);
+  if (!enrolled.api_key.empty()) {
+    TRY_VOID(write_private_file(api_key_file(folder), as_bytes(enrolled.api_key + "\n")));
+  }
+  MemberFile member{enrolled.cluster, name, coordinators, enrolled.role, enrolled.api_address};
+  TRY_VOID(write_member_file(folder, member));
+  return member;
+}
+
 }  // namespace
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
@@ -183,30 +229,50 @@ Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   return std::optional(std::move(*member));
 }
 
+std::optional<MemberApi> read_member_api(const std::string& given) {
+  const std::string folder = data_folder(given);
+  const auto member = read_member_file(folder);
+  if (!member.ok() || !*member || (*member)->api.empty()) return std::nullopt;
+  const auto key = read_private_file(api_key_file(folder), kFileBytes);
+  if (!key.ok()) return std::nullopt;
+  const std::string_view text = as_text(*key);
+  return MemberApi{(*member)->api, std::string(text.substr(0, text.find('\n')))};
+}
+
 Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token,
+                                const std::string& name, std::optional<Role> role) {
+  const std::string folder = data_folder(given);
+  TRY(const TlsIdentity identity, identity_to_join(folder, token.fingerprint, name));
+  TRY(const node::Enrolled enrolled, node::enrol(token, identity, {name, role, {}}, kPatience));
+  return keep_membership(folder, enrolled, name, token.addresses);
+}
+
+Result<MemberFile> wait_to_join(const std::string& given, const Waiting& waiting,
                                 const std::string& name) {
   const std::string folder = data_folder(given);
-  TRY_VOID(check_node_name(name));
-  TRY_VOID(make_private_folder(folder));
-  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
-  TRY(const auto before, read_member_file(folder));
-  REQUIRE(!before || fingerprint(before->cluster) == token.fingerprint,
-          "this machine is in another cluster (" + three_words(before->cluster) +
-              ") already; leave it first (hearth leave), or choose another --data-dir");
-  REQUIRE(!before || before->node == name,
-          "this machine is " + before->node + " in this cluster already, not " + name);
-  TRY(const SecretKey key, own_key_file(node_key_file(folder)));
-  TRY(const TlsIdentity identity, TlsIdentity::make(key));
-  TRY(const node::Enrolled enrolled,
-      node::enrol(token, identity, {name, Role::kWorker, {}}, kPatience));
-  // A worker that still ran when this machine left may have kept one more.
-  std::error_code ignored;
-  if (!before) std::filesystem::remove(folder + "/roster", ignored);
-  TRY(const auto roster, RosterFile::open(folder, enrolled.cluster));
-  roster->take(enrolled.roster);
-  MemberFile member{enrolled.cluster, name, token.addresses};
-  TRY_VOID(write_member_file(folder, member));
-  return member;
+  const std::string expected = waiting.cluster ? fingerprint(*waiting.cluster) : std::string();
+  TRY(const TlsIdentity identity, identity_to_join(folder, expected, name));
+  TRY(const auto door, node::Door::find(waiting.address, identity, kPatience));
+  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
+          "the machine at " + waiting.address + " belongs to another cluster (" +
+              three_words(door->cluster()) + ") than it announces");
+  if (!waiting.confirm(door->cluster(), identity.key)) {
+    return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
+  }
+  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
+  while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
+    const auto answer = door->knock(name, kPatience);
+    if (answer.ok() && *answer) {
+      return keep_membership(folder, **answer, name, {waiting.address});
+    }
+    // A coordinator that starts again is the same as before, or the door does not open to it.
+    if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+  if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
+  return Error{ErrorCode::kTimeout, "nobody has let this machine in within " +
+                                        std::to_string(waiting.patience.count()) +
+                                        " s; on the coordinator's machine: hearth approve"};
 }
 
 Status leave_cluster(const std::string& given, bool here_only) {
@@ -223,7 +289,8 @@ Status leave_cluster(const std::string& given, bool here_only) {
   // The key last: without it nothing of this could be tried again.
   std::error_code error;
   bool any = false;
-  for (const std::string& path : {member_file(folder), folder + "/roster", node_key_file(folder)}) {
+  for (const std::string& path :
+       {member_file(folder), folder + "/roster", api_key_file(folder), node_key_file(folder)}) {
     any = std::filesystem::remove(path, error) || any;
     if (error) return Error{ErrorCode::kIo, "removing " + path + ": " + error.message()};
   }

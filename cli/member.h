@@ -2,10 +2,13 @@
 // server's, whose workers enter with its local.token; or the machine has joined the cluster of
 // another one (hearth join), and these files say so:
 //
-//   member.json   cluster, own name, where the coordinator is dialled       node.key   own key
+//   member.json   cluster, own name and role, where coordinator and API are dialled
+//   node.key      own key            api.key   of the API, of a client or an admin
 //   roster        the newest one, with its evidence (cli/identity.h)
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,15 +26,38 @@ struct MemberFile {
   PublicKey cluster;
   std::string node;                       // our name
   std::vector<std::string> coordinators;  // "host:port" of control ports, at least one
+  Role role = Role::kWorker;
+  std::string api;  // "host:port", of a client or an admin; empty: not reachable from here
 };
 
 // member.json of a folder; nothing when this machine has joined no cluster with it.
 Result<std::optional<MemberFile>> read_member_file(const std::string& folder);
 
-// Enrols this machine as a worker: member.json and what belongs to it. With a token of the cluster
-// that it is in already it only looks whether it still is. kInvalidInput when the folder is a
-// server's or of another cluster, and for whatever node::enrol() refuses.
+// Where a machine that has joined as a client or an admin asks prompts; nothing on any other.
+struct MemberApi {
+  std::string address;  // "host:port"
+  std::string key;
+};
+std::optional<MemberApi> read_member_api(const std::string& folder);
+
+// Enrols this machine: member.json and what belongs to it. `role` none: as the token grants. With a
+// token of the cluster that it is in already it only looks whether it still is. kInvalidInput when
+// the folder is a server's or of another cluster, and for whatever node::enrol() refuses.
 Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
+                                const std::string& name, std::optional<Role> role);
+
+// The same without a token: asks the coordinator at an address, and waits for the person there who
+// lets this machine in. `confirm` sees the keys of both before anything is asked, and may refuse;
+// `go_on` is asked twice a second. kTimeout when `patience` ends first, kCancelled when somebody
+// says no.
+struct Waiting {
+  std::string address;               // "host:port"
+  std::optional<PublicKey> cluster;  // that it must be; none: any
+  std::chrono::seconds patience;
+  std::function<bool(const PublicKey& cluster, const PublicKey& own)> confirm;
+  std::function<bool()> go_on;
+};
+Result<MemberFile> wait_to_join(const std::string& folder, const Waiting& waiting,
                                 const std::string& name);
 
 // Takes this machine out, here and at the coordinator. `here_only`: only forgets it here.

@@ -13,14 +13,9 @@
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/member.h"
-#include "cli/models.h"
-#include "cli/own_address.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
 #include "coordinator/store.h"
-#include "model/gguf.h"
-#include "model/spec.h"
-#include "proto/join_token.h"
 #include "proto/roster.h"
 
 namespace hearth::cli {
@@ -87,38 +82,28 @@ Result<PublicKey> revoke(const NodesOptions& options) {
                                          "with hearth serve)"};
 }
 
-// True when a server runs and its roster names the key no longer.
-bool followed(const std::string& folder, const PublicKey& key) {
+}  // namespace
+
+bool wait_for_roster(const std::string& given, const PublicKey& key, bool in) {
+  const std::string folder = data_folder(given);
   const auto deadline = std::chrono::steady_clock::now() + kFollowPatience;
   while (std::chrono::steady_clock::now() < deadline && read_server_file(folder).ok()) {
     const auto roster = read_roster(folder);
-    if (roster.ok() && roster->find(key) == nullptr) return true;
+    if (roster.ok() && (roster->find(key) != nullptr) == in) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return false;
 }
 
-// Before the token is spent: what would keep the worker from starting.
-Status check_model(const WorkerOptions& options) {
-  TRY(const auto path, resolve_model(options.model));
-  TRY(const auto file, model::GgufFile::open(path.string()));
-  TRY_VOID(model::ModelSpec::read(*file));
+Status check_name_is_free(const std::string& given, const std::string& name) {
+  const auto roster = read_roster(data_folder(given));
+  if (!roster.ok() && roster.error().code == ErrorCode::kNotFound) return ok_status();
+  if (!roster.ok()) return roster.error();
+  REQUIRE(roster->find(name) == nullptr, "another node is named " + name +
+                                             " already; the new one may ask under another: hearth "
+                                             "join ... --name NAME");
   return ok_status();
 }
-
-Status join(const std::string& text, const WorkerOptions& options) {
-  TRY(const JoinToken token, parse_join_token(text));
-  TRY_VOID(check_model(options));
-  const std::string name = options.name.empty() ? host_name() : options.name;
-  TRY(const MemberFile member, join_cluster(options.data_dir, token, name));
-  std::fprintf(stderr,
-               "joined the cluster %s as %s; its coordinator gives this machine its layers when "
-               "enough nodes are there\nafter a restart: hearth worker --model %s\n",
-               three_words(member.cluster).c_str(), name.c_str(), options.model.c_str());
-  return ok_status();
-}
-
-}  // namespace
 
 int run_nodes(const NodesOptions& options) {
   const std::string folder = data_folder(options.data_dir);
@@ -156,7 +141,7 @@ int run_nodes_rm(const NodesOptions& options) {
   const std::string folder = data_folder(options.data_dir);
   const auto key = revoke(options);
   if (!key.ok()) return fail(key.error());
-  const bool out = followed(folder, *key);
+  const bool out = wait_for_roster(folder, *key, false);
   if (!out && read_server_file(folder).ok()) {
     return fail({ErrorCode::kUnavailable,
                  options.name + " is revoked, but the server that runs has not said so to the "
@@ -169,11 +154,6 @@ int run_nodes_rm(const NodesOptions& options) {
                  out ? "" : "; the next start of the server tells the others");
   }
   return kExitDone;
-}
-
-int run_join(const std::string& token, const WorkerOptions& options) {
-  if (const Status joined = join(token, options); !joined) return fail(joined.error());
-  return run_worker(options);
 }
 
 int run_leave(const NodesOptions& options) {

@@ -3,9 +3,15 @@
 
 #include <string>
 
-#include "cli/worker.h"
+#include "base/crypto.h"
+#include "base/result.h"
 
 namespace hearth::cli {
+
+// Whether a server runs and its roster names the key (`in`) or does not, within a few seconds.
+bool wait_for_roster(const std::string& folder, const PublicKey& key, bool in);
+// Whether the coordinator's newest roster has nobody of that name.
+Status check_name_is_free(const std::string& folder, const std::string& name);
 
 struct NodesOptions {
   std::string name;      // to remove
@@ -19,9 +25,7 @@ int run_nodes(const NodesOptions& options);
 // On the coordinator's machine. A server that runs follows within a second or two.
 int run_nodes_rm(const NodesOptions& options);
 
-// On a machine that has joined, or joins now: enrols it and runs its worker until SIGINT or
-// SIGTERM.
-int run_join(const std::string& token, const WorkerOptions& options);
+// On a machine that has joined.
 int run_leave(const NodesOptions& options);
 
 }  // namespace hearth::cli

@@ -2,9 +2,11 @@
 #include <limits>
 #include <memory>
 
+#include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/doctor.h"
 #include "cli/logs.h"
+#include "cli/ping.h"
 #include "cli/server_option.h"
 #include "cli/status.h"
 #include "cli/top.h"
@@ -34,7 +36,7 @@ void add_status(CLI::App& app, Action& action) {
   verb->add_flag("-w,--watch", o->watch, "again and again, in place on a terminal");
   add_pace(verb, o->interval_seconds, o->count);
   verb->callback([o, host, &action] {
-    o->api_base = server_base(*host);
+    o->api_base = server_base(*host, o->api_key);
     action = [o] { return run_status(*o); };
   });
 }
@@ -48,7 +50,7 @@ void add_top(CLI::App& app, Action& action) {
   verb->add_flag("--json", o->json, "print JSON, one line a picture");
   add_pace(verb, o->interval_seconds, o->count);
   verb->callback([o, host, &action] {
-    o->api_base = server_base(*host);
+    o->api_base = server_base(*host, o->api_key);
     action = [o] { return run_top(*o); };
   });
 }
@@ -72,10 +74,29 @@ void add_doctor(CLI::App& app, Action& action) {
   verb->add_flag("--offline", o->offline, "dial nothing, not even the server");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, host, &action] {
-    o->api_base = server_base(*host);
+    o->api_base = server_base(*host, o->api_key);
     o->server_named = !host->empty();
     action = [o] { return run_doctor(*o); };
   });
+}
+
+void add_ping(CLI::App& app, Action& action) {
+  auto o = std::make_shared<PingOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "ping", "Measure the way to a node: round trips and rate, over the encrypted link");
+  verb->add_option("node", o->node, "as hearth nodes shows it; coordinator is one")
+      ->required()
+      ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("-c,--count", o->count, "probes, each over a connection of its own")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--interval", o->interval_seconds, "seconds between two probes")
+      ->check(number(0, 3600))
+      ->capture_default_str();
+  verb->add_flag("--no-rate", o->no_rate, "send no bulk to measure the rate");
+  verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_ping(*o); }; });
 }
 
 void add_logs(CLI::App& app, Action& action) {
@@ -99,6 +120,7 @@ void add_logs(CLI::App& app, Action& action) {
 void add_observing_verbs(CLI::App& app, Action& action) {
   add_status(app, action);
   add_top(app, action);
+  add_ping(app, action);
   add_doctor(app, action);
   add_logs(app, action);
 }

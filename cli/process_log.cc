@@ -5,13 +5,17 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "cli/escape.h"
 #include "cli/loop.h"
+#include "proto/grpc_tls.h"
 
 namespace hearth::cli {
 namespace {
@@ -28,6 +32,7 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
+constexpr std::uint32_t kFailedHandshakesPerSecond = 20;
 constexpr const char* kChild = "child";  // logger of lines that are whole already
 
 std::unique_ptr<spdlog::pattern_formatter> line_formatter(const char* time) {
@@ -58,7 +63,28 @@ std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
 
 void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
 
+void log_failed_handshake(std::string_view why) {
+  static std::mutex mutex;
+  static std::chrono::steady_clock::time_point second;
+  static std::uint32_t said = 0;
+  static std::uint32_t unsaid = 0;
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex);
+  if (now - second >= std::chrono::seconds(1)) {
+    if (unsaid > 0) spdlog::warn("{} more handshakes of the control plane failed", unsaid);
+    second = now;
+    said = unsaid = 0;
+  }
+  if (said >= kFailedHandshakesPerSecond) {
+    ++unsaid;
+    return;
+  }
+  ++said;
+  spdlog::warn("a handshake of the control plane failed: {}", why);
+}
+
 Status start_process_log(const std::string& level) {
+  on_failed_handshake(log_failed_handshake);
   const auto parsed = spdlog::level::from_str(level);
   REQUIRE(parsed != spdlog::level::off || level == "off",
           "log level \"" + escape_control(level) +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "cli/log_files.h"
@@ -19,6 +20,10 @@ void log_to_file_or_warn(const std::string& path);
 
 // A line of a process that this one has started: "[name] line".
 void log_child_line(const std::string& name, const std::string& line);
+
+// Why a handshake of the control plane failed. From any thread; of a flood of them some are counted
+// and not said.
+void log_failed_handshake(std::string_view why);
 
 // An incoming data link that was refused before it opened, and exactly why; its peer is not told.
 void log_refused_link(const std::string& why);

@@ -21,6 +21,8 @@
 #include "cli/cluster.h"
 #include "cli/coordinator_gate.h"
 #include "cli/device.h"
+#include "cli/dial_back.h"
+#include "cli/discovery.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
 #include "cli/known_answers.h"
@@ -56,6 +58,7 @@ using coordinator::http::StageNeed;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
 constexpr auto kFarewell = std::chrono::milliseconds(300);
+constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
 constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
 
@@ -204,6 +207,17 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   return http;
 }
 
+// Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
+// its machines here.
+std::string api_address_of(const ServeOptions& options, const std::optional<Cluster>& cluster,
+                           std::uint16_t port) {
+  if (!cluster) return "";
+  const bool every = dialled_host(options.host) != options.host;
+  const std::string host = every ? cluster->host : options.host;
+  const bool reached = !is_loopback_address(host) || is_loopback_address(cluster->host);
+  return reached ? Address{host, port}.text() : "";
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
  public:
@@ -222,8 +236,10 @@ class Server {
 
     info_.model = served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
+    http.joinable = cluster_.has_value();
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
     info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
+    api_address_ = api_address_of(options, cluster_, http_->port());
     info_.control = control_->address();
     info_.data = data_->address();
     info_.pid = getpid();
@@ -234,6 +250,7 @@ class Server {
     children_ = std::make_unique<Children>(loop_.io());
     children_->start(
         local_workers(options, std::filesystem::absolute(path).string(), info_.control));
+    if (!options.no_announce) announce();
     return ok_status();
   }
 
@@ -268,9 +285,32 @@ class Server {
       return token_ != nullptr && token_->opens(id, secret);
     };
     membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
+    membership.answers_knocks = cluster_.has_value();
+    membership.api_address = [this] { return api_address_; };
+    membership.locate = [this](std::string_view node) { return locate(node); };
+    membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
     membership.changed = [this] { on_roster_changed(); };
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
-    return membership_->restart({identity_->node.key, "coordinator", Role::kCoordinator, {}});
+    return membership_->restart({identity_->node.key, kCoordinatorName, Role::kCoordinator, {}});
+  }
+
+  // Of the coordinator's own data links too.
+  std::string locate(std::string_view name) const {
+    if (coordinator_ == nullptr) return "";
+    if (name == kCoordinatorName) return data_->address();
+    for (const auto& node : coordinator_->status().nodes) {
+      if (node.name == name && node.state != "lost") return node.data_address;
+    }
+    return "";
+  }
+
+  // For hearth join without a token. On loopback there is nobody to tell.
+  void announce() {
+    if (!cluster_ || is_loopback_address(cluster_->host)) return;
+    const auto spec =
+        announcement({cluster_->name, info_.control, identity_->cluster.public_key()});
+    if (spec) return children_->start({*spec});
+    spdlog::info("the cluster is not announced to this network: avahi-utils is not installed");
   }
 
   void on_roster_changed() {
@@ -284,7 +324,7 @@ class Server {
     TcpOptions tcp;
     // Without a cluster that others were told of, links are for this machine alone.
     const std::string host = cluster_ ? cluster_->host : "127.0.0.1";
-    tcp.listen_address = Address{host, 0}.text();
+    tcp.listen_address = Address{host, options.data_port}.text();
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
     tcp.on_refused = log_refused_link;
@@ -334,12 +374,14 @@ class Server {
   SystemClock clock_;
   SystemRandom random_;
   ServerInfo info_;
+  std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
   unsigned ticks_ = 0;
   std::unique_ptr<ServerFile> file_;
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
   std::optional<Cluster> cluster_;
+  DialBack dial_back_{loop_.io()};
   std::unique_ptr<LocalToken> token_;
   std::optional<coordinator::Membership> membership_;
   std::unique_ptr<TcpTransport> data_;

@@ -16,6 +16,7 @@ struct ServeOptions {
   std::vector<std::string> host_names;        // of this machine, beside its host name
   std::uint16_t port = 11'500;                // API; 0: any free one
   std::uint16_t control_port = 0;             // workers dial it; 0: any free one
+  std::uint16_t data_port = 0;                // of the last stage's answers; 0: any free one
   std::string data_dir;                       // empty: cli/paths.h
   std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
   bool pin = false;                           // likewise: cli/worker.h
@@ -23,6 +24,7 @@ struct ServeOptions {
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::string device = "auto";                // likewise: worker_devices() in cli/device.h
   std::uint32_t batch_rows = 512;
+  bool no_announce = false;  // of the cluster to this network: cli/discovery.h
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };

@@ -1,6 +1,7 @@
 #include "cli/server_option.h"
 
 #include "cli/api_address.h"
+#include "cli/member.h"
 #include "cli/network_values.h"
 #include "cli/server_file.h"
 
@@ -13,11 +14,16 @@ void add_server(CLI::App* verb, std::string& host, std::string& api_key) {
       ->check(api_key_text());
 }
 
-std::string server_base(const std::string& given) {
+std::string server_base(const std::string& given, std::string& api_key) {
   std::string text = given;
   if (text.empty()) {
     const auto running = read_server_file("");
     if (running.ok()) text = running->api;
+  }
+  if (const auto member = read_member_api("");
+      member && (text.empty() || text == member->address)) {
+    text = member->address;
+    if (api_key.empty()) api_key = member->key;
   }
   const auto address = parse_api_address(text);
   return api_base(address.ok() ? *address : ApiAddress{"127.0.0.1", kDefaultApiPort});

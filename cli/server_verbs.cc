@@ -40,7 +40,13 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--control-port", o->control_port, "port that workers dial (0: any free one)")
       ->check(whole_number(0, 65'535))
       ->capture_default_str();
+  verb->add_option("--data-port", o->data_port,
+                   "port of the links over which answers come back (0: any free one)")
+      ->check(whole_number(0, 65'535))
+      ->capture_default_str();
   verb->add_option("--data-dir", o->data_dir, "folder of serve.json, the store and the keys");
+  verb->add_flag("--no-announce", o->no_announce,
+                 "do not tell this network of the cluster (DNS-SD, through Avahi)");
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "as of a worker");
@@ -77,15 +83,15 @@ void add_worker(CLI::App& app, Action& action) {
   verb->add_option("--coordinator", o->coordinator,
                    "the coordinator's control address (default: as this machine's folder says)")
       ->check(link_address());
-  add_worker_options(*verb, *o);
+  add_worker_options(*verb, *o)->required();
   verb->callback([o, &action] { action = [o] { return run_worker(*o); }; });
 }
 
 }  // namespace
 
-void add_worker_options(CLI::App& verb, WorkerOptions& o) {
-  verb.add_option("-m,--model", o.model, "GGUF file or pulled name; the coordinator's own")
-      ->required();
+CLI::Option* add_worker_options(CLI::App& verb, WorkerOptions& o) {
+  CLI::Option* model =
+      verb.add_option("-m,--model", o.model, "GGUF file or pulled name; the coordinator's own");
   verb.add_option("--data-dir", o.data_dir,
                   "folder of this machine's state, or of the server that the worker belongs to");
   verb.add_option("--name", o.name, "unique in the cluster (default: from the host name)")
@@ -107,6 +113,7 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
       ->check(log_level())
       ->capture_default_str();
   verb.add_flag("--no-log-file", o.no_log_file, "log to stderr alone, not to the data folder too");
+  return model;
 }
 
 void add_server_verbs(CLI::App& app, Action& action) {

@@ -101,9 +101,13 @@ Lines why_lines(const SwarmView& view) {
     lines.push_back(std::move(line));
   }
   if (!view.gaps.empty()) {
+    const std::string model = " --model " + escape_control(view.model);
     lines.push_back("add     " + count_of(view.gaps.size(), "worker") +
-                    (view.gaps.size() == 1 ? ", with" : ", each with") +
-                    ": hearth worker --model " + escape_control(view.model));
+                    (view.gaps.size() == 1 ? ", with: " : ", each with: ") +
+                    (view.joinable ? "hearth join TOKEN" : "hearth worker") + model);
+    if (view.joinable) {
+      lines.push_back("        on the machine to add; on the server's: hearth token create");
+    }
   }
   return lines;
 }

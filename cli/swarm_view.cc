@@ -81,6 +81,7 @@ SwarmView view_of(const Json& state) {
   view.model_bytes = count_of<std::uint64_t>(model, "file_bytes");
   view.ready = state.at("ready");
   view.missing = state.value("missing", "");
+  view.joinable = state.value("joinable", false);
   view.stages_wanted = count_of<std::uint32_t>(state, "stages_wanted");
   view.running = count_of<std::uint32_t>(state, "running");
   view.waiting = count_of<std::uint32_t>(state, "waiting");

@@ -46,7 +46,8 @@ struct SwarmView {
   std::uint32_t layers = 0;
   std::uint64_t model_bytes = 0;
   bool ready = false;
-  std::string missing;  // why not
+  std::string missing;    // why not
+  bool joinable = false;  // by other machines
   std::uint32_t stages_wanted = 0;
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;

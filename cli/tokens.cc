@@ -51,9 +51,10 @@ Result<JoinToken> create(const TokenOptions& options) {
   TRY(const Cluster cluster, need_cluster(options.data_dir));
   const std::string folder = data_folder(options.data_dir);
   TRY(const SecretKey key, read_key_file(folder + "/cluster.key"));
+  TRY(const Role role, parse_role(options.role));
   TRY(const auto store, coordinator::open_store(folder));
   TRY(const coordinator::TokenSecret secret,
-      coordinator::create_token(*store, {Role::kWorker, options.seconds, options.uses}, now()));
+      coordinator::create_token(*store, {role, options.seconds, options.uses}, now()));
   return JoinToken{fingerprint(key.public_key()),
                    secret.id,
                    secret.secret,
@@ -78,15 +79,17 @@ int run_token_create(const TokenOptions& options) {
   if (options.json) {
     const Json json = {{"id", token->id},
                        {"token", token->text()},
+                       {"role", options.role},
                        {"expires", now() + options.seconds},
                        {"uses", options.uses}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
   }
   std::fprintf(stderr,
-               "join token %s, shown only now; on the other machine: hearth join TOKEN --model "
-               "MODEL\n",
-               token->id.c_str());
+               "join token %s of a %s, shown only now; on the other machine: hearth join "
+               "TOKEN%s\n",
+               token->id.c_str(), options.role.c_str(),
+               options.role == "worker" ? " --model MODEL" : "");
   std::printf("%s\n", token->text().c_str());
   return kExitDone;
 }

@@ -8,7 +8,8 @@
 namespace hearth::cli {
 
 struct TokenOptions {
-  std::string id;  // to revoke
+  std::string id;               // to revoke
+  std::string role = "worker";  // or client, admin: what the machine that joins may do
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
   std::string data_dir;  // empty: cli/paths.h

@@ -4,6 +4,7 @@
 #include <grpcpp/resource_quota.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -35,6 +36,18 @@ Bytes to_bytes(const ByteBuffer& buffer) {
     bytes.insert(bytes.end(), begin, begin + slice.size());
   }
   return bytes;
+}
+
+// "ipv4:10.0.0.1:5000" or "ipv6:%5Bfe80::1%5D:5000", as gRPC writes where a call comes from.
+std::string host_of(std::string_view peer) {
+  constexpr std::string_view kBegin = "%5B";
+  constexpr std::string_view kEnd = "%5D";
+  if (const std::size_t at = peer.find(kBegin); at != std::string_view::npos) {
+    peer.remove_prefix(at + kBegin.size());
+    return std::string(peer.substr(0, peer.find(kEnd)));
+  }
+  peer.remove_prefix(std::min(peer.find(':') + 1, peer.size()));
+  return std::string(peer.substr(0, peer.rfind(':')));
 }
 
 // One text for every reason, so that a stranger learns nothing by asking.
@@ -272,7 +285,10 @@ using RawSession =
 class ControlService::Service final
     : public control::v1::Control::WithCallbackMethod_Prove<
           control::v1::Control::WithCallbackMethod_Enrol<
-              control::v1::Control::WithCallbackMethod_Leave<RawSession>>> {
+              control::v1::Control::WithCallbackMethod_Knock<
+                  control::v1::Control::WithCallbackMethod_Leave<
+                      control::v1::Control::WithCallbackMethod_Locate<
+                          control::v1::Control::WithCallbackMethod_Reach<RawSession>>>>>> {
  public:
   explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
@@ -351,8 +367,20 @@ class ControlService::Service final
     return answer_stranger(*context,
                            [key, request, answer](Admissions& admissions) -> hearth::Status {
                              TRY(const PublicKey known, key);
-                             TRY(const Bytes roster, admissions.enrol(known, *request));
-                             answer->set_roster(roster.data(), roster.size());
+                             TRY(*answer, admissions.enrol(known, *request));
+                             return ok_status();
+                           });
+  }
+
+  grpc::ServerUnaryReactor* Knock(grpc::CallbackServerContext* context,
+                                  const control::v1::Knocking* request,
+                                  control::v1::Enrolled* answer) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context,
+                           [key, from = host_of(context->peer()), request,
+                            answer](Admissions& admissions) -> hearth::Status {
+                             TRY(const PublicKey known, key);
+                             TRY(*answer, admissions.knock(known, from, *request));
                              return ok_status();
                            });
   }
@@ -364,6 +392,29 @@ class ControlService::Service final
     return answer_stranger(*context, [key](Admissions& admissions) -> hearth::Status {
       TRY(const PublicKey known, key);
       return admissions.leave(known);
+    });
+  }
+
+  grpc::ServerUnaryReactor* Locate(grpc::CallbackServerContext* context,
+                                   const control::v1::LocateRequest* request,
+                                   control::v1::Located* answer) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context,
+                           [key, request, answer](Admissions& admissions) -> hearth::Status {
+                             TRY(const PublicKey known, key);
+                             TRY(*answer, admissions.locate(known, request->node()));
+                             return ok_status();
+                           });
+  }
+
+  grpc::ServerUnaryReactor* Reach(grpc::CallbackServerContext* context,
+                                  const control::v1::ReachRequest* /*request*/,
+                                  control::v1::Reached* answer) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context, [key, answer](Admissions& admissions) -> hearth::Status {
+      TRY(const PublicKey known, key);
+      TRY(*answer, admissions.reach(known));
+      return ok_status();
     });
   }
 

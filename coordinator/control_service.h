@@ -21,10 +21,17 @@ class Admissions {
  public:
   virtual ~Admissions() = default;
   virtual control::v1::Proof prove() = 0;
-  // The signed roster with the new node. The error is for the log: the peer hears kNotAdmitted.
-  virtual Result<Bytes> enrol(const PublicKey& key, const control::v1::Enrolment& request) = 0;
+  // The error is for the log: the peer hears kNotAdmitted.
+  virtual Result<control::v1::Enrolled> enrol(const PublicKey& key,
+                                              const control::v1::Enrolment& request) = 0;
+  // As above, of one without a token that dials from that host. An answer without a roster to
+  // whoever is not in it.
+  virtual Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
+                                              const control::v1::Knocking& request) = 0;
   // The node with this key wants out. The error is for the log.
   virtual Status leave(const PublicKey& key) = 0;
+  virtual Result<control::v1::Located> locate(const PublicKey& key, const std::string& node) = 0;
+  virtual Result<control::v1::Reached> reach(const PublicKey& key) = 0;
 };
 
 struct ControlOptions {

@@ -54,6 +54,7 @@ struct NodeStatus {
   std::string name;
   std::string state;  // free, loading, serving, lost
   std::string data_address;
+  std::uint32_t protocol = 0;  // that it and the coordinator speak with each other
   std::string isa;
   std::uint32_t threads = 0;
   std::uint64_t process_id = 0;

@@ -98,8 +98,8 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
   return secret;
 }
 
-Result<Role> redeem_token(Store& store, std::string_view id, std::string_view secret,
-                          std::int64_t now) {
+Result<Role> check_token(Store& store, std::string_view id, std::string_view secret,
+                         std::int64_t now) {
   if (!is_id(id) || secret.size() != kSecretCharacters) return refused("malformed token");
   const Hash256 given = secret_hash(store, "token", id, secret);
   TRY(const auto token, store.find_token(id));
@@ -109,13 +109,12 @@ Result<Role> redeem_token(Store& store, std::string_view id, std::string_view se
   if (!right) return refused(which + ": wrong secret");
   if (token->revoked) return refused(which + " was revoked");
   if (now >= token->expires) return refused(which + " has expired");
-  TRY(const bool taken, store.take_token_use(id, now));
-  if (!taken) return refused(which + " has no use left");
+  if (token->uses_left == 0) return refused(which + " has no use left");
   return token->role;
 }
 
-Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now) {
-  TRY_VOID(check_names(wish));
+KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
+                  const std::optional<PublicKey>& node) {
   const std::string secret = random_secret();
   KeySecret out;
   out.key.id = random_id();
@@ -126,9 +125,16 @@ Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now)
   out.key.requests_per_minute = wish.requests_per_minute;
   out.key.trust = wish.trust;
   out.key.created = now;
-  TRY_VOID(store.add_key(out.key));
+  out.key.node = node;
   out.text = std::string(kKeyPrefix) + out.key.id + "." + secret;
   return out;
+}
+
+Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now) {
+  TRY_VOID(check_names(wish));
+  KeySecret made = new_key(store, wish, now);
+  TRY_VOID(store.add_key(made.key));
+  return made;
 }
 
 Result<ApiKey> check_key(Store& store, std::string_view text) {

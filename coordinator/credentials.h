@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +27,10 @@ TokenSecret new_token_secret();
 // kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
 
-// Spends one use. kRefused for what is unknown, wrong, expired, used up or revoked: an unknown id
-// takes the time of a wrong secret.
-Result<Role> redeem_token(Store& store, std::string_view id, std::string_view secret,
-                          std::int64_t now);
+// What it grants; Store::admit() takes the use. kRefused for what is unknown, wrong, expired, used
+// up or revoked: an unknown id takes the time of a wrong secret.
+Result<Role> check_token(Store& store, std::string_view id, std::string_view secret,
+                         std::int64_t now);
 
 struct NewKey {
   std::string name;                 // of printable ASCII; empty: the key's id
@@ -42,6 +43,9 @@ struct KeySecret {
   ApiKey key;
   std::string text;  // hk1.<id>.<secret>: what clients send; shown once
 };
+// Of `node`, where it is given. Not in the store yet, and no wish of a user: nothing is checked.
+KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
+                  const std::optional<PublicKey>& node = std::nullopt);
 Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now);
 
 // The key of a text that a client sent; kRefused as above.

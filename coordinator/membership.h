@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,11 @@
 
 namespace hearth::coordinator {
 
+struct DialOutcome {
+  std::string error;  // empty: connected
+  double milliseconds = 0.0;
+};
+
 struct MembershipOptions {
   PublicKey node;  // ours, which TLS shows
   std::shared_ptr<RosterBook> roster;
@@ -29,6 +36,13 @@ struct MembershipOptions {
   std::function<bool(std::string_view id, std::string_view secret)> is_local;
   // Makes the bytes of a new roster last; what cannot be kept is not applied.
   std::function<Status(ByteSpan roster)> keep;
+  bool answers_knocks = false;  // others were told of the cluster
+  // Where nodes of the roster reach the API, "host:port"; empty when they cannot.
+  std::function<std::string()> api_address;
+  // Where the data links of a node are that is connected, "host:port"; empty: there is none.
+  std::function<std::string(std::string_view node)> locate;
+  // What comes of dialling there; nothing until it is known.
+  std::function<std::optional<DialOutcome>(const std::string& address)> dial_back;
   // A new roster is in the book: links are to be looked at again.
   std::function<void()> changed;
 };
@@ -38,21 +52,39 @@ class Membership final : public Admissions {
   Membership(SecretKey cluster, MembershipOptions options, const Clock& clock);
 
   control::v1::Proof prove() override;
-  Result<Bytes> enrol(const PublicKey& key, const control::v1::Enrolment& request) override;
+  Result<control::v1::Enrolled> enrol(const PublicKey& key,
+                                      const control::v1::Enrolment& request) override;
+  Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
+                                      const control::v1::Knocking& request) override;
   Status leave(const PublicKey& key) override;
+  Result<control::v1::Located> locate(const PublicKey& key, const std::string& node) override;
+  // Dials nothing but what the worker of that key has registered.
+  Result<control::v1::Reached> reach(const PublicKey& key) override;
 
   // A roster of `own` entry and the nodes of the store, newer than the one before.
   Status restart(const RosterEntry& own);
-  // Takes those out of the roster whom somebody has revoked in the store meanwhile, in whatever
-  // process. Their tokens and keys let them in no more.
+  // Takes those out of the roster whom somebody has revoked in the store meanwhile, and those in
+  // whom somebody has let in, in whatever process. The keys of the former let them in no more.
   Status follow_store();
 
  private:
+  struct Wish;
+  static Result<Wish> read_wish(const PublicKey& key, const control::v1::Enrolment& request);
+  Result<std::optional<RosterEntry>> find_known(const PublicKey& key) const;
+  Result<RosterEntry> find_server(const PublicKey& key) const;
+  Status check_room(const RosterEntry& entry) const;
+  Result<std::string> admit(RosterEntry& entry, const Wish& wish,
+                            const control::v1::Enrolment& request);
+  control::v1::Enrolled answer_to(const RosterEntry& entry, const std::string& api_key) const;
+  Status note_waiting(const WaitingNode& node);
+  Result<std::string> key_again(const RosterEntry& entry);
+  Status add(const RosterEntry& entry);
   Status publish(std::vector<RosterEntry> entries);
 
   const SecretKey cluster_;
   const MembershipOptions options_;
   const Clock& clock_;
+  std::set<PublicKey> left_out_;  // for want of a name or of room; said once
 };
 
 }  // namespace hearth::coordinator

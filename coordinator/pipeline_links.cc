@@ -161,12 +161,17 @@ void PipelineLinks::on_stranger_frame(LinkId link, Stranger& stranger, const Fra
   auto hello = frame.type == FrameType::kHello
                    ? decode_hello(frame.payload)
                    : Result<Hello>(Error::invalid("a link begins with one hello each way"));
-  const Status welcome = hello.ok() ? judge(*hello) : Status(hello.error());
+  const Status versions = hello.ok() ? check_versions(identity_, *hello) : Status(hello.error());
+  if (!versions.ok()) {
+    return refuse(link, stranger, versions.error().message, versions.error().message);
+  }
+  // Before anything is said of epochs and stages: that is for the nodes that they name.
+  const Status speaker = check_peer(transport_, link, hello->node, Role::kWorker);
+  if (!speaker.ok()) return refuse(link, stranger, speaker.error().message, kNotAdmitted);
+  const Status welcome = judge(*hello);
   if (!welcome.ok()) {
     return refuse(link, stranger, welcome.error().message, welcome.error().message);
   }
-  const Status speaker = check_peer(transport_, link, hello->node, Role::kWorker);
-  if (!speaker.ok()) return refuse(link, stranger, speaker.error().message, kNotAdmitted);
   strangers_.erase(link);
   Ends& ends = ends_.at(hello->epoch);
   // A worker that dials again before it was ready lost the first link.
@@ -186,7 +191,6 @@ void PipelineLinks::refuse(LinkId link, Stranger& stranger, const std::string& w
 }
 
 Status PipelineLinks::judge(const Hello& hello) const {
-  TRY_VOID(check_versions(identity_, hello));
   const auto found = ends_.find(hello.epoch);
   REQUIRE(found != ends_.end(),
           "epoch " + std::to_string(hello.epoch.value) + " is no pipeline of this coordinator");

@@ -71,6 +71,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node = Node{};
   node.status.name = body.node();
   node.status.data_address = body.data_address();
+  node.status.protocol = std::min(body.protocol_version(), protocol_version());
   node.status.isa = body.isa();
   node.status.threads = body.threads();
   node.status.device = body.device();

@@ -47,6 +47,23 @@ struct ApiKey {
   std::uint32_t requests_per_minute = 0;  // 0: any number
   std::int64_t created = 0;
   bool revoked = false;
+  std::optional<PublicKey> node = {};  // that it was given to; it is revoked with it
+};
+
+// A node that asks a person to let it in.
+struct WaitingNode {
+  PublicKey key;
+  std::string name;
+  std::string from;  // the host that it dials from
+  std::int64_t since = 0;
+  std::int64_t seen = 0;  // the last time
+};
+
+// How a node comes in.
+struct Admission {
+  NodeRecord node;
+  std::string token;          // whose use it takes, at node.enrolled; empty: a person's word
+  std::optional<ApiKey> key;  // of one that asks the API
 };
 
 class Store {
@@ -59,21 +76,28 @@ class Store {
   // kInvalidInput when the id is there.
   virtual Status add_token(const TokenRecord& token) = 0;
   virtual Result<std::optional<TokenRecord>> find_token(std::string_view id) = 0;
-  // Takes one use of a token that is neither revoked nor expired. False when none was left; of two
-  // that ask for the last one, in whatever process, exactly one hears true.
-  virtual Result<bool> take_token_use(std::string_view id, std::int64_t now) = 0;
   virtual Result<std::vector<TokenRecord>> tokens() = 0;  // oldest first, as the other lists
   // False when there is none with this id that was not revoked before.
   virtual Result<bool> revoke_token(std::string_view id) = 0;
 
-  // kInvalidInput when the key, or the name of one that is not revoked, is there.
-  virtual Status add_node(const NodeRecord& node) = 0;
+  // Takes the use and adds the rows, all of it or nothing, so that a crash costs nobody a token.
+  // Who waited does so no more. kRefused when the token is revoked, expired, or has no use left: of
+  // two that ask for the last one, in whatever process, exactly one gets it. kInvalidInput when the
+  // node's key, or the name of one that is not revoked, is there; likewise of the API key.
+  virtual Status admit(const Admission& admission) = 0;
   virtual Result<std::optional<NodeRecord>> find_node(const PublicKey& key) = 0;
   virtual Result<std::vector<NodeRecord>> nodes() = 0;
-  virtual Result<bool> revoke_node(const PublicKey& key) = 0;
+  virtual Result<bool> revoke_node(const PublicKey& key) = 0;  // and the API key it was given
+
+  virtual Status put_waiting(const WaitingNode& node) = 0;  // instead of one with the same key
+  virtual Result<std::vector<WaitingNode>> waiting() = 0;
+  virtual Status forget_waiting(std::int64_t seen_before) = 0;
 
   // kInvalidInput when the id, or the name of one that is not revoked, is there.
   virtual Status add_key(const ApiKey& key) = 0;
+  // Instead of the one that key.node was given before, which nobody has any more. kRefused when
+  // that node is none, or revoked.
+  virtual Status replace_key(const ApiKey& key) = 0;
   virtual Result<std::optional<ApiKey>> find_key(std::string_view id) = 0;
   virtual Result<std::vector<ApiKey>> keys() = 0;
   virtual Result<bool> revoke_key(std::string_view id_or_name) = 0;

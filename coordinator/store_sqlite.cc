@@ -38,6 +38,12 @@ CREATE TABLE keys (
 CREATE UNIQUE INDEX key_names ON keys (name) WHERE revoked = 0;
 )sql",
     "ALTER TABLE keys ADD COLUMN trust TEXT NOT NULL DEFAULT ''",
+    R"sql(
+ALTER TABLE keys ADD COLUMN node BLOB NOT NULL DEFAULT x'';
+CREATE TABLE waiting (
+  public_key BLOB PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL,
+  since INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
+)sql",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
 
@@ -76,6 +82,9 @@ class Statement {
   }
   Statement& add(const Hash256& hash) { return add(ByteSpan(hash.bytes)); }
   Statement& add(const PublicKey& key) { return add(key.bytes()); }
+  Statement& add(const std::optional<PublicKey>& key) {
+    return add(key ? key->bytes() : ByteSpan());
+  }
 
   // SQLITE_ROW, SQLITE_DONE, or what went wrong.
   int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
@@ -99,11 +108,13 @@ class Statement {
     const auto key = PublicKey::parse(blob(column));
     return key.ok() ? std::optional(*key) : std::nullopt;
   }
+  bool empty(int column) { return blob(column).empty(); }
 
  private:
   Statement& add(ByteSpan bytes) {
-    return bound(
-        sqlite3_bind_blob64(statement_, ++index_, bytes.data(), bytes.size(), SQLITE_TRANSIENT));
+    // A null pointer would be a NULL.
+    const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
+    return bound(sqlite3_bind_blob64(statement_, ++index_, data, bytes.size(), SQLITE_TRANSIENT));
   }
   ByteSpan blob(int column) {
     const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
@@ -162,6 +173,18 @@ bool read_row(Statement& row, ApiKey& out) {
   out.created = row.number(6);
   out.revoked = row.number(7) != 0;
   out.trust = split(row.text(8));
+  out.node = row.key(9);
+  return out.node || row.empty(9);
+}
+
+bool read_row(Statement& row, WaitingNode& out) {
+  const auto key = row.key(0);
+  if (!key) return false;
+  out.key = *key;
+  out.name = row.text(1);
+  out.from = row.text(2);
+  out.since = row.number(3);
+  out.seen = row.number(4);
   return true;
 }
 
@@ -169,9 +192,8 @@ constexpr const char* kTokenColumns =
     "SELECT id, secret_hash, role, created, expires, uses_left, revoked FROM tokens";
 constexpr const char* kNodeColumns = "SELECT public_key, name, role, enrolled, revoked FROM nodes";
 constexpr const char* kKeyColumns =
-    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust "
-    "FROM "
-    "keys";
+    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust, "
+    "node FROM keys";
 
 class SqliteStore final : public Store {
  public:
@@ -184,42 +206,33 @@ class SqliteStore final : public Store {
   const Hash256& secret_key() const override { return secret_key_; }
 
   Status add_token(const TokenRecord& token) override {
-    return insert("a token with this id is there", [&] {
-      Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
-      row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
-      row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
-      return row.add(std::int64_t{token.revoked}).step();
-    });
+    const std::lock_guard lock(mutex_);
+    Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
+    row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
+    row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
+    return inserted(row.add(std::int64_t{token.revoked}), "a token with this id is there");
   }
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
     return find<TokenRecord>(std::string(kTokenColumns) + " WHERE id = ?", id);
-  }
-  Result<bool> take_token_use(std::string_view id, std::int64_t now) override {
-    return change([&] {
-      return Statement(db_,
-                       "UPDATE tokens SET uses_left = uses_left - 1 "
-                       "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
-          .add(id)
-          .add(now)
-          .step();
-    });
   }
   Result<std::vector<TokenRecord>> tokens() override {
     return list<TokenRecord>(std::string(kTokenColumns) + " ORDER BY created, rowid");
   }
   Result<bool> revoke_token(std::string_view id) override {
-    return change([&] {
-      return Statement(db_, "UPDATE tokens SET revoked = 1 WHERE id = ? AND revoked = 0")
-          .add(id)
-          .step();
-    });
+    const std::lock_guard lock(mutex_);
+    return changed(
+        Statement(db_, "UPDATE tokens SET revoked = 1 WHERE id = ? AND revoked = 0").add(id));
   }
 
-  Status add_node(const NodeRecord& node) override {
-    return insert("a node with this key or the name '" + node.name + "' is there", [&] {
-      Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
-      row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
-      return row.add(node.enrolled).add(std::int64_t{node.revoked}).step();
+  Status admit(const Admission& admission) override {
+    return transaction([&]() -> Status {
+      if (!admission.token.empty()) {
+        TRY_VOID(take_use(admission.token, admission.node.enrolled));
+      }
+      TRY_VOID(insert_node(admission.node));
+      TRY_VOID(changed(
+          Statement(db_, "DELETE FROM waiting WHERE public_key = ?").add(admission.node.key)));
+      return admission.key ? insert_key(*admission.key) : ok_status();
     });
   }
   Result<std::optional<NodeRecord>> find_node(const PublicKey& key) override {
@@ -229,24 +242,50 @@ class SqliteStore final : public Store {
     return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, rowid");
   }
   Result<bool> revoke_node(const PublicKey& key) override {
-    return change([&] {
-      return Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
-          .add(key)
-          .step();
-    });
+    bool known = false;
+    TRY_VOID(transaction([&]() -> Status {
+      TRY(known,
+          changed(
+              Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
+                  .add(key)));
+      TRY_VOID(changed(
+          Statement(db_, "UPDATE keys SET revoked = 1 WHERE node = ? AND revoked = 0").add(key)));
+      return ok_status();
+    }));
+    return known;
+  }
+
+  Status put_waiting(const WaitingNode& node) override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_, "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?)");
+    row.add(node.key).add(node.name).add(node.from).add(node.since).add(node.seen);
+    return inserted(row, "a node waits under this key");
+  }
+  Result<std::vector<WaitingNode>> waiting() override {
+    return list<WaitingNode>(
+        "SELECT public_key, name, source, since, seen FROM waiting ORDER BY since, rowid");
+  }
+  Status forget_waiting(std::int64_t seen_before) override {
+    const std::lock_guard lock(mutex_);
+    TRY_VOID(changed(Statement(db_, "DELETE FROM waiting WHERE seen < ?").add(seen_before)));
+    return ok_status();
   }
 
   Status add_key(const ApiKey& key) override {
-    return insert("an API key with the name '" + key.name +
-                      "' is there; choose another name, "
-                      "or revoke that one first (hearth key revoke)",
-                  [&] {
-                    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
-                    row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
-                    row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
-                    row.add(key.created).add(std::int64_t{key.revoked});
-                    return row.add(joined(key.trust)).step();
-                  });
+    const std::lock_guard lock(mutex_);
+    return insert_key(key);
+  }
+  Status replace_key(const ApiKey& key) override {
+    return transaction([&]() -> Status {
+      TRY(const bool there,
+          changed(Statement(db_,
+                            "UPDATE nodes SET enrolled = enrolled WHERE public_key = ? AND "
+                            "revoked = 0")
+                      .add(key.node)));
+      if (!there) return Error{ErrorCode::kRefused, "the node of the key is removed"};
+      TRY_VOID(changed(Statement(db_, "DELETE FROM keys WHERE node = ?").add(key.node)));
+      return insert_key(key);
+    });
   }
   Result<std::optional<ApiKey>> find_key(std::string_view id) override {
     return find<ApiKey>(std::string(kKeyColumns) + " WHERE id = ?", id);
@@ -255,12 +294,10 @@ class SqliteStore final : public Store {
     return list<ApiKey>(std::string(kKeyColumns) + " ORDER BY created, rowid");
   }
   Result<bool> revoke_key(std::string_view id_or_name) override {
-    return change([&] {
-      return Statement(db_,
-                       "UPDATE keys SET revoked = 1 WHERE (id = ?1 OR name = ?1) AND revoked = 0")
-          .add(id_or_name)
-          .step();
-    });
+    const std::lock_guard lock(mutex_);
+    return changed(
+        Statement(db_, "UPDATE keys SET revoked = 1 WHERE (id = ?1 OR name = ?1) AND revoked = 0")
+            .add(id_or_name));
   }
 
  private:
@@ -273,22 +310,56 @@ class SqliteStore final : public Store {
   Status migrate();
   Status read_secret_key();
 
-  template <typename Insert>
-  Status insert(const std::string& taken, Insert run) {
+  // All that `work` does, or nothing where it fails.
+  template <typename Work>
+  Status transaction(Work work) {
     const std::lock_guard lock(mutex_);
-    const int code = run();
+    TRY_VOID(execute("BEGIN IMMEDIATE"));
+    Status done = work();
+    if (done.ok()) done = execute("COMMIT");
+    if (!done.ok()) static_cast<void>(execute("ROLLBACK"));
+    return done;
+  }
+
+  // The following are called with the lock held.
+  Status inserted(Statement& row, const std::string& taken) {
+    const int code = row.step();
     if (code == SQLITE_DONE) return ok_status();
     REQUIRE(code != SQLITE_CONSTRAINT, taken);
     return failed(code);
   }
   // Whether a row was changed.
-  template <typename Change>
-  Result<bool> change(Change run) {
-    const std::lock_guard lock(mutex_);
-    const int code = run();
+  Result<bool> changed(Statement& statement) {
+    const int code = statement.step();
     if (code != SQLITE_DONE) return failed(code);
     return sqlite3_changes(db_) > 0;
   }
+  Status take_use(const std::string& token, std::int64_t now) {
+    TRY(const bool taken,
+        changed(Statement(db_,
+                          "UPDATE tokens SET uses_left = uses_left - 1 "
+                          "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
+                    .add(token)
+                    .add(now)));
+    if (!taken) return Error{ErrorCode::kRefused, "token " + token + " has no use left"};
+    return ok_status();
+  }
+  Status insert_node(const NodeRecord& node) {
+    Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
+    row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
+    row.add(node.enrolled).add(std::int64_t{node.revoked});
+    return inserted(row, "a node with this key or the name '" + node.name + "' is there");
+  }
+  Status insert_key(const ApiKey& key) {
+    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
+    row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
+    row.add(key.created).add(std::int64_t{key.revoked}).add(joined(key.trust)).add(key.node);
+    return inserted(row, "an API key with the name '" + key.name +
+                             "' is there; choose another name, or revoke that one first (hearth "
+                             "key revoke)");
+  }
+
   template <typename Row, typename Wanted>
   Result<std::optional<Row>> find(const std::string& sql, const Wanted& wanted) {
     const std::lock_guard lock(mutex_);

@@ -84,7 +84,7 @@ void ControlSession::register_worker() {
   WorkerMessage message;
   auto& body = *message.mutable_register_();
   body.set_node(options_.node);
-  body.set_protocol_version(kProtocolVersion);
+  body.set_protocol_version(protocol_version());
   body.set_canonical_version(options_.canonical_version);
   body.set_model_fingerprint(options_.model_fingerprint);
   body.set_layers(options_.layers);

@@ -243,6 +243,9 @@ void DataLinks::on_incoming_frame(LinkId link, Incoming& in, Frame frame) {
   in.hello = std::move(*hello);
   const Status versions = check_versions(identity_, in.hello);
   if (!versions.ok()) return refuse(link, in, versions.error().message);
+  // Before anything is said of epochs and stages: that is for the nodes that they name.
+  const Status speaker = check_speaker(link, in.hello, "");
+  if (!speaker.ok()) return refuse(link, in, speaker.error().message, kNotAdmitted);
   in.deadline = clock_.now() + kHelloPatience;
   judge(link, in);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,16 @@ namespace hearth::node {
 
 struct EnrolmentRequest {
   std::string name;
-  Role role = Role::kWorker;
-  std::vector<std::string> addresses;  // of our data links
+  std::optional<Role> role = Role::kWorker;  // none: as the token grants
+  std::vector<std::string> addresses;        // of our data links
 };
 
 struct Enrolled {
   PublicKey cluster;  // that of the token's fingerprint
   Bytes roster;       // signed by it, with us inside
+  Role role = Role::kWorker;
+  std::string api_key;      // of a client or an admin
+  std::string api_address;  // for these two; empty: the API serves its own machine alone
 };
 
 // Asks at the token's addresses, one after another, `patience` each; blocks. The secret is said to
@@ -30,6 +34,20 @@ struct Enrolled {
 // that coordinator, or when it refuses, whose log alone says why.
 Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
                        const EnrolmentRequest& request, Duration patience);
+
+// A cluster that may let us in without a token, once a person there says so.
+class Door {
+ public:
+  // kUnavailable when nobody answers at the address, kInvalidInput when somebody does who holds no
+  // cluster key; blocks, as knock() does.
+  static Result<std::unique_ptr<Door>> find(const std::string& address, const TlsIdentity& identity,
+                                            Duration patience);
+  virtual ~Door() = default;
+  // Whose door it is: proved over this connection, and to be compared by a person.
+  virtual const PublicKey& cluster() const = 0;
+  // Nothing for as long as nobody has let us in. Only the machine that has proved itself hears it.
+  virtual Result<std::optional<Enrolled>> knock(const std::string& name, Duration patience) = 0;
+};
 
 // Asks a coordinator of the roster, at one of the addresses, to take us out of it; blocks likewise.
 // kUnavailable when none answers, kRefused when one answers that it does not know us.

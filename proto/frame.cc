@@ -50,7 +50,7 @@ Result<Hello> decode_hello(ByteSpan payload) {
   hello.canonical = reader.read<std::uint32_t>();
   REQUIRE(!reader.failed(),
           "a hello of " + std::to_string(payload.size()) + " bytes is too short for its versions");
-  if (hello.protocol != kProtocolVersion) return hello;
+  if (hello.protocol < kProtocolOldest) return hello;
   hello.epoch = Epoch(reader.read<std::uint64_t>());
   hello.stage = reader.read<std::uint32_t>();
   const auto name_bytes = reader.read<std::uint32_t>();
@@ -59,21 +59,24 @@ Result<Hello> decode_hello(ByteSpan payload) {
   REQUIRE(hello.stage < limits::kStages || hello.stage == Hello::kCoordinatorStage,
           "a hello names stage " + std::to_string(hello.stage) + "; the limit is " +
               std::to_string(limits::kStages));
-  REQUIRE(name_bytes == reader.remaining(), "a hello's node name has " +
-                                                std::to_string(name_bytes) + " bytes but " +
-                                                std::to_string(reader.remaining()) + " follow");
+  const bool longer = hello.protocol > protocol_version() && name_bytes < reader.remaining();
+  REQUIRE(longer || name_bytes == reader.remaining(),
+          "a hello's node name has " + std::to_string(name_bytes) + " bytes but " +
+              std::to_string(reader.remaining()) + " follow");
   hello.node = as_text(reader.take(name_bytes));
   TRY_VOID(check_node_name(hello.node));
   return hello;
 }
 
 Status check_versions(const Hello& ours, const Hello& theirs) {
-  if (ours.protocol == theirs.protocol && ours.canonical == theirs.canonical) return ok_status();
+  const bool spoken = theirs.protocol >= kProtocolOldest;
+  if (spoken && ours.canonical == theirs.canonical) return ok_status();
   return Error{ErrorCode::kVersion,
-               "versions differ: we speak protocol " + std::to_string(ours.protocol) +
-                   " and canonical arithmetic " + std::to_string(ours.canonical) +
-                   ", the peer protocol " + std::to_string(theirs.protocol) +
-                   " and canonical arithmetic " + std::to_string(theirs.canonical)};
+               "versions differ: we speak protocol " + std::to_string(kProtocolOldest) + " to " +
+                   std::to_string(ours.protocol) + " and canonical arithmetic " +
+                   std::to_string(ours.canonical) + ", the peer protocol " +
+                   std::to_string(theirs.protocol) + " and canonical arithmetic " +
+                   std::to_string(theirs.canonical)};
 }
 
 Bytes encode_refused(std::string_view sentence) {
@@ -105,7 +108,8 @@ Result<FrameHeader> decode_header(ByteSpan header) {
   ByteReader reader(header.subspan(sizeof(kMagic)));
   const auto type = reader.read<std::uint16_t>();
   REQUIRE(type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-              type <= static_cast<std::uint16_t>(FrameType::kTokens),
+              type <= static_cast<std::uint16_t>(FrameType::kPong) &&
+              type != static_cast<std::uint16_t>(FrameType::kControl),
           "frame type " + std::to_string(type) + " is unknown on a data link");
   const auto reserved = reader.read<std::uint16_t>();
   REQUIRE(reserved == 0,

@@ -20,7 +20,12 @@
 
 namespace hearth {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;  // frames and control messages
+// Of frames and control messages. Two sides speak the older one's newest, if the newer one still
+// knows it: a swarm is updated machine by machine. The canonical arithmetic is equal or nothing is.
+inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolOldest = 3;  // that this one still speaks
+// kProtocolVersion, but in a test that needs a later program.
+std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 
 enum class FrameType : std::uint16_t {
@@ -31,6 +36,8 @@ enum class FrameType : std::uint16_t {
   kBatch = 5,    // StepBatch: stage -> next stage
   kTokens = 6,   // StepTokens: last stage -> first stage and coordinator
   kControl = 7,  // a control-plane protobuf; never on a data link
+  kPing = 8,     // proto/ping.h: at any time, instead of kHello too; the transport answers
+  kPong = 9,     // its answer
 };
 
 struct Frame {
@@ -40,19 +47,20 @@ struct Frame {
 
 // Who speaks, on which pipeline, with which versions.
 struct Hello {
-  std::uint32_t protocol = kProtocolVersion;
-  std::uint32_t canonical = 0;  // kernels::kCanonicalVersion
-  Epoch epoch;                  // 0 from a coordinator that only listens
-  std::uint32_t stage = 0;      // sender's stage; kCoordinatorStage for the coordinator
-  std::string node;             // at most limits::kNodeNameBytes of printable ASCII
+  std::uint32_t protocol = protocol_version();  // the newest that it speaks
+  std::uint32_t canonical = 0;                  // kernels::kCanonicalVersion
+  Epoch epoch;                                  // 0 from a coordinator that only listens
+  std::uint32_t stage = 0;  // sender's stage; kCoordinatorStage for the coordinator
+  std::string node;         // at most limits::kNodeNameBytes of printable ASCII
   static constexpr std::uint32_t kCoordinatorStage = 0xFFFFFFFF;
 };
 
 Bytes encode(const Hello& hello);
-// Protocol and canonical version stand first in every protocol. Of a Hello in another protocol than
-// ours only these two are read, so that check_versions can name them.
+// Protocol and canonical version stand first in every protocol. Of a Hello older than all that we
+// speak only these two are read, so that check_versions can name them; a newer one may be longer.
 Result<Hello> decode_hello(ByteSpan payload);
-// kVersion, with both sides' versions named, when they differ.
+// kVersion, with both sides' versions named, when the peer's protocol is older than all that we
+// speak, or the arithmetic differs. Whether a newer peer still speaks ours, it says itself.
 Status check_versions(const Hello& ours, const Hello& theirs);
 
 // The sentence of a kRefused frame, cut to limits::kReasonBytes, as printable ASCII: it is logged.

@@ -6,6 +6,7 @@
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -27,10 +28,25 @@ void allow_nothing_below_tls_13() {
   ::setenv("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384", 1);
 }
 
-// The library writes its own log to stderr; ours says what matters. GRPC_VERBOSITY brings it back.
+std::atomic<void (*)(std::string_view)> failed_handshake{nullptr};
+
+// Of the library's own log one kind of line matters, and nothing but the log has it: why a peer got
+// no further than its handshake.
+void hear_library_log(gpr_log_func_args* args) {
+  constexpr std::string_view kFailed = "Handshake failed";
+  const std::string_view line = args->message;
+  const auto heard = failed_handshake.load();
+  if (heard == nullptr || !line.starts_with(kFailed)) return;
+  // "... error:0A00009C:SSL routines::http request."
+  const std::size_t reason = line.rfind("::");
+  heard(reason == std::string_view::npos ? line : line.substr(reason + 2));
+}
+
+// GRPC_VERBOSITY brings the library's own log back.
 void quiet_library_log() {
   if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
-  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  gpr_set_log_function(hear_library_log);
 }
 
 void set_up_library() {
@@ -89,6 +105,8 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
       ExternalCertificateVerifier::Create<KeyVerifier>(std::move(admit)));
   return grpc::experimental::TlsServerCredentials(options);
 }
+
+void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
 
 Result<PublicKey> peer_key(const grpc::AuthContext& context) {
   const auto found = context.FindPropertyValues("x509_pem_cert");

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "base/crypto.h"
 #include "base/result.h"
@@ -23,6 +24,10 @@ std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdent
                                                                   AdmitKey admit);
 std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentity& identity,
                                                                 AdmitKey admit);
+
+// Hears why a handshake failed, on a thread of gRPC, which says it nowhere else. Set before the
+// first credentials are made, once a process; GRPC_VERBOSITY brings back gRPC's own log instead.
+void on_failed_handshake(void (*heard)(std::string_view why));
 
 // Who is at the far end of an authenticated connection.
 Result<PublicKey> peer_key(const grpc::AuthContext& context);

@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "proto/address.h"
+#include "proto/ping.h"
 
 namespace hearth {
 namespace {
@@ -165,6 +166,8 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void read();
   bool take(std::size_t bytes);
   void deliver();
+  bool answer(ByteSpan payload);
+  bool enqueue(Frame frame);
   void write();
   void wait_to_write(tcp::socket::wait_type what);
   ByteSpan next_bytes();
@@ -311,8 +314,35 @@ void TcpTransport::Link::deliver() {
     if (!complete) return fail(complete.error());
     if (!*complete) return;
     if (!write_failed) deadline = TimePoint{0};
-    if (core->events != nullptr) core->events->on_frame(id, std::move(frame));
+    if (frame.type == FrameType::kPing) {
+      if (!answer(frame.payload)) return;
+    } else if (core->events != nullptr) {
+      core->events->on_frame(id, std::move(frame));
+    }
   }
+}
+
+// False when the link has ended by it. A queue that is full is an answer as well: the peer waits.
+bool TcpTransport::Link::answer(ByteSpan payload) {
+  const auto ping = decode_ping(payload);
+  if (!ping) {
+    fail(ping.error());
+    return false;
+  }
+  enqueue({FrameType::kPong, Bytes(ping->answer_bytes)});
+  return state != State::kDead;
+}
+
+// Whether there was room; the frame's size is within its limit.
+bool TcpTransport::Link::enqueue(Frame frame) {
+  const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
+  if (queued_bytes + bytes > core->options.send_queue_bytes) return false;
+  if (queue.empty()) written_at = now();
+  Bytes header = encode_header(frame.type, frame.payload.size());
+  queued_bytes += bytes;
+  queue.push_back({std::move(header), std::move(frame.payload)});
+  write();
+  return true;
 }
 
 void TcpTransport::Link::write() {
@@ -581,17 +611,11 @@ Status TcpTransport::send(LinkId id, Frame frame) {
   REQUIRE(frame.payload.size() <= limits::kFrameBytes,
           "frame payload of " + std::to_string(frame.payload.size()) +
               " bytes passes the limit of " + std::to_string(limits::kFrameBytes));
-  const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
-  if (link.queued_bytes + bytes > core_->options.send_queue_bytes) {
+  if (!link.enqueue(std::move(frame))) {
     return Error{ErrorCode::kNoCapacity,
                  "the send queue of the link holds " + std::to_string(link.queued_bytes) +
                      " bytes; the limit is " + std::to_string(core_->options.send_queue_bytes)};
   }
-  if (link.queue.empty()) link.written_at = now();
-  Bytes header = encode_header(frame.type, frame.payload.size());
-  link.queued_bytes += bytes;
-  link.queue.push_back({std::move(header), std::move(frame.payload)});
-  if (open) link.write();
   return ok_status();
 }
 

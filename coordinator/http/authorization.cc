@@ -58,12 +58,15 @@ std::uint32_t RequestRates::take(const std::string& key_id, std::uint32_t reques
       std::clamp(std::ceil((1.0 - bucket.room) * kMinute / capacity), 1.0, kMinute));
 }
 
-ApiError Authorization::unauthorized(const std::string& reason) {
+void Authorization::log_refusal(const std::string& reason) {
   const TimePoint now = clock_.now();
-  if (!logged_ || now - *logged_ >= std::chrono::seconds(1)) {
-    spdlog::warn("API: a request was refused: {}", reason);
-    logged_ = now;
-  }
+  if (logged_ && now - *logged_ < std::chrono::seconds(1)) return;
+  spdlog::warn("API: a request was refused: {}", reason);
+  logged_ = now;
+}
+
+ApiError Authorization::unauthorized(const std::string& reason) {
+  log_refusal(reason);
   return error_of(401, "authentication_error", "invalid_api_key",
                   "this API needs a valid key: Authorization: Bearer hk1...; the server's owner "
                   "makes one with hearth key create");
@@ -93,6 +96,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
     return {std::move(error)};
   }
   if (access == Access::kAdmin && !key->admin) {
+    log_refusal("key " + key->id + " is no admin's");
     return {error_of(403, "permission_error", "admin_key_needed",
                      "this route needs an admin key (hearth key create --admin)")};
   }

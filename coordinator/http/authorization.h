@@ -53,6 +53,7 @@ class Authorization {
   Verdict check(const RequestHead& head, Access access, std::string_view model);
 
  private:
+  void log_refusal(const std::string& reason);
   ApiError unauthorized(const std::string& reason);
 
   const std::shared_ptr<Store> store_;

@@ -58,6 +58,7 @@ struct HttpOptions {
   std::shared_ptr<Store> store;
   std::uint16_t port = 0;  // 0: any free one
   std::string version;
+  bool joinable = false;           // other machines may join the cluster: hearth init was here
   std::uint32_t pool_threads = 2;  // at least 2: one is kept from long tasks
   HttpTimeouts timeouts;
 };

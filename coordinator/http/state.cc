@@ -31,6 +31,7 @@ OrderedJson node_object(const NodeStatus& node) {
   out["name"] = node.name;
   out["state"] = node.state;
   out["data_address"] = node.data_address;
+  out["protocol"] = node.protocol;
   out["isa"] = node.isa;
   out["threads"] = node.threads;
   out["device"] = node.device;
@@ -108,6 +109,7 @@ OrderedJson model_object(const ServedModel& served) {
 OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   OrderedJson out;
   out["version"] = api.options.version;
+  out["joinable"] = api.options.joinable;
   out["ready"] = status.ready;
   if (!status.ready) out["missing"] = status.missing;
   out["uncovered"] = OrderedJson::array();

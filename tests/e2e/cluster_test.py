@@ -4,77 +4,15 @@ has the way of a new user.
 """
 
 import json
-import os
 import pathlib
-import socket
 import stat
-import subprocess
-import tempfile
 import time
-import unittest
 
+import cluster
 import swarm
 
 
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
-
-
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        self.root = tempfile.TemporaryDirectory()
-        self.home = self.folder("home")
-        self.processes = []
-
-    def tearDown(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        self.root.cleanup()
-
-    def folder(self, name):
-        return os.path.join(self.root.name, name)
-
-    def run_in(self, folder, *words, timeout=60):
-        return swarm.hearth(*words, "--data-dir", folder, timeout=timeout)
-
-    def good(self, folder, *words):
-        code, out, err = self.run_in(folder, *words)
-        self.assertEqual(code, 0, f"{words}: {err}")
-        return out.strip()
-
-    def refused(self, folder, says, *words, code=1):
-        got, out, err = self.run_in(folder, *words)
-        self.assertEqual(got, code, f"{words}: {out}{err}")
-        self.assertIn(says, err)
-        return err
-
-    def init(self):
-        return self.good(self.home, "init", "home", "--address", "127.0.0.1", "--control-port",
-                         str(free_port()))
-
-    def serve(self):
-        return swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False)
-
-    def token(self, *words):
-        return self.good(self.home, "token", "create", *words)
-
-    def start(self, folder, *words):
-        log = pathlib.Path(folder + ".log")
-        with open(log, "ab") as out:
-            self.processes.append(subprocess.Popen(
-                [swarm.HEARTH, *words, "--data-dir", folder], stdout=out, stderr=out))
-        return self.processes[-1], log
-
-    def join(self, name, token):
-        return self.start(self.folder(name), "join", token, "--model", swarm.MODEL, "--name", name)
-
-    def names(self):
-        return {node["name"] for node in json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}
-
+class Joining(cluster.Cluster):
     def test_init(self):
         self.refused(self.home, "hearth init NAME", "token", "create")
         self.refused(self.home, "hearth init NAME", "nodes", "rm", "desk")
@@ -120,7 +58,7 @@ class Cluster(unittest.TestCase):
                 self.assertNotIn(token.split("@")[0].split(".")[3], err)
             self.refused(self.folder("desk"), "another cluster", "join", other, "--model",
                          swarm.MODEL, "--name", "desk")
-            self.refused(self.folder("desk"), "hh1.", "join", "hello", "--model", swarm.MODEL)
+            self.refused(self.folder("desk"), "hearth join", "join", "hello", "--model", swarm.MODEL)
             self.refused(self.folder("desk"), "nowhere.gguf", "join", single, "--model",
                          "/nowhere.gguf")
             self.assertEqual(self.names(), {"coordinator"})
@@ -130,6 +68,42 @@ class Cluster(unittest.TestCase):
                 swarm.wait_until(lambda: any(p.poll() is not None for p, _ in joined), 30, "a loser")
                 swarm.wait_until(lambda: len(self.names()) == 2, 30, "a winner")
                 self.assertEqual([p.poll() for p, _ in joined].count(None), 1)
+
+    def test_a_client_asks_and_serves_nothing_and_an_admin_may_look(self):
+        self.init()
+        with swarm.Swarm(0, "--stages", "1", "--host", "0.0.0.0", data_dir=self.home,
+                         ready=False) as s:
+            self.join("desk", self.token())
+            for role in ("client", "admin"):
+                word = self.token("--role", role)
+                self.refused(self.folder(role), "refuses this join token", "join", word, "--model",
+                             swarm.MODEL, "--name", role)
+                self.good(self.folder(role), "join", word, "--name", role)
+                self.refused(self.folder(role), "joined as " + role, "worker", "--model",
+                             swarm.MODEL)
+                key = pathlib.Path(self.folder(role), "api.key")
+                self.assertEqual(stat.S_IMODE(key.stat().st_mode), 0o600)
+                lost = key.read_text()
+                self.good(self.folder(role), "join", word, "--name", role)  # as after a crash
+                self.assertNotEqual(key.read_text(), lost)
+
+            def run_as(role, *words):
+                return swarm.hearth(*words, env={"HEARTH_DATA_DIR": self.folder(role)})
+            swarm.wait_until(lambda: run_as("admin", "status")[0] == 0, 60, "an admin's look")
+            self.assertEqual(run_as("client", "status")[0], 5, "a client has none")
+            model = json.loads(run_as("admin", "status", "--json")[1])["model"]["id"]
+            for role in ("client", "admin"):
+                code, out, err = run_as(role, "run", model, "Hi", "-n", "4")
+                self.assertEqual(code, 0, err)
+                self.assertTrue(out)
+            roles = {node["name"]: node["role"]
+                     for node in json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}
+            self.assertEqual(roles, {"coordinator": "coordinator", "desk": "worker",
+                                     "client": "client", "admin": "admin"})
+            self.good(self.home, "nodes", "rm", "client")
+            self.assertEqual(run_as("client", "run", model, "Hi", "-n", "4")[0], 5, "out")
+            self.good(self.folder("admin"), "leave")
+            self.assertFalse(pathlib.Path(self.folder("admin"), "api.key").exists())
 
     def test_the_admin_key_opens_the_api_beyond_loopback(self):
         self.init()

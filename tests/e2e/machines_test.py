@@ -2,12 +2,8 @@
 it, and then without one of them. Exits 77 where namespaces are not permitted.
 """
 
-import ipaddress
 import json
-import os
 import pathlib
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,109 +11,17 @@ import tempfile
 import time
 import unittest
 
+import machines
 import swarm
-
-NETWORK = "10.83.0."
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-class Wire:
-    """A namespace with a bridge, and one namespace for each machine, joined to it."""
-
-    def __init__(self, *machines):
-        self.prefix = f"hearth-{os.getpid()}-"
-        self.made = []
-        try:
-            self._make(machines)
-        except OSError:
-            self.cut()
-            raise
-
-    def _make(self, machines):
-        hub = self._namespace("hub")
-        ip("-n", hub, "link", "add", "wire", "type", "bridge")
-        ip("-n", hub, "link", "set", "wire", "up")
-        for number, machine in enumerate(machines, 1):
-            space = self._namespace(machine)
-            ip("-n", hub, "link", "add", machine, "type", "veth", "peer", "name", "eth0", "netns",
-               space)
-            ip("-n", hub, "link", "set", machine, "master", "wire", "up")
-            ip("-n", space, "addr", "add", f"{NETWORK}{number}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
-
-    def _namespace(self, name):
-        ip("netns", "add", self.prefix + name)
-        self.made.append(self.prefix + name)
-        return self.prefix + name
-
-    def cut(self):
-        for space in self.made:
-            subprocess.run(["ip", "netns", "del", space], capture_output=True)
-
-    def words(self, machine, *words):
-        return ["ip", "netns", "exec", self.prefix + machine, *map(str, words)]
-
-
-class Machine:
-    """One machine: its namespace, its data folder, and the process that runs there."""
-
-    def __init__(self, wire, name, folder):
-        self.wire, self.name = wire, name
-        self.folder = pathlib.Path(folder, name)
-        self.log_path = pathlib.Path(folder, name + ".log")
-        self.process = None
-
-    def environment(self):
-        return {**os.environ, "HEARTH_DATA_DIR": str(self.folder)}
-
-    def run(self, *words, timeout=60):
-        done = subprocess.run(self.wire.words(self.name, swarm.HEARTH, *words),
-                              capture_output=True, text=True, timeout=timeout,
-                              env=self.environment())
-        return done.returncode, done.stdout, done.stderr
-
-    def start(self, *words):
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.wire.words(self.name, swarm.HEARTH, *words),
-                                            stdout=log, stderr=log, env=self.environment())
-
-    def log(self):
-        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-
-    def stop(self, how=signal.SIGTERM):
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait(15)
-
-    def listening(self):
-        """(host, port) of every listening TCP socket of the machine."""
-        tables = subprocess.run(self.wire.words(self.name, "cat", "/proc/net/tcp",
-                                                "/proc/net/tcp6"),
-                                capture_output=True, text=True).stdout.splitlines()
-        found = set()
-        for line in tables:
-            _, local, _, state = line.split()[:4]
-            if state == "0A":
-                host, port = local.split(":")
-                words = [host[at:at + 8] for at in range(0, len(host), 8)]  # of 4 bytes, reversed
-                raw = b"".join(bytes.fromhex(word)[::-1] for word in words)
-                address = ipaddress.ip_address(raw)
-                found.add((getattr(address, "ipv4_mapped", None) or address, int(port, 16)))
-        return found
 
 
 class Cluster(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
-        self.wire = Wire("home", "desk", "attic")
+        self.wire = machines.Wire("home", "desk", "attic")
         self.home, self.desk, self.attic = self.machines = [
-            Machine(self.wire, name, self.folder.name) for name in ("home", "desk", "attic")]
+            machines.Machine(self.wire, name, self.folder.name)
+            for name in ("home", "desk", "attic")]
 
     def tearDown(self):
         for machine in self.machines:
@@ -138,6 +42,14 @@ class Cluster(unittest.TestCase):
             self.assertIsNone(self.home.process.poll(), self.home.log())
             return self.home.run("status", "--wait", "1")[0] == 0
         swarm.wait_until(asked, 60, "readiness")
+
+    def scan(self, host):
+        """Open ports of a machine, as the attic sees them, with what they answer to a stranger."""
+        script = pathlib.Path(__file__).with_name("port_scan.py")
+        done = subprocess.run(self.wire.words("attic", sys.executable, script, host),
+                              capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
 
     def names(self, machine):
         return {node["name"] for node in json.loads(self.good(machine, "nodes", "--json"))["nodes"]}
@@ -172,7 +84,34 @@ class Cluster(unittest.TestCase):
             self.assertEqual(len(beyond), 2, beyond)
             beyond = [at for at in self.desk.listening() if not at[0].is_loopback]
             self.assertEqual(len(beyond), 1, beyond)
-            self.assertEqual({str(host) for host, _ in beyond}, {NETWORK + "2"})
+            self.assertEqual({str(host) for host, _ in beyond}, {machines.NETWORK + "2"})
+
+        with self.subTest("ping"):
+            out = json.loads(self.good(self.desk, "ping", "attic", "-c", "3", "--interval", "0.1",
+                                       "--json"))
+            self.assertTrue(out["address"].startswith(machines.NETWORK + "3:"), out)
+            self.assertEqual(len(out["probes"]), 3)
+            self.assertLess(0, out["milliseconds"]["least"])
+            self.assertLessEqual(out["milliseconds"]["least"], out["milliseconds"]["most"])
+            self.assertGreater(min(out["bytes_per_second"].values()), 1e6)
+            for machine, node in ((self.home, "desk"), (self.attic, "coordinator")):
+                out = self.good(machine, "ping", node, "-c", "1")
+                self.assertRegex(out, rf"answer from {node} \(10\.83\.0\.\d:\d+\) direct: "
+                                      r"\d+\.\d+ ms")
+            code, _, err = self.desk.run("ping", "cellar", "-c", "1")
+            self.assertEqual(code, 1, err)
+            self.assertIn("no node named cellar is connected", err)
+            self.assertEqual(answer, self.good(self.home, "run", self.model(), *prompt[2:]),
+                             "the pipeline did not notice")
+
+        with self.subTest("what a port scan finds"):
+            for host, ports in (("1", 2), ("2", 1)):
+                found = self.scan(machines.NETWORK + host)
+                self.assertEqual(len(found), ports, found)
+                for port, heard in found.items():
+                    answer = bytes.fromhex(heard)
+                    self.assertTrue(not answer or (answer[0] == 21 and len(answer) <= 7),
+                                    f"{port}: {answer}")
 
         with self.subTest("removed"):
             self.good(self.home, "nodes", "rm", "attic")
@@ -223,12 +162,4 @@ class Cluster(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if shutil.which("ip") is None:
-        print("not run: this machine has no ip command (iproute2)")
-        sys.exit(77)
-    try:
-        Wire("try").cut()
-    except OSError as error:
-        print(f"not run: network namespaces are not permitted here ({error})")
-        sys.exit(77)
-    swarm.main()
+    machines.main()

@@ -151,6 +151,8 @@ std::vector<std::string> candidates() {
           "warn",
           "error",
           "auto",
+          "client",
+          "admin",
           "cpu",
           "cuda",
           "alpha",

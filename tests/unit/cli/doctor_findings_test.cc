@@ -258,7 +258,8 @@ TEST(Doctor, AWholeMachineIsJudgedInOrder) {
   const Findings found = judge(MachineFacts(), "1");
   std::string checks;
   for (const Finding& finding : found) checks += finding.check + " ";
-  EXPECT_EQ(checks, "coordinator clock ports firewall mtu driver disk permissions limits limits ");
+  EXPECT_EQ(checks,
+            "coordinator clock ports firewall reach mtu driver disk permissions limits limits ");
 }
 
 TEST(Doctor, WordsOfAShell) {
@@ -266,6 +267,33 @@ TEST(Doctor, WordsOfAShell) {
   EXPECT_EQ(shell_quoted("a b"), "'a b'");
   EXPECT_EQ(shell_quoted("a'b$(x)"), R"('a'\''b$(x)')");
   EXPECT_EQ(shell_quoted(""), "''");
+}
+
+TEST(DoctorReach, SaysWhatTheCoordinatorSawAndTheLineThatMendsIt) {
+  ReachFacts reach;
+  reach.skipped = "no worker of this machine is connected";
+  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kSkipped);
+  reach = {"", "10.0.0.2:4000", "", 1.5};
+  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kOk);
+  reach.error = "no answer within 3 s";
+  Finding failed = judge_reach(reach, {}).front();
+  EXPECT_EQ(failed.health, Health::kFailed);
+  EXPECT_NE(failed.text.find("10.0.0.2:4000: no answer"), std::string::npos);
+  FirewallFacts firewall;
+  firewall.active = {{"ufw", std::nullopt}};
+  EXPECT_EQ(judge_reach(reach, firewall).front().mend, "sudo ufw allow 4000/tcp");
+}
+
+TEST(DoctorPaths, ASilentLossOfLargePacketsIsAFailure) {
+  const auto health = [](const PathFacts& path) { return judge_paths({path}).front().health; };
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1500, false}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1400, true}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "lo", 65'536, 9'000, false}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 0, false}), Health::kSkipped);
+  const PathFacts hole = {"den", "10.0.0.2", "eth0", 1500, 1280, false};
+  EXPECT_EQ(health(hole), Health::kFailed);
+  EXPECT_EQ(judge_paths({hole}).front().mend, "sudo ip link set dev eth0 mtu 1280");
+  EXPECT_TRUE(judge_paths({}).empty());
 }
 
 }  // namespace

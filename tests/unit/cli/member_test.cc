@@ -67,6 +67,24 @@ TEST_F(MemberTest, WhoHasJoinedKeepsNameKeyAndCoordinators) {
   }
 }
 
+TEST_F(MemberTest, AClientServesNothingAndKnowsItsApi) {
+  std::string json = member_json(cluster_.hex());
+  json.insert(1, R"("role": "client", "api": "10.0.0.1:11500", )");
+  write("member.json", json);
+  ASSERT_TRUE(own_key_file(folder_ + "/node.key"));
+  const auto serving = Member::enter(folder_, "");
+  ASSERT_FALSE(serving);
+  EXPECT_NE(serving.error().message.find("joined as client"), std::string::npos);
+  EXPECT_FALSE(read_member_api(folder_)) << "its key is missing";
+  write("api.key", "hk1.x\n");
+  const auto api = read_member_api(folder_);
+  ASSERT_TRUE(api);
+  EXPECT_EQ(api->address, "10.0.0.1:11500");
+  EXPECT_EQ(api->key, "hk1.x");
+  ASSERT_TRUE(leave_cluster(folder_, true));
+  EXPECT_FALSE(has("api.key"));
+}
+
 TEST_F(MemberTest, WhoseRosterNamesItNoLongerDoesNotStart) {
   write("member.json", member_json(cluster_.hex()));
   const auto key = own_key_file(folder_ + "/node.key");
@@ -104,17 +122,17 @@ TEST_F(MemberTest, ADamagedFileIsNamedAndNotBelieved) {
 }
 
 TEST_F(MemberTest, JoinRefusesBeforeItDials) {
-  EXPECT_FALSE(join_cluster(folder_, token(cluster_), "")) << "no name";
+  EXPECT_FALSE(join_cluster(folder_, token(cluster_), "", Role::kWorker)) << "no name";
   EXPECT_FALSE(has("node.key"));
   write("member.json", member_json(cluster_.hex()));
   const PublicKey other = SecretKey::generate().public_key();
-  const auto second = join_cluster(folder_, token(other), "den");
+  const auto second = join_cluster(folder_, token(other), "den", Role::kWorker);
   ASSERT_FALSE(second);
   EXPECT_NE(second.error().message.find("hearth leave"), std::string::npos);
-  EXPECT_FALSE(join_cluster(folder_, token(cluster_), "attic")) << "a second name";
+  EXPECT_FALSE(join_cluster(folder_, token(cluster_), "attic", Role::kWorker)) << "a second name";
   std::filesystem::remove(folder_ + "/member.json");
   write("cluster.key", "a server's");
-  const auto server = join_cluster(folder_, token(cluster_), "den");
+  const auto server = join_cluster(folder_, token(cluster_), "den", Role::kWorker);
   ASSERT_FALSE(server);
   EXPECT_NE(server.error().message.find("is a server's"), std::string::npos);
   EXPECT_FALSE(leave_cluster(folder_, true)) << "a server does not leave its own cluster";

@@ -70,6 +70,14 @@ TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {
   EXPECT_EQ(lines[7], "den   free   -      -       avx2  2        -        120    50%   1234");
 }
 
+TEST(StatusLines, AClusterIsJoined) {
+  SwarmView view = uncovered();
+  view.joinable = true;
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(lines[5], "add     1 worker, with: hearth join TOKEN --model tiny");
+  EXPECT_EQ(lines[6], "        on the machine to add; on the server's: hearth token create");
+}
+
 TEST(StatusLines, ANeedThatIsNotKnownIsNotShown) {
   SwarmView view = uncovered();
   view.gaps = {{{0, 10}, 0, 0}, {{10, 20}, 0, 0}};

@@ -211,8 +211,8 @@ TEST_F(CoordinatorTest, RefusesDataLinksOfOtherVersionsEpochsAndNodes) {
     return frame.type == FrameType::kRefused ? decode_refused(frame.payload) : "";
   };
   Hello old;
-  old.protocol = 7;
-  EXPECT_NE(refusal(encode(old)).find("protocol 7"), std::string::npos);
+  old.protocol = kProtocolOldest - 1;
+  EXPECT_NE(refusal(encode(old)).find("protocol 2"), std::string::npos);
   EXPECT_NE(refusal(hello(9, 1, "b")).find("epoch 9"), std::string::npos);
   EXPECT_NE(refusal(hello(1, 1, "a")).find("not the last stage"), std::string::npos);
   EXPECT_NE(refusal(hello(1, 1, "b")).find("already"), std::string::npos);

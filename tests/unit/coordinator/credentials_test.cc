@@ -16,6 +16,14 @@ namespace {
 
 constexpr std::int64_t kNow = 1'700'000'000;
 
+// As an enrolment does: looked at, then spent.
+Result<Role> redeem(Store& store, const std::string& id, const std::string& secret,
+                    std::int64_t now) {
+  TRY(const Role role, check_token(store, id, secret, now));
+  TRY_VOID(admit_somebody(store, id, now));
+  return role;
+}
+
 class CredentialsTest : public testing::Test {
  protected:
   void refused(const Result<Role>& result, const char* reason) {
@@ -33,10 +41,10 @@ TEST_F(CredentialsTest, ATokenIsWorthOneUse) {
   ASSERT_TRUE(token.ok());
   EXPECT_EQ(token->id.size(), 16U);
   EXPECT_EQ(token->secret.size(), 43U);
-  const auto role = redeem_token(*store_, token->id, token->secret, kNow + 59);
+  const auto role = redeem(*store_, token->id, token->secret, kNow + 59);
   ASSERT_TRUE(role.ok());
   EXPECT_EQ(*role, Role::kClient);
-  refused(redeem_token(*store_, token->id, token->secret, kNow + 59), "no use left");
+  refused(redeem(*store_, token->id, token->secret, kNow + 59), "no use left");
 }
 
 TEST_F(CredentialsTest, EveryRefusalNamesItsReason) {
@@ -44,16 +52,16 @@ TEST_F(CredentialsTest, EveryRefusalNamesItsReason) {
   const auto again = *create_token(*store_, {}, kNow);
   EXPECT_NE(token.id, again.id);
   EXPECT_NE(token.secret, again.secret);
-  refused(redeem_token(*store_, "", "", kNow), "malformed");
-  refused(redeem_token(*store_, std::string(1 << 20, 'a'), token.secret, kNow), "malformed");
-  refused(redeem_token(*store_, token.id, std::string(1 << 20, 'a'), kNow), "malformed");
-  refused(redeem_token(*store_, token.id, "", kNow), "malformed");
-  refused(redeem_token(*store_, "0123456789abcdef", token.secret, kNow), "unknown");
-  refused(redeem_token(*store_, token.id, again.secret, kNow), "wrong secret");
-  refused(redeem_token(*store_, token.id, token.secret, kNow + 24 * 3600), "expired");
+  refused(redeem(*store_, "", "", kNow), "malformed");
+  refused(redeem(*store_, std::string(1 << 20, 'a'), token.secret, kNow), "malformed");
+  refused(redeem(*store_, token.id, std::string(1 << 20, 'a'), kNow), "malformed");
+  refused(redeem(*store_, token.id, "", kNow), "malformed");
+  refused(redeem(*store_, "0123456789abcdef", token.secret, kNow), "unknown");
+  refused(redeem(*store_, token.id, again.secret, kNow), "wrong secret");
+  refused(redeem(*store_, token.id, token.secret, kNow + 24 * 3600), "expired");
   EXPECT_TRUE(*store_->revoke_token(token.id));
-  refused(redeem_token(*store_, token.id, token.secret, kNow), "revoked");
-  EXPECT_TRUE(redeem_token(*store_, again.id, again.secret, kNow).ok());
+  refused(redeem(*store_, token.id, token.secret, kNow), "revoked");
+  EXPECT_TRUE(redeem(*store_, again.id, again.secret, kNow).ok());
 }
 
 TEST_F(CredentialsTest, WishesHaveLimits) {
@@ -128,7 +136,7 @@ TEST_F(CredentialsTest, OfManyThreadsOneWins) {
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         while (!go) std::this_thread::yield();
-        if (redeem_token(*store_, token.id, token.secret, kNow).ok()) ++won;
+        if (redeem(*store_, token.id, token.secret, kNow).ok()) ++won;
       });
     }
     go = true;
@@ -149,7 +157,7 @@ int winners_of(const std::string& folder, const TokenSecret& token, int processe
       auto store = open_store(folder);
       char byte = 0;
       if (::read(gate[0], &byte, 1) < 0 || !store.ok()) ::_exit(3);
-      ::_exit(redeem_token(**store, token.id, token.secret, kNow).ok() ? 1 : 2);
+      ::_exit(redeem(**store, token.id, token.secret, kNow).ok() ? 1 : 2);
     }
     children.push_back(child);
   }
@@ -181,7 +189,7 @@ TEST_F(CredentialsTest, AnUnknownIdTakesTheTimeOfAWrongSecret) {
   const auto other = *create_token(*store_, {}, kNow);
   const auto time = [&](const std::string& id) {
     const auto begin = std::chrono::steady_clock::now();
-    EXPECT_FALSE(redeem_token(*store_, id, other.secret, kNow).ok());
+    EXPECT_FALSE(redeem(*store_, id, other.secret, kNow).ok());
     return std::chrono::steady_clock::now() - begin;
   };
   std::vector<std::chrono::nanoseconds> unknown;

@@ -1,11 +1,16 @@
 #include "coordinator/membership.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
+#include "base/limits_joining.h"
 #include "coordinator/credentials.h"
 #include "proto/join_token.h"
 #include "tests/unit/coordinator/store_folder.h"
@@ -24,6 +29,8 @@ struct MembershipTest : ::testing::Test {
   std::vector<Bytes> kept;
   int changed = 0;
   bool disk_full = false;
+  std::vector<std::string> dialled;
+  std::optional<DialOutcome> outcome;
   Membership membership{cluster, options(), clock};
 
   MembershipOptions options() {
@@ -39,6 +46,15 @@ struct MembershipTest : ::testing::Test {
       kept.emplace_back(roster.begin(), roster.end());
       return ok_status();
     };
+    options.answers_knocks = true;
+    options.locate = [](std::string_view node) {
+      return std::string(node == "den" ? "10.0.0.1:7" : "");
+    };
+    options.dial_back = [this](const std::string& address) {
+      dialled.push_back(address);
+      return outcome;
+    };
+    options.api_address = [] { return "10.0.0.1:11500"; };
     options.changed = [this] { ++changed; };
     return options;
   }
@@ -57,6 +73,15 @@ struct MembershipTest : ::testing::Test {
     message.set_role(role);
     return message;
   }
+  static control::v1::Knocking knocking(const std::string& name) {
+    control::v1::Knocking message;
+    message.set_node(name);
+    return message;
+  }
+  Result<control::v1::Enrolled> knock(const PublicKey& who, const std::string& name,
+                                      const std::string& from = "10.0.0.2") {
+    return membership.knock(who, from, knocking(name));
+  }
   static PublicKey key() { return SecretKey::generate().public_key(); }
 };
 
@@ -72,10 +97,12 @@ TEST_F(MembershipTest, ATokenLetsOneIn) {
   const PublicKey den = key();
   const auto roster = membership.enrol(den, request("den", word));
   ASSERT_TRUE(roster) << roster.error().message;
-  ASSERT_TRUE(parse_roster(*roster));
-  ASSERT_NE(parse_roster(*roster)->find(den), nullptr);
+  ASSERT_TRUE(parse_roster(as_bytes(roster->roster())));
+  ASSERT_NE(parse_roster(as_bytes(roster->roster()))->find(den), nullptr);
   EXPECT_EQ(book->find(den)->name, "den");
-  EXPECT_EQ(kept.back(), *roster) << "kept before anybody has it";
+  EXPECT_EQ(as_text(kept.back()), roster->roster()) << "kept before anybody has it";
+  EXPECT_TRUE(roster->api_key().empty());
+  EXPECT_TRUE(roster->api_address().empty());
   EXPECT_EQ(changed, 2);
   EXPECT_EQ((*store->find_node(den))->name, "den");
   EXPECT_FALSE(membership.enrol(key(), request("attic", word))) << "used up";
@@ -128,7 +155,196 @@ TEST_F(MembershipTest, WhoIsInNeedsNoTokenToHearSo) {
   const auto again = membership.enrol(den, request("den", new_token_secret()));
   ASSERT_TRUE(first);
   ASSERT_TRUE(again);
-  EXPECT_EQ(*again, *first);
+  EXPECT_EQ(again->roster(), first->roster());
+}
+
+TEST_F(MembershipTest, AClientAndAnAdminGetAKeyOfTheApiAndNothingMore) {
+  for (const Role role : {Role::kClient, Role::kAdmin}) {
+    const TokenSecret word = token(role);
+    const PublicKey desk = key();
+    const std::string name = "desk-" + std::string(role_name(role));
+    EXPECT_FALSE(membership.enrol(desk, request(name, word, "worker")));
+    const auto in = membership.enrol(desk, request(name, word, ""));
+    ASSERT_TRUE(in) << in.error().message;
+    EXPECT_EQ(book->find(desk)->role, role);
+    EXPECT_EQ(in->api_address(), "10.0.0.1:11500");
+    const auto first = check_key(*store, in->api_key());
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->admin, role == Role::kAdmin);
+    EXPECT_EQ(first->node, desk);
+    EXPECT_FALSE(membership.enrol(desk, request(name, word, "worker"))) << "later neither";
+
+    const auto again = membership.enrol(desk, request(name, {}, ""));
+    ASSERT_TRUE(again);
+    EXPECT_FALSE(check_key(*store, in->api_key())) << "the one that was lost";
+    ASSERT_TRUE(check_key(*store, again->api_key()));
+    EXPECT_EQ(store->keys()->size(), role == Role::kClient ? 1u : 2u);
+    ASSERT_TRUE(membership.leave(desk));
+    EXPECT_FALSE(check_key(*store, again->api_key())) << "out with its node";
+  }
+}
+
+// Has its own store: no open one may cross a fork.
+struct MembershipCrashTest : ::testing::Test {
+  testing::FakeClock clock;
+  const SecretKey cluster = SecretKey::generate();
+  const SecretKey node = SecretKey::generate();
+  const SecretKey den = SecretKey::generate();
+  const StoreFolder folder;
+
+  // A coordinator's process: restarted, then asked by the node; `keep` as in MembershipOptions.
+  Result<control::v1::Enrolled> run(const PublicKey& who, const TokenSecret& word,
+                                    const std::string& role,
+                                    const std::function<Status(ByteSpan)>& keep) {
+    MembershipOptions options;
+    options.node = node.public_key();
+    options.roster = std::make_shared<RosterBook>(cluster.public_key());
+    options.store = folder.open();
+    options.is_local = [](std::string_view, std::string_view) { return false; };
+    options.api_address = [] { return std::string(); };
+    options.changed = [] {};
+    bool asked = false;
+    options.keep = [&](ByteSpan roster) { return asked ? keep(roster) : ok_status(); };
+    Membership membership(cluster, options, clock);
+    TRY_VOID(membership.restart({node.public_key(), "home", Role::kCoordinator, {}}));
+    asked = true;
+    control::v1::Enrolment request = MembershipTest::request("den", word, role);
+    return membership.enrol(who, request);
+  }
+};
+
+// The process is killed after the token's use is taken and before the roster has the node.
+TEST_F(MembershipCrashTest, TheNodeGetsInWithTheSameTokenAndNobodyElseDoes) {
+  const TokenSecret word =
+      create_token(*folder.open(), {Role::kClient, 60, 1}, clock.unix_seconds()).value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)run(den.public_key(), word, "", [](ByteSpan) -> Status {
+      ::raise(SIGKILL);
+      return ok_status();
+    }).ok();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "it got as far as the roster";
+  ASSERT_EQ((*folder.open()->find_token(word.id))->uses_left, 0u) << "behind the use";
+
+  const auto keep = [](ByteSpan) { return ok_status(); };
+  const PublicKey thief = SecretKey::generate().public_key();
+  EXPECT_FALSE(run(thief, word, "", keep)) << "the use was this node's alone";
+  EXPECT_FALSE(run(den.public_key(), word, "worker", keep)) << "in no other role";
+  const auto in = run(den.public_key(), word, "", keep);
+  ASSERT_TRUE(in) << in.error().message;
+  const auto roster = parse_roster(as_bytes(in->roster()));
+  ASSERT_TRUE(roster);
+  EXPECT_EQ(roster->find(den.public_key())->role, Role::kClient);
+  const auto store = folder.open();
+  EXPECT_TRUE(check_key(*store, in->api_key()));
+  EXPECT_EQ(store->keys()->size(), 1u) << "and not the one that was lost";
+}
+
+TEST_F(MembershipTest, WhoKnocksWaitsForAPersonsWordAndHearsNothingElse) {
+  const PublicKey den = key();
+  const auto waits = [](const Result<control::v1::Enrolled>& answer) {
+    return answer.ok() && answer->ByteSizeLong() == 0;
+  };
+  EXPECT_TRUE(waits(knock(den, "den")));
+  EXPECT_TRUE(waits(knock(key(), "home"))) << "a name that is taken is none of its business";
+  EXPECT_FALSE(knock(key(), "a\nb"));
+  ASSERT_EQ(store->waiting()->size(), 2u);
+  EXPECT_EQ(store->waiting()->front().name, "den");
+  EXPECT_EQ(store->waiting()->front().from, "10.0.0.2");
+  ASSERT_TRUE(membership.follow_store());
+  EXPECT_FALSE(book->find(den));
+
+  ASSERT_TRUE(store->admit({{den, "den", Role::kWorker, clock.unix_seconds(), false}, "", {}}));
+  EXPECT_EQ(store->waiting()->size(), 1u) << "it waits no more";
+  ASSERT_TRUE(membership.follow_store());
+  EXPECT_TRUE(book->find(den));
+  const auto in = knock(den, "den");
+  ASSERT_TRUE(in);
+  EXPECT_EQ(as_bytes(in->roster()).size(), book->bytes().size());
+  EXPECT_FALSE(knock(den, "attic")) << "another name than it was let in under";
+  ASSERT_TRUE(*store->revoke_node(den));
+  ASSERT_TRUE(membership.follow_store());
+  EXPECT_FALSE(knock(den, "den")) << "removed";
+}
+
+TEST_F(MembershipTest, FewWaitAtATimeAndNotForEver) {
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(knock(key(), "spy", "10.0.0.3"));
+  EXPECT_EQ(store->waiting()->size(), limits::kWaitingNodesAddress);
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_TRUE(knock(key(), "spy", "10.0.1." + std::to_string(i)));
+  }
+  EXPECT_EQ(store->waiting()->size(), limits::kWaitingNodes);
+  const PublicKey den = key();
+  EXPECT_TRUE(knock(den, "den"));
+  EXPECT_EQ(store->waiting()->size(), limits::kWaitingNodes) << "it was not told";
+  clock.advance(std::chrono::seconds(limits::kWaitingSeconds + 1));
+  EXPECT_TRUE(knock(den, "den"));
+  ASSERT_EQ(store->waiting()->size(), 1u);
+  clock.advance(std::chrono::seconds(limits::kWaitingSeconds - 1));
+  EXPECT_TRUE(knock(den, "den")) << "who still asks stays";
+  clock.advance(std::chrono::seconds(limits::kWaitingSeconds - 1));
+  EXPECT_TRUE(knock(key(), "spy"));
+  EXPECT_EQ(store->waiting()->size(), 2u);
+}
+
+TEST_F(MembershipTest, AServerOfItsOwnMachineAnswersNoKnock) {
+  MembershipOptions closed = options();
+  closed.answers_knocks = false;
+  Membership alone(cluster, closed, clock);
+  EXPECT_FALSE(alone.knock(key(), "10.0.0.2", knocking("den")));
+  EXPECT_TRUE(store->waiting()->empty());
+}
+
+TEST_F(MembershipTest, WhoseNameIsTakenMeanwhileIsLeftOut) {
+  ASSERT_TRUE(membership.enrol(key(), request("local-1", {"local", "here"})));
+  const PublicKey late = key();
+  ASSERT_TRUE(store->admit({{late, "local-1", Role::kWorker, 1, false}, "", {}}));
+  ASSERT_TRUE(membership.follow_store());
+  EXPECT_FALSE(book->find(late));
+}
+
+TEST_F(MembershipTest, AWorkerIsDialledBackWhereItRegisteredAndNowhereElse) {
+  const PublicKey den = key();
+  const PublicKey idle = key();
+  const PublicKey desk = key();
+  const TokenSecret word = token(Role::kWorker, 2);
+  ASSERT_TRUE(membership.enrol(den, request("den", word)));
+  ASSERT_TRUE(membership.enrol(idle, request("idle", word)));
+  ASSERT_TRUE(membership.enrol(desk, request("desk", token(Role::kClient), "")));
+  for (const PublicKey& who : {desk, key()}) {
+    EXPECT_FALSE(membership.reach(who));
+    EXPECT_FALSE(membership.locate(who, "den"));
+  }
+  EXPECT_EQ(membership.locate(idle, "den")->address(), "10.0.0.1:7");
+  EXPECT_EQ(membership.locate(node.public_key(), "nobody")->address(), "");
+  EXPECT_FALSE(membership.locate(idle, "a\nb"));
+  EXPECT_EQ(membership.reach(idle)->address(), "") << "no worker of it is connected";
+  EXPECT_TRUE(dialled.empty());
+
+  const auto trying = membership.reach(den);
+  ASSERT_TRUE(trying);
+  EXPECT_FALSE(trying->known());
+  outcome = DialOutcome{"no answer within 3 s", 3000.0};
+  const auto known = membership.reach(den);
+  ASSERT_TRUE(known);
+  EXPECT_TRUE(known->known());
+  EXPECT_EQ(known->error(), "no answer within 3 s");
+  EXPECT_EQ(dialled, (std::vector<std::string>(2, "10.0.0.1:7")));
+}
+
+TEST_F(MembershipTest, AFullDiskCostsNoToken) {
+  const TokenSecret word = token();
+  const PublicKey den = key();
+  disk_full = true;
+  EXPECT_FALSE(membership.enrol(den, request("den", word)));
+  EXPECT_FALSE(book->find(den));
+  disk_full = false;
+  EXPECT_TRUE(membership.enrol(den, request("den", word)));
+  EXPECT_TRUE(book->find(den));
 }
 
 TEST_F(MembershipTest, WhomTheStoreRevokesIsOutAndItsKeyComesBackNoMore) {

@@ -43,6 +43,11 @@ ApiKey a_key(const std::string& id, const std::string& name) {
   return key;
 }
 
+Status admit_node(Store& store, const NodeRecord& node, const std::optional<ApiKey>& key = {}) {
+  static_cast<void>(store.add_token(a_token("of nodes", 100)));
+  return store.admit({node, "of nodes", key});
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -58,7 +63,7 @@ TEST(StoreTest, KeepsWhatItWasTold) {
     const auto store = folder.open();
     secret = store->secret_key();
     ASSERT_TRUE(store->add_token(a_token("t", 3)).ok());
-    ASSERT_TRUE(store->add_node(a_node("den")).ok());
+    ASSERT_TRUE(admit_node(*store, a_node("den")).ok());
     ASSERT_TRUE(store->add_key(a_key("k", "laptop")).ok());
   }
   const auto store = folder.open();
@@ -85,7 +90,7 @@ TEST(StoreTest, KeepsWhatItWasTold) {
   EXPECT_EQ(key->created, 5);
   EXPECT_FALSE((*store->find_key("laptop")).has_value()) << "found by id alone";
   EXPECT_FALSE((*store->find_token("")).has_value());
-  EXPECT_EQ(store->tokens()->size(), 1U);
+  EXPECT_EQ(store->tokens()->size(), 2U);
   EXPECT_EQ(store->nodes()->size(), 1U);
   EXPECT_EQ(store->keys()->size(), 1U);
 }
@@ -100,15 +105,42 @@ TEST(StoreTest, UsesAreTakenUntilNoneIsLeft) {
   const StoreFolder folder;
   const auto store = folder.open();
   ASSERT_TRUE(store->add_token(a_token("t", 2)).ok());
-  EXPECT_FALSE(*store->take_token_use("u", 150)) << "unknown";
-  EXPECT_FALSE(*store->take_token_use("t", 200)) << "expires in this second";
-  EXPECT_TRUE(*store->take_token_use("t", 199));
-  EXPECT_TRUE(*store->take_token_use("t", 150));
-  EXPECT_FALSE(*store->take_token_use("t", 150));
+  EXPECT_FALSE(admit_somebody(*store, "u", 150).ok()) << "unknown";
+  EXPECT_FALSE(admit_somebody(*store, "t", 200).ok()) << "expires in this second";
+  EXPECT_TRUE(admit_somebody(*store, "t", 199).ok());
+  EXPECT_TRUE(admit_somebody(*store, "t", 150).ok());
+  EXPECT_FALSE(admit_somebody(*store, "t", 150).ok());
   ASSERT_TRUE(store->add_token(a_token("r", 1)).ok());
   EXPECT_TRUE(*store->revoke_token("r"));
   EXPECT_FALSE(*store->revoke_token("r")) << "once";
-  EXPECT_FALSE(*store->take_token_use("r", 150));
+  EXPECT_FALSE(admit_somebody(*store, "r", 150).ok());
+}
+
+TEST(StoreTest, ANodeComesInWholeOrNotAtAll) {
+  const StoreFolder folder;
+  const auto store = folder.open();
+  ASSERT_TRUE(store->add_token(a_token("t", 2)).ok());
+  ApiKey key = a_key("k", "client den");
+  key.node = a_node("den").key;
+  ASSERT_TRUE(store->add_key(a_key("1", "client den")).ok());
+  EXPECT_FALSE(store->admit({a_node("den"), "t", key}).ok()) << "the name of another key";
+  EXPECT_FALSE((*store->find_node(a_node("den").key)).has_value());
+  EXPECT_EQ((*store->find_token("t"))->uses_left, 2U);
+  ASSERT_TRUE(*store->revoke_key("1"));
+  ASSERT_TRUE(store->admit({a_node("den"), "t", key}).ok());
+  EXPECT_EQ((*store->find_token("t"))->uses_left, 1U);
+  EXPECT_EQ((*store->find_key("k"))->node, key.node);
+  EXPECT_FALSE(store->admit({a_node("den"), "t", {}}).ok()) << "once";
+  EXPECT_EQ((*store->find_token("t"))->uses_left, 1U);
+
+  ApiKey second = a_key("k2", "client den");
+  second.node = key.node;
+  ASSERT_TRUE(store->replace_key(second).ok());
+  EXPECT_FALSE((*store->find_key("k")).has_value());
+  EXPECT_EQ((*store->find_key("1"))->node, std::nullopt);
+  ASSERT_TRUE(*store->revoke_node(*key.node));
+  EXPECT_TRUE((*store->find_key("k2"))->revoked);
+  EXPECT_EQ(store->replace_key(second).error().code, ErrorCode::kRefused) << "out is out";
 }
 
 TEST(StoreTest, NamesAreUniqueAmongTheLiving) {
@@ -125,10 +157,10 @@ TEST(StoreTest, NamesAreUniqueAmongTheLiving) {
   EXPECT_TRUE((*store->find_key("1"))->revoked);
   EXPECT_TRUE(*store->revoke_key("2")) << "by id as well";
 
-  ASSERT_TRUE(store->add_node(a_node("den")).ok());
-  EXPECT_FALSE(store->add_node(a_node("den")).ok());
+  ASSERT_TRUE(admit_node(*store, a_node("den")).ok());
+  EXPECT_FALSE(admit_node(*store, a_node("den")).ok());
   EXPECT_TRUE(*store->revoke_node(a_node("den").key));
-  EXPECT_FALSE(store->add_node(a_node("den")).ok()) << "a revoked key does not come back";
+  EXPECT_FALSE(admit_node(*store, a_node("den")).ok()) << "a revoked key does not come back";
   EXPECT_TRUE((*store->find_node(a_node("den").key))->revoked);
 }
 
@@ -214,6 +246,8 @@ TEST(StoreTest, EveryCutIsRefused) {
     for (int i = 0; i < 20; ++i) {
       ASSERT_TRUE(store->add_key(a_key(std::to_string(i), "name " + std::to_string(i))).ok());
     }
+    // The last table: an empty page has nothing at its end that a cut could lose.
+    ASSERT_TRUE(store->put_waiting({a_node("den").key, "den", "10.0.0.1", 1, 1}).ok());
   }
   const std::string whole = read_file(folder.file());
   ASSERT_GT(whole.size(), 16'384U);
@@ -234,7 +268,7 @@ TEST(StoreTest, FlippedBitsNeverCrash) {
     for (int i = 0; i < 5; ++i) {
       ASSERT_TRUE(store->add_key(a_key(std::to_string(i), "name " + std::to_string(i))).ok());
       ASSERT_TRUE(store->add_token(a_token(std::to_string(i), 1)).ok());
-      ASSERT_TRUE(store->add_node(a_node(std::to_string(i))).ok());
+      ASSERT_TRUE(admit_node(*store, a_node(std::to_string(i))).ok());
     }
   }
   const std::string whole = read_file(folder.file());

@@ -16,6 +16,7 @@
 #include "coordinator/control_service.h"
 #include "coordinator/credentials.h"
 #include "coordinator/membership.h"
+#include "node/inquiry.h"
 #include "tests/unit/coordinator/store_folder.h"
 #include "tests/unit/node/owner.h"
 #include "tests/unit/proto/fake_transport.h"
@@ -27,7 +28,11 @@ using coordinator::ControlOptions;
 using coordinator::ControlService;
 using coordinator::Membership;
 using coordinator::MembershipOptions;
+using node::Door;
 using node::enrol;
+using node::Inquirer;
+using node::locate;
+using node::reach;
 using std::chrono::seconds;
 
 constexpr auto kPatience = seconds(10);
@@ -45,6 +50,14 @@ class Home {
       return false;
     };
     options.keep = [](ByteSpan) { return ok_status(); };
+    options.answers_knocks = true;
+    options.locate = [](std::string_view name) {
+      return std::string(name == "den" ? "[::1]:7" : "");
+    };
+    options.dial_back = [](const std::string&) {
+      return coordinator::DialOutcome{"no answer", 1.0};
+    };
+    options.api_address = [] { return std::string("10.0.0.1:11500"); };
     options.changed = [] {};
     // A man in the middle has the proof of the real one, made for its key.
     if (forged_) options.node = SecretKey::generate().public_key();
@@ -76,6 +89,18 @@ class Home {
     return found;
   }
   const PublicKey& cluster() const { return cluster_.public_key(); }
+  std::string address() const { return service_->address(); }
+  // As hearth approve does, and the server that follows it.
+  void approve(const std::string& name) {
+    const auto waiting = store_->waiting();
+    ASSERT_TRUE(waiting);
+    for (const auto& each : *waiting) {
+      if (each.name != name) continue;
+      EXPECT_EQ(each.from, "127.0.0.1");
+      ASSERT_TRUE(store_->admit({{each.key, name, Role::kWorker, 1, false}, "", {}}));
+    }
+    owner_.call([&] { EXPECT_TRUE(membership_->follow_store()); });
+  }
 
  private:
   const bool forged_;
@@ -103,6 +128,62 @@ TEST(Enrolment, OneWordLetsANodeIn) {
   ASSERT_TRUE(roster);
   EXPECT_EQ(roster->find("den")->key, den.key);
   EXPECT_EQ(home.book().find("den")->addresses, std::vector<std::string>{"10.0.0.1:9"});
+}
+
+TEST(Enrolment, AClientsWordBringsAKey) {
+  Home home;
+  const JoinToken token = home.token(Role::kClient);
+  EXPECT_FALSE(enrol(token, somebody(), {"desk", Role::kWorker, {}}, kPatience));
+  const auto enrolled = enrol(token, somebody(), {"desk", std::nullopt, {}}, kPatience);
+  ASSERT_TRUE(enrolled) << enrolled.error().message;
+  EXPECT_EQ(enrolled->role, Role::kClient);
+  EXPECT_TRUE(enrolled->api_key.starts_with("hk1."));
+  EXPECT_EQ(enrolled->api_address, "10.0.0.1:11500");
+}
+
+TEST(Enrolment, ADoorOpensByAPersonsWord) {
+  Home home;
+  const TlsIdentity den = somebody();
+  const auto door = Door::find(home.address(), den, kPatience);
+  ASSERT_TRUE(door) << door.error().message;
+  EXPECT_EQ((*door)->cluster(), home.cluster());
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = (*door)->knock("den", kPatience);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_FALSE(*answer);
+  }
+  EXPECT_FALSE(home.book().find("den"));
+  home.approve("den");
+  const auto answer = (*door)->knock("den", kPatience);
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(*answer);
+  EXPECT_EQ((*answer)->role, Role::kWorker);
+  EXPECT_EQ(parse_roster((*answer)->roster)->find("den")->key, den.key);
+  EXPECT_EQ((*door)->knock("attic", kPatience).error().code, ErrorCode::kRefused);
+
+  Home middle(true);
+  EXPECT_FALSE(Door::find(middle.address(), den, kPatience)) << "a man in the middle";
+  EXPECT_EQ(Door::find("127.0.0.1:1", den, kPatience).error().code, ErrorCode::kUnavailable);
+}
+
+TEST(Enrolment, AMemberAsksWhereNodesAreAndWhetherItIsReached) {
+  Home home;
+  const TlsIdentity den = somebody();
+  const auto enrolled = enrol(home.token(), den, {"den", Role::kWorker, {}}, kPatience);
+  ASSERT_TRUE(enrolled);
+  const auto book = std::make_shared<RosterBook>(home.cluster());
+  ASSERT_TRUE(book->offer(enrolled->roster));
+  Inquirer inquirer{{home.address()}, den, book, kPatience};
+  EXPECT_EQ(*locate(inquirer, "den"), "[::1]:7");
+  EXPECT_EQ(locate(inquirer, "attic").error().code, ErrorCode::kNotFound);
+  const auto reached = reach(inquirer);
+  ASSERT_TRUE(reached) << reached.error().message;
+  EXPECT_EQ(reached->address, "[::1]:7");
+  EXPECT_EQ(reached->error, "no answer");
+  inquirer.identity = somebody();
+  EXPECT_EQ(locate(inquirer, "den").error().code, ErrorCode::kRefused);
+  inquirer.addresses = {"127.0.0.1:1"};
+  EXPECT_EQ(reach(inquirer).error().code, ErrorCode::kUnavailable);
 }
 
 TEST(Enrolment, NothingIsSaidToAnotherCluster) {

@@ -16,11 +16,14 @@ namespace hearth::testing {
 class FakeClock final : public Clock {
  public:
   TimePoint now() const override { return now_; }
-  std::int64_t unix_seconds() const override { return 1'700'000'000; }
+  std::int64_t unix_seconds() const override {
+    return 1'700'000'000 + std::chrono::duration_cast<std::chrono::seconds>(now_ - kBegin).count();
+  }
   void advance(Duration pause) { now_ += pause; }
 
  private:
-  TimePoint now_ = std::chrono::hours(1);
+  static constexpr TimePoint kBegin = std::chrono::hours(1);
+  TimePoint now_ = kBegin;
 };
 
 class FakeTransport final : public Transport {

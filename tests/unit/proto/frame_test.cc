@@ -77,19 +77,35 @@ TEST(Hello, RefusesNamesAndStagesOutOfRange) {
 
 TEST(Hello, VersionsOfAnotherProtocolAreReadAndBothAreNamed) {
   Hello theirs = sample_hello();
-  theirs.protocol = 77;
+  theirs.protocol = kProtocolOldest - 1;
   theirs.canonical = 5;
   Bytes bytes = encode(theirs);
-  bytes.resize(19);  // whatever protocol 77 puts behind its versions
+  bytes.resize(19);  // whatever that protocol puts behind its versions
   const auto decoded = decode_hello(bytes);
   ASSERT_TRUE(decoded.ok());
   const Status status = check_versions(sample_hello(), *decoded);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kVersion);
-  for (const char* part : {"protocol 3", "protocol 77", "arithmetic 1", "arithmetic 5"}) {
+  for (const char* part : {"protocol 3 to 3", "protocol 2", "arithmetic 1", "arithmetic 5"}) {
     EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
   }
   EXPECT_TRUE(check_versions(sample_hello(), sample_hello()).ok());
+}
+
+TEST(Hello, ANewerPeerIsHeardAndMayHaveMoreToSay) {
+  Hello theirs = sample_hello();
+  theirs.protocol = protocol_version() + 1;
+  Bytes bytes = encode(theirs);
+  bytes.resize(bytes.size() + 4);
+  const auto decoded = decode_hello(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(decoded->node, sample_hello().node);
+  EXPECT_TRUE(check_versions(sample_hello(), *decoded).ok()) << "whether it knows ours, it says";
+  theirs.canonical += 1;
+  EXPECT_FALSE(check_versions(sample_hello(), theirs).ok()) << "bits are not negotiated";
+  Bytes ours = encode(sample_hello());
+  ours.resize(ours.size() + 4);
+  EXPECT_FALSE(decode_hello(ours).ok());
 }
 
 TEST(Refused, IsCutAndPrintable) {

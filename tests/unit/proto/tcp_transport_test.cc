@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "proto/ping.h"
 #include "tests/unit/proto/transport_fixture.h"
 
 namespace hearth {
@@ -61,6 +62,24 @@ TEST_F(TcpTransportTest, CarriesFramesOfEverySize) {
     EXPECT_EQ(b.events.frames[at_b][0].payload, pattern(size, 5));
     b.events.frames[at_b].clear();
   }
+}
+
+TEST_F(TcpTransportTest, AnswersPingsByItself) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  ASSERT_TRUE(a.send(at_a, {FrameType::kPing, encode(Ping{0, 0})}));
+  ASSERT_TRUE(a.send(at_a, {FrameType::kPing, encode(Ping{5000, 100'000})}));
+  ASSERT_TRUE(run_until([&] { return received(a, at_a) == 2; }));
+  EXPECT_EQ(a.events.frames[at_a][0].type, FrameType::kPong);
+  EXPECT_TRUE(a.events.frames[at_a][0].payload.empty());
+  EXPECT_EQ(a.events.frames[at_a][1].payload, Bytes(5000));
+  EXPECT_EQ(received(b, at_b), 0u) << "none of its owner's business";
+  ASSERT_TRUE(a.send(at_a, {FrameType::kPing, encode(Ping{0xFFFFFFFF, 0})}));
+  ASSERT_TRUE(run_until([&] { return b.events.closed.contains(at_b); }));
+  EXPECT_EQ(b.events.closed.at(at_b).code, ErrorCode::kInvalidInput);
 }
 
 TEST_F(TcpTransportTest, SendsBeforeTheLinkIsOpen) {

@@ -1,0 +1,109 @@
+#include "cli/approve.h"
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fingerprint.h"
+#include "base/limits_joining.h"
+#include "cli/cluster.h"
+#include "cli/date_text.h"
+#include "cli/exit_codes.h"
+#include "cli/nodes.h"
+#include "cli/paths.h"
+#include "cli/table.h"
+#include "coordinator/store.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::Store;
+using coordinator::WaitingNode;
+using Json = nlohmann::ordered_json;
+
+Result<std::shared_ptr<Store>> open_folder(const ApproveOptions& options) {
+  TRY_VOID(need_cluster(options.data_dir));
+  return coordinator::open_store(data_folder(options.data_dir));
+}
+
+// Those that still ask.
+Result<std::vector<WaitingNode>> waiting_of(Store& store) {
+  TRY(std::vector<WaitingNode> all, store.waiting());
+  const std::int64_t now = SystemClock().unix_seconds();
+  std::erase_if(
+      all, [now](const WaitingNode& node) { return now - node.seen > limits::kWaitingSeconds; });
+  return all;
+}
+
+int list(const std::vector<WaitingNode>& all, bool json) {
+  if (json) {
+    Json out = Json::array();
+    for (const WaitingNode& node : all) {
+      out.push_back({{"name", node.name},
+                     {"words", three_words(node.key)},
+                     {"key", node.key.hex()},
+                     {"from", node.from},
+                     {"since", node.since}});
+    }
+    std::printf("%s\n", out.dump().c_str());
+    return kExitDone;
+  }
+  if (all.empty()) {
+    std::fprintf(stderr, "nobody asks to be let in\n");
+    return kExitDone;
+  }
+  Table table({"NAME", "WORDS", "FROM", "SINCE"});
+  for (const WaitingNode& node : all) {
+    table.add({node.name, three_words(node.key), node.from, date_text(node.since)});
+  }
+  for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+  std::fprintf(stderr,
+               "if the words are those that the machine itself shows: hearth approve NAME\n");
+  return kExitDone;
+}
+
+Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string& wanted) {
+  std::vector<WaitingNode> fit;
+  for (const WaitingNode& node : all) {
+    if (node.name == wanted || three_words(node.key) == wanted) fit.push_back(node);
+  }
+  if (fit.size() == 1) return fit.front();
+  if (fit.empty()) {
+    return Error{ErrorCode::kNotFound,
+                 "nobody asks to be let in as " + wanted + "; hearth approve lists those that do"};
+  }
+  return Error{ErrorCode::kNotFound, "more than one node asks as " + wanted +
+                                         "; name the words of the one that is meant (hearth "
+                                         "approve lists them)"};
+}
+
+Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
+  TRY_VOID(check_name_is_free(options.data_dir, node.name));
+  return store.admit(
+      {{node.key, node.name, Role::kWorker, SystemClock().unix_seconds(), false}, "", {}});
+}
+
+}  // namespace
+
+int run_approve(const ApproveOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto all = waiting_of(**store);
+  if (!all.ok()) return fail(all.error());
+  if (options.node.empty()) return list(*all, options.json);
+  const auto node = find(*all, options.node);
+  if (!node.ok()) return fail(node.error());
+  if (const Status in = let_in(options, **store, *node); !in.ok()) return fail(in.error());
+  const bool known = wait_for_roster(options.data_dir, node->key, true);
+  if (options.json) {
+    std::printf("%s\n", Json{{"approved", node->name}, {"key", node->key.hex()}}.dump().c_str());
+  } else {
+    std::fprintf(stderr, "let in: %s (%s)%s\n", node->name.c_str(), three_words(node->key).c_str(),
+                 known ? "" : "; the next start of the server tells it");
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

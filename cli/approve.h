@@ -1,0 +1,16 @@
+// hearth approve: lets a node in that asks without a token, on the coordinator's machine. A server
+// that runs follows within a second or two.
+#pragma once
+
+#include <string>
+
+namespace hearth::cli {
+
+struct ApproveOptions {
+  std::string node;      // its name or the words of its key; empty: list those that wait
+  std::string data_dir;  // empty: cli/paths.h
+  bool json = false;
+};
+int run_approve(const ApproveOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,73 @@
+"""A cluster of real processes on loopback, for the end-to-end tests."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import swarm
+
+
+def free_port():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
+
+
+class Cluster(unittest.TestCase):
+    """A folder for a coordinator, and one for each machine that joins; all on loopback."""
+
+    def setUp(self):
+        self.root = tempfile.TemporaryDirectory()
+        self.home = self.folder("home")
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.root.cleanup()
+
+    def folder(self, name):
+        return os.path.join(self.root.name, name)
+
+    def run_in(self, folder, *words, timeout=60):
+        return swarm.hearth(*words, "--data-dir", folder, timeout=timeout)
+
+    def good(self, folder, *words):
+        code, out, err = self.run_in(folder, *words)
+        self.assertEqual(code, 0, f"{words}: {err}")
+        return out.strip()
+
+    def refused(self, folder, says, *words, code=1):
+        got, out, err = self.run_in(folder, *words)
+        self.assertEqual(got, code, f"{words}: {out}{err}")
+        self.assertIn(says, err)
+        return err
+
+    def init(self):
+        return self.good(self.home, "init", "home", "--address", "127.0.0.1", "--control-port",
+                         str(free_port()))
+
+    def serve(self):
+        return swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False)
+
+    def token(self, *words):
+        return self.good(self.home, "token", "create", *words)
+
+    def start(self, folder, *words):
+        log = pathlib.Path(folder + ".log")
+        with open(log, "ab") as out:
+            self.processes.append(subprocess.Popen(
+                [swarm.HEARTH, *words, "--data-dir", folder], stdout=out, stderr=out))
+        return self.processes[-1], log
+
+    def join(self, name, token):
+        return self.start(self.folder(name), "join", token, "--model", swarm.MODEL, "--name", name)
+
+    def names(self):
+        return {node["name"] for node in json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}

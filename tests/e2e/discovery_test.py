@@ -1,0 +1,151 @@
+"""`hearth join` without a token: a cluster that is found on the wire by DNS-SD, with Avahi's real
+daemon on each machine, and a person who lets the new machine in. Exits 77 where namespaces are not
+permitted or Avahi is not installed.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import machines
+import swarm
+
+INTRUDER = os.environ.get("HEARTH_INTRUDER", "build/tests/e2e/intruder")
+BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path={}</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow user="*"/><allow own="*"/><allow send_destination="*"/>
+<allow receive_sender="*"/></policy></busconfig>
+"""
+# Its own /run: two daemons of one file system would take each other for themselves.
+DAEMON = ("mount -t tmpfs tmpfs /run && mkdir /run/avahi-daemon && exec avahi-daemon -f {} "
+          "--no-drop-root --no-chroot --no-rlimits")
+
+
+class Discovery(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.daemons = []
+        self.wire = machines.Wire("home", "desk", "attic")
+        self.home, self.desk, self.attic = self.machines = [
+            machines.Machine(self.wire, name, self.folder.name)
+            for name in ("home", "desk", "attic")]
+        for machine in (self.home, self.desk):
+            self.start_avahi(machine)
+
+    def tearDown(self):
+        for machine in self.machines:
+            machine.stop()
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            daemon.wait()
+        self.wire.cut()
+        self.folder.cleanup()
+
+    def start_avahi(self, machine):
+        at = pathlib.Path(self.folder.name, machine.name + ".bus")
+        bus, config = at.with_suffix(".xml"), at.with_suffix(".avahi")
+        bus.write_text(BUS.format(at))
+        config.write_text(f"[server]\nhost-name={machine.name}\nuse-ipv6=no\n")
+        machine.variables["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={at}"
+        for words in (["dbus-daemon", f"--config-file={bus}", "--nofork", "--nopidfile"],
+                      ["unshare", "-m", "sh", "-c", DAEMON.format(config)]):
+            with open(at.with_suffix(".log"), "ab") as log:
+                self.daemons.append(subprocess.Popen(self.wire.words(machine.name, *words),
+                                                     stdout=log, stderr=log,
+                                                     env=machine.environment()))
+            swarm.wait_until(at.exists, 10, "the bus")
+        swarm.wait_until(lambda: "complete" in at.with_suffix(".log").read_text(), 20,
+                         f"Avahi on {machine.name}")
+
+    def good(self, machine, *words):
+        code, out, err = machine.run(*words)
+        self.assertEqual(code, 0, f"{words}: {err}")
+        return out.strip()
+
+    def waiting(self):
+        return json.loads(self.good(self.home, "approve", "--json"))
+
+    def names(self):
+        nodes = json.loads(self.good(self.home, "nodes", "--json"))["nodes"]
+        return {node["name"] for node in nodes}
+
+    def found(self):
+        code, out, _ = self.desk.run("join")
+        return code == 0 and [line.split() for line in out.splitlines()[1:]]
+
+    def test_found_asked_and_let_in(self):
+        words = json.loads(self.good(self.home, "init", "cosy home", "--json"))["words"]
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "1")
+        [[number, *name, shown, address]] = swarm.wait_until(self.found, 30, "the announcement")
+        self.assertEqual((number, " ".join(name), shown, address),
+                         ("1", "cosy home", words, machines.NETWORK + "1:11501"))
+
+        with self.subTest("looking joins nothing, and asking takes a person's word"):
+            join = ("join", "cosy home", "--model", swarm.MODEL, "--name", "desk")
+            code, _, err = self.desk.run(*join)
+            self.assertNotEqual(code, 0)
+            self.assertIn(words, err)
+            self.assertIn("--yes", err)
+            self.assertEqual(self.waiting(), [])
+            code, _, err = self.desk.run("join", "elsewhere", "--model", swarm.MODEL, "--yes")
+            self.assertEqual(code, 1)
+            self.assertIn("no cluster of this network announces itself as elsewhere", err)
+
+        with self.subTest("asked, and let in"):
+            self.desk.start(*join, "--yes")
+            [one] = swarm.wait_until(self.waiting, 20, "the desk asks")
+            own = re.search(r"this machine is desk, with the key (\S+)", self.desk.log()).group(1)
+            self.assertEqual((one["name"], one["words"], one["from"]),
+                             ("desk", own, machines.NETWORK + "2"))
+            self.assertEqual(self.names(), {"coordinator"})
+            code, _, err = self.home.run("approve", "attic")
+            self.assertEqual(code, 1)
+            self.good(self.home, "approve", own)
+            self.assertEqual(self.waiting(), [])
+            self.assertEqual(self.names(), {"coordinator", "desk"})
+            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(), 10,
+                             "the desk is in")
+            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 60, "readiness")
+
+        with self.subTest("without a daemon"):
+            code, _, err = self.attic.run("join")
+            self.assertEqual(code, 1)
+            self.assertIn("no Avahi daemon runs", err)
+            self.assertIn("hearth join TOKEN", err)
+
+        with self.subTest("by address, and nobody opens"):
+            asked = ("join", machines.NETWORK + "1:11501", "--model", swarm.MODEL, "--yes",
+                     "--wait", "2s")
+            code, _, err = self.attic.run(*asked, "--name", "attic")
+            self.assertEqual(code, 124, err)
+            self.assertIn(words, err)
+            self.assertFalse((self.attic.folder / "member.json").exists())
+            code, _, err = self.attic.run(*asked, "--name", "desk")
+            self.assertEqual(code, 124, "who is in already is not said")
+
+        with self.subTest("few wait at a time"):
+            done = subprocess.run(self.wire.words("attic", INTRUDER, "knock",
+                                                  machines.NETWORK + "1:11501", "-", "spy", "20"),
+                                  capture_output=True, text=True, timeout=60)
+            heard = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual(len(heard), 20, done.stderr)
+            self.assertEqual({(one["refused"], one["heard"]) for one in heard}, {(True, "")})
+            self.assertLessEqual(len(self.waiting()), 4)
+            code, _, err = self.home.run("approve", "spy")
+            self.assertEqual(code, 1)
+            self.assertIn("more than one node asks as spy", err)
+
+
+if __name__ == "__main__":
+    for program in ("avahi-daemon", "avahi-browse", "avahi-publish-service", "dbus-daemon"):
+        if shutil.which(program, path="/usr/bin:/usr/sbin:/bin:/sbin") is None:
+            print(f"not run: {program} is not installed (avahi-daemon, avahi-utils, dbus)")
+            sys.exit(77)
+    machines.main()

@@ -1,0 +1,119 @@
+"""Several machines on one wire, which are network namespaces, for the end-to-end tests."""
+
+import ipaddress
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import swarm
+
+NETWORK = "10.83.0."
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Wire:
+    """A namespace with a bridge, and one namespace for each machine, joined to it."""
+
+    def __init__(self, *machines):
+        self.prefix = f"hearth-{os.getpid()}-"
+        self.made = []
+        try:
+            self._make(machines)
+        except OSError:
+            self.cut()
+            raise
+
+    def _make(self, machines):
+        hub = self._namespace("hub")
+        ip("-n", hub, "link", "add", "wire", "type", "bridge")
+        ip("-n", hub, "link", "set", "wire", "up")
+        for number, machine in enumerate(machines, 1):
+            space = self._namespace(machine)
+            ip("-n", hub, "link", "add", machine, "type", "veth", "peer", "name", "eth0", "netns",
+               space)
+            ip("-n", hub, "link", "set", machine, "master", "wire", "up")
+            ip("-n", space, "addr", "add", f"{NETWORK}{number}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+
+    def _namespace(self, name):
+        ip("netns", "add", self.prefix + name)
+        self.made.append(self.prefix + name)
+        return self.prefix + name
+
+    def cut(self):
+        for space in self.made:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+
+    def words(self, machine, *words):
+        return ["ip", "netns", "exec", self.prefix + machine, *map(str, words)]
+
+
+class Machine:
+    """One machine: its namespace, its data folder, and the process that runs there."""
+
+    def __init__(self, wire, name, folder):
+        self.wire, self.name = wire, name
+        self.folder = pathlib.Path(folder, name)
+        self.log_path = pathlib.Path(folder, name + ".log")
+        self.process = None
+        self.variables = {}
+
+    def environment(self):
+        return {**os.environ, "HEARTH_DATA_DIR": str(self.folder), **self.variables}
+
+    def run(self, *words, timeout=60):
+        done = subprocess.run(self.wire.words(self.name, swarm.HEARTH, *words),
+                              capture_output=True, text=True, timeout=timeout,
+                              env=self.environment())
+        return done.returncode, done.stdout, done.stderr
+
+    def start(self, *words):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.wire.words(self.name, swarm.HEARTH, *words),
+                                            stdout=log, stderr=log, env=self.environment())
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(15)
+
+    def listening(self):
+        """(host, port) of every listening TCP socket of the machine."""
+        tables = subprocess.run(self.wire.words(self.name, "cat", "/proc/net/tcp",
+                                                "/proc/net/tcp6"),
+                                capture_output=True, text=True).stdout.splitlines()
+        found = set()
+        for line in tables:
+            _, local, _, state = line.split()[:4]
+            if state == "0A":
+                host, port = local.split(":")
+                words = [host[at:at + 8] for at in range(0, len(host), 8)]  # of 4 bytes, reversed
+                raw = b"".join(bytes.fromhex(word)[::-1] for word in words)
+                address = ipaddress.ip_address(raw)
+                found.add((getattr(address, "ipv4_mapped", None) or address, int(port, 16)))
+        return found
+
+
+def main():
+    """swarm.main; exits 77 where namespaces are not permitted."""
+    if shutil.which("ip") is None:
+        print("not run: this machine has no ip command (iproute2)")
+        sys.exit(77)
+    try:
+        Wire("try").cut()
+    except OSError as error:
+        print(f"not run: network namespaces are not permitted here ({error})")
+        sys.exit(77)
+    swarm.main()
