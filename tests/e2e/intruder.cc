@@ -162,12 +162,14 @@ Attempt greet(TlsStream& tls, int link, const std::vector<std::string>& words) {
   Bytes frame = encode_header(FrameType::kHello, payload.size());
   frame.insert(frame.end(), payload.begin(), payload.end());
   std::size_t done = 0;
-  if (finish(link, [&] { return tls.write(frame, false, done); }) != TlsStream::Step::kDone) {
-    return {true, "handshake: " + tls.error()};
+  if (finish(link, [&] { return tls.records().write(frame, false, done); }) !=
+      TlsStream::Step::kDone) {
+    return {true, "handshake: " + tls.records().error()};
   }
   Bytes heard(4096);
-  if (finish(link, [&] { return tls.read(heard, done); }) != TlsStream::Step::kDone) {
-    return {true, "handshake: " + (tls.error().empty() ? "closed" : tls.error())};
+  if (finish(link, [&] { return tls.records().read(heard, done); }) != TlsStream::Step::kDone) {
+    return {true,
+            "handshake: " + (tls.records().error().empty() ? "closed" : tls.records().error())};
   }
   heard.resize(done);
   if (heard.size() < kFrameHeaderBytes) return {false, "half a frame"};
