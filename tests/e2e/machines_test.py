@@ -109,9 +109,9 @@ class Cluster(unittest.TestCase):
                 found = self.scan(machines.NETWORK + host)
                 self.assertEqual(len(found), ports, found)
                 for port, heard in found.items():
-                    answer = bytes.fromhex(heard)
-                    self.assertTrue(not answer or (answer[0] == 21 and len(answer) <= 7),
-                                    f"{port}: {answer}")
+                    said = bytes.fromhex(heard)
+                    self.assertTrue(not said or (said[0] == 21 and len(said) <= 7),
+                                    f"{port}: {said}")
 
         with self.subTest("removed"):
             self.good(self.home, "nodes", "rm", "attic")
