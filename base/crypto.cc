@@ -49,7 +49,8 @@ std::string base64url(ByteSpan bytes) {
 std::string base64(ByteSpan bytes) { return base64_text(bytes, sodium_base64_VARIANT_ORIGINAL); }
 
 std::optional<Bytes> from_base64(std::string_view text) {
-  Bytes bytes(text.size() / 4 * 3);
+  if (text.empty()) return Bytes();
+  Bytes bytes(text.size() / 4 * 3 + 1);  // libsodium wants a place even where nothing fits
   std::size_t length = 0;
   const int refused =
       sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
