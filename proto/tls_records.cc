@@ -197,7 +197,7 @@ TlsStep TlsRecords::receive() {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return TlsStep::kWantRead;
   }
-  error_ = got == 0 ? "the peer ended the connection without a word" : std::strerror(errno);
+  error_ = got == 0 ? "the peer closed the connection without a word" : std::strerror(errno);
   return TlsStep::kFailed;
 }
 
@@ -276,7 +276,7 @@ TlsStep TlsRecords::take_message(const Record& record) {
       if (content.size() != 2) return fail(Alert::kUnexpectedMessage, "an alert of another size");
       const int said = std::to_integer<int>(content[1]);
       if (said == static_cast<int>(Alert::kCloseNotify)) return TlsStep::kClosed;
-      error_ = std::string("the peer says: ") + SSL_alert_desc_string_long(said);
+      error_ = std::string("the peer sent the alert: ") + SSL_alert_desc_string_long(said);
       return TlsStep::kFailed;
     }
     case TlsContent::kHandshake: break;

@@ -2,8 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 namespace hearth {
 namespace {
+
+TEST(Address, NothingHidesBehindAZeroByte) {
+  using namespace std::string_view_literals;
+  EXPECT_FALSE(parse_address("192.168.1.2\0:80"sv));
+  EXPECT_FALSE(parse_address("192.168.1.2\0garbage:80"sv));
+  EXPECT_FALSE(parse_address("[::1\0]:80"sv));
+}
 
 TEST(Address, ReadsHostAndPort) {
   EXPECT_EQ(*parse_address("127.0.0.1:80"), (Address{"127.0.0.1", 80}));
