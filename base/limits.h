@@ -72,16 +72,41 @@ inline constexpr std::uint32_t kChoices = 8;
 
 // Obtaining a model (model/manifest.h, node/model_fetch.h).
 inline constexpr std::size_t kManifestBytes = 16 * kMiB;
+inline constexpr std::size_t kManifestSources = 8;
+inline constexpr std::size_t kSourceBytes = 2 * kKiB;
 inline constexpr std::size_t kFetchJournalBytes = 64 * kMiB;
 inline constexpr std::uint32_t kFetchConnections = 16;
 inline constexpr std::uint32_t kFetchSources = 64;
 inline constexpr std::uint64_t kModelFileBytes = std::uint64_t{1} << 44;
+
+// Pieces of a model between nodes (proto/piece.h, node/piece_server.h, node/peer_source.h).
+inline constexpr std::size_t kPieceBytes = 64 * kKiB;
+inline constexpr std::uint32_t kPieceRequests = 4;  // of a link that wait for their answers
+inline constexpr std::uint32_t kPieceLinks = 64;    // that a node serves at a time
+inline constexpr std::uint32_t kPieceIdleSeconds =
+    10;                                        // of a link, then another may take its place
+inline constexpr std::uint32_t kHolders = 16;  // that a joiner is told of
+// "tensor NAME", of bytes that a holder sent and that are wrong (proto/wrong_bytes.h).
+inline constexpr std::size_t kWrongItemBytes = 7 + kGgufTensorNameBytes;
+inline constexpr std::uint32_t kWrongBytesTold = kHolders;  // by a node at once
+inline constexpr std::uint32_t kAccusers = 16;              // of a holder, remembered
 
 // Pipelines and scheduling (coordinator/).
 inline constexpr std::uint32_t kStages = 512;
 inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
+
+// Placement by what was measured (placement/problem.h, coordinator/link_book.h, cli/plan_nodes.h).
+inline constexpr std::uint32_t kExactNodes = 16;  // of which every order and split is searched
+inline constexpr std::size_t kLinkedNodes = 32;   // the ways of n nodes are n^2
+inline constexpr std::size_t kNodesFileBytes = 4 * kMiB;
+inline constexpr double kPlacedSeconds = 1e4;  // of a step, a layer, a head or a way
+inline constexpr double kLayerSecondsLeast = 1e-9;
+inline constexpr double kLinkBytesPerSecond = 1e15;
+inline constexpr std::uint64_t kPlacedBytes = std::uint64_t{1} << 50;  // of a node, or of a layer
+inline constexpr std::uint64_t kPlacedKvBytes = kMiB;                  // of a position in a layer
+inline constexpr std::uint64_t kPlacedTokens = std::uint64_t{1} << 32;
 
 // HTTP (coordinator/http/).
 inline constexpr std::size_t kHttpHeaderBytes = 32 * kKiB;
@@ -105,6 +130,19 @@ inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
+
+// Requests that a client may come back to (coordinator/http/kept_requests.h).
+inline constexpr std::size_t kIdempotencyKeyBytes = 255;
+inline constexpr std::size_t kLastEventIdBytes = 2 * kKiB;
+inline constexpr std::size_t kKeptRequests = 1'024;          // running and finished
+inline constexpr std::size_t kKeptRequestsOwner = 256;       // of those, of one API key
+inline constexpr std::size_t kKeptBytes = 64 * kMiB;         // of the finished, then the oldest go
+inline constexpr std::size_t kKeptRequestBytes = 4 * kMiB;   // of one, to be written to disk
+inline constexpr std::size_t kKeptTokensBytes = 128 * kKiB;  // of its tokens in one row
+inline constexpr std::size_t kJournalBytes = 16 * kMiB;      // that wait for the disk
+inline constexpr std::uint32_t kHttpSecondsKept = 600;       // a finished answer
+inline constexpr std::uint32_t kHttpSecondsGrace = 10;       // a running one without a client
+inline constexpr std::uint32_t kHttpSecondsResume = 60;      // for a pipeline, after a restart
 
 // Identity (proto/roster.h, proto/tls.h).
 inline constexpr std::uint32_t kRosterEntries = 2'048;
@@ -132,6 +170,12 @@ inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
 inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
+// What the coordinator takes (coordinator/control_acceptor.h): of whoever holds no session, in all;
+// of a worker's messages, and beside these, at once and a second.
+inline constexpr std::size_t kControlStrangerBytes = 32 * kKiB;
+inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hashes have 41 KiB
+inline constexpr std::size_t kControlSessionBytes = 192 * kKiB;
+inline constexpr std::size_t kControlSessionBytesPerSecond = 16 * kKiB;
 
 // The ledger's log (ledger/log.h).
 inline constexpr std::uint64_t kLogEntries = std::uint64_t{1} << 40;
@@ -140,10 +184,36 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
+// Receipts on their way (node/receipt_maker.h, coordinator/receipt_desk.h).
+inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
+inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
+inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures
+inline constexpr std::size_t kReceiptRequests = 8'192;    // at the coordinator, running or waiting
+inline constexpr std::size_t kReceiptsSeen = 1'000'000;   // requests of an hour that have some
+inline constexpr std::size_t kReceiptQueueBytes = 64 * kMiB;  // that wait for a thread
+inline constexpr std::uint32_t kReceiptSeconds = 30;  // from a request's end to its receipts
+inline constexpr std::size_t kBuildBytes = 64;        // a program's name in receipts
+
+// Of joining, and of looking at a link.
+inline constexpr std::uint32_t kWaitingNodes = 32;        // that wait for a person to let them in
+inline constexpr std::uint32_t kWaitingNodesAddress = 4;  // of those, from one address
+inline constexpr std::uint32_t kWaitingSeconds = 60;      // after it has asked for the last time
+inline constexpr std::uint32_t kDoorSeconds = 600;        // that they may come, once one looks
+inline constexpr std::size_t kFoundClusters = 64;         // that a network announces
+inline constexpr std::size_t kPingBytes = 1024 * 1024;    // of a ping, and of its answer
+inline constexpr std::uint32_t kDialBacks = 64;           // under way or remembered
+inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembered
+
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
+static_assert(kControlStrangerBytes < kControlWorkerBytes &&
+                  kControlWorkerBytes < kControlSessionBytes &&
+                  kControlWorkerBytes < kControlMessageBytes,
+              "a stranger may say less than a worker, whose whole messages are on their way");
+static_assert(kWrongBytesTold * (kWrongItemBytes + kNodeNameBytes + 128) < kControlWorkerBytes,
+              "all that a worker may say of others at once fits a message");
 static_assert(kRosterEntries > kWorkers && kRosterBytes < kControlMessageBytes,
               "every worker has an entry, and any roster travels in one message");
 static_assert(kRosterEntries * (35 + kNodeNameBytes + kRosterAddresses * (2 + kAddressBytes)) <
@@ -154,11 +224,23 @@ static_assert(kHandshakesAddress < kHandshakes && kHandshakes < kConnections,
 static_assert(kTextBytes >= kHttpBodyBytes, "any accepted body can be tokenised");
 static_assert(kHttpHeaderBytes < kHttpReadBytes, "a whole header fits the read buffer");
 static_assert(kPrompts <= kHttpSequences && kChoices <= kHttpSequences, "each alone is allowed");
+static_assert(kLastEventIdBytes > 16 + 1 + kHttpSequences * 8 + 1 && kModelContext < 9'999'999,
+              "the longest event id, of as many choices as there may be, is read again");
+static_assert(kBatchRows * (32 + kTopLogprobs * 8) < kKeptTokensBytes,
+              "a full batch of tokens with every alternative fits a row");
+static_assert(kKeptRequestBytes < kJournalBytes && kJournalBytes < kKeptBytes,
+              "any request that is kept can be written");
 static_assert(kGgufStringBytes < kGgufHeaderBytes, "the longest string fits a header");
 static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
               "tokens, scores, types and merges of the largest vocabulary fit the array limit");
 static_assert(kTextBytes <= kTemplateOutputBytes && kTemplateOutputBytes <= kTemplateWorkBytes,
               "any accepted body can be rendered");
 static_assert(kStages <= kModelLayers, "no stage without a layer");
+static_assert(kExactNodes <= kLinkedNodes && kLinkedNodes <= kWorkers,
+              "the ways between nodes that are searched are measured");
+static_assert(kPlacedBytes <= ~std::uint64_t{0} / (kModelLayers + 2),
+              "the bytes of all layers are a number of 64 bits");
+static_assert(kPlacedTokens <= (~std::uint64_t{0} >> 1) / (kPlacedKvBytes * kModelLayers),
+              "and so is their KV");
 
 }  // namespace hearth::limits

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/hex.h"
-#include "base/limits_joining.h"
+#include "base/limits.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 

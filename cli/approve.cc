@@ -1,19 +1,18 @@
 #include "cli/approve.h"
 
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
-#include "base/limits_joining.h"
+#include "base/limits.h"
 #include "cli/cluster.h"
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/nodes.h"
-#include "cli/paths.h"
 #include "cli/table.h"
+#include "coordinator/credentials.h"
 #include "coordinator/store.h"
 
 namespace hearth::cli {
@@ -22,11 +21,6 @@ namespace {
 using coordinator::Store;
 using coordinator::WaitingNode;
 using Json = nlohmann::ordered_json;
-
-Result<std::shared_ptr<Store>> open_folder(const ApproveOptions& options) {
-  TRY_VOID(need_cluster(options.data_dir));
-  return coordinator::open_store(data_folder(options.data_dir));
-}
 
 // Those that still ask.
 Result<std::vector<WaitingNode>> waiting_of(Store& store) {
@@ -51,7 +45,10 @@ int list(const std::vector<WaitingNode>& all, bool json) {
     return kExitDone;
   }
   if (all.empty()) {
-    std::fprintf(stderr, "nobody asks to be let in\n");
+    std::fprintf(stderr,
+                 "nobody asks to be let in; for the next %u minutes machines may (there: hearth "
+                 "join), then look again\n",
+                 limits::kDoorSeconds / 60);
     return kExitDone;
   }
   Table table({"NAME", "WORDS", "FROM", "SINCE"});
@@ -81,15 +78,17 @@ Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string&
 
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
   TRY_VOID(check_name_is_free(options.data_dir, node.name));
-  return store.admit(
-      {{node.key, node.name, Role::kWorker, SystemClock().unix_seconds(), false}, "", {}});
+  TRY(const Role role, parse_role(options.role));
+  return store.admit({{node.key, node.name, role, SystemClock().unix_seconds(), false}, "", {}});
 }
 
 }  // namespace
 
 int run_approve(const ApproveOptions& options) {
-  const auto store = open_folder(options);
+  const auto store = open_cluster_store(options.data_dir);
   if (!store.ok()) return fail(store.error());
+  const Status open = coordinator::open_door(**store, SystemClock().unix_seconds());
+  if (!open.ok()) return fail(open.error());
   const auto all = waiting_of(**store);
   if (!all.ok()) return fail(all.error());
   if (options.node.empty()) return list(*all, options.json);
@@ -98,9 +97,11 @@ int run_approve(const ApproveOptions& options) {
   if (const Status in = let_in(options, **store, *node); !in.ok()) return fail(in.error());
   const bool known = wait_for_roster(options.data_dir, node->key, true);
   if (options.json) {
-    std::printf("%s\n", Json{{"approved", node->name}, {"key", node->key.hex()}}.dump().c_str());
+    const Json json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
+    std::printf("%s\n", json.dump().c_str());
   } else {
-    std::fprintf(stderr, "let in: %s (%s)%s\n", node->name.c_str(), three_words(node->key).c_str(),
+    std::fprintf(stderr, "let in: %s %s (%s)%s\n", options.role.c_str(), node->name.c_str(),
+                 three_words(node->key).c_str(),
                  known ? "" : "; the next start of the server tells it");
   }
   return kExitDone;

@@ -1,5 +1,5 @@
 // hearth approve: lets a node in that asks without a token, on the coordinator's machine. A server
-// that runs follows within a second or two.
+// that runs follows within a second or two. Machines may ask for ten minutes after each look.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 namespace hearth::cli {
 
 struct ApproveOptions {
-  std::string node;      // its name or the words of its key; empty: list those that wait
+  std::string node;  // its name or the words of its key; empty: list those that wait
+  std::string role = "worker";
   std::string data_dir;  // empty: cli/paths.h
   bool json = false;
 };

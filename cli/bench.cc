@@ -205,7 +205,7 @@ int run_bench_model(const BenchModelOptions& options) {
   Result<const kernels::Kernels*> kernels = options.kernels;
   if (options.kernels == nullptr) kernels = kernels::select_kernels();
   if (!kernels.ok()) return fail(kernels.error());
-  const auto device = open_device(options.device, **file, *spec, {});
+  const auto device = open_device(options.device, **file, *spec, whole_model(*spec), {});
   if (!device.ok()) return fail(device.error());
   const std::string isa((*device) != nullptr ? (*device)->name() : (*kernels)->name);
 

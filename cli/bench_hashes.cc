@@ -80,7 +80,7 @@ Result<Run> run_of(const BenchHashesOptions& options) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
   TRY(std::vector<TokenId> prompt, prompt_of(options, *file, spec));
-  TRY(const auto device, open_device(options.device, *file, spec, {}));
+  TRY(const auto device, open_device(options.device, *file, spec, whole_model(spec), {}));
   TRY(const auto runner, load(options, file, spec, device.get(), prompt.size() + options.generate));
   Run run;
   run.prompt_tokens = static_cast<std::uint32_t>(prompt.size());

@@ -16,6 +16,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cli/process_log.h"
@@ -30,6 +33,7 @@ constexpr milliseconds kFirstBackoff{200};
 constexpr milliseconds kLastBackoff{5000};
 constexpr auto kHealthy = std::chrono::seconds(10);  // alive so long: the back-off begins anew
 constexpr std::size_t kLineBytes = 4096;
+constexpr std::size_t kLinesKnown = 64;
 
 // Only what is allowed between fork and exec in a process with threads.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
@@ -77,11 +81,20 @@ std::string ending(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
+// Lines of a program that is not ours: one that is started again and again has the same to say each
+// time, which is news once.
+using Lines = std::set<std::string>;
+bool is_new(Lines& said, const std::string& line) {
+  if (said.size() >= kLinesKnown) said.clear();
+  return said.insert(line).second;
+}
+
 // Copies a child's log to ours, line by line; a line without an end is cut.
 class LogCopy : public std::enable_shared_from_this<LogCopy> {
  public:
-  LogCopy(asio::io_context& io, int descriptor, std::string name)
-      : source_(io, descriptor), name_(std::move(name)) {}
+  // `said`: what need not be said again; null: everything is said.
+  LogCopy(asio::io_context& io, int descriptor, std::string name, std::shared_ptr<Lines> said)
+      : source_(io, descriptor), name_(std::move(name)), said_(std::move(said)) {}
 
   void read() {
     source_.async_read_some(
@@ -101,12 +114,13 @@ class LogCopy : public std::enable_shared_from_this<LogCopy> {
     }
   }
   void print() {
-    log_child_line(name_, line_);
+    if (said_ == nullptr || is_new(*said_, line_)) log_child_line(name_, line_);
     line_.clear();
   }
 
   asio::posix::stream_descriptor source_;
   std::string name_;
+  std::shared_ptr<Lines> said_;
   std::string line_;
   std::array<char, 4096> buffer_{};
 };
@@ -115,7 +129,11 @@ class LogCopy : public std::enable_shared_from_this<LogCopy> {
 
 class Children::Child {
  public:
-  Child(asio::io_context& io, ChildSpec spec) : io_(io), spec_(std::move(spec)), timer_(io) {}
+  Child(asio::io_context& io, ChildSpec spec)
+      : io_(io),
+        spec_(std::move(spec)),
+        said_(spec_.program.empty() ? nullptr : std::make_shared<Lines>()),
+        timer_(io) {}
 
   void start() {
     started_ = std::chrono::steady_clock::now();
@@ -126,7 +144,7 @@ class Children::Child {
     }
     pid_ = spawned->first;
     spdlog::debug("{}: process {}", spec_.name, pid_);
-    std::make_shared<LogCopy>(io_, spawned->second, spec_.name)->read();
+    std::make_shared<LogCopy>(io_, spawned->second, spec_.name, said_)->read();
   }
 
   // Whether it has ended since; then it is started again unless `stopping`.
@@ -136,8 +154,13 @@ class Children::Child {
     pid_ = 0;
     if (stopping) return;
     if (std::chrono::steady_clock::now() - started_ > kHealthy) backoff_ = kFirstBackoff;
-    spdlog::warn("{} {}; it is started again in {} ms", spec_.name, ending(status),
-                 backoff_.count());
+    if (said_ == nullptr) {
+      spdlog::warn("{} {}; it is started again in {} ms", spec_.name, ending(status),
+                   backoff_.count());
+    } else if (is_new(*said_, ending(status))) {
+      spdlog::warn("{} {}; it is started again and again until it stays", spec_.name,
+                   ending(status));
+    }
     start_later();
   }
 
@@ -165,6 +188,7 @@ class Children::Child {
 
   asio::io_context& io_;
   ChildSpec spec_;
+  const std::shared_ptr<Lines> said_;
   asio::steady_timer timer_;
   milliseconds backoff_ = kFirstBackoff;
   std::chrono::steady_clock::time_point started_;

@@ -71,6 +71,8 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_flag("--verbose", o->verbose, "print figures on stderr");
   verb->add_flag("--json", o->json, "print one JSON object when done");
   verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());
+  verb->add_flag("--no-resume", o->no_resume,
+                 "the server keeps nothing of it: a connection that breaks ends the answer");
   verb->add_option("--trust", o->trust, "only nodes of these names may compute it (a,b,c)")
       ->delimiter(',')
       ->check(text_within(limits::kNodeNameBytes));
@@ -87,8 +89,9 @@ void add_run(CLI::App& app, Action& action) {
       ->check(device_text())
       ->capture_default_str();
   verb->callback([o, host, &action] {
+    const Status can = o->local ? ok_status() : check_can_ask(*host, o->api_key);
     o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_run(*o); };
+    action = [o, can] { return can.ok() ? run_run(*o) : fail(can.error()); };
   });
 }
 

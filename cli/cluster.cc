@@ -26,6 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kFileBytes = 16 * limits::kKiB;
 constexpr const char* kAdminKey = "admin";
+constexpr std::size_t kAdminKeyFileBytes = 4096;
 
 std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
 std::string admin_key_file(const std::string& folder) { return folder + "/admin.key"; }
@@ -63,37 +64,65 @@ struct Made {
   Cluster cluster;
   PublicKey key;
   std::string folder;
+  bool moved = false;  // it was there, and has another address now
 };
 
 Result<Made> init(const InitOptions& options) {
   Made made;
   made.folder = data_folder(options.data_dir);
-  TRY_VOID(check_node_name(options.name));
-  made.cluster = {options.name, options.host, options.control_port};
-  if (options.host.empty()) {
-    TRY(made.cluster.host, own_host());
-  }
-  TRY(const Address address,
-      parse_address(Address{made.cluster.host, options.control_port}.text()));
-  made.cluster.host = address.host;
+  const bool moves = options.name.empty();
+  if (!moves) TRY_VOID(check_node_name(options.name));
   // Nothing of the folder may change under a server that runs.
+  if (moves) TRY_VOID(need_cluster(made.folder));
   TRY(const auto lock, ServerFile::lock(made.folder));
   TRY(const auto before, read_cluster(made.folder));
-  REQUIRE(!before, "the folder " + made.folder + " holds the cluster " + before->name +
-                       " already; for another choose another --data-dir");
+  REQUIRE(moves || !before,
+          "the folder " + made.folder + " holds the cluster " + before->name +
+              " already; to give it another address: hearth init --address ADDRESS; for another "
+              "cluster choose another --data-dir");
   TRY(const auto member, read_member_file(made.folder));
   REQUIRE(!member, "this machine is " + member->node +
                        " in another cluster; leave it first (hearth leave), or choose another "
                        "--data-dir");
+  made.moved = before.has_value();
+  made.cluster = before.value_or(Cluster{options.name, "", kClusterPort});
+  if (options.control_port != 0) made.cluster.control_port = options.control_port;
+  if (!options.host.empty()) {
+    made.cluster.host = options.host;
+  } else if (!before) {
+    TRY(made.cluster.host, own_host());
+  }
+  TRY(const Address address,
+      parse_address(Address{made.cluster.host, made.cluster.control_port}.text()));
+  made.cluster.host = address.host;
+  if (before) TRY_VOID(check_own_address(made.cluster));
   TRY(const ServerIdentity identity, ServerIdentity::open(made.folder));
   made.key = identity.cluster.public_key();
-  TRY_VOID(make_admin_key(made.folder));
+  if (!before) TRY_VOID(make_admin_key(made.folder));
   // Last: with it the cluster is there.
   TRY_VOID(write_cluster(made.folder, made.cluster));
   return made;
 }
 
+void print_moved(const Made& made, const std::string& address) {
+  std::printf(
+      "cluster %s (%s) is at %s from the next start of hearth serve on\n"
+      "members find it there by themselves where Avahi runs on both; on others, once: hearth join "
+      "%s\n",
+      made.cluster.name.c_str(), three_words(made.key).c_str(), address.c_str(), address.c_str());
+}
+
 }  // namespace
+
+Result<Bytes> read_admin_key(const std::string& folder) {
+  return read_private_file(admin_key_file(folder), kAdminKeyFileBytes);
+}
+
+Status check_admin_key(const std::string& folder) {
+  const auto key = read_admin_key(folder);
+  if (key.ok() || key.error().code == ErrorCode::kNotFound) return ok_status();
+  return key.error();
+}
 
 Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   const std::string path = cluster_file(data_folder(given));
@@ -113,9 +142,30 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
 Result<Cluster> need_cluster(const std::string& folder) {
   TRY(const auto cluster, read_cluster(folder));
   if (cluster) return *cluster;
+  TRY(const auto member, read_member_file(folder));
+  if (member) {
+    return Error{ErrorCode::kNotFound, "this machine is " + member->node +
+                                           " in another machine's cluster; that is to be done on "
+                                           "its coordinator's machine"};
+  }
   return Error{ErrorCode::kNotFound, "the data folder " + data_folder(folder) +
                                          " has no cluster that others could join; make one: hearth "
                                          "init NAME"};
+}
+
+Status check_own_address(const Cluster& cluster) {
+  if (is_own_host(cluster.host)) return ok_status();
+  const auto now = own_host();
+  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " is dialled at " +
+                                            cluster.host + ", which is no address of this machine" +
+                                            (now.ok() ? ", but " + *now + " is" : std::string()) +
+                                            "; if it has moved: hearth init --address " +
+                                            (now.ok() ? *now : "ADDRESS")};
+}
+
+Result<std::shared_ptr<coordinator::Store>> open_cluster_store(const std::string& folder) {
+  TRY_VOID(need_cluster(folder));
+  return coordinator::open_store(data_folder(folder));
 }
 
 int run_init(const InitOptions& options) {
@@ -128,6 +178,10 @@ int run_init(const InitOptions& options) {
         {"words", three_words(made->key)}, {"control", address},
         {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)}};
     std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  if (made->moved) {
+    print_moved(*made, address);
     return kExitDone;
   }
   std::printf("cluster %s (%s): its keys are in %s, and %s is an admin key of its API\n",

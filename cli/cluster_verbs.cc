@@ -19,16 +19,18 @@ constexpr std::size_t kTokenTextBytes = 4096;
 
 void add_init(CLI::App& app, Action& action) {
   const auto o = std::make_shared<InitOptions>();
-  CLI::App* verb = app.add_subcommand("init", "Make a cluster that other machines can join");
-  verb->add_option("name", o->name, "what people call it")
-      ->required()
+  CLI::App* verb = app.add_subcommand(
+      "init", "Make a cluster that other machines can join, or give the one here another address");
+  verb->add_option(
+          "name", o->name,
+          "what people call it (left out: the cluster that is here gets another --address)")
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--address", o->host,
                    "address of this machine that the others dial (default: found)")
       ->check(numeric_host());
   verb->add_option("--control-port", o->control_port, "port that they dial")
       ->check(whole_number(1, 65'535))
-      ->capture_default_str();
+      ->default_str(std::to_string(kClusterPort));
   verb->add_option("--data-dir", o->data_dir, "folder of its keys and its state");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_init(*o); }; });
@@ -85,8 +87,7 @@ void add_join(CLI::App& app, Action& action) {
       ->transform(duration(1, limits::kTokenSeconds))
       ->default_str("10m");
   verb->add_flag("-y,--yes", o->yes, "without a token: ask to be let in without a question here");
-  add_worker_options(*verb, o->worker)
-      ->description("as a worker: GGUF file or pulled name; the coordinator's own");
+  add_worker_options(*verb, o->worker);
   verb->callback([o, &action] { action = [o] { return run_join(*o); }; });
 }
 
@@ -95,6 +96,9 @@ void add_approve(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("approve", "Let a node in that asks, or list those that do");
   verb->add_option("node", o->node, "its name, or the three words of its key")
       ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("--role", o->role, "what it may do: worker, client or admin")
+      ->check(CLI::IsMember({"worker", "client", "admin"}))
+      ->capture_default_str();
   verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });
@@ -113,8 +117,18 @@ void add_nodes(CLI::App& app, Action& action) {
       ->check(text_within(limits::kNodeNameBytes));
   remove->add_option("--data-dir", removed->data_dir, "folder of the cluster");
   remove->add_flag("--json", removed->json, "print JSON");
-  verb->callback([listed, removed, remove, &action] {
-    if (remove->parsed()) {
+
+  const auto restored = std::make_shared<NodesOptions>();
+  CLI::App* restore = verb->add_subcommand(
+      "restore",
+      "After an older copy of the folder was put back: take the members from the newest "
+      "signed roster");
+  restore->add_option("--data-dir", restored->data_dir, "folder of the cluster");
+  restore->add_flag("--json", restored->json, "print JSON");
+  verb->callback([listed, removed, restored, remove, restore, &action] {
+    if (restore->parsed()) {
+      action = [restored] { return run_nodes_restore(*restored); };
+    } else if (remove->parsed()) {
       action = [removed] { return run_nodes_rm(*removed); };
     } else {
       action = [listed] { return run_nodes(*listed); };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
+#include "node/local_runner.h"
 #ifdef HEARTH_CARDS
 #include <unistd.h>
 
@@ -26,6 +27,32 @@ constexpr std::uint32_t kCardsMost = 64;
   fail({error.code, error.message + "; this process ends, for its card is lost to it"});
   std::fflush(nullptr);
   std::_Exit(kExitDevice);
+}
+
+std::unique_ptr<node::Device> left_to_the_processor(const Error& error) {
+  std::fprintf(stderr, "hearth: warning: %s; the processor computes instead\n",
+               error.message.c_str());
+  return nullptr;
+}
+
+Error advised(Error error) {
+  if (error.code == ErrorCode::kUnavailable) {
+    error.message +=
+        "; nvidia-smi shows what the driver sees, and --device cpu does without a card";
+  }
+  return error;
+}
+
+// Room for the model, then right answers.
+Status examine(node::Device& device, const model::GgufFile& file, const model::ModelSpec& spec,
+               const node::EngineOptions& least) {
+  TRY_VOID(device.check_memory(file, spec, least));
+  const Status answers = node::check_device(device, std::string(spec.family->architecture),
+                                            node::weight_types(file, spec));
+  if (answers.ok() || answers.error().code != ErrorCode::kNoCapacity) return answers;
+  return Error{answers.error().code,
+               "the card has room for the model, but not for the small models of its self-test: " +
+                   answers.error().message};
 }
 
 using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
@@ -59,16 +86,17 @@ Progress tenths(std::function<void(std::string_view)> say) {
 Result<DeviceChoice> parse_device(const std::string& text) {
   if (text == "auto") return DeviceChoice{};
   if (text == "cpu") return DeviceChoice{DeviceChoice::Kind::kCpu, 0};
-  DeviceChoice choice{DeviceChoice::Kind::kCuda, 0};
-  if (text == "cuda") return choice;
-  const std::string prefix = "cuda:";
-  if (text.rfind(prefix, 0) == 0) {
-    const char* begin = text.data() + prefix.size();
+  if (text == "cuda") return DeviceChoice{DeviceChoice::Kind::kCuda, 0};
+  for (const auto& [prefix, kind] : {std::pair{"auto:", DeviceChoice::Kind::kAuto},
+                                     std::pair{"cuda:", DeviceChoice::Kind::kCuda}}) {
+    if (text.rfind(prefix, 0) != 0) continue;
+    DeviceChoice choice{kind, 0};
+    const char* begin = text.data() + std::string_view(prefix).size();
     const char* end = text.data() + text.size();
     const auto [at, error] = std::from_chars(begin, end, choice.index);
     if (error == std::errc() && at == end && choice.index < kCardsMost) return choice;
   }
-  return Error::invalid("a device is auto, cpu, cuda or cuda:N with N below " +
+  return Error::invalid("a device is auto, cpu, cuda, auto:N or cuda:N with N below " +
                         std::to_string(kCardsMost) + ", not '" + text + "'");
 }
 
@@ -78,7 +106,7 @@ CLI::Validator device_text() {
         const auto choice = parse_device(text);
         return choice.ok() ? std::string() : choice.error().message;
       },
-      "auto|cpu|cuda[:N]");
+      "auto[:N]|cpu|cuda[:N]");
 }
 
 std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
@@ -86,16 +114,27 @@ std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t
   std::vector<std::string> devices(workers, choice);
   if (choice != "auto") return devices;
   for (std::uint32_t i = 0; i < workers; ++i) {
-    devices[i] = i < cards ? "cuda:" + std::to_string(i) : "cpu";
+    devices[i] = i < cards ? "auto:" + std::to_string(i) : "cpu";
   }
   return devices;
+}
+
+node::EngineOptions whole_model(const model::ModelSpec& spec) {
+  const node::LocalOptions local;
+  node::EngineOptions engine;
+  engine.layers = {0, spec.layers};
+  engine.kv_budget_bytes = local.kv_budget_bytes;
+  engine.batch_rows = local.batch_rows;
+  return engine;
 }
 
 #ifdef HEARTH_CARDS
 
 Status check_device_choice(const std::string& text) {
-  const auto choice = parse_device(text);
-  return choice.ok() ? ok_status() : Status(choice.error());
+  TRY(const DeviceChoice choice, parse_device(text));
+  if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
+  const Status found = node::check_card(choice.index);
+  return found.ok() ? ok_status() : Status(advised(found.error()));
 }
 
 std::uint32_t cards_here() {
@@ -107,7 +146,7 @@ Result<std::unique_ptr<node::Device>> open_unasked_device(
     const std::string& text, std::function<void(std::string_view)> say) {
   TRY(const DeviceChoice choice, parse_device(text));
   const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
-  if (choice.kind == DeviceChoice::Kind::kCpu || (automatic && cards_here() == 0)) {
+  if (choice.kind == DeviceChoice::Kind::kCpu || (automatic && cards_here() <= choice.index)) {
     return std::unique_ptr<node::Device>();
   }
   node::CardOptions options;
@@ -116,20 +155,27 @@ Result<std::unique_ptr<node::Device>> open_unasked_device(
   options.say = say;
   if (say) options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
   auto card = node::open_card(options);
-  if (card.ok() || card.error().code != ErrorCode::kUnavailable) return card;
-  Error error = card.error();
-  error.message += "; nvidia-smi shows what the driver sees, and --device cpu does without a card";
-  return error;
+  if (automatic && !card.ok() && card.error().code == ErrorCode::kUnsupported) {
+    return left_to_the_processor(card.error());
+  }
+  if (!card.ok()) return advised(card.error());
+  return card;
 }
 
 Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
                                                   const model::GgufFile& file,
                                                   const model::ModelSpec& spec,
+                                                  const node::EngineOptions& least,
                                                   std::function<void(std::string_view)> say) {
   TRY(const auto examined, open_unasked_device(text, {}));
   if (examined == nullptr) return std::unique_ptr<node::Device>();
-  TRY_VOID(node::check_device(*examined, std::string(spec.family->architecture),
-                              node::weight_types(file, spec)));
+  const Status fit = examine(*examined, file, spec, least);
+  if (!fit.ok()) {
+    TRY(const DeviceChoice choice, parse_device(text));
+    const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
+    if (!automatic || fit.error().code != ErrorCode::kNoCapacity) return fit.error();
+    return left_to_the_processor(fit.error());
+  }
   return open_unasked_device(text, std::move(say));
 }
 
@@ -154,6 +200,7 @@ Result<std::unique_ptr<node::Device>> open_unasked_device(const std::string& tex
 
 Result<std::unique_ptr<node::Device>> open_device(const std::string& text, const model::GgufFile&,
                                                   const model::ModelSpec&,
+                                                  const node::EngineOptions&,
                                                   std::function<void(std::string_view)> say) {
   return open_unasked_device(text, std::move(say));
 }

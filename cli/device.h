@@ -16,8 +16,9 @@
 
 namespace hearth::cli {
 
-// "auto": the first card where this build runs on cards and a driver answers, else the processor;
-// "cpu"; "cuda" or "cuda:N", N among the cards that CUDA_VISIBLE_DEVICES leaves.
+// "auto" or "auto:N": that card where this build runs on cards, a driver answers and the card does,
+// else the processor; "cpu"; "cuda" or "cuda:N". N among the cards that CUDA_VISIBLE_DEVICES
+// leaves.
 struct DeviceChoice {
   enum class Kind : std::uint8_t { kAuto, kCpu, kCuda };
   Kind kind = Kind::kAuto;
@@ -29,21 +30,28 @@ CLI::Validator device_text();
 // 0 where there is no driver, or no device code in this build.
 std::uint32_t cards_here();
 
-// The choices of so many local workers: a card each with "auto", as long as there are cards, and
+// The choices of so many local workers: "auto:N" each with "auto", as long as there are cards, and
 // the processor for the others; else the choice itself for all.
 std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
                                         std::uint32_t cards);
 
-// kUnsupported where a card is asked for and this build has no device code.
+// Of "cuda", which leaves no choice, so that no new process would help: kUnavailable where the
+// driver has no such card, kUnsupported where this build has no code for it, or for any.
 Status check_device_choice(const std::string& choice);
 
-// Null: the processor. `say` gets sentences for the log. A card has answered the known questions
-// for the model's family and types before it is given out. Errors of check_device_choice;
+// What a model takes at least where one process runs all of it.
+node::EngineOptions whole_model(const model::ModelSpec& spec);
+
+// Null: the processor. `least`: what the card must hold; with "auto" a smaller card, and one that
+// this build has no code for, leaves the work to the processor and says so on stderr. `say` gets
+// sentences for the log. A card has answered the known questions for the model's family and types
+// before it is given out. Errors of check_device_choice; kNoCapacity with the figures of `least`,
 // kUnavailable where the driver has no such card, kNumeric where it gives other answers. A card
 // that fails later, or does not answer, ends the process with kExitDevice.
 Result<std::unique_ptr<node::Device>> open_device(const std::string& choice,
                                                   const model::GgufFile& file,
                                                   const model::ModelSpec& spec,
+                                                  const node::EngineOptions& least,
                                                   std::function<void(std::string_view)> say);
 
 // The same, but nobody has asked the card anything: for those who compare what it answers.

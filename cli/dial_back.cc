@@ -5,7 +5,7 @@
 #include <chrono>
 #include <map>
 
-#include "base/limits_joining.h"
+#include "base/limits.h"
 #include "proto/address.h"
 
 namespace hearth::cli {

@@ -22,8 +22,8 @@ constexpr int kNotInstalled = 127;
 Error not_here(const std::string& why) {
   return {ErrorCode::kUnsupported,
           "clusters of this network cannot be listed: " + why +
-              "; or name the machine that answers requests (hearth join 192.168.1.20:11501 --model "
-              "MODEL), or take a token from it (hearth join TOKEN)"};
+              "; or name the machine that answers requests (hearth join 192.168.1.20:11501), "
+              "or take a token from it (hearth join TOKEN)"};
 }
 
 }  // namespace

@@ -223,6 +223,12 @@ std::vector<Finding> judge_ports(const ServerFacts& server) {
 std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                        const std::string& our_version) {
   const std::string at = "the server at " + coordinator.address;
+  if (!coordinator.named && !coordinator.member.empty()) {
+    return {skipped("coordinator",
+                    "the coordinator of this machine's cluster is at " + coordinator.member +
+                        "; how its swarm is, its API says to an admin (hearth doctor --host HOST "
+                        "--api-key hk1...)")};
+  }
   if (!coordinator.named) return {skipped("coordinator", "no server is named, and none runs here")};
   if (!coordinator.asked) return {skipped("coordinator", at + " is not asked (--offline)")};
   if (!coordinator.error.empty()) {

@@ -62,6 +62,7 @@ std::vector<Finding> judge_ports(const ServerFacts& server);
 struct CoordinatorFacts {
   std::string address;
   bool named = false;   // by flag, variable, file or a running server
+  std::string member;   // where the coordinator of this machine's cluster is; empty: in none
   bool asked = false;   // not with --offline
   std::string error;    // why it is not reached; empty: it is
   std::string refused;  // why it does not say how it is; empty: it does

@@ -23,6 +23,7 @@
 #include <memory>
 #include <set>
 
+#include "cli/member.h"
 #include "cli/own_place.h"
 #include "cli/path_mtu.h"
 #include "cli/paths.h"
@@ -221,6 +222,9 @@ CoordinatorFacts probe_coordinator(const DoctorOptions& options, const ServerFac
   facts.address = options.api_base;
   facts.named = options.server_named || server.alive;
   facts.asked = !options.offline;
+  if (const auto member = read_member_file(""); member.ok() && *member) {
+    facts.member = (*member)->coordinators.front();
+  }
   if (!facts.named || !facts.asked) return facts;
   HttpClient http;
   const auto answer = fetch_swarm(http, options.api_base, options.api_key);

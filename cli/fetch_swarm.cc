@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/api_client.h"
+#include "cli/server_option.h"
 #include "cli/swarm_view.h"
 
 namespace hearth::cli {
@@ -17,11 +18,13 @@ Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
   if (!reply.ok()) {
     Error error = std::move(reply).error();
     if (error.code == ErrorCode::kUnavailable) {
-      error.message = "no server at " + api_base + "; start one: hearth serve --model MODEL";
+      error.message = "no server at " + api_base + "; " + no_server_step();
     }
     return error;
   }
-  if (reply->status == 401 || reply->status == 403) return api_error(*reply, url);
+  for (const int said : {401, 403, 429, 503}) {
+    if (reply->status == said) return api_error(*reply, url);
+  }
   const auto state = nlohmann::json::parse(reply->body, nullptr, false);
   if (reply->status != 200 || !state.is_object()) {
     return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +

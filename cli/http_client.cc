@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 #include "cli/interrupt.h"
 
@@ -69,10 +70,19 @@ Error curl_error(CURLcode code, const std::string& url) {
   }
 }
 
+// Of a line of an event stream; nothing when it is another field's.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view field) {
+  if (!line.starts_with(field)) return std::nullopt;
+  line.remove_prefix(field.size());
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
 }  // namespace
 
 struct HttpClient::State {
   CURL* curl = nullptr;
+  bool connected = false;
 
   State() {
     static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
@@ -101,10 +111,11 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, options.after_interrupt ? 1L : 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     transfer.curl = curl;
     const CURLcode code = curl_easy_perform(curl);
+    connected = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST;
     char* location = nullptr;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &transfer.reply.status);
     curl_easy_getinfo(curl, CURLINFO_EFFECTIVE_URL, &location);
@@ -134,6 +145,8 @@ struct HttpClient::State {
 HttpClient::HttpClient() : state_(std::make_unique<State>()) {}
 HttpClient::~HttpClient() = default;
 
+bool HttpClient::connected() const { return state_->connected; }
+
 Result<HttpReply> HttpClient::get(const std::string& url, const Options& options) {
   Transfer transfer;
   transfer.on_body = State::into_body(transfer);
@@ -147,14 +160,20 @@ Result<HttpReply> HttpClient::head(const std::string& url, const Options& option
   return state_->perform(url, options, transfer, nullptr);
 }
 
+Result<HttpReply> HttpClient::erase(const std::string& url, const Options& options) {
+  Transfer transfer;
+  transfer.on_body = State::into_body(transfer);
+  curl_easy_setopt(state_->curl, CURLOPT_CUSTOMREQUEST, "DELETE");
+  return state_->perform(url, options, transfer, nullptr);
+}
+
 Result<HttpReply> HttpClient::post_json(const std::string& url, std::string_view body,
                                         const Options& options) {
-  return post_stream(url, body, options, [](std::string_view) { return true; });
+  return post_stream(url, body, options, [](std::string_view, const std::string&) { return true; });
 }
 
 Result<HttpReply> HttpClient::post_stream(const std::string& url, std::string_view body,
-                                          const Options& options,
-                                          const std::function<bool(std::string_view)>& on_event) {
+                                          const Options& options, const OnEvent& on_event) {
   Transfer transfer;
   EventStreamParser parser;
   const auto into_body = State::into_body(transfer);
@@ -217,8 +236,7 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
   return state_->perform(url, options, transfer, nullptr);
 }
 
-bool EventStreamParser::push(std::string_view bytes,
-                             const std::function<bool(std::string_view)>& on_event) {
+bool EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
   for (const char c : bytes) {
     if (c == '\r') continue;
     if (c != '\n') {
@@ -228,13 +246,13 @@ bool EventStreamParser::push(std::string_view bytes,
     if (line_.empty() && has_data_) {
       has_data_ = false;
       const std::string event = std::exchange(data_, {});
-      if (!on_event(event)) return false;
-    } else if (line_.starts_with("data:")) {
-      std::string_view value = std::string_view(line_).substr(5);
-      if (value.starts_with(' ')) value.remove_prefix(1);
+      if (!on_event(event, id_)) return false;
+    } else if (const auto data = value_of(line_, "data:")) {
       if (has_data_) data_ += '\n';
-      data_ += value;
+      data_ += *data;
       has_data_ = true;
+    } else if (const auto id = value_of(line_, "id:")) {
+      if (id->find('\0') == std::string_view::npos) id_ = *id;
     }
     line_.clear();
   }

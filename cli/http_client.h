@@ -21,6 +21,9 @@ struct HttpReply {
   std::string location;  // the final address after redirects
 };
 
+// The "data:" payload of one server-sent event, and the last "id:" that came with it or before.
+using OnEvent = std::function<bool(std::string_view data, const std::string& id)>;
+
 class HttpClient {
  public:
   HttpClient();
@@ -32,20 +35,23 @@ class HttpClient {
     Headers headers;
     bool follow_redirects = false;
     std::chrono::seconds stall{30};  // of a download, without a byte; then kTimeout
+    bool after_interrupt = false;    // Ctrl-C does not end it
   };
 
   // kUnavailable when nobody answers, kCancelled on Ctrl-C, kTimeout. A status of 400 and more is
   // a reply, not an error. Bodies over 64 MiB are refused.
   Result<HttpReply> get(const std::string& url, const Options& options);
   Result<HttpReply> head(const std::string& url, const Options& options);
+  Result<HttpReply> erase(const std::string& url, const Options& options);  // DELETE
   Result<HttpReply> post_json(const std::string& url, std::string_view body,
                               const Options& options);
 
-  // POSTs and feeds each "data:" payload of the event stream to on_event, which returns false to
-  // stop (kCancelled). An answer that is no event stream comes back as the reply.
+  // POSTs and feeds each event of the stream to on_event, which returns false to stop (kCancelled).
+  // An answer that is no event stream comes back as the reply.
   Result<HttpReply> post_stream(const std::string& url, std::string_view body,
-                                const Options& options,
-                                const std::function<bool(std::string_view)>& on_event);
+                                const Options& options, const OnEvent& on_event);
+  // Whether the last request of this client found somebody to take it.
+  bool connected() const;
 
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
   // the range, `restart` is called first.
@@ -65,14 +71,15 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
-// Splits an event stream into its "data" payloads; comments and other fields are skipped.
+// Splits an event stream into its events; comments and other fields are skipped.
 class EventStreamParser {
  public:
   // False when on_event returned false.
-  bool push(std::string_view bytes, const std::function<bool(std::string_view)>& on_event);
+  bool push(std::string_view bytes, const OnEvent& on_event);
 
  private:
   std::string line_;
+  std::string id_;
   std::string data_;
   bool has_data_ = false;
 };

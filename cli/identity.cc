@@ -17,23 +17,23 @@ namespace {
 
 constexpr std::size_t kEvidenceFiles = 16;
 
-void keep_evidence(const std::string& folder, ByteSpan roster) {
-  const auto parsed = parse_roster(roster);
-  if (folder.empty() || !parsed) return;
-  const std::string prefix = "roster.evidence-";
+}  // namespace
+
+void keep_evidence(const std::string& folder, const std::string& what, std::uint64_t number,
+                   ByteSpan bytes) {
+  if (folder.empty()) return;
+  const std::string prefix = what + ".evidence-";
   std::size_t kept = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     kept += entry.path().filename().string().starts_with(prefix) ? 1 : 0;
   }
-  const std::string name = folder + "/" + prefix + std::to_string(parsed->number) + "-" +
-                           blake2b(roster).hex().substr(0, 16);
+  const std::string name =
+      folder + "/" + prefix + std::to_string(number) + "-" + blake2b(bytes).hex().substr(0, 16);
   if (kept >= kEvidenceFiles || std::filesystem::exists(name, error)) return;
-  const Status written = write_private_file(name, roster);
+  const Status written = write_private_file(name, bytes);
   if (!written) spdlog::error("keeping evidence: {}", written.error().message);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<RosterFile>> RosterFile::open(const std::string& folder,
                                                      const PublicKey& cluster) {
@@ -54,29 +54,56 @@ Status RosterFile::keep(ByteSpan roster) const {
   return folder_.empty() ? ok_status() : write_private_file(folder_ + "/roster", roster);
 }
 
-bool RosterFile::take(ByteSpan roster) const {
+std::optional<Offer> RosterFile::take(ByteSpan roster) const {
   const auto before = book_->roster();
   const auto offered = book_->offer(roster);
   if (!offered) {
     spdlog::error("the coordinator sent a roster that is none: {}", offered.error().message);
-    return false;
+    return std::nullopt;
   }
   switch (*offered) {
-    case RosterBook::Offer::kKnown: return false;
-    case RosterBook::Offer::kRollback:
-    case RosterBook::Offer::kFork:
+    case Offer::kKnown: break;
+    case Offer::kRollback:
+    case Offer::kFork:
       spdlog::error(
           "the coordinator sent {} signed roster of number {} or less; refused, and kept as "
           "evidence",
-          *offered == RosterBook::Offer::kFork ? "another" : "an older", before->number);
-      keep_evidence(folder_, roster);
-      return false;
-    case RosterBook::Offer::kNewer: break;
+          *offered == Offer::kFork ? "another" : "an older", before->number);
+      if (const auto parsed = parse_roster(roster); parsed) {
+        keep_evidence(folder_, "roster", parsed->number, roster);
+      }
+      break;
+    case Offer::kNewer:
+      if (const Status kept = keep(roster); !kept) {
+        spdlog::error("the roster could not be kept: {}", kept.error().message);
+      }
+      break;
   }
-  if (const Status kept = keep(roster); !kept) {
-    spdlog::error("the roster could not be kept: {}", kept.error().message);
-  }
+  return *offered;
+}
+
+Result<bool> RosterFile::contradicts(ByteSpan bytes) const {
+  TRY(const Roster roster, parse_roster(bytes));
+  REQUIRE(roster.cluster == book_->cluster(), "the roster is of another cluster");
+  const auto ours = book_->roster();
+  REQUIRE(ours != nullptr, "there is no roster yet");
+  const Offer offer = judge_offer(roster.number, bytes, ours->number, book_->bytes());
+  if (offer != Offer::kNewer && offer != Offer::kFork) return false;
+  keep_evidence(folder_, "roster", roster.number, bytes);
   return true;
+}
+
+std::vector<Roster> RosterFile::evidence() const {
+  std::vector<Roster> all;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
+    if (!entry.path().filename().string().starts_with("roster.evidence-")) continue;
+    const auto bytes = read_private_file(entry.path().string(), limits::kRosterBytes);
+    auto roster = bytes.ok() ? parse_roster(*bytes) : bytes.error();
+    if (roster.ok() && roster->cluster == book_->cluster()) all.push_back(std::move(*roster));
+    if (all.size() == kEvidenceFiles) break;
+  }
+  return all;
 }
 
 Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
@@ -89,7 +116,22 @@ Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
   return ServerIdentity{cluster, std::move(shown), std::move(roster)};
 }
 
+// Names may hold any printable character; names of files may not.
+std::string local_key_file(const std::string& folder, const std::string& name) {
+  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
+}
+
 std::string local_token_file(const std::string& folder) { return folder + "/local.token"; }
+
+bool has_local_key(const std::string& folder, const PublicKey& key) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/local", error)) {
+    if (entry.path().extension() != ".key") continue;
+    const auto each = read_key_file(entry.path().string());
+    if (each.ok() && each->public_key() == key) return true;
+  }
+  return false;
+}
 
 Result<std::unique_ptr<LocalToken>> LocalToken::write(const std::string& given,
                                                       const PublicKey& cluster,

@@ -11,7 +11,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -31,14 +33,23 @@ class RosterFile {
 
   std::shared_ptr<RosterBook> book() const { return book_; }
   Status keep(ByteSpan roster) const;  // writes it; the book is not told
-  // From a coordinator: true when it is newer, and from then on in force. What contradicts the one
-  // in force is kept as evidence and logged.
-  bool take(ByteSpan roster) const;
+  // From a coordinator: kNewer is in force from then on; kRollback and kFork, which contradict the
+  // one in force, are kept as evidence and logged. Nothing for bytes that are no roster of ours.
+  std::optional<Offer> take(ByteSpan roster) const;
+  // From a member, at the coordinator: true when it contradicts the one in force and is no older;
+  // then it is kept as evidence. kInvalidInput when the bytes are no roster of this cluster.
+  Result<bool> contradicts(ByteSpan roster) const;
+  // What was kept as evidence by contradicts(), or by take(). Others' files are passed over.
+  std::vector<Roster> evidence() const;
 
  private:
   std::string folder_;
   std::shared_ptr<RosterBook> book_;
 };
+
+// Keeps a signed statement that contradicts the one in force, as what.evidence-*; the first few.
+void keep_evidence(const std::string& folder, const std::string& what, std::uint64_t number,
+                   ByteSpan bytes);
 
 // The keys of a server, made where there are none.
 struct ServerIdentity {
@@ -48,7 +59,10 @@ struct ServerIdentity {
   std::unique_ptr<RosterFile> roster;
 };
 
+// Of a worker of this folder's server.
+std::string local_key_file(const std::string& folder, const std::string& name);
 std::string local_token_file(const std::string& folder);
+bool has_local_key(const std::string& folder, const PublicKey& key);
 
 // The token of a running server for its own machine; the file goes with it.
 class LocalToken {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/fingerprint.h"
+#include "base/limits.h"
+#include "base/random.h"
 #include "cli/discovery.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
@@ -26,28 +28,34 @@ namespace {
 
 // Before anything is asked: what would keep the worker from starting.
 Status check_model(const WorkerOptions& options) {
+  if (options.model.empty()) return ok_status();
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY_VOID(model::ModelSpec::read(*file));
   return ok_status();
 }
 
+// As it was given, as this machine is called here already, or its host name.
 std::string own_name(const WorkerOptions& options) {
-  return options.name.empty() ? host_name() : options.name;
+  if (!options.name.empty()) return options.name;
+  const auto before = read_member_file(options.data_dir);
+  return before.ok() && *before ? (*before)->node : host_name();
+}
+
+// "desk-4711"
+std::string another_name(const std::string& name) {
+  const std::string digits = std::to_string(SystemRandom().next() % 9'000 + 1'000);
+  return name.substr(0, limits::kNodeNameBytes - digits.size() - 1) + "-" + digits;
 }
 
 // What a person does next on a machine that has joined.
-std::string next_step(const MemberFile& member, const WorkerOptions& options) {
+std::string next_step(const MemberFile& member) {
   if (member.role == Role::kWorker) {
-    const bool runs = !options.model.empty();
-    return std::string(runs ? "its coordinator gives this machine its layers when enough nodes are "
-                              "there\nafter a restart"
-                            : "to serve") +
-           ": hearth worker --model " + (runs ? options.model : "MODEL");
+    return "its coordinator says what this machine shall hold\nafter a restart: hearth worker";
   }
   if (member.api.empty()) {
     return "its API serves its own machine alone; there: hearth serve ... --host 0.0.0.0, then "
-           "here again: hearth join TOKEN (this one will do)";
+           "here again: hearth join, with the same word or address";
   }
   return "the API is at " + member.api +
          ", with a key of this machine's own\nnext: hearth run MODEL \"Hello\"" +
@@ -57,9 +65,14 @@ std::string next_step(const MemberFile& member, const WorkerOptions& options) {
 Result<MemberFile> join_with_token(const JoinOptions& options) {
   TRY(const JoinToken token, parse_join_token(options.target));
   const bool serves = !options.worker.model.empty();
-  if (serves) TRY_VOID(check_model(options.worker));
-  return join_cluster(options.worker.data_dir, token, own_name(options.worker),
-                      serves ? std::optional(Role::kWorker) : std::nullopt);
+  TRY_VOID(check_model(options.worker));
+  const auto role = serves ? std::optional(Role::kWorker) : std::nullopt;
+  auto joined = join_cluster(options.worker.data_dir, token, own_name(options.worker), role);
+  // Two machines may have one host name, and the refusal does not say that it is for this.
+  const bool refused = !joined.ok() && joined.error().code == ErrorCode::kInvalidInput;
+  if (!refused || !options.worker.name.empty()) return joined;
+  auto again = join_cluster(options.worker.data_dir, token, another_name(host_name()), role);
+  return again.ok() ? again : joined;
 }
 
 bool is_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
@@ -148,16 +161,25 @@ bool confirm(const PublicKey& cluster, const PublicKey& own, const JoinOptions& 
 Result<std::optional<MemberFile>> join_without_token(const JoinOptions& options) {
   TRY(auto waiting, find_door(options));
   if (!waiting) return std::optional<MemberFile>();
-  REQUIRE(!options.worker.model.empty(),
-          "without a token a machine joins as a worker, and a worker needs --model MODEL");
   TRY_VOID(check_model(options.worker));
   catch_interrupts();
   waiting->patience = std::chrono::seconds(options.wait_seconds);
+  waiting->closed = [](const Error& why) {
+    std::fprintf(stderr, "%s; waiting for it\n", why.message.c_str());
+  };
   waiting->confirm = [&](const PublicKey& cluster, const PublicKey& own) {
     return confirm(cluster, own, options);
   };
   waiting->go_on = [] { return !interrupted(); };
   TRY(MemberFile member, wait_to_join(options.worker.data_dir, *waiting, own_name(options.worker)));
+  return std::optional(std::move(member));
+}
+
+// On a machine that is in the cluster already: where its coordinator is now.
+Result<std::optional<MemberFile>> find_again(const JoinOptions& options) {
+  TRY(const auto door, find_door(options));
+  if (!door) return std::optional<MemberFile>();
+  TRY(MemberFile member, find_coordinator_at(options.worker.data_dir, door->address));
   return std::optional(std::move(member));
 }
 
@@ -170,14 +192,24 @@ Result<std::optional<MemberFile>> join(const JoinOptions& options) {
 }  // namespace
 
 int run_join(const JoinOptions& options) {
+  const auto before = read_member_file(options.worker.data_dir);
+  if (before.ok() && *before && !options.target.empty() && !options.target.starts_with("hh1.")) {
+    const auto found = find_again(options);
+    if (!found.ok()) return fail(found.error());
+    std::fprintf(stderr,
+                 "the coordinator of the cluster %s is at %s; a worker that runs here dials it "
+                 "there now, else: hearth worker\n",
+                 three_words((*found)->cluster).c_str(), (*found)->coordinators.front().c_str());
+    return kExitDone;
+  }
   const auto member = join(options);
   if (!member.ok()) return fail(member.error());
   if (!*member) return kExitDone;
   std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n",
                three_words((*member)->cluster).c_str(),
                std::string(role_name((*member)->role)).c_str(), (*member)->node.c_str(),
-               next_step(**member, options.worker).c_str());
-  return options.worker.model.empty() ? kExitDone : run_worker(options.worker);
+               next_step(**member).c_str());
+  return (*member)->role == Role::kWorker ? run_worker(options.worker) : kExitDone;
 }
 
 }  // namespace hearth::cli

@@ -1,6 +1,7 @@
 #include "cli/keys.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/loop.h"
+#include "cli/member.h"
 #include "cli/paths.h"
 #include "coordinator/credentials.h"
 #include "coordinator/store.h"
@@ -19,8 +21,21 @@ using coordinator::ApiKey;
 using coordinator::Store;
 using Json = nlohmann::ordered_json;
 
-Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options) {
+// `made`: where there was none yet; else such a folder is refused, being most likely another one
+// than was meant.
+Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
+  TRY(const auto member, read_member_file(folder));
+  REQUIRE(!member, "this machine is " + member->node +
+                       " in another machine's cluster, whose coordinator alone knows keys of the "
+                       "API; there: hearth key");
+  const bool there = std::filesystem::exists(folder + "/hearth.db");
+  if (made != nullptr) *made = !there;
+  if (!there && made == nullptr) {
+    return Error{ErrorCode::kNotFound, "the data folder " + folder +
+                                           " is no server's, and has no keys; --data-dir names "
+                                           "another, and hearth init NAME makes a cluster"};
+  }
   TRY_VOID(make_private_folder(folder));
   return coordinator::open_store(folder);
 }
@@ -62,7 +77,8 @@ void print_table(const std::vector<ApiKey>& keys) {
 }  // namespace
 
 int run_key_create(const KeyOptions& options) {
-  const auto store = open_folder(options);
+  bool first = false;
+  const auto store = open_folder(options, &first);
   if (!store.ok()) return fail(store.error());
   const auto made = coordinator::create_key(
       **store,
@@ -79,6 +95,12 @@ int run_key_create(const KeyOptions& options) {
                "API key '%s': it is shown only now; give it to clients as HEARTH_API_KEY, "
                "or OPENAI_API_KEY\n",
                made->key.name.c_str());
+  if (first) {
+    std::fprintf(stderr,
+                 "no server has used the data folder %s yet: the key is good for one that does "
+                 "(hearth serve --host ADDRESS), alone or after hearth init NAME\n",
+                 data_folder(options.data_dir).c_str());
+  }
   std::printf("%s\n", made->text.c_str());
   return kExitDone;
 }

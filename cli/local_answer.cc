@@ -38,7 +38,8 @@ class LocalAnswerer final : public Answerer {
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     local.memory_bytes = options.memory_bytes;
     TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
-    TRY(self->device_, open_device(options.device, *file, spec, [&](std::string_view text) {
+    TRY(self->device_,
+        open_device(options.device, *file, spec, whole_model(spec), [&](std::string_view text) {
           if (options.verbose)
             std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
         }));

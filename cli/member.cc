@@ -1,5 +1,6 @@
 #include "cli/member.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +13,8 @@
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "cli/cluster.h"
+#include "cli/coordinator_finder.h"
+#include "cli/discovery.h"
 #include "cli/loop.h"
 #include "cli/own_address.h"
 #include "cli/paths.h"
@@ -32,11 +35,6 @@ constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
 std::string api_key_file(const std::string& folder) { return folder + "/api.key"; }
-
-// Names may hold any printable character; names of files may not.
-std::string key_file_of(const std::string& folder, const std::string& name) {
-  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
-}
 
 Result<MemberFile> parse_member_file(const Json& json) {
   MemberFile member;
@@ -86,11 +84,12 @@ class LocalMember final : public Member {
     TRY(const JoinToken token, read_local_token(folder));
     TRY(const auto cluster, read_cluster(folder));
     TRY_VOID(make_private_folder(folder + "/local"));
-    TRY(const SecretKey key, own_key_file(key_file_of(folder, name)));
+    TRY(const SecretKey key, own_key_file(local_key_file(folder, name)));
     auto member = std::make_unique<LocalMember>();
     member->folder_ = folder;
     member->name_ = name;
     if (cluster) member->host_ = cluster->host;
+    member->key_ = key;
     TRY(member->identity_, TlsIdentity::make(key));
     TRY_VOID(member->enrol(token));
     return std::unique_ptr<Member>(std::move(member));
@@ -100,6 +99,10 @@ class LocalMember final : public Member {
     TRY(const JoinToken token, read_local_token(folder_));
     if (token.id != token_id_) TRY_VOID(enrol(token));
     return token.addresses.front();
+  }
+  std::vector<std::string> coordinators() override {
+    const auto token = read_local_token(folder_);
+    return token.ok() ? token->addresses : std::vector<std::string>();
   }
   Result<std::string> listen_address() const override {
     return Address{host_.empty() ? "127.0.0.1" : host_, 0}.text();
@@ -124,6 +127,14 @@ class LocalMember final : public Member {
   std::string token_id_;  // that was used last
 };
 
+void keep_coordinators(const std::string& folder, const std::vector<std::string>& addresses) {
+  auto member = read_member_file(folder);
+  if (!member.ok() || !*member) return;
+  (*member)->coordinators = addresses;
+  const Status kept = write_member_file(folder, **member);
+  if (!kept) spdlog::warn("where the coordinator is could not be noted: {}", kept.error().message);
+}
+
 // A worker of a machine that has joined.
 class JoinedMember final : public Member {
  public:
@@ -139,7 +150,20 @@ class JoinedMember final : public Member {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
     member->name_ = file.node;
-    member->coordinators_ = file.coordinators;
+    member->key_ = key;
+    CoordinatorFinderOptions finder;
+    finder.cluster = file.cluster;
+    finder.addresses = file.coordinators;
+    finder.reread = [folder] {
+      const auto now = read_member_file(folder);
+      return now.ok() && *now ? (*now)->coordinators : std::vector<std::string>();
+    };
+    finder.keep = [folder](const auto& addresses) { keep_coordinators(folder, addresses); };
+    finder.search = [] {
+      auto found = discover_clusters();
+      return found.ok() ? std::move(*found) : std::vector<FoundCluster>();
+    };
+    member->finder_.emplace(std::move(finder));
     TRY(member->identity_, TlsIdentity::make(key));
     TRY(member->roster_, RosterFile::open(folder, file.cluster));
     const auto roster = member->roster_->book()->roster();
@@ -147,12 +171,12 @@ class JoinedMember final : public Member {
     return std::unique_ptr<Member>(std::move(member));
   }
 
-  Result<std::string> coordinator() override {
-    return coordinators_[dials_++ % coordinators_.size()];
-  }
+  Result<std::string> coordinator() override { return finder_->next(); }
+  std::vector<std::string> coordinators() override { return finder_->all(); }
+  void on_reached(const Roster& roster) override { finder_->reached(roster); }
   Result<std::string> listen_address() const override {
     Result<std::string> host = Error::invalid("no coordinator");
-    for (const std::string& coordinator : coordinators_) {
+    for (const std::string& coordinator : finder_->known()) {
       TRY(const Address address, parse_address(coordinator));
       host = own_host_towards(address);
       if (host.ok()) return Address{*host, 0}.text();
@@ -162,8 +186,7 @@ class JoinedMember final : public Member {
   bool beyond_loopback() const override { return true; }
 
  private:
-  std::vector<std::string> coordinators_;
-  std::size_t dials_ = 0;
+  std::optional<CoordinatorFinder> finder_;
 };
 
 Error not_for_members(const std::string& folder) {
@@ -211,6 +234,22 @@ Result<MemberFile> keep_membership(const std::string& folder, const node::Enroll
   return member;
 }
 
+// A door is closed until a person there looks who asks.
+Result<std::unique_ptr<node::Door>> wait_for_door(const Waiting& waiting,
+                                                  const TlsIdentity& identity,
+                                                  std::chrono::steady_clock::time_point deadline) {
+  for (bool told = false;; told = true) {
+    auto door = node::Door::find(waiting.address, identity, kPatience);
+    if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
+    if (!told) waiting.closed(door.error());
+    if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error{ErrorCode::kTimeout, door.error().message};
+    }
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+}
+
 }  // namespace
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
@@ -247,19 +286,38 @@ Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token
   return keep_membership(folder, enrolled, name, token.addresses);
 }
 
+Result<MemberFile> find_coordinator_at(const std::string& given, const std::string& address) {
+  const std::string folder = data_folder(given);
+  TRY(const auto before, read_member_file(folder));
+  if (!before) return not_joined(folder);
+  // Who is in needs no token to hear so; the machine there proves first that it is the one.
+  JoinToken token;
+  token.fingerprint = fingerprint(before->cluster);
+  token.addresses = {address};
+  auto found = join_cluster(folder, token, before->node, before->role);
+  if (!found.ok() && found.error().code == ErrorCode::kInvalidInput) {
+    return Error::invalid("the machine at " + address +
+                          " is no coordinator of the cluster that this machine is in (" +
+                          three_words(before->cluster) +
+                          "), or this machine was removed there (to come back: hearth leave "
+                          "--here-only, then hearth join with a new token)");
+  }
+  return found;
+}
+
 Result<MemberFile> wait_to_join(const std::string& given, const Waiting& waiting,
                                 const std::string& name) {
   const std::string folder = data_folder(given);
   const std::string expected = waiting.cluster ? fingerprint(*waiting.cluster) : std::string();
   TRY(const TlsIdentity identity, identity_to_join(folder, expected, name));
-  TRY(const auto door, node::Door::find(waiting.address, identity, kPatience));
+  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
+  TRY(const auto door, wait_for_door(waiting, identity, deadline));
   REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
           "the machine at " + waiting.address + " belongs to another cluster (" +
               three_words(door->cluster()) + ") than it announces");
   if (!waiting.confirm(door->cluster(), identity.key)) {
     return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
   }
-  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
   while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
     const auto answer = door->knock(name, kPatience);
     if (answer.ok() && *answer) {

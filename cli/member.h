@@ -46,6 +46,10 @@ std::optional<MemberApi> read_member_api(const std::string& folder);
 Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
                                 const std::string& name, std::optional<Role> role);
 
+// Looks for the coordinator of the cluster that this machine is in at another address: member.json
+// names it from then on, and so does a worker that runs. kNotFound when it is in none.
+Result<MemberFile> find_coordinator_at(const std::string& folder, const std::string& address);
+
 // The same without a token: asks the coordinator at an address, and waits for the person there who
 // lets this machine in. `confirm` sees the keys of both before anything is asked, and may refuse;
 // `go_on` is asked twice a second. kTimeout when `patience` ends first, kCancelled when somebody
@@ -54,6 +58,7 @@ struct Waiting {
   std::string address;               // "host:port"
   std::optional<PublicKey> cluster;  // that it must be; none: any
   std::chrono::seconds patience;
+  std::function<void(const Error& why)> closed;  // once, when machines may not ask there yet
   std::function<bool(const PublicKey& cluster, const PublicKey& own)> confirm;
   std::function<bool()> go_on;
 };
@@ -76,10 +81,15 @@ class Member {
 
   const std::string& name() const { return name_; }
   const TlsIdentity& identity() const { return identity_; }
+  const SecretKey& key() const { return *key_; }
   const RosterFile& roster() const { return *roster_; }
   // Before each dial: where the coordinator is. A server that started again has another local.token
   // by then, and asks to be shown it.
   virtual Result<std::string> coordinator() = 0;
+  // Where it may be; all of them.
+  virtual std::vector<std::string> coordinators() = 0;
+  // It answered where it was dialled last, and this is its roster.
+  virtual void on_reached(const Roster& /*roster*/) {}
   // Where data links listen unless somebody says otherwise; port 0. kUnavailable when no address of
   // this machine leads to the coordinator.
   virtual Result<std::string> listen_address() const = 0;
@@ -90,6 +100,7 @@ class Member {
   Member() = default;
   std::string name_;
   TlsIdentity identity_;
+  std::optional<SecretKey> key_;  // of the identity
   std::unique_ptr<RosterFile> roster_;
 };
 

@@ -6,15 +6,18 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "cli/cluster.h"
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
+#include "cli/identity.h"
 #include "cli/member.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
+#include "coordinator/set_back.h"
 #include "coordinator/store.h"
 #include "proto/roster.h"
 
@@ -22,7 +25,6 @@ namespace hearth::cli {
 namespace {
 
 using coordinator::NodeRecord;
-using coordinator::Store;
 using Json = nlohmann::ordered_json;
 
 constexpr auto kFollowPatience = std::chrono::seconds(5);
@@ -69,8 +71,7 @@ Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
 }
 
 Result<PublicKey> revoke(const NodesOptions& options) {
-  TRY_VOID(need_cluster(options.data_dir));
-  TRY(const auto store, coordinator::open_store(data_folder(options.data_dir)));
+  TRY(const auto store, open_cluster_store(options.data_dir));
   TRY(const auto nodes, store->nodes());
   for (const NodeRecord& node : nodes) {
     if (node.revoked || node.name != options.name) continue;
@@ -80,6 +81,22 @@ Result<PublicKey> revoke(const NodesOptions& options) {
   return Error{ErrorCode::kNotFound, "no node that has joined is named " + options.name +
                                          "; hearth nodes shows them (this machine's own workers go "
                                          "with hearth serve)"};
+}
+
+Result<coordinator::Restored> restore(const NodesOptions& options) {
+  const std::string folder = data_folder(options.data_dir);
+  if (!std::filesystem::exists(folder + "/cluster.key")) TRY_VOID(need_cluster(folder));
+  TRY(const auto lock, ServerFile::lock(folder));
+  TRY(const ServerIdentity identity, ServerIdentity::open(folder));
+  TRY(const auto store, coordinator::open_store(folder));
+  std::vector<Roster> rosters = identity.roster->evidence();
+  if (const auto newest = identity.roster->book()->roster(); newest != nullptr) {
+    rosters.push_back(*newest);
+  }
+  // Workers of this machine's own server are in no store.
+  return coordinator::restore_members(
+      *store, rosters, [&](const RosterEntry& entry) { return has_local_key(folder, entry.key); },
+      SystemClock().unix_seconds());
 }
 
 }  // namespace
@@ -153,6 +170,28 @@ int run_nodes_rm(const NodesOptions& options) {
     std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
                  out ? "" : "; the next start of the server tells the others");
   }
+  return kExitDone;
+}
+
+int run_nodes_restore(const NodesOptions& options) {
+  const auto restored = restore(options);
+  if (!restored.ok()) return fail(restored.error());
+  if (options.json) {
+    const Json json = {
+        {"removed", restored->removed}, {"added", restored->added}, {"number", restored->number}};
+    std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  for (const std::string& name : restored->removed) {
+    std::fprintf(stderr, "out again: %s\n", name.c_str());
+  }
+  for (const std::string& name : restored->added) {
+    std::fprintf(stderr, "in again: %s\n", name.c_str());
+  }
+  std::fprintf(stderr,
+               "the store agrees with the newest roster; no join token is good any more, and API "
+               "keys that were revoked since the copy are good again: hearth key list, hearth key "
+               "revoke NAME\nnext: hearth serve\n");
   return kExitDone;
 }
 

@@ -1,4 +1,4 @@
-// hearth nodes, nodes rm, leave: who is in the cluster, and the ways out of it.
+// hearth nodes, nodes rm, nodes restore, leave: who is in the cluster, and the ways out of it.
 #pragma once
 
 #include <string>
@@ -24,6 +24,9 @@ struct NodesOptions {
 int run_nodes(const NodesOptions& options);
 // On the coordinator's machine. A server that runs follows within a second or two.
 int run_nodes_rm(const NodesOptions& options);
+// There too, with no server running: after an older copy of the folder, or of its store, was put
+// back (coordinator/set_back.h).
+int run_nodes_restore(const NodesOptions& options);
 
 // On a machine that has joined.
 int run_leave(const NodesOptions& options);

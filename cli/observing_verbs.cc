@@ -1,12 +1,15 @@
 #include <CLI/CLI.hpp>
 #include <limits>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/doctor.h"
 #include "cli/logs.h"
 #include "cli/ping.h"
+#include "cli/plan.h"
 #include "cli/server_option.h"
 #include "cli/status.h"
 #include "cli/top.h"
@@ -99,6 +102,27 @@ void add_ping(CLI::App& app, Action& action) {
   verb->callback([o, &action] { action = [o] { return run_ping(*o); }; });
 }
 
+void add_plan(CLI::App& app, Action& action) {
+  auto o = std::make_shared<PlanOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      "plan", "Show which nodes would take which layers of a model, and how fast that would be");
+  verb->add_option("model", o->model, "GGUF file or pulled name")->required();
+  verb->add_option("--nodes", o->nodes,
+                   "file of nodes and links (default: those of the server, as measured)");
+  add_server(verb, *host, o->api_key);
+  add_objective(*verb, o->objective);
+  verb->add_option("--context", o->tokens, "positions of KV that every stage shall have room for")
+      ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
+  verb->add_option("--stages", o->stages, "so many, not as many as are best")
+      ->check(whole_number(1, limits::kStages));
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_plan(*o); };
+  });
+}
+
 void add_logs(CLI::App& app, Action& action) {
   auto o = std::make_shared<LogsOptions>();
   o->lines = 100;
@@ -117,10 +141,23 @@ void add_logs(CLI::App& app, Action& action) {
 
 }  // namespace
 
+void add_objective(CLI::App& verb, std::optional<placement::Objective>& objective) {
+  const std::map<std::string, placement::Objective> names = {
+      {"latency", placement::Objective::kLatency},
+      {"throughput", placement::Objective::kThroughput}};
+  verb.add_option_function<std::string>(
+          "--optimise",
+          [&objective, names](const std::string& name) { objective = names.at(name); },
+          "place layers by what was measured, for the latency of one stream or the throughput of "
+          "many")
+      ->check(CLI::IsMember({"latency", "throughput"}));
+}
+
 void add_observing_verbs(CLI::App& app, Action& action) {
   add_status(app, action);
   add_top(app, action);
   add_ping(app, action);
+  add_plan(app, action);
   add_doctor(app, action);
   add_logs(app, action);
 }

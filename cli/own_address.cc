@@ -71,6 +71,15 @@ Result<std::string> own_host_towards(const Address& peer) {
   return host_of(reinterpret_cast<const sockaddr*>(&own.bytes));
 }
 
+bool is_own_host(const std::string& host) {
+  SocketAddress own = socket_address({host, 0});
+  const int probe = ::socket(own.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool bound =
+      probe >= 0 && ::bind(probe, reinterpret_cast<const sockaddr*>(&own.bytes), own.size) == 0;
+  if (probe >= 0) ::close(probe);
+  return bound;
+}
+
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';

@@ -11,6 +11,9 @@ namespace hearth::cli {
 // The numeric host from which a packet to `peer` would leave. kUnavailable without a way there.
 Result<std::string> own_host_towards(const Address& peer);
 
+// Whether this machine could listen at that numeric host.
+bool is_own_host(const std::string& host);
+
 // As the machine calls itself; "worker" for one without a name.
 std::string host_name();
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/limits_joining.h"
+#include "base/limits.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/own_place.h"

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -29,19 +30,24 @@
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/paths.h"
+#include "cli/placement_model.h"
 #include "cli/process_log.h"
+#include "cli/served_manifest.h"
 #include "cli/server_file.h"
 #include "cli/worker.h"
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/server.h"
 #include "coordinator/membership.h"
+#include "coordinator/receipts.h"
 #include "kernels/canonical.h"
+#include "ledger/folder.h"
 #include "model/chat_template.h"
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
 #include "node/engine/stage_memory.h"
+#include "node/piece_server.h"
 #include "proto/address.h"
 #include "proto/split.h"
 #include "proto/tcp_transport.h"
@@ -67,7 +73,10 @@ std::uint32_t threads_of(const ServeOptions& options) {
                                     : local_worker_threads(std::thread::hardware_concurrency());
 }
 
+// 0: as many as are best.
 std::uint32_t stages_of(const ServeOptions& options) {
+  if (!options.by_hand.empty()) return static_cast<std::uint32_t>(options.by_hand.size());
+  if (options.stages == 0 && options.optimise) return 0;
   return options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
 }
 
@@ -76,8 +85,10 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   const std::uint32_t stages = stages_of(options);
   REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
                                      " layers, fewer than " + std::to_string(stages) + " stages");
+  REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
+          "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
   if (options.local_workers == 0) return ok_status();
-  const std::uint32_t layers = split_layers(spec.layers, stages).front().size();
+  const std::uint32_t layers = stages == 0 ? 1 : split_layers(spec.layers, stages).front().size();
   return check_kv_budget(options.kv_budget_bytes, spec, layers);
 }
 
@@ -88,6 +99,8 @@ std::vector<std::string> devices_of(const ServeOptions& options) {
 // That this machine holds the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
+  // Else each worker says what it holds.
+  if (options.optimise || !options.by_hand.empty()) return ok_status();
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
   std::vector<node::StageMemory> all;
   const std::vector<std::string> devices = devices_of(options);
@@ -111,6 +124,7 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
 std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
                                    const model::ModelSpec& spec) {
   std::vector<StageNeed> needs;
+  if (options.optimise || !options.by_hand.empty()) return needs;
   for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
     node::EngineOptions engine;
     engine.layers = layers;
@@ -143,10 +157,22 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   return served;
 }
 
+Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& options,
+                                                          const std::string& path,
+                                                          const model::ModelSpec& spec) {
+  TRY(const auto file, model::GgufFile::open(path));
+  coordinator::MeasuredPlacement placement;
+  TRY(placement.model, placement_model(*file, spec));
+  placement.objective = *options.optimise;
+  placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
+  return placement;
+}
+
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
                                        const Clock& clock) {
   CoordinatorOptions out;
   out.stages = stages_of(options);
+  out.by_hand = options.by_hand;
   out.model_fingerprint = served.fingerprint;
   out.layers = served.spec.layers;
   out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
@@ -193,6 +219,14 @@ std::vector<std::string> names_of_machine(const ServeOptions& options) {
 Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
                                                    std::shared_ptr<coordinator::Store> store) {
   coordinator::http::HttpOptions http;
+  http.secret = store->secret_key();
+  TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir)));
+  if (options.no_resume) {
+    TRY_VOID(requests->clear());
+  } else {
+    http.requests = requests;
+  }
+  http.receipts = !options.no_receipts;
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
@@ -202,7 +236,10 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
-    spdlog::warn("the API asks for a key and there is none yet; make one: hearth key create");
+    return Error{ErrorCode::kRefused,
+                 "beyond this machine (--host) the API asks for a key, and there is none yet, so "
+                 "nobody could use it; make a cluster with an admin key (hearth init NAME), or a "
+                 "key alone (hearth key create NAME)"};
   }
   return http;
 }
@@ -218,6 +255,17 @@ std::string api_address_of(const ServeOptions& options, const std::optional<Clus
   return reached ? Address{host, port}.text() : "";
 }
 
+// Where a pulled model came from, for machines that may fetch it there themselves.
+std::vector<std::string> sources_of(const std::string& path) {
+  for (const LocalModel& model : list_models()) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(model.path, path, ignored) || ignored) continue;
+    const std::string& from = model.source;
+    if (from.starts_with("hf:") || from.starts_with("https://")) return {from};
+  }
+  return {};
+}
+
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
  public:
@@ -225,13 +273,26 @@ class Server {
     TRY_VOID(check(options));
     TRY(const auto path, resolve_model(options.model));
     TRY(ServedModel served, read_model(options, path));
-    const CoordinatorOptions wiring = coordinator_options(options, served, clock_);
+    CoordinatorOptions wiring = coordinator_options(options, served, clock_);
+    wiring.on_held_roster = [this](const std::string& node, ByteSpan roster) {
+      return on_held_roster(node, roster);
+    };
+    if (options.optimise) {
+      TRY(wiring.placement, measured_placement(options, path.string(), served.spec));
+      wiring.placement->elsewhere = [this](std::function<void()> work) {
+        searching_ = std::jthread(std::move(work));
+      };
+    }
     TRY(file_, ServerFile::lock(options.data_dir));
     if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
-    coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *data_);
+    if (!options.no_receipts) TRY_VOID(open_ledger(options));
+    wiring.receipts = receipts_.get();
+    pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
+    coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
+    if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
     gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
@@ -243,6 +304,7 @@ class Server {
     info_.control = control_->address();
     info_.data = data_->address();
     info_.pid = getpid();
+    info_.listens = options.host;
     TRY(token_,
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
@@ -258,7 +320,7 @@ class Server {
     loop_.run([this] { on_timer(); }, [this] { on_stop(); });
     // The API first: its threads reach for the gate until it is gone.
     http_.reset();
-    return kExitDone;
+    return set_back_ ? fail(*set_back_) : kExitDone;
   }
 
  private:
@@ -274,15 +336,23 @@ class Server {
   // Workers of an earlier process show themselves again; the number of the roster goes on.
   Status open_membership(const ServeOptions& options) {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
+    TRY_VOID(check_admin_key(data_folder(options.data_dir)));
     TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
     TRY(cluster_, read_cluster(options.data_dir));
+    if (cluster_) TRY_VOID(check_own_address(*cluster_));
     identity_.emplace(std::move(identity));
     coordinator::MembershipOptions membership;
     membership.node = identity_->node.key;
     membership.roster = identity_->roster->book();
     membership.store = store_;
+    for (const Roster& roster : identity_->roster->evidence()) {
+      membership.evidence = std::max(membership.evidence, roster.number);
+    }
     membership.is_local = [this](std::string_view id, std::string_view secret) {
       return token_ != nullptr && token_->opens(id, secret);
+    };
+    membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
+      return has_local_key(folder, key);
     };
     membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
     membership.answers_knocks = cluster_.has_value();
@@ -291,7 +361,10 @@ class Server {
     membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
     membership.changed = [this] { on_roster_changed(); };
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
-    return membership_->restart({identity_->node.key, kCoordinatorName, Role::kCoordinator, {}});
+    RosterEntry own{identity_->node.key, kCoordinatorName, Role::kCoordinator, {}};
+    // For members: a coordinator that moves is found again by those that reach it once.
+    if (cluster_) own.addresses = {control_address(options)};
+    return membership_->restart(own);
   }
 
   // Of the coordinator's own data links too.
@@ -320,23 +393,96 @@ class Server {
     control_->recheck_peers();
   }
 
+  // A member that has a newer roster of ours than we have says that this folder was set back to an
+  // older copy of itself. Whoever was removed since would be in again, so nobody is served.
+  bool on_held_roster(const std::string& node, ByteSpan roster) {
+    const auto newer = identity_->roster->contradicts(roster);
+    if (!newer.ok() || !*newer || set_back_) return newer.ok();
+    set_back_ = Error{ErrorCode::kRefused,
+                      node +
+                          " holds a roster that this cluster signed and this folder does not "
+                          "know, as roster.evidence-* now: the folder was set back to an older "
+                          "copy, which would let nodes in again that were removed since. Put "
+                          "the newest copy back, or take the members from the newest roster: "
+                          "hearth nodes restore"};
+    spdlog::error("{}", set_back_->message);
+    on_stop();
+    return true;
+  }
+
+  // Without a cluster that others were told of, links are for this machine alone.
+  std::string links_host() const { return cluster_ ? cluster_->host : "127.0.0.1"; }
+  std::string control_address(const ServeOptions& options) const {
+    const bool given = options.control_port != 0 || !cluster_;
+    return Address{links_host(), given ? options.control_port : cluster_->control_port}.text();
+  }
+
   Status open_links(const ServeOptions& options) {
     TcpOptions tcp;
-    // Without a cluster that others were told of, links are for this machine alone.
-    const std::string host = cluster_ ? cluster_->host : "127.0.0.1";
-    tcp.listen_address = Address{host, options.data_port}.text();
+    tcp.listen_address = Address{links_host(), options.data_port}.text();
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
     tcp.on_refused = log_refused_link;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     coordinator::ControlOptions control;
-    const bool given = options.control_port != 0 || !cluster_;
-    control.address = Address{host, given ? options.control_port : cluster_->control_port}.text();
+    control.address = control_address(options);
     control.identity = identity_->node;
     control.roster = identity_->roster->book();
     control.admissions = &*membership_;
+    control.door = membership_->door();
+    control.describe = [this] { return describe(); };
     TRY(control_, ControlService::open(control, loop_.poster()));
     return ok_status();
+  }
+
+  Status open_ledger(const ServeOptions& options) {
+    const std::string path = data_folder(options.data_dir) + "/ledger";
+    TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
+    auto receipts = coordinator::Receipts::open(std::move(folder), identity_->cluster,
+                                                receipt_build(), clock_, loop_.poster());
+    if (!receipts) {
+      return Error{receipts.error().code,
+                   "the ledger in " + path + " cannot go on: " + receipts.error().message +
+                       "\nhearth audit says more; --no-receipts serves without one"};
+    }
+    receipts_ = *std::move(receipts);
+    return ok_status();
+  }
+
+  // For machines that join without the model's file. Those of this machine's own have it.
+  void make_manifest(const ServeOptions& options, const std::string& path) {
+    ServedManifest::Options made{
+        data_folder(options.data_dir),
+        identity_->cluster,
+        path,
+        sources_of(path),
+        loop_.poster(),
+        [this, path](const ManifestFile& manifest) { on_manifest(manifest, path); }};
+    manifest_ = std::make_unique<ServedManifest>(std::move(made));
+  }
+
+  void on_manifest(const ManifestFile& manifest, const std::string& path) {
+    const Hash256 id = manifest.manifest()->id();
+    node::RangeSet all;
+    all.add(0, manifest.manifest()->file_bytes);
+    const Status shared = shared_->share(id, path, std::move(all));
+    if (!shared) spdlog::error("no node gets the model from here: {}", shared.error().message);
+    if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
+      spdlog::error("the model has too many tensors for machines to join without its file");
+      return;
+    }
+    described_ = manifest.bytes();
+    coordinator_->publish_model(id);
+  }
+
+  Result<control::v1::Description> describe() const {
+    REQUIRE(manifest_ != nullptr, "this server has no cluster that others were told of");
+    control::v1::Description description;
+    description.set_manifest(described_.data(), described_.size());
+    description.set_data_address(data_->address());
+    description.set_hashed(manifest_->hashed());
+    description.set_file_bytes(manifest_->file_bytes());
+    return description;
   }
 
   // hearth nodes rm writes to the store alone.
@@ -363,6 +509,7 @@ class Server {
 
   void on_stop() {
     spdlog::info("stopping");
+    http_->suspend();
     gate_->end_all({ErrorCode::kUnavailable, "the server is shutting down"});
     children_->stop();
     farewell_.expires_after(kFarewell);
@@ -373,10 +520,12 @@ class Server {
   boost::asio::steady_timer farewell_{loop_.io()};
   SystemClock clock_;
   SystemRandom random_;
+  std::optional<Error> set_back_;  // why it ends by itself
   ServerInfo info_;
   std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
   unsigned ticks_ = 0;
+  std::jthread searching_;  // for the best placement
   std::unique_ptr<ServerFile> file_;
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
@@ -384,8 +533,13 @@ class Server {
   DialBack dial_back_{loop_.io()};
   std::unique_ptr<LocalToken> token_;
   std::optional<coordinator::Membership> membership_;
+  const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
   std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<node::PieceServer> pieces_;
+  std::unique_ptr<ServedManifest> manifest_;
+  Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
+  std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;

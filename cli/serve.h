@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "coordinator/coordinator.h"
+#include "placement/problem.h"
 
 namespace hearth::cli {
 
@@ -11,7 +15,11 @@ struct ServeOptions {
   std::string model;     // file or pulled name
   std::string model_id;  // as clients name it; empty: from the file's name
   std::uint32_t local_workers = 0;
-  std::uint32_t stages = 0;  // workers of one pipeline; 0: as many as local workers, at least one
+  // Workers of one pipeline; 0: as many as local workers, at least one, or as many as are best
+  // where layers are placed by what was measured.
+  std::uint32_t stages = 0;
+  std::optional<placement::Objective> optimise;  // then they are; else in equal shares
+  std::vector<coordinator::HandStage> by_hand;   // or like this
   std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
   std::vector<std::string> host_names;        // of this machine, beside its host name
   std::uint16_t port = 11'500;                // API; 0: any free one
@@ -25,6 +33,8 @@ struct ServeOptions {
   std::string device = "auto";                // likewise: worker_devices() in cli/device.h
   std::uint32_t batch_rows = 512;
   bool no_announce = false;  // of the cluster to this network: cli/discovery.h
+  bool no_resume = false;    // of answers after a restart: no request is written to disk
+  bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };

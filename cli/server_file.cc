@@ -43,6 +43,7 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
   info.control = text_of(json, "control");
   info.data = text_of(json, "data");
   info.model = text_of(json, "model");
+  info.listens = text_of(json, "listens");
   const auto pid = json.find("pid");
   if (pid != json.end() && pid->is_number_integer()) info.pid = pid->get<std::int64_t>();
   return info;
@@ -68,11 +69,9 @@ ServerFile::~ServerFile() {
 }
 
 Status ServerFile::write(const ServerInfo& info) {
-  const nlohmann::json json = {{"api", info.api},
-                               {"control", info.control},
-                               {"data", info.data},
-                               {"model", info.model},
-                               {"pid", info.pid}};
+  const nlohmann::json json = {{"api", info.api},   {"control", info.control},
+                               {"data", info.data}, {"model", info.model},
+                               {"pid", info.pid},   {"listens", info.listens}};
   const std::string name = folder_ + "/serve.json";
   const std::string draft = name + ".new";
   std::FILE* file = std::fopen(draft.c_str(), "w");

@@ -16,6 +16,7 @@ struct ServerInfo {
   std::string data;     // host:port of the coordinator's data links
   std::string model;
   std::int64_t pid = 0;
+  std::string listens = {};  // the host that the API listens at; 0.0.0.0 and :: are all
 };
 
 // kUnavailable when no server runs there. An empty folder name means cli/paths.h data_dir().

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/device.h"
+#include "cli/hand_layers.h"
 #include "cli/network_values.h"
 #include "cli/serve.h"
 #include "cli/values.h"
@@ -13,18 +14,52 @@
 namespace hearth::cli {
 namespace {
 
+CLI::Validator hours_text() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto hours = node::parse_hours(text);
+    return hours.ok() ? "" : hours.error().message;
+  };
+  return CLI::Validator(check, "HH:MM-HH:MM");
+}
+
+CLI::Validator hand_layers() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto stages = parse_hand_layers(text);
+    return stages.ok() ? "" : stages.error().message;
+  };
+  return CLI::Validator(check, "LIST");
+}
+
+// Who forms a pipeline, and with which layers.
+void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
+  verb.add_option("--local-workers", o->local_workers, "workers to run on this machine")
+      ->check(whole_number(0, limits::kStages))
+      ->capture_default_str();
+  verb.add_option(
+          "--stages", o->stages,
+          "workers of one pipeline (0: with --optimise as many as are best, else as many as "
+          "local workers)")
+      ->check(whole_number(0, limits::kStages))
+      ->capture_default_str();
+  add_objective(verb, o->optimise);
+  verb.add_option_function<std::string>(
+          "--place",
+          [o](const std::string& text) {
+            if (auto stages = parse_hand_layers(text); stages.ok()) o->by_hand = *stages;
+          },
+          "place the layers by hand: NODE:FIRST-LAST,NODE:FIRST-LAST,...")
+      ->check(hand_layers())
+      ->excludes("--optimise")
+      ->excludes("--stages");
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
   verb->add_option("-m,--model", o->model, "GGUF file or pulled name")->required();
   verb->add_option("--model-id,--alias", o->model_id, "the model's name for clients")
       ->check(text_within(limits::kModelNameBytes));
-  verb->add_option("--local-workers", o->local_workers, "workers to run on this machine")
-      ->check(whole_number(0, limits::kStages))
-      ->capture_default_str();
-  verb->add_option("--stages", o->stages, "workers of one pipeline (0: as many as local workers)")
-      ->check(whole_number(0, limits::kStages))
-      ->capture_default_str();
+  add_pipeline(*verb, o);
   verb->add_option(
           "--host", o->host,
           "address of the API, with or without port; beyond loopback every request needs a key")
@@ -47,6 +82,10 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--data-dir", o->data_dir, "folder of serve.json, the store and the keys");
   verb->add_flag("--no-announce", o->no_announce,
                  "do not tell this network of the cluster (DNS-SD, through Avahi)");
+  verb->add_flag("--no-resume", o->no_resume,
+                 "write no request to disk: an answer that a restart cuts off is computed anew");
+  verb->add_flag("--no-receipts", o->no_receipts,
+                 "keep no ledger: answers have no receipts that prove who computed what");
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "as of a worker");
@@ -83,15 +122,28 @@ void add_worker(CLI::App& app, Action& action) {
   verb->add_option("--coordinator", o->coordinator,
                    "the coordinator's control address (default: as this machine's folder says)")
       ->check(link_address());
-  add_worker_options(*verb, *o)->required();
+  add_worker_options(*verb, *o);
   verb->callback([o, &action] { action = [o] { return run_worker(*o); }; });
 }
 
 }  // namespace
 
-CLI::Option* add_worker_options(CLI::App& verb, WorkerOptions& o) {
-  CLI::Option* model =
-      verb.add_option("-m,--model", o.model, "GGUF file or pulled name; the coordinator's own");
+void add_worker_options(CLI::App& verb, WorkerOptions& o) {
+  verb.add_option("-m,--model", o.model,
+                  "GGUF file or pulled name (default, on a machine that has joined a cluster: "
+                  "what of the coordinator's model it shall hold is fetched)");
+  verb.add_option("--model-dir", o.model_folders, "look here too for the model's file (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_flag("--offline", o.offline, "fetch from the cluster's nodes alone");
+  verb.add_option("--connections", o.connections, "at once, to fetch layers")
+      ->check(whole_number(1, limits::kFetchConnections))
+      ->capture_default_str();
+  verb.add_option("--stall", o.stall_seconds,
+                  "seconds without a byte, then a source is asked again")
+      ->check(whole_number(1, 3600))
+      ->capture_default_str();
+  verb.add_flag("--json", o.json, "say on stdout, in JSON, what is held and fetched");
   verb.add_option("--data-dir", o.data_dir,
                   "folder of this machine's state, or of the server that the worker belongs to");
   verb.add_option("--name", o.name, "unique in the cluster (default: from the host name)")
@@ -109,11 +161,17 @@ CLI::Option* add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("--device", o.device, "what computes; auto: the first card, if there is one")
       ->check(device_text())
       ->capture_default_str();
+  verb.add_flag("--no-pause-on-game", o.no_pause_on_game, "serve while GameMode says a game runs");
+  verb.add_flag("--no-pause-on-battery", o.no_pause_on_battery, "serve on battery too");
+  verb.add_option("--pause-above", o.pause_above,
+                  "pause while others use more of the card's memory (default: 2GB; 0: never)")
+      ->transform(memory_size(0, kMemoryMax));
+  verb.add_option("--hours", o.hours, "serve between these times alone, e.g. 22:00-08:00")
+      ->check(hours_text());
   verb.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();
   verb.add_flag("--no-log-file", o.no_log_file, "log to stderr alone, not to the data folder too");
-  return model;
 }
 
 void add_server_verbs(CLI::App& app, Action& action) {

@@ -1,16 +1,25 @@
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/clock.h"
+#include "base/crypto.h"
+#include "base/limits.h"
 #include "cli/answer.h"
 #include "cli/api_client.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
+#include "cli/server_option.h"
 
 namespace hearth::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr auto kRetryPause = std::chrono::milliseconds(250);
+constexpr auto kFarewell = std::chrono::milliseconds(1000);
+constexpr auto kPatience = std::chrono::seconds(60);  // without a word of the server
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -22,41 +31,96 @@ class SwarmAnswerer final : public Answerer {
                      const std::function<void(std::string_view)>& on_text) override {
     options_ = options;
     const bool chat = question.raw_prompt.empty() && !question.messages.empty();
-    const std::string url = options_.api_base + (chat ? "/v1/chat/completions" : "/v1/completions");
+    url_ = options_.api_base + (chat ? "/v1/chat/completions" : "/v1/completions");
     answer_ = {};
     answer_.figures.seed = question.seed;
-    error_ = ok_status();
+    last_event_.clear();
     done_ = false;
-    begun_ = clock_.now();
+    reached_ = again_ = false;
+    begun_ = heard_ = clock_.now();
     first_ = last_ = TimePoint{};
-    HttpClient::Options http;
-    http.headers = api_headers(options_.api_key);
-    http.timeout = std::chrono::milliseconds(static_cast<long>(options_.timeout_seconds * 1000));
+    headers_ = api_headers(options_.api_key);
+    if (!options_.no_resume) headers_["Idempotency-Key"] = new_key();
     const std::string body =
         request(question, chat).dump(-1, ' ', false, Json::error_handler_t::replace);
-    auto reply = http_.post_stream(
-        url, body, http, [&](std::string_view event) { return on_event(event, on_text); });
+    Status asked = post(body, on_text);
+    // The server may be starting again, or somebody in between has cut the connection.
+    while (!asked.ok() && comes_back()) {
+      std::this_thread::sleep_for(kRetryPause);
+      if (interrupted()) break;
+      asked = post(body, on_text);
+    }
+    forget();
     if (interrupted()) {
       answer_.finish_reason = "cancelled";
       return finish();
     }
-    if (!error_.ok()) return std::move(error_).error();
-    if (!reply.ok()) {
-      Error error = std::move(reply).error();
-      if (error.code == ErrorCode::kTimeout && options.timeout_seconds > 0) {
-        return answer_timed_out(options);
-      }
-      if (error.code == ErrorCode::kUnavailable && first_ == TimePoint{}) {
-        error.message += "; no server there, start one: hearth serve --model MODEL";
-      }
-      return error;
-    }
-    if (reply->status >= 400) return api_error(*reply, url);
-    if (!done_) return Error{ErrorCode::kUnavailable, "the stream from " + url + " broke off"};
+    if (!asked.ok()) return std::move(asked).error();
     return finish();
   }
 
  private:
+  static std::string new_key() {
+    Hash256 key;
+    random_bytes(key.bytes);
+    return key.hex();
+  }
+
+  // Nobody comes back: the server need neither compute nor keep anything of it.
+  void forget() {
+    if (options_.no_resume || !http_.connected()) return;
+    HttpClient::Options http;
+    http.headers = headers_;
+    http.timeout = kFarewell;
+    http.after_interrupt = true;
+    static_cast<void>(http_.erase(options_.api_base + "/v1/requests", http));
+  }
+
+  // One connection: the answer, or what of it has not come yet.
+  Status post(const std::string& body, const std::function<void(std::string_view)>& on_text) {
+    HttpClient::Options http;
+    http.headers = headers_;
+    if (!last_event_.empty()) http.headers["Last-Event-ID"] = last_event_;
+    error_ = ok_status();
+    lost_ = false;
+    if (options_.timeout_seconds > 0) {
+      const double left = options_.timeout_seconds - seconds_between(begun_, clock_.now());
+      if (left <= 0) return answer_timed_out(options_);
+      http.timeout = std::chrono::milliseconds(static_cast<long>(std::ceil(left * 1000)));
+    }
+    auto reply =
+        http_.post_stream(url_, body, http, [&](std::string_view event, const std::string& id) {
+          return on_event(event, id, on_text);
+        });
+    reached_ = reached_ || http_.connected();
+    if (!error_.ok()) return std::move(error_).error();
+    if (!reply.ok()) {
+      Error error = std::move(reply).error();
+      if (error.code == ErrorCode::kTimeout && options_.timeout_seconds > 0) {
+        return answer_timed_out(options_);
+      }
+      lost_ = error.code == ErrorCode::kUnavailable;
+      if (lost_ && !reached_) {
+        error.message += "; no server there, " + no_server_step();
+      }
+      return error;
+    }
+    if (reply->status >= 400) {
+      // To the first question it is the answer.
+      lost_ = again_ && (reply->status == 503 || reply->status == 429);
+      return api_error(*reply, url_);
+    }
+    lost_ = !done_;
+    if (lost_) return Error{ErrorCode::kUnavailable, "the stream from " + url_ + " broke off"};
+    return ok_status();
+  }
+
+  bool comes_back() {
+    if (options_.no_resume || interrupted() || !lost_ || !reached_) return false;
+    again_ = true;
+    return clock_.now() - heard_ < kPatience;
+  }
+
   Json request(const Question& question, bool chat) const {
     Json body = {{"model", options_.model},
                  {"stream", true},
@@ -86,7 +150,9 @@ class SwarmAnswerer final : public Answerer {
     return body;
   }
 
-  bool on_event(std::string_view event, const std::function<void(std::string_view)>& on_text) {
+  bool on_event(std::string_view event, const std::string& id,
+                const std::function<void(std::string_view)>& on_text) {
+    heard_ = clock_.now();
     if (event == "[DONE]") {
       done_ = true;
       return true;
@@ -108,6 +174,7 @@ class SwarmAnswerer final : public Answerer {
       error_ = Error::invalid(std::string("the server sent an unexpected chunk: ") + bad.what());
       return false;
     }
+    if (id.size() <= limits::kLastEventIdBytes) last_event_ = id;
     return true;
   }
 
@@ -167,12 +234,19 @@ class SwarmAnswerer final : public Answerer {
   }
 
   RunOptions options_;
+  std::string url_;
+  HttpClient::Headers headers_;
   HttpClient http_;
   SystemClock clock_;
   Answer answer_;
+  std::string last_event_;  // its id; after a new connection the answer goes on behind it
   Status error_ = ok_status();
   bool done_ = false;
+  bool reached_ = false;  // a server, some time
+  bool again_ = false;    // this is not the first connection for this answer
+  bool lost_ = false;     // the last connection ended without an answer
   TimePoint begun_{};
+  TimePoint heard_{};  // of the server
   TimePoint first_{};
   TimePoint last_{};
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cli/date_text.h"
 #include "cli/escape.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -89,6 +90,10 @@ Lines why_lines(const SwarmView& view) {
       lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
                       "; one more pipeline takes " + std::to_string(view.stages_wanted));
     }
+    for (const NodeView& node : view.nodes) {
+      if (node.spare.empty()) continue;
+      lines.push_back("spare   " + escape_control(node.name) + ": " + escape_control(node.spare));
+    }
     return lines;
   }
   if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
@@ -101,15 +106,45 @@ Lines why_lines(const SwarmView& view) {
     lines.push_back(std::move(line));
   }
   if (!view.gaps.empty()) {
-    const std::string model = " --model " + escape_control(view.model);
     lines.push_back("add     " + count_of(view.gaps.size(), "worker") +
                     (view.gaps.size() == 1 ? ", with: " : ", each with: ") +
-                    (view.joinable ? "hearth join TOKEN" : "hearth worker") + model);
+                    (view.joinable ? "hearth join TOKEN"
+                                   : "hearth worker --model " + escape_control(view.model)));
     if (view.joinable) {
       lines.push_back("        on the machine to add; on the server's: hearth token create");
     }
   }
   return lines;
+}
+
+// Who is said to have sent wrong bytes: the word of nodes that may be the ones that lie.
+Lines wrong_lines(const SwarmView& view) {
+  Lines lines;
+  for (const AccusedView& one : view.accused) {
+    lines.push_back("wrong   " + escape_control(one.node) +
+                    ": it sent wrong bytes of the model, by the word of " +
+                    count_of(one.accusers, "node") + " (" + escape_control(one.item) + "); " +
+                    (one.out ? "nobody fetches from it until it starts again"
+                             : "who says so fetches elsewhere"));
+  }
+  return lines;
+}
+
+// "paused until 2026-03-01 14:05 (hearth pause)".
+std::string away_text(const NodeView& node) {
+  const char* const drain = node.placed ? "draining" : "drained";
+  std::string text = node.away->drain ? drain : "paused";
+  if (node.away->until > 0) text += " until " + date_text(node.away->until);
+  if (!node.away->why.empty()) text += " (" + escape_control(node.away->why) + ")";
+  return node.state == "paused" ? text : node.state + ", " + text;
+}
+
+// "loading, has 62%" while layers come.
+std::string state_text(const NodeView& node) {
+  if (node.away) return away_text(node);
+  if (node.held_bytes >= node.held_total) return node.state;
+  const double share = static_cast<double>(node.held_bytes) / static_cast<double>(node.held_total);
+  return node.state + ", has " + percent(share);
 }
 
 }  // namespace
@@ -120,10 +155,11 @@ Lines status_lines(const SwarmView& view) {
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   Table table(
       {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S", "BUSY", "ROWS"});
   for (const NodeView& node : view.nodes) {
-    table.add({node.name, node.state, node.placed ? std::to_string(node.stage) : "-",
+    table.add({node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
                node.placed ? layers_text(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percent(node.busy_ratio), std::to_string(node.rows_total)});
@@ -139,9 +175,11 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
                   (view.ready ? "ready" : "not ready") + "  " + time);
   lines.push_back(rates_text(view));
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   Table table({"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
   for (const NodeView& node : view.nodes) {
-    table.add({node.name, node.state, layers_bar(node, view.layers), rate(node.rows_per_second),
+    table.add({node.name, state_text(node), layers_bar(node, view.layers),
+               rate(node.rows_per_second),
                bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
                node.placed ? format_bytes(node.weight_bytes) : "-"});
   }

@@ -48,16 +48,32 @@ CardReading card_of(const Json& card) {
   return reading;
 }
 
+std::optional<Away> away_of(const Json& node) {
+  const auto found = node.find("away");
+  if (found == node.end()) return std::nullopt;
+  const Json until = found->value("until", Json());
+  if (!until.is_null() && !until.is_number_integer()) {
+    throw Json::type_error::create(302, "until is no moment", &until);
+  }
+  return Away{found->value("drain", false), until.is_null() ? 0 : until.get<std::int64_t>(),
+              found->value("why", "")};
+}
+
 NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>& page_tokens) {
   NodeView node;
   node.name = json.at("name");
   node.state = json.at("state");
+  node.away = away_of(json);
   node.isa = json.at("isa");
   node.threads = count_of<std::uint32_t>(json, "threads");
   const auto epoch = count_of<std::uint64_t>(json, "epoch");
   node.placed = epoch != 0;
   node.stage = count_of<std::uint32_t>(json, "stage");
   node.layers = range_of(json.at("layers"));
+  if (const Json held = json.value("held", Json::object()); !held.empty()) {
+    node.held_bytes = count_of<std::uint64_t>(held, "bytes");
+    node.held_total = count_of<std::uint64_t>(held, "bytes_total");
+  }
   node.weight_bytes = count_of<std::uint64_t>(json, "weight_bytes");
   node.rows_total = count_of<std::uint64_t>(json, "rows_total");
   node.kv_tokens_used = count_of<std::uint64_t>(json, "kv_tokens_used");
@@ -68,6 +84,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.busy_ratio = number_of(json, "busy_ratio");
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
+  node.spare = json.value("spare", "");
   node.card = card_of(json.value("card", Json::object()));
   return node;
 }
@@ -96,6 +113,10 @@ SwarmView view_of(const Json& state) {
   for (const Json& gap : state.value("uncovered", Json::array())) {
     view.gaps.push_back({range_of(gap.at("layers")), count_of<std::uint64_t>(gap, "weight_bytes"),
                          count_of<std::uint64_t>(gap, "memory_bytes")});
+  }
+  for (const Json& one : state.value("wrong_bytes", Json::array())) {
+    view.accused.push_back({one.at("node"), count_of<std::uint32_t>(one, "accusers"),
+                            one.value("item", ""), one.value("out", false)});
   }
   return view;
 }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "cli/http_client.h"
+#include "proto/away.h"
 #include "proto/card_reading.h"
 
 namespace hearth::cli {
@@ -17,11 +19,14 @@ namespace hearth::cli {
 struct NodeView {
   std::string name;
   std::string state;
+  std::optional<Away> away;  // its owner has it
   std::string isa;
   std::uint32_t threads = 0;
   bool placed = false;  // in a pipeline; else stage and layers are of no meaning
   std::uint32_t stage = 0;
   LayerRange layers;
+  std::uint64_t held_bytes = 0;  // of the layers that it is told to have, on its disk
+  std::uint64_t held_total = 0;  // 0: it has the whole file
   std::uint64_t weight_bytes = 0;
   std::uint64_t rows_total = 0;
   std::uint64_t kv_tokens_used = 0;
@@ -31,6 +36,7 @@ struct NodeView {
   double heartbeat_age_seconds = 0.0;
   std::string device;  // a card's name; empty: the processor
   CardReading card;
+  std::string spare;  // why no pipeline has it; empty: it is not said
 };
 
 // A stage for which no worker is here.
@@ -38,6 +44,14 @@ struct GapView {
   LayerRange layers;
   std::uint64_t weight_bytes = 0;
   std::uint64_t memory_bytes = 0;  // that a worker needs at least; 0: not known
+};
+
+// Of whom other nodes say that it sent them wrong bytes of the model.
+struct AccusedView {
+  std::string node;
+  std::uint32_t accusers = 0;
+  std::string item;  // that the first of them named
+  bool out = false;  // nobody is told to fetch from it
 };
 
 struct SwarmView {
@@ -55,6 +69,7 @@ struct SwarmView {
   double prompt_tokens_per_second = 0.0;
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
+  std::vector<AccusedView> accused;
 };
 
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.

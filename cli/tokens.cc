@@ -1,7 +1,6 @@
 #include "cli/tokens.h"
 
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -19,14 +18,8 @@
 namespace hearth::cli {
 namespace {
 
-using coordinator::Store;
 using coordinator::TokenRecord;
 using Json = nlohmann::ordered_json;
-
-Result<std::shared_ptr<Store>> open_folder(const TokenOptions& options) {
-  TRY_VOID(need_cluster(options.data_dir));
-  return coordinator::open_store(data_folder(options.data_dir));
-}
 
 std::int64_t now() { return SystemClock().unix_seconds(); }
 
@@ -49,10 +42,9 @@ Json token_object(const TokenRecord& token) {
 
 Result<JoinToken> create(const TokenOptions& options) {
   TRY(const Cluster cluster, need_cluster(options.data_dir));
-  const std::string folder = data_folder(options.data_dir);
-  TRY(const SecretKey key, read_key_file(folder + "/cluster.key"));
+  TRY(const SecretKey key, read_key_file(data_folder(options.data_dir) + "/cluster.key"));
   TRY(const Role role, parse_role(options.role));
-  TRY(const auto store, coordinator::open_store(folder));
+  TRY(const auto store, open_cluster_store(options.data_dir));
   TRY(const coordinator::TokenSecret secret,
       coordinator::create_token(*store, {role, options.seconds, options.uses}, now()));
   return JoinToken{fingerprint(key.public_key()),
@@ -87,15 +79,14 @@ int run_token_create(const TokenOptions& options) {
   }
   std::fprintf(stderr,
                "join token %s of a %s, shown only now; on the other machine: hearth join "
-               "TOKEN%s\n",
-               token->id.c_str(), options.role.c_str(),
-               options.role == "worker" ? " --model MODEL" : "");
+               "TOKEN\n",
+               token->id.c_str(), options.role.c_str());
   std::printf("%s\n", token->text().c_str());
   return kExitDone;
 }
 
 int run_token_list(const TokenOptions& options) {
-  const auto store = open_folder(options);
+  const auto store = open_cluster_store(options.data_dir);
   if (!store.ok()) return fail(store.error());
   const auto tokens = (*store)->tokens();
   if (!tokens.ok()) return fail(tokens.error());
@@ -110,7 +101,7 @@ int run_token_list(const TokenOptions& options) {
 }
 
 int run_token_revoke(const TokenOptions& options) {
-  const auto store = open_folder(options);
+  const auto store = open_cluster_store(options.data_dir);
   if (!store.ok()) return fail(store.error());
   const auto revoked = (*store)->revoke_token(options.id);
   if (!revoked.ok()) return fail(revoked.error());

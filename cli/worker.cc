@@ -5,18 +5,26 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cli/date_text.h"
 #include "cli/device.h"
 #include "cli/exit_codes.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
+#include "cli/measuring.h"
 #include "cli/member.h"
-#include "cli/models.h"
+#include "cli/owner_watch.h"
+#include "cli/paths.h"
+#include "cli/pause_file.h"
 #include "cli/process_log.h"
+#include "cli/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pins.h"
@@ -27,6 +35,9 @@
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine_thread.h"
+#include "node/link_probe.h"
+#include "node/piece_server.h"
+#include "node/receipt_maker.h"
 #include "node/stage.h"
 #include "node/weight_rate.h"
 #include "proto/address.h"
@@ -45,30 +56,60 @@ void warn_unpinned(std::uint32_t threads) {
   if (!fits) spdlog::warn("{}", fits.error().message);
 }
 
-// What no assignment could mend; the range itself comes later and is checked before it is read.
-Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
-                       const model::ModelSpec& spec, const node::Device* device) {
+node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
   node::EngineOptions engine;
   engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
   engine.kv_budget_bytes = options.kv_budget_bytes;
   engine.batch_rows = 1;
-  if (device != nullptr) return device->check_memory(file, spec, engine);
-  TRY(const node::StageMemory one, node::stage_memory(file, spec, engine));
+  return engine;
+}
+
+Result<node::Triggers> triggers_of(const WorkerOptions& options) {
+  node::Triggers triggers;
+  triggers.games = !options.no_pause_on_game;
+  triggers.battery = !options.no_pause_on_battery;
+  triggers.foreign_memory = options.pause_above;
+  if (!options.hours.empty()) {
+    TRY(triggers.hours, node::parse_hours(options.hours));
+  }
+  return triggers;
+}
+
+std::string text_of(const Away& away) {
+  std::string text = (away.drain ? "drained: " : "paused: ") + away.why;
+  if (away.until > 0) text += ", until " + date_text(away.until);
+  return text;
+}
+
+// What no assignment could mend; the range itself comes later and is checked before it is read.
+Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
+                       const model::ModelSpec& spec) {
+  TRY(const node::StageMemory one, node::stage_memory(file, spec, one_layer(options, spec)));
   return node::check_memory({one}, node::memory_budget(options.memory_bytes));
 }
 
 // Everything of the process; members are destroyed from the last to the first.
 class Worker {
  public:
+  explicit Worker(std::unique_ptr<WorkerModel> model) : model_(std::move(model)) {}
+  // The engine's thread may wait for the store, whose thread looks at the device.
+  ~Worker() {
+    measuring_.reset();
+    if (model_->store != nullptr) model_->store->stop();
+    stage_.reset();
+    engine_.reset();
+    model_->store.reset();
+  }
+
   Status start(const WorkerOptions& options) {
     describe(options);
-    TRY(const auto path, resolve_model(options.model));
-    TRY(const auto file, model::GgufFile::open(path.string()));
-    TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+    const auto& file = model_->file;
+    const model::ModelSpec& spec = model_->spec;
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
-    TRY(device_, open_device(options.device, *file, spec,
+    TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
                              [](std::string_view text) { spdlog::info("{}", text); }));
-    TRY_VOID(check_one_layer(options, *file, spec, device_.get()));
+    model_->device = device_.get();
+    if (device_ == nullptr) TRY_VOID(check_one_layer(options, *file, spec));
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     if (device_ != nullptr) {
@@ -82,6 +123,7 @@ class Worker {
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
     engine.memory_bytes = options.memory_bytes;
+    engine.replay_bytes = node::kReplayBytes;
     engine.threads = stage_options_.threads;
     engine.pin = options.pin;
     if (options.pin) warn_unpinned(stage_options_.threads);
@@ -89,38 +131,89 @@ class Worker {
     engine.device = device_.get();
     if (device_ != nullptr) open_sensors();
     TRY_VOID(open_links(options));
-    engine_ = std::make_unique<node::EngineThread>(engine, node::engine_loader(file, spec),
-                                                   loop_.poster());
-    stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, *data_, *engine_);
+    room_ = room_here(engine);
+    measuring_ = std::make_unique<Measuring>(
+        [this, engine](const std::function<bool()>& cancelled) {
+          node::EngineOptions given = engine;
+          given.cancelled = cancelled;
+          return measure_here(given);
+        },
+        loop_.poster());
+    stage_options_.measure = [this](Measuring::Done done) { measuring_->ask(std::move(done)); };
+    engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
+    Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
+    open_receipts();
+    stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, data, *engine_);
     spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
                  stage_options_.node, stage_options_.threads,
                  device_ != nullptr ? device_->name() : stage_options_.isa,
                  stage_options_.weight_bytes_per_second / 1e9, data_->address());
     loop_.on_user_signal([this] { check_weights(); });
-    return ok_status();
+    return watch_owner(options);
   }
 
   int run() {
     loop_.run(
         [this] {
+          obey_owner();
           stage_->on_timer();
-          if (removed_ || !stage_->refused().empty()) loop_.stop();
+          if (probe_ != nullptr) probe_->on_timer();
+          if (removed_ || changed_ || !stage_->refused().empty()) loop_.stop();
           if (!stage_->no_room()) return;
           // The next beat: the coordinator hears why first.
           if (leaving_) loop_.stop();
           leaving_ = true;
         },
         [this] { loop_.stop(); });
+    if (drained_) return kExitDone;
     if (stage_->no_room()) return fail(*stage_->no_room());
     if (removed_) return fail(Member::removed());
+    if (changed_) {
+      return fail({ErrorCode::kRefused,
+                   "the coordinator serves another model than this worker has; start it again: "
+                   "hearth worker"});
+    }
     if (stage_->refused().empty()) return kExitDone;
     fail({ErrorCode::kInvalidInput, stage_->refused()});
     return kExitRefused;
   }
 
  private:
+  Status watch_owner(const WorkerOptions& options) {
+    OwnerWatchOptions watch;
+    watch.folder = data_folder(options.data_dir);
+    TRY(watch.triggers, triggers_of(options));
+    if (sensors_ != nullptr) watch.card = stage_options_.card;
+    share_ = std::make_unique<WorkShare>(watch.folder);
+    owner_ = std::make_unique<OwnerWatch>(std::move(watch), clock_);
+    owner_->look();
+    was_drained_ = owner_->drains();
+    obey_owner();
+    return ok_status();
+  }
+
+  // One that was drained before it started rests, so that whatever starts it does not do so again
+  // and again, and serves when the drain is over.
+  void obey_owner() {
+    const std::optional<Away> away = owner_->look();
+    if (away != away_) {
+      spdlog::info("{}: {}", stage_options_.node, away ? text_of(*away) : "its owner's no more");
+      away_ = away;
+    }
+    stage_->set_away(away);
+    measuring_->set_away(away.has_value());
+    share_->hold(!stage_->rests() || measuring_->works());
+    was_drained_ = was_drained_ && away.has_value();
+    if (!owner_->drains() || was_drained_ || !stage_->rests()) return;
+    drained_ = true;
+    loop_.stop();
+  }
+
   Status open_links(const WorkerOptions& options) {
-    TRY(member_, Member::enter(options.data_dir, options.name));
+    member_ = std::move(model_->member);
+    if (member_ == nullptr) {
+      TRY(member_, Member::enter(options.data_dir, options.name));
+    }
     stage_options_.node = member_->name();
     stage_options_.control_address = options.coordinator;
     // Asked before each dial: a coordinator that starts again may have another port, and knows the
@@ -130,16 +223,84 @@ class Worker {
       if (!address) spdlog::debug("{}", address.error().message);
       return given.empty() && address ? *address : given;
     };
-    stage_options_.take_roster = [this](ByteSpan roster) { take_roster(roster); };
+    stage_options_.take_roster = [this](ByteSpan roster) { return take_roster(roster); };
     TcpOptions tcp;
     TRY(tcp.listen_address, listen_address(options));
     tcp.identity = member_->identity();
     tcp.roster = member_->roster().book();
     tcp.on_refused = log_refused_link;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    if (model_->store != nullptr) open_store();
+    open_probe();
     control_ = std::make_unique<node::ControlClient>(member_->identity(), member_->roster().book(),
                                                      loop_.poster());
     return ok_status();
+  }
+
+  // Over links of its own, that carry nothing else.
+  void open_probe() {
+    stage_options_.probe = [this](std::string node, const std::string& address,
+                                  node::LinkProbe::Done done) {
+      if (probe_ == nullptr) {
+        TcpOptions tcp;
+        tcp.identity = member_->identity();
+        tcp.roster = member_->roster().book();
+        auto links = TcpTransport::open(loop_.io(), tcp);
+        if (!links.ok()) return done(links.error());
+        probe_links_ = std::move(*links);
+        probe_ = std::make_unique<node::LinkProbe>(*probe_links_, clock_);
+      }
+      probe_->start(std::move(node), address, std::move(done));
+    };
+  }
+
+  // For weights and KV, before anything is loaded.
+  Result<std::uint64_t> room_here(const node::EngineOptions& engine) const {
+    const model::ModelSpec& spec = model_->spec;
+    node::EngineOptions last = engine;  // which has the most beside its weights
+    last.layers = {spec.layers - 1, spec.layers};
+    std::uint64_t budget = 0;
+    node::StageMemory memory;
+    if (device_ != nullptr) {
+      TRY(budget, device_->budget());
+      TRY(memory, device_->memory(*model_->file, spec, last));
+    } else {
+      budget = node::memory_budget(engine.memory_bytes);
+      TRY(memory, node::stage_memory(*model_->file, spec, last));
+      memory.buffers += node::kProcessBytes;
+    }
+    return budget - std::min(budget, memory.buffers);
+  }
+
+  Result<node::Measured> measure_here(const node::EngineOptions& engine) const {
+    node::Measured measured;
+    TRY(measured.memory_bytes, *room_);
+    TRY(measured.rate, node::measure_stage_rate(model_->file, model_->spec, engine));
+    return measured;
+  }
+
+  // What is held is said to the coordinator and handed to other nodes.
+  void open_store() {
+    node::LayerStore& store = *model_->store;
+    pieces_ = std::make_unique<node::PieceServer>(*data_, store.shared(), loop_.poster());
+    stage_options_.holding = [&store] { return store.holding(); };
+    stage_options_.wrong_bytes = [&store] { return store.take_wrong_bytes(); };
+    stage_options_.take_plan = [this, &store](node::HoldPlan plan, const Hash256& model) {
+      changed_ = model != Hash256() && model != store.manifest().id();
+      if (!changed_) store.want(std::move(plan));
+    };
+  }
+
+  void open_receipts() {
+    receipts_ = std::make_unique<node::ReceiptMaker>(
+        node::ReceiptIdentity{member_->key(), member_->roster().book()->cluster(), receipt_build()},
+        clock_, loop_.poster());
+    stage_options_.receipts = receipts_.get();
+  }
+
+  node::EngineThread::Load loader() const {
+    if (model_->store == nullptr) return node::engine_loader(model_->file, model_->spec);
+    return node::engine_loader(*model_->store, model_->file->fingerprint(), model_->spec);
   }
 
   void open_sensors() {
@@ -179,10 +340,16 @@ class Worker {
     return address.text();
   }
 
-  void take_roster(ByteSpan roster) {
-    if (!member_->roster().take(roster)) return;
+  // Whoever sent an older one hears which is newer: it may have been set back to a copy.
+  Bytes take_roster(ByteSpan roster) {
+    const auto taken = member_->roster().take(roster);
+    const auto book = member_->roster().book();
+    if (taken == Offer::kRollback || taken == Offer::kFork) return book->bytes();
+    if (taken) member_->on_reached(*book->roster());
+    if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
-    removed_ = !member_->roster().book()->find(member_->identity().key).has_value();
+    removed_ = !book->find(member_->identity().key).has_value();
+    return {};
   }
 
   void describe(const WorkerOptions& options) {
@@ -192,18 +359,31 @@ class Worker {
     stage_options_.process_id = static_cast<std::uint64_t>(getpid());
   }
 
+  const std::unique_ptr<WorkerModel> model_;
   Loop loop_;
   bool leaving_ = false;
   bool removed_ = false;  // the newest roster has us no longer
+  bool changed_ = false;  // the coordinator's model is another one
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
   std::unique_ptr<Member> member_;
   std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<TcpTransport> probe_links_;
+  std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked
+  std::optional<Result<std::uint64_t>> room_;
+  std::unique_ptr<Measuring> measuring_;
+  std::unique_ptr<node::PieceServer> pieces_;  // where the model's layers come by themselves
   std::unique_ptr<node::ControlClient> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::CardWatch> sensors_;
+  std::unique_ptr<OwnerWatch> owner_;
+  std::unique_ptr<WorkShare> share_;
+  std::optional<Away> away_;  // as it was last said
+  bool was_drained_ = false;  // before this process
+  bool drained_ = false;
   std::unique_ptr<node::EngineThread> engine_;
+  std::unique_ptr<node::ReceiptMaker> receipts_;
   std::unique_ptr<node::Stage> stage_;
 };
 
@@ -219,6 +399,8 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::u
   return ok_status();
 }
 
+std::string receipt_build() { return "hearth " HEARTH_VERSION; }
+
 int run_worker(const WorkerOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {
     fail(log.error());
@@ -226,7 +408,9 @@ int run_worker(const WorkerOptions& options) {
   }
   if (!options.no_log_file) log_to_file_or_warn(worker_log_file(options.data_dir, options.name));
   if (const int code = check_known_answers(); code != kExitDone) return code;
-  Worker worker;
+  auto model = open_worker_model(options);
+  if (!model.ok()) return fail(model.error());
+  Worker worker(std::move(*model));
   if (const Status started = worker.start(options); !started) return fail(started.error());
   return worker.run();
 }

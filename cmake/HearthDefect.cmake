@@ -18,3 +18,12 @@ function(hearth_plant)
     endif()
   endforeach()
 endfunction()
+
+option(HEARTH_SWARM_DEFECTS "Mistakes of failover that `sim --defect N` plants (proto/defect.h)" OFF)
+
+# Gives them to these sources of this folder.
+function(hearth_plant_swarm)
+  if(HEARTH_SWARM_DEFECTS)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS HEARTH_SWARM_DEFECTS)
+  endif()
+endfunction()

@@ -5,13 +5,18 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/limits.h"
+#include "coordinator/control_acceptor.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/grpc_tls.h"
@@ -20,6 +25,10 @@ namespace hearth::coordinator {
 namespace {
 
 using grpc::ByteBuffer;
+using grpc::experimental::ExternalConnectionAcceptor;
+
+// Of one key: a worker that was started again may be here before its old session has ended.
+constexpr std::uint32_t kSessionsOfKey = 2;
 
 ByteBuffer to_buffer(const Bytes& bytes) {
   const grpc::Slice slice(bytes.data(), bytes.size());
@@ -38,16 +47,28 @@ Bytes to_bytes(const ByteBuffer& buffer) {
   return bytes;
 }
 
-// "ipv4:10.0.0.1:5000" or "ipv6:%5Bfe80::1%5D:5000", as gRPC writes where a call comes from.
-std::string host_of(std::string_view peer) {
-  constexpr std::string_view kBegin = "%5B";
-  constexpr std::string_view kEnd = "%5D";
-  if (const std::size_t at = peer.find(kBegin); at != std::string_view::npos) {
-    peer.remove_prefix(at + kBegin.size());
-    return std::string(peer.substr(0, peer.find(kEnd)));
+// Where a call comes from; gRPC writes "ipv4:10.0.0.1:5000" or "ipv6:%5Bfd00::1%5D:5000".
+Address caller_of(const grpc::CallbackServerContext& context) {
+  std::string peer = context.peer();
+  for (const auto& [escaped, bracket] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    if (const std::size_t at = peer.find(escaped); at != std::string::npos) {
+      peer.replace(at, 3, bracket);
+    }
   }
-  peer.remove_prefix(std::min(peer.find(':') + 1, peer.size()));
-  return std::string(peer.substr(0, peer.rfind(':')));
+  const auto address = parse_address(peer.substr(std::min(peer.find(':') + 1, peer.size())));
+  return address.ok() ? *address : Address{peer, 0};
+}
+
+// At most once a second: strangers decide how often there is something to say.
+void say_refused(const std::string& why) {
+  static std::atomic<std::int64_t> said{0};
+  const std::int64_t now = SystemClock().now().count();
+  std::int64_t before = said.load();
+  const auto pause = std::chrono::duration_cast<Duration>(std::chrono::seconds(1)).count();
+  if (before != 0 && now - before < pause) return;
+  if (said.compare_exchange_strong(before, now)) {
+    spdlog::warn("refused a control connection: {}", why);
+  }
 }
 
 // One text for every reason, so that a stranger learns nothing by asking.
@@ -68,8 +89,9 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
 
   std::mutex mutex;
   bool alive = true;
-  std::uint32_t strangers = 0;      // requests of strangers under way
-  std::uint32_t sessions_held = 0;  // those not yet done, refused ones included
+  std::uint32_t strangers = 0;                       // requests of strangers under way
+  std::uint32_t sessions_held = 0;                   // those not yet done, refused ones included
+  std::map<std::string, std::uint32_t> sessions_of;  // of those, a key's
   Post post;
   std::string address;
   ControlOptions options;
@@ -84,8 +106,9 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
 // alive until OnDone. At most one frame is on its way to the owner, then the next one is read.
 class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
  public:
-  Session(std::shared_ptr<Core> core, const PublicKey& peer)
-      : core_(std::move(core)), peer_(peer) {}
+  Session(std::shared_ptr<Core> core, const PublicKey& peer,
+          std::shared_ptr<ControlConnection> connection)
+      : core_(std::move(core)), peer_(peer), connection_(std::move(connection)) {}
   const PublicKey& peer() const { return peer_; }
 
   void begin(std::shared_ptr<Session> self) {
@@ -95,8 +118,11 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
     {
       const std::lock_guard core_lock(core_->mutex);
       room = ++core_->sessions_held <= limits::kWorkers;
+      if (++core_->sessions_of[peer_.hex()] > kSessionsOfKey) room = false;
     }
     if (!room) return finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many sessions"});
+    counts_ = true;
+    ++connection_->sessions;
     const bool posted =
         core_->to_owner([session = self_](Core& core) { session->open(core, session); });
     if (!posted) finish({grpc::StatusCode::UNAVAILABLE, "the coordinator is ending"});
@@ -119,6 +145,8 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
   void close() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
+    // A peer that takes nothing keeps the call: then its connection ends, as a stranger's.
+    count_no_more();
     advance();
   }
 
@@ -128,6 +156,7 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
       ended_ = true;
       return advance();
     }
+    connection_->messages += incoming_.Length();
     core_->to_owner([self = self_, payload = to_bytes(incoming_)](Core& core) mutable {
       if (!core.sessions.contains(self->link_)) return;
       if (core.events != nullptr) {
@@ -158,6 +187,7 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
     {
       const std::lock_guard lock(mutex_);
       finished_ = true;
+      count_no_more();
       self = std::move(self_);
     }
     core_->to_owner([self](Core& core) {
@@ -167,6 +197,8 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
     });
     const std::lock_guard lock(core_->mutex);
     --core_->sessions_held;
+    const auto of_key = core_->sessions_of.find(peer_.hex());
+    if (--of_key->second == 0) core_->sessions_of.erase(of_key);
   }
 
  private:
@@ -198,20 +230,28 @@ class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer,
     if (ended_ || closing_) finish(grpc::Status::OK);
   }
 
+  // It makes its connection a worker's no longer.
+  void count_no_more() {
+    if (std::exchange(counts_, false)) --connection_->sessions;
+  }
+
   void finish(const grpc::Status& status) {
     finished_ = true;
+    count_no_more();
     queue_.clear();
     Finish(status);
   }
 
   const std::shared_ptr<Core> core_;
   const PublicKey peer_;
+  const std::shared_ptr<ControlConnection> connection_;
   LinkId link_;  // the owner's thread only
   std::mutex mutex_;
   std::shared_ptr<Session> self_;
   ByteBuffer incoming_;
   std::deque<ByteBuffer> queue_;
   std::size_t queued_bytes_ = 0;
+  bool counts_ = false;  // among the sessions of its connection
   bool writing_ = false;
   bool closing_ = false;   // the owner closed it; the queue is sent first
   bool ended_ = false;     // the peer is gone
@@ -287,50 +327,46 @@ class ControlService::Service final
           control::v1::Control::WithCallbackMethod_Enrol<
               control::v1::Control::WithCallbackMethod_Knock<
                   control::v1::Control::WithCallbackMethod_Leave<
-                      control::v1::Control::WithCallbackMethod_Locate<
-                          control::v1::Control::WithCallbackMethod_Reach<RawSession>>>>>> {
+                      control::v1::Control::WithCallbackMethod_Describe<
+                          control::v1::Control::WithCallbackMethod_Locate<
+                              control::v1::Control::WithCallbackMethod_Reach<RawSession>>>>>>> {
  public:
   explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-  Status start(const std::string& address) {
-    grpc::ServerBuilder builder;
-    int port = 0;
+  Status start(const Address& address) {
     const ControlOptions& options = core_->options;
-    const auto admit = [roster = options.roster, open = options.admissions != nullptr](
-                           const PublicKey& key) -> hearth::Status {
-      // Whoever has a key may ask to be enrolled; a session is for the roster alone.
-      REQUIRE(open || roster->find(key).has_value(),
-              "the key " + key.hex() + " is not in the roster");
-      return ok_status();
+    TRY(acceptor_, ControlAcceptor::open(address, options.limits));
+    const auto admit = [roster = options.roster, open = options.admissions != nullptr,
+                        door = options.door](const PublicKey& key) -> hearth::Status {
+      if (roster->find(key).has_value()) return ok_status();
+      REQUIRE(open, "the key " + key.hex() + " is not in the roster");
+      // Whoever gets past may ask to be enrolled; a session is for the roster alone.
+      const hearth::Status passed = door ? door(key) : ok_status();
+      if (!passed.ok()) say_refused(passed.error().message);
+      return passed;
     };
-    builder.AddListeningPort(address, tls_server_credentials(options.identity, admit), &port);
-    builder.SetResourceQuota(grpc::ResourceQuota("control").Resize(limits::kControlMemoryBytes));
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                               static_cast<int>(limits::kHandshakeSeconds) * 1000);
+    grpc::ServerBuilder builder;
+    using Builder = grpc::ServerBuilder::experimental_type;
+    const std::shared_ptr<ExternalConnectionAcceptor> entry =
+        builder.experimental().AddExternalConnectionAcceptor(
+            Builder::ExternalConnectionType::FROM_FD,
+            tls_server_credentials(options.identity, admit));
     builder.RegisterService(this);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kControlMessageBytes));
-    builder.SetMaxSendMessageSize(static_cast<int>(limits::kControlMessageBytes));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
-    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 * 1024);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
-    builder.AddChannelArgument(GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0);
+    set_limits(options, builder);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return Error{ErrorCode::kIo, "the control plane cannot listen on " + address +
-                                       "; another process may hold the port"};
-    }
-    TRY(Address bound, parse_address(address));
-    bound.port = static_cast<std::uint16_t>(port);
-    core_->address = bound.text();
+    if (server_ == nullptr) return Error{ErrorCode::kIo, "the control plane does not start"};
+    core_->address = acceptor_->address().text();
+    acceptor_->start([entry](int socket) {
+      ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      entry->HandleNewConnection(&connection);
+    });
     return ok_status();
   }
 
   void stop() {
     if (server_ == nullptr) return;
+    acceptor_->stop();
     server_->Shutdown(std::chrono::system_clock::now());  // cancels what still runs
     server_->Wait();
   }
@@ -346,7 +382,13 @@ class ControlService::Service final
                             : entry->name + " is no worker");
       return new Turned();
     }
-    const auto session = std::make_shared<ControlService::Session>(core_, *key);
+    auto connection = acceptor_->find(caller_of(*context));
+    if (connection == nullptr) {
+      spdlog::error("a control session of {} has no connection", context->peer());
+      return new Turned();
+    }
+    const auto session =
+        std::make_shared<ControlService::Session>(core_, *key, std::move(connection));
     session->begin(session);
     return session.get();
   }
@@ -377,7 +419,7 @@ class ControlService::Service final
                                   control::v1::Enrolled* answer) override {
     const auto key = peer_key(*context->auth_context());
     return answer_stranger(*context,
-                           [key, from = host_of(context->peer()), request,
+                           [key, from = caller_of(*context).host, request,
                             answer](Admissions& admissions) -> hearth::Status {
                              TRY(const PublicKey known, key);
                              TRY(*answer, admissions.knock(known, from, *request));
@@ -418,7 +460,40 @@ class ControlService::Service final
     });
   }
 
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const control::v1::DescribeRequest* /*request*/,
+                                     control::v1::Description* answer) override {
+    const auto key = peer_key(*context->auth_context());
+    return answer_stranger(*context, [core = core_, key, answer](Admissions&) -> hearth::Status {
+      TRY(const PublicKey known, key);
+      const auto entry = core->options.roster->find(known);
+      REQUIRE(entry && entry->role == Role::kWorker, "only a worker is told of the model");
+      REQUIRE(core->options.describe != nullptr, "no model is described here");
+      TRY(*answer, core->options.describe());
+      return ok_status();
+    });
+  }
+
  private:
+  static void set_limits(const ControlOptions& options, grpc::ServerBuilder& builder) {
+    builder.SetResourceQuota(grpc::ResourceQuota("control").Resize(limits::kControlMemoryBytes));
+    builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.message_bytes));
+    builder.SetMaxSendMessageSize(static_cast<int>(limits::kControlMessageBytes));
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(limits::kHandshakeSeconds) * 1000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 * 1024);
+    // A worker's window does not grow: what is on its way stays below what the acceptor allows.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                               static_cast<int>(options.limits.message_bytes));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.AddChannelArgument(GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0);
+  }
+
   grpc::ServerUnaryReactor* answer_stranger(const grpc::CallbackServerContext& context,
                                             Stranger::Work work) {
     const auto call = std::make_shared<Stranger>(core_, context.peer(), std::move(work));
@@ -427,6 +502,7 @@ class ControlService::Service final
   }
 
   const std::shared_ptr<Core> core_;
+  std::unique_ptr<ControlAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -439,7 +515,7 @@ Result<std::unique_ptr<ControlService>> ControlService::open(const ControlOption
   service->core_->post = std::move(post);
   service->core_->options = options;
   service->service_ = std::make_unique<Service>(service->core_);
-  TRY_VOID(service->service_->start(checked.text()));
+  TRY_VOID(service->service_->start(checked));
   return service;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "coordinator/control_acceptor.h"
 #include "proto/control.pb.h"
 #include "proto/roster.h"
 #include "proto/tls.h"
@@ -39,6 +40,12 @@ struct ControlOptions {
   TlsIdentity identity;
   std::shared_ptr<const RosterBook> roster;
   Admissions* admissions = nullptr;  // outlives the service; null: strangers get no connection
+  // Whether somebody who is not in the roster gets past the handshake; an error ends it, and is for
+  // the log. Any thread. Null: everybody where there are admissions.
+  std::function<Status(const PublicKey& key)> door{};
+  // The model, for workers of the roster, on the owner's thread; null: none is described.
+  std::function<Result<control::v1::Description>()> describe{};
+  ControlLimits limits{};
 };
 
 class ControlService final : public Transport {

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "coordinator/coordinator_machine.h"
+#include "coordinator/receipts.h"
+#include "proto/defect.h"
 #include "proto/frame.h"
 #include "proto/split.h"
 
@@ -14,6 +16,11 @@ namespace {
 
 // How long sequences wait for a pipeline to come back.
 constexpr Duration kPipelinePatience = std::chrono::seconds(10);
+// How long sequences of a lost pipeline wait where nobody holds its layers: enough for a worker
+// that its supervisor starts again to register, after which its loading is waited for.
+constexpr Duration kResumePatience = std::chrono::seconds(2);
+// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
+constexpr std::uint32_t kFruitlessLosses = 5;
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 
 Hello identity_of(const CoordinatorOptions& options) {
@@ -43,6 +50,19 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       without_pipeline_since_(clock.now()) {
   control.set_events(this);
   data.set_events(&links_);
+  if (options_.receipts == nullptr) return;
+  options_.receipts->set_send(
+      [this](const std::string& name, const control::v1::Countersign& countersign) {
+        const Node* node = registry_.find(name);
+        if (node == nullptr || node->state == Node::State::kLost) return;
+        control::v1::CoordinatorMessage message;
+        *message.mutable_countersign() = countersign;
+        send_control(node->link, message);
+      });
+}
+
+CoordinatorMachine::~CoordinatorMachine() {
+  if (options_.receipts != nullptr) options_.receipts->set_send(nullptr);
 }
 
 void CoordinatorMachine::on_timer() {
@@ -70,6 +90,9 @@ void CoordinatorMachine::on_timer() {
   links_.on_timer();
   finish_held(true);
   expire_waiting();
+  expire_interrupted();
+  drain_pipelines();
+  measure_ways();
   form_pipelines();
   admit();
 }
@@ -79,11 +102,19 @@ void CoordinatorMachine::form_pipelines() {
     const Epoch epoch = pipeline->epoch;
     spdlog::info("epoch {}: forming a pipeline of {} stages", epoch.value,
                  pipeline->members.size());
+    begin_receipts(*pipeline);
     links_.open(epoch, static_cast<std::uint32_t>(pipeline->members.size()),
                 pipeline->members.front().data_address, pipeline->members.front().node,
                 pipeline->members.back().node);
     std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
     for (std::uint32_t stage = 0; stage < pipeline->members.size(); ++stage) {
+      const Member& member = pipeline->members[stage];
+      Node* node = registry_.find(member.node);
+      if (node->status.partial && node->plan != member.layers) {
+        node->plan = member.layers;
+        node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
+        messages.emplace_back(member.link, hold_message(*node));
+      }
       control::v1::CoordinatorMessage message;
       *message.mutable_assign() = pipelines_.assign_message(*pipeline, stage, data_.address());
       messages.emplace_back(pipeline->members[stage].link, std::move(message));
@@ -94,6 +125,26 @@ void CoordinatorMachine::form_pipelines() {
       send_control(link, message);
     }
   }
+}
+
+// Where every stage makes them, with this very program: neighbours must name the same one.
+void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
+  if (options_.receipts == nullptr) return;
+  ReceiptPipeline stages{pipeline.epoch, {}, {}};
+  for (const Member& member : pipeline.members) {
+    const auto peer = control_.peer(member.link);
+    if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
+      spdlog::info("epoch {}: no receipts, for {} makes none like those of this program",
+                   pipeline.epoch.value, member.node);
+      return;
+    }
+    stages.stages.push_back({member.node, peer->key, member.layers});
+  }
+  // A file of which no manifest was made is known by its header.
+  pipeline.model = model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
+  stages.program =
+      ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
+  options_.receipts->begin(std::move(stages));
 }
 
 void CoordinatorMachine::on_pipeline_linked(Epoch epoch) { serve_if_complete(epoch); }
@@ -124,12 +175,21 @@ void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const s
   const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr) return;
   const std::string sentence = pipeline->describe(stage) + " failed: " + why;
-  spdlog::warn("epoch {} ended: {}", epoch.value, sentence);
+  end_pipeline(epoch, sentence, {pipeline->members[stage].node});
+}
+
+// No `culprits`: nothing failed.
+void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
+                                      const std::vector<std::string>& culprits) {
+  spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
+              epoch.value, sentence);
   last_loss_ = sentence;
-  const std::vector<Member> members = pipeline->members;
-  pipelines_.end(epoch, {members[stage].node});
+  const std::vector<Member> members = pipelines_.find(epoch)->members;
+  pipelines_.end(epoch, culprits);
+  if (options_.receipts != nullptr) options_.receipts->end(epoch);
   links_.close(epoch);
-  std::vector<std::shared_ptr<Sequence>> lost = scheduler_.remove_pool(epoch);
+  std::vector<std::shared_ptr<Sequence>> over =
+      interrupt(scheduler_.remove_pool(epoch), !culprits.empty());
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
   for (const Member& member : members) {
@@ -137,9 +197,29 @@ void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const s
     const bool there = node != nullptr && node->state != Node::State::kLost;
     if (there && node->link == member.link) send_control(member.link, message);
   }
-  end_sequences(std::move(lost), {ErrorCode::kUnavailable, sentence});
+  end_sequences(std::move(over), {ErrorCode::kUnavailable, sentence});
   form_pipelines();
   admit();
+}
+
+std::vector<std::shared_ptr<Sequence>> CoordinatorMachine::interrupt(
+    std::vector<std::shared_ptr<Sequence>> lost, bool failed) {
+  std::vector<std::shared_ptr<Sequence>> again;
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (auto& sequence : lost) {
+    if (sequence->ended) continue;
+    if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
+      sequence->interrupt(clock_.now(), kResumePatience, failed);
+      again.push_back(std::move(sequence));
+    } else {
+      ending_.emplace(sequence->id, sequence);
+      over.push_back(std::move(sequence));
+    }
+  }
+  if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
+  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
+  scheduler_.requeue(std::move(again));
+  return over;
 }
 
 void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
@@ -163,23 +243,48 @@ void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> se
 }
 
 void CoordinatorMachine::expire_waiting() {
-  if (!scheduler_.pools().empty()) {
+  if (scheduler_.serves()) {
     without_pipeline_since_ = clock_.now();
     return;
   }
   if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
+  if (pipelines_.placing().hopes()) return;
   end_sequences(scheduler_.take_waiting(),
                 {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
+}
+
+// There is hope for as long as a pipeline forms, or is being measured and searched for, or one
+// serves that will have room.
+void CoordinatorMachine::expire_interrupted() {
+  const auto& all = pipelines_.all();
+  const bool forming =
+      std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.second.serving; });
+  const TimePoint now = clock_.now();
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (const auto& sequence : scheduler_.interrupted()) {
+    const bool fits = scheduler_.fits_somewhere(*sequence).ok();
+    const bool hope = (forming || pipelines_.placing().hopes()) &&
+                      now - sequence->lost_at < options_.forming_timeout;
+    if (fits || hope) sequence->resume_by = now + kResumePatience;
+    if (now >= sequence->resume_by) over.push_back(sequence);
+  }
+  for (const auto& sequence : over) {
+    scheduler_.remove_waiting(sequence->id);
+    ending_.emplace(sequence->id, sequence);
+  }
+  end_sequences(std::move(over),
+                {ErrorCode::kUnavailable,
+                 "nobody holds the lost layers, or has room for this sequence: " + missing()});
 }
 
 // Empty, unless it is room that keeps the workers from forming a pipeline.
 std::string CoordinatorMachine::missing_room() const {
   std::vector<std::uint64_t> rooms;
   for (const NodeStatus& node : registry_.snapshot()) {
-    if (node.state == "lost") continue;
+    if (node.state == "lost" || node.away) continue;
     rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
   }
-  if (rooms.size() < options_.stages) return "";
+  if (options_.stages == 0 || rooms.size() < options_.stages) return "";
   std::sort(rooms.rbegin(), rooms.rend());
   const auto room = std::accumulate(rooms.begin(), rooms.begin() + options_.stages, 0ULL);
   if (room >= options_.layers) return "";
@@ -188,10 +293,22 @@ std::string CoordinatorMachine::missing_room() const {
 }
 
 std::string CoordinatorMachine::missing() const {
-  std::string sentence = std::to_string(registry_.connected()) + " of " +
-                         std::to_string(options_.stages) + " workers are registered";
+  std::string sentence = std::to_string(registry_.here()) +
+                         (options_.stages > 0 ? " of " + std::to_string(options_.stages) : "") +
+                         " workers are registered" + missing_owners();
+  const std::string& waiting = pipelines_.placing().waiting();
+  if (pipelines_.all().empty() && !waiting.empty()) sentence += "; " + waiting;
   if (pipelines_.all().empty()) sentence += missing_room();
   std::uint32_t named = 0;
+  const std::vector<const Node*> here = registry_.all();
+  for (const HandStage& stage : options_.by_hand) {
+    const bool absent = std::none_of(here.begin(), here.end(), [&](const Node* node) {
+      return node->status.name == stage.node;
+    });
+    if (!absent || named == kMissingNamed) continue;
+    sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
+    ++named;
+  }
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
       if (pipeline.members[stage].ready || named == kMissingNamed) continue;
@@ -204,19 +321,25 @@ std::string CoordinatorMachine::missing() const {
 }
 
 std::vector<LayerRange> CoordinatorMachine::uncovered() const {
-  if (!pipelines_.all().empty()) return {};
+  const bool even = !options_.placement && options_.by_hand.empty();
+  if (!pipelines_.all().empty() || !even) return {};
   std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
-  layers.erase(layers.begin(), layers.begin() + std::min(registry_.connected(), options_.stages));
+  layers.erase(layers.begin(), layers.begin() + std::min(registry_.here(), options_.stages));
   return layers;
 }
 
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
-  status.ready = !scheduler_.pools().empty();
+  status.ready = scheduler_.serves();
   if (!status.ready) status.missing = "no pipeline serves: " + missing();
   status.uncovered = uncovered();
   status.stages_wanted = options_.stages;
   status.nodes = registry_.snapshot();
+  for (NodeStatus& node : status.nodes) {
+    if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
+  }
+  status.links = pipelines_.ways().all();
+  status.accused = accused();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     PipelineStatus one;
     one.epoch = epoch;
@@ -231,6 +354,7 @@ SwarmStatus CoordinatorMachine::status() const {
     one.kv_page_tokens = pipeline.kv_page_tokens;
     status.pipelines.push_back(std::move(one));
   }
+  status.late_frames_total = late_frames();
   status.running = scheduler_.running();
   status.waiting = scheduler_.waiting();
   status.tokens_per_second = token_rate_.per_second(clock_.now());

@@ -1,12 +1,23 @@
 // Coordinator: which workers there are, which pipelines they form, and which sequences run. A
 // state machine over the seams; the HTTP server and the gRPC service are adapters around it.
 //
-// Pipelines: whenever `stages` free workers are registered, they become one, layers split evenly,
-// under a new epoch. A lost worker ends its pipeline: every sequence on it ends with one typed
-// error, the other members become free, and the next full set forms a new pipeline. Several
-// pipelines run side by side; a sequence goes to the one with the most free KV pages.
+// Pipelines: with CoordinatorOptions::placement, as measured (coordinator/placing.h); with by_hand,
+// the one that is named. Else,
+// whenever `stages` free workers are registered, they become one, layers split evenly, under a new
+// epoch; a worker that has loaded the layers of a stage gets that stage again. Several pipelines
+// run side by side; a sequence goes to the one with the most free KV pages.
 //
-// Admission: FIFO over all waiting sequences. A sequence starts when every stage of its
+// A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
+// with whoever is spare they form the next one, and the interrupted sequences go on there, or on
+// another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
+// a function of those and the seed, so the next one is the one that would have come. Where nobody
+// holds the lost layers for 2 s, and none is loading them, they end with one typed error.
+//
+// A node whose owner pauses it is like a lost one, but that nobody is to blame: its pipeline ends
+// at once. One that is drained gets nothing new; its pipeline ends when others can take over what
+// it runs, or when nothing runs.
+//
+// Admission: owners take turns (coordinator/scheduler.h). A sequence starts when every stage of its
 // pipeline has pages for prompt + max_tokens; the reservation ends when the last stage reports
 // the release, or with the pipeline.
 //
@@ -20,15 +31,21 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "placement/problem.h"
+#include "proto/away.h"
 #include "proto/card_reading.h"
 #include "proto/step.h"
 #include "proto/transport.h"
 
 namespace hearth::coordinator {
+
+class Receipts;
 
 struct GenerateRequest {
   std::vector<TokenId> prompt;
@@ -36,6 +53,13 @@ struct GenerateRequest {
   bool report_hashes = false;
   // Nodes of which all its stages must be, which see activations; empty: any.
   std::vector<std::string> trust = {};
+  // Who asks: turns are taken by owners, fairly. Empty: nobody has a name here.
+  std::string owner = {};
+  bool background = false;  // those of its owner that are not go first
+  // Its tokens so far, of one that an earlier process began: fewer than max_tokens, without an end.
+  // What is told of it begins with the next one.
+  std::vector<TokenId> answer = {};
+  std::optional<ReceiptOrder> receipt = {};  // made where CoordinatorOptions::receipts are kept
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
@@ -52,7 +76,8 @@ class SequenceEvents {
 
 struct NodeStatus {
   std::string name;
-  std::string state;  // free, loading, serving, lost
+  std::string state;         // free, loading, serving, lost; paused: it would be free and is away
+  std::optional<Away> away;  // its owner has it, or will when what it serves is over
   std::string data_address;
   std::uint32_t protocol = 0;  // that it and the coordinator speak with each other
   std::string isa;
@@ -60,8 +85,13 @@ struct NodeStatus {
   std::uint64_t process_id = 0;
   std::string device;               // the card; empty: the processor
   std::optional<CardReading> card;  // where its sensors can be asked
+  std::string build;                // its program's name in receipts; empty: it makes none
   std::uint32_t layers_most = 0;    // that fit its memory; 0: it cannot say
-  Epoch epoch;                      // 0: in no pipeline
+  bool partial = false;             // it has no more of the model than this on its disk
+  LayerRange held;
+  std::uint64_t held_bytes = 0;  // of these layers
+  std::uint64_t held_total = 0;  // held_bytes is held_total: all of them, and right
+  Epoch epoch;                   // 0: in no pipeline
   std::uint32_t stage = 0;
   LayerRange layers;
   std::uint32_t kv_pages = 0;
@@ -70,12 +100,31 @@ struct NodeStatus {
   std::uint64_t steps_total = 0;
   std::uint64_t rows_total = 0;
   double busy_seconds_total = 0.0;
-  std::uint64_t kv_tokens_used = 0;    // positions with KV on this stage
-  std::uint64_t ring_steps_total = 0;  // first stage: steps that came back round the ring,
-  double ring_seconds_total = 0.0;     // and the time that they took together
-  double rows_per_second = 0.0;        // positions computed, over the last seconds
-  double busy_ratio = 0.0;             // share of these seconds in which it computed, 0 to 1
+  std::uint64_t kv_tokens_used = 0;       // positions with KV on this stage
+  std::uint64_t ring_steps_total = 0;     // first stage: steps that came back round the ring,
+  double ring_seconds_total = 0.0;        // and the time that they took together
+  std::uint64_t late_frames_total = 0;    // of epochs that were over when they came; dropped
+  std::uint64_t replayed_rows_total = 0;  // came again after a loss, and were not computed again
+  double rows_per_second = 0.0;           // positions computed, over the last seconds
+  double busy_ratio = 0.0;                // share of these seconds in which it computed, 0 to 1
   double heartbeat_age_seconds = 0.0;
+  std::optional<placement::Node> measured;  // where layers are placed by what was measured
+  std::string spare;                        // then, of a free one: why no pipeline has it
+};
+
+// The way from a node to another, as measured.
+struct LinkStatus {
+  std::string from;
+  std::string to;
+  placement::Link link;
+};
+
+// Of whom others say that it sent them wrong bytes of the model.
+struct AccusedStatus {
+  std::string node;
+  std::uint32_t accusers = 0;  // nodes that say so; each may lie
+  std::string item;            // that the first of them named: "tensor NAME", "the header"
+  bool out = false;            // nobody is told to fetch from it
 };
 
 struct PipelineStatus {
@@ -96,29 +145,53 @@ struct SwarmStatus {
   std::vector<LayerRange> uncovered;
   std::uint32_t stages_wanted = 0;
   std::vector<NodeStatus> nodes;
+  std::vector<LinkStatus> links;
+  std::vector<AccusedStatus> accused;
   std::vector<PipelineStatus> pipelines;
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   std::uint64_t admitted_total = 0;
+  std::uint64_t resumed_total = 0;  // that went on from tokens, on another pipeline or process
   std::uint64_t finished_stop_total = 0;
   std::uint64_t finished_length_total = 0;
   std::uint64_t finished_error_total = 0;
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
+  std::uint64_t late_frames_total = 0;    // that came to the coordinator itself
   double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
 };
 
+// Layers are placed by what nodes and links were measured to do.
+struct MeasuredPlacement {
+  placement::Model model;
+  placement::Objective objective = placement::Objective::kLatency;
+  std::uint64_t kv_tokens = 0;  // that every stage must have room for
+  // Runs what may take seconds on another thread; null: at once.
+  std::function<void(std::function<void()> work)> elsewhere = {};
+};
+
+struct HandStage {
+  std::string node;
+  LayerRange layers;
+};
+
 struct CoordinatorOptions {
   std::string node = "coordinator";
-  std::uint32_t stages = 1;       // workers of one pipeline
-  std::string model_fingerprint;  // hex
+  std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: as many as are best
+  std::optional<MeasuredPlacement> placement;
+  std::vector<HandStage> by_hand;  // then this is the only pipeline; `stages` is its size
+  std::string model_fingerprint;   // hex
   std::uint32_t layers = 0;
   StepShape shape;  // with_activations = false
   std::uint32_t canonical_version = 0;
   std::uint32_t batch_rows = 512;
+  Receipts* receipts = nullptr;   // null: none are made. Outlives the coordinator
   std::uint64_t first_epoch = 1;  // greater than any epoch of an earlier process
+  // A worker shows the roster that it holds, against the one that it was sent. False when it is
+  // none of this cluster: then the worker is lost. Null: nobody looks.
+  std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
   Duration forming_timeout = std::chrono::seconds(120);
@@ -147,6 +220,8 @@ class Coordinator {
   virtual SwarmStatus status() const = 0;
   // Signed bytes (proto/roster.h) for every worker that is connected, and for those to come.
   virtual void publish_roster(Bytes roster) = 0;
+  // The id of the model's manifest, likewise.
+  virtual void publish_model(const Hash256& model) = 0;
 };
 
 // The way to a Coordinator from other threads; callbacks come on the owner's thread and must not

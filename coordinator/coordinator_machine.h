@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ class CoordinatorMachine final : public Coordinator,
  public:
   CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
                      Transport& control, Transport& data);
+  ~CoordinatorMachine() override;
 
-  std::uint64_t late_frames() const { return late_frames_; }
+  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
 
   void on_timer() override;
   Result<SequenceId> submit(GenerateRequest request,
@@ -35,6 +37,7 @@ class CoordinatorMachine final : public Coordinator,
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override;
+  void publish_model(const Hash256& model) override;
 
  private:
   struct Stranger {
@@ -52,31 +55,59 @@ class CoordinatorMachine final : public Coordinator,
   void on_stage_ready(Node& node, const control::v1::StageReady& ready);
   void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
   void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
+  template <typename Windows>
+  void on_receipts(Node& node, const Windows& windows, int count);
+  void on_measured(Node& node, const control::v1::Measured& measured);
+  void measure_ways();
   void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
   void send_roster(LinkId link);
+  void send_plan(Node& node);
+  control::v1::CoordinatorMessage hold_message(const Node& node) const;
+  void send_plans_again();
+  void take_holding(Node& node, const control::v1::Holding& holding);
+  // kInvalidInput names field and limit. What is said may lose any worker.
+  Status take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat);
+  Accusers* accusers_of(const std::string& holder);
+  std::vector<AccusedStatus> accused() const;
   void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
+
+  // Nodes that their owners want.
+  void take_away(Node& node, std::optional<Away> away);
+  void drain_pipelines();
+  bool may_end_now(const Pipeline& pipeline) const;
+  std::string missing_owners() const;
 
   // Pipelines.
   void on_pipeline_linked(Epoch epoch) override;
   void on_pipeline_frame(Epoch epoch, Frame frame) override;
   void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
   void form_pipelines();
+  void begin_receipts(Pipeline& pipeline);
   void serve_if_complete(Epoch epoch);
-  // Ends the pipeline by the fault of one stage, and with an error every sequence on it.
+  // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.
   void lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why);
+  // The same by nobody's fault: the owner of a stage's machine wants it.
+  void withdraw_pipeline(Epoch epoch, std::uint32_t stage);
+  void end_pipeline(Epoch epoch, const std::string& sentence,
+                    const std::vector<std::string>& culprits);
+  // Of a lost pipeline: those that can go on wait again, the others are given back, in ending_.
+  std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
+                                                   bool failed);
   void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // Sequences.
   void admit();
   void start_sequence(Sequence& sequence);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
+  void release(Sequence& sequence);
   Status take_token(Epoch epoch, const SampledToken& token);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void finish_stopped(const std::shared_ptr<Sequence>& sequence);
   void finish_held(bool only_overdue);
   void expire_waiting();
+  void expire_interrupted();
   std::string missing() const;  // to a pipeline that serves
   std::vector<LayerRange> uncovered() const;
   std::string missing_room() const;
@@ -86,6 +117,8 @@ class CoordinatorMachine final : public Coordinator,
   Transport& control_;
   Transport& data_;
   Bytes roster_;  // empty before the first one
+  std::optional<Hash256> model_;
+  Accusers accusers_;  // of this process as a holder, each since it registered
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;

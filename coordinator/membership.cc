@@ -6,8 +6,8 @@
 
 #include "base/fingerprint.h"
 #include "base/limits.h"
-#include "base/limits_joining.h"
 #include "coordinator/credentials.h"
+#include "coordinator/set_back.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 #include "proto/handshakes.h"
@@ -35,6 +35,20 @@ struct Membership::Wish {
 
 Membership::Membership(SecretKey cluster, MembershipOptions options, const Clock& clock)
     : cluster_(std::move(cluster)), options_(std::move(options)), clock_(clock) {}
+
+std::function<Status(const PublicKey& key)> Membership::door() const {
+  return [store = options_.store, is_local_key = options_.is_local_key,
+          &clock = clock_](const PublicKey& key) -> Status {
+    TRY(const auto node, store->find_node(key));
+    if (node || (is_local_key && is_local_key(key))) return ok_status();
+    TRY(const bool open, store->any_token(clock.unix_seconds()));
+    if (open) return ok_status();
+    return Error{ErrorCode::kRefused,
+                 "the key " + key.hex() + " (" + three_words(key) +
+                     ") is not in the roster, and no join token is good now; to let machines ask "
+                     "without one: hearth approve"};
+  };
+}
 
 control::v1::Proof Membership::prove() {
   control::v1::Proof proof;
@@ -162,11 +176,11 @@ Result<control::v1::Enrolled> Membership::knock(const PublicKey& key, const std:
     TRY_VOID(note_waiting({key, request.node(), from, now, now}));
     return control::v1::Enrolled();
   }
-  REQUIRE(known->role == Role::kWorker && known->name == request.node(),
-          std::string(role_name(known->role)) + " " + known->name + " knocks as worker " +
-              request.node());
+  REQUIRE(known->name == request.node(),
+          std::string(role_name(known->role)) + " " + known->name + " knocks as " + request.node());
   if (!options_.roster->find(key)) TRY_VOID(add(*known));
-  return answer_to(*known, "");
+  TRY(const std::string api_key, key_again(*known));
+  return answer_to(*known, api_key);
 }
 
 // Few at a time, few of one address, each for as long as it asks. Who finds no room is not told.
@@ -240,12 +254,15 @@ Result<control::v1::Reached> Membership::reach(const PublicKey& key) {
 }
 
 Status Membership::restart(const RosterEntry& own) {
+  const auto before = options_.roster->roster();
+  TRY_VOID(check_not_set_back(*options_.store, before == nullptr ? 0 : before->number,
+                              options_.evidence));
   std::vector<RosterEntry> entries = {own};
   TRY(const auto nodes, options_.store->nodes());
   for (const NodeRecord& node : nodes) {
     if (node.revoked) continue;
-    const auto before = options_.roster->find(node.key);
-    entries.push_back(before ? *before : RosterEntry{node.key, node.name, node.role, {}});
+    const auto known = options_.roster->find(node.key);
+    entries.push_back(known ? *known : RosterEntry{node.key, node.name, node.role, {}});
   }
   return publish(std::move(entries));
 }
@@ -276,9 +293,11 @@ Status Membership::follow_store() {
 
 Status Membership::publish(std::vector<RosterEntry> entries) {
   const auto now = options_.roster->roster();
+  TRY(const auto noted, options_.store->roster_number());
   Roster next;
-  next.number = now == nullptr ? 1 : now->number + 1;
+  next.number = std::max(now == nullptr ? 0 : now->number, noted.value_or(0)) + 1;
   next.entries = std::move(entries);
+  TRY_VOID(options_.store->note_roster(next.number));
   TRY(const Bytes bytes, sign_roster(std::move(next), cluster_));
   TRY_VOID(options_.keep(bytes));
   TRY(const RosterBook::Offer offer, options_.roster->offer(bytes));

@@ -30,12 +30,15 @@ struct DialOutcome {
 struct MembershipOptions {
   PublicKey node;  // ours, which TLS shows
   std::shared_ptr<RosterBook> roster;
+  std::uint64_t evidence = 0;    // greatest number of a roster that contradicts ours; set_back.h
   std::shared_ptr<Store> store;  // of join tokens, and of the nodes that came with one
   // A token for workers of this machine's user. It is used up by nobody, and whoever comes with it
   // is in the roster until the next restart() and never in the store.
   std::function<bool(std::string_view id, std::string_view secret)> is_local;
   // Makes the bytes of a new roster last; what cannot be kept is not applied.
   std::function<Status(ByteSpan roster)> keep;
+  // Whether a worker of this machine's user has that key, in the roster or not yet. Any thread.
+  std::function<bool(const PublicKey& key)> is_local_key;
   bool answers_knocks = false;  // others were told of the cluster
   // Where nodes of the roster reach the API, "host:port"; empty when they cannot.
   std::function<std::string()> api_address;
@@ -51,6 +54,11 @@ class Membership final : public Admissions {
  public:
   Membership(SecretKey cluster, MembershipOptions options, const Clock& clock);
 
+  // ControlOptions::door: open to whoever was in the cluster once, and is told so; to this
+  // machine's own workers; and to everybody while a token is good, or somebody has opened it
+  // (open_door). Else a stranger hears nothing at all.
+  std::function<Status(const PublicKey& key)> door() const;
+
   control::v1::Proof prove() override;
   Result<control::v1::Enrolled> enrol(const PublicKey& key,
                                       const control::v1::Enrolment& request) override;
@@ -61,7 +69,8 @@ class Membership final : public Admissions {
   // Dials nothing but what the worker of that key has registered.
   Result<control::v1::Reached> reach(const PublicKey& key) override;
 
-  // A roster of `own` entry and the nodes of the store, newer than the one before.
+  // A roster of `own` entry and the nodes of the store, newer than the one before. kRefused when
+  // the store is an older copy than the roster (set_back.h).
   Status restart(const RosterEntry& own);
   // Takes those out of the roster whom somebody has revoked in the store meanwhile, and those in
   // whom somebody has let in, in whatever process. The keys of the former let them in no more.

@@ -12,7 +12,9 @@ namespace {
 constexpr Duration kHelloPatience = std::chrono::seconds(5);
 // A refused peer hangs up by itself once it has read the sentence.
 constexpr Duration kRefusedPatience = std::chrono::seconds(1);
-constexpr Duration kAnswerPatience = std::chrono::seconds(6);
+constexpr Duration kAnswerPatience = std::chrono::seconds(2);
+// Longest time over all attempts. Loading keeps no worker from answering.
+constexpr Duration kFormingPatience = std::chrono::seconds(5);
 constexpr Duration kRedial = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -36,6 +38,7 @@ void PipelineLinks::open(Epoch epoch, std::uint32_t stages, std::string first_ad
   ends.first_address = std::move(first_address);
   ends.first_node = std::move(first_node);
   ends.last_node = std::move(last_node);
+  ends.give_up = clock_.now() + kFormingPatience;
   dial(ends);
 }
 
@@ -127,7 +130,7 @@ void PipelineLinks::on_frame(LinkId link, Frame frame) {
     const bool dialled = ends.first_state == State::kGreeted || ends.first_state == State::kOpen;
     if (dialled && ends.first == link) return on_first_frame(epoch, ends, frame);
   }
-  // Otherwise it is late, of a link that we closed with its epoch.
+  ++late_frames_;
 }
 
 void PipelineLinks::on_first_frame(Epoch epoch, Ends& ends, const Frame& frame) {
@@ -224,11 +227,12 @@ void PipelineLinks::on_link_closed(LinkId link, const Error& why) {
   }
 }
 
-// Before the pipeline is linked its first stage may merely be late.
+// Before the pipeline is linked its first stage may merely be late, for a while.
 void PipelineLinks::first_closed(Epoch epoch, Ends& ends, const std::string& why) {
   ends.first_state = State::kWaiting;
   ends.deadline = clock_.now() + kRedial;
-  if (ends.announced) events_.on_pipeline_link_lost(epoch, 0, why);
+  const bool lost = ends.announced || clock_.now() >= ends.give_up;
+  if (lost) events_.on_pipeline_link_lost(epoch, 0, why);
 }
 
 }  // namespace hearth::coordinator

@@ -41,6 +41,8 @@ class PipelineLinks final : public TransportEvents {
   // the KV reserved for its sequences bounds it.
   void send(Epoch epoch, Frame frame);
   void on_timer();
+  // Of links that we closed with their epoch; dropped.
+  std::uint64_t late_frames() const { return late_frames_; }
 
   void on_link_open(LinkId link, bool incoming) override;
   void on_frame(LinkId link, Frame frame) override;
@@ -56,6 +58,7 @@ class PipelineLinks final : public TransportEvents {
     State first_state = State::kWaiting;
     LinkId first;
     TimePoint deadline{};  // the next attempt to dial, or the end of patience with this one
+    TimePoint give_up{};   // unless it is linked by then
     std::deque<Frame> queue;
     bool last_open = false;
     LinkId last;
@@ -83,6 +86,7 @@ class PipelineLinks final : public TransportEvents {
   PipelineLinkEvents& events_;
   std::map<Epoch, Ends> ends_;
   std::map<LinkId, Stranger> strangers_;
+  std::uint64_t late_frames_ = 0;
 };
 
 }  // namespace hearth::coordinator

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coordinator/holdings.h"
+#include "proto/fixed_field.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -9,6 +11,7 @@ namespace {
 
 // Keeps a worker that fails at once from being tried in a tight loop; spare ones go first.
 constexpr Duration kRest = std::chrono::milliseconds(500);
+constexpr Duration kSettling = std::chrono::seconds(3);
 constexpr std::uint32_t kPageTokensMost = 65'536;
 
 }  // namespace
@@ -25,33 +28,127 @@ std::string Pipeline::describe(std::uint32_t stage) const {
 }
 
 Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
-    : options_(options), clock_(clock), registry_(registry), next_epoch_(options.first_epoch) {}
+    : options_(options),
+      clock_(clock),
+      registry_(registry),
+      ways_(clock),
+      placing_(options, clock, ways_),
+      next_epoch_(options.first_epoch) {}
 
-// The nodes whose turn it is. Where they have no room for the model, those with the most room.
-std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
-  const auto split = [&] {
-    std::vector<std::uint32_t> most;
-    for (std::uint32_t i = 0; i < options_.stages; ++i) most.push_back(free[i]->status.layers_most);
-    return split_layers(options_.layers, most);
+std::vector<LayerRange> Pipelines::split(const std::vector<Node*>& nodes) const {
+  std::vector<std::uint32_t> most;
+  for (std::uint32_t i = 0; i < options_.stages; ++i) most.push_back(nodes[i]->status.layers_most);
+  return split_layers(options_.layers, most);
+}
+
+// Who has loaded a stage gets it again, so that after a loss only the lost stage is loaded anew.
+// The other stages go to those that hold their layers, then to those whose turn it is; who is in
+// doubt comes last and has no claim to what it loaded.
+std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
+  std::vector<Node*> stages(options_.stages);
+  std::vector<Node*> others;
+  const auto claims = [&](const Node* node) {
+    return node->loaded && node->status.stage < options_.stages &&
+           stages[node->status.stage] == nullptr;
   };
+  const auto doubtful = [](const Node* node) { return node->strikes > 0 || node->late; };
+  for (Node* node : free) {
+    if (claims(node) && !doubtful(node)) {
+      stages[node->status.stage] = node;
+    } else {
+      others.push_back(node);
+    }
+  }
+  std::stable_partition(others.begin(), others.end(),
+                        [&](const Node* node) { return !node->loaded && !doubtful(node); });
+  const std::vector<LayerRange> all = split_layers(options_.layers, options_.stages);
+  std::vector<std::uint32_t> open;
+  std::vector<LayerRange> layers;
+  for (std::uint32_t i = 0; i < options_.stages; ++i) {
+    if (stages[i] != nullptr) continue;
+    open.push_back(i);
+    layers.push_back(all[i]);
+  }
+  others = arrange(layers, std::move(others));
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const Node* node = others[i];
+    const auto own = std::find(open.begin(), open.end(), node->status.stage);
+    if (node->status.partial || !node->loaded || own == open.end()) continue;
+    Node*& there = others[static_cast<std::size_t>(own - open.begin())];
+    if (!there->status.partial) std::swap(others[i], there);
+  }
+  for (std::size_t i = 0; i < open.size(); ++i) stages[open[i]] = others[i];
+  return stages;
+}
+
+// Where the nodes that were chosen have no room for the model, those with the most room.
+std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
   if (free.size() < options_.stages) return {};
-  std::vector<LayerRange> layers = split();
-  if (!layers.empty() || free.size() == options_.stages) return layers;
+  std::vector<Node*> stages = by_stage(free);
+  std::vector<LayerRange> layers = split(stages);
+  if (!layers.empty()) {
+    free = std::move(stages);
+    return layers;
+  }
   const auto room = [](const Node* node) { return node->status.layers_most - 1; };  // 0: any number
   std::stable_sort(free.begin(), free.end(),
                    [&](const Node* a, const Node* b) { return room(a) > room(b); });
-  return split();
+  return split(free);
+}
+
+std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
+  std::optional<Placing::Placed> placed = placing_.choose(free);
+  if (!placed) return {};
+  free = std::move(placed->nodes);
+  return std::move(placed->layers);
+}
+
+// A node that would have to fetch other layers than it has waits a little for those that have them:
+// after a coordinator's start all come back, one after the other.
+bool Pipelines::settles(const std::vector<Node*>& nodes,
+                        const std::vector<LayerRange>& layers) const {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const NodeStatus& status = nodes[i]->status;
+    const bool other =
+        status.held_total > 0 && status.held != layers[i] && !holds(status, layers[i]);
+    if (other && clock_.now() - nodes[i]->since < kSettling) return true;
+  }
+  return false;
+}
+
+std::vector<LayerRange> Pipelines::by_hand(std::vector<Node*>& free) const {
+  std::vector<Node*> nodes;
+  std::vector<LayerRange> layers;
+  for (const HandStage& stage : options_.by_hand) {
+    const auto named = std::find_if(free.begin(), free.end(), [&](const Node* node) {
+      return node->status.name == stage.node;
+    });
+    if (named == free.end()) return {};
+    nodes.push_back(*named);
+    layers.push_back(stage.layers);
+  }
+  free = std::move(nodes);
+  return layers;
+}
+
+// `free`: those that are taken, by stage, where any are.
+std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
+  if (!options_.by_hand.empty()) return by_hand(free);
+  if (options_.placement) return place(free);
+  std::vector<LayerRange> layers = choose(free);
+  if (settles(free, layers)) layers.clear();
+  return layers;
 }
 
 Pipeline* Pipelines::form() {
   std::vector<Node*> free = registry_.free_nodes();
-  const std::vector<LayerRange> layers = choose(free);
+  const std::vector<LayerRange> layers = next(free);
   if (layers.empty()) return nullptr;
   const Epoch epoch(next_epoch_++);
   Pipeline& pipeline = pipelines_[epoch];
   pipeline.epoch = epoch;
   pipeline.deadline = clock_.now() + options_.forming_timeout;
-  for (std::uint32_t stage = 0; stage < options_.stages; ++stage) {
+  for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
     Node& node = *free[stage];
     registry_.assign(node, epoch, stage, layers[stage]);
     pipeline.members.push_back(
@@ -75,6 +172,7 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
   assign.set_coordinator_address(coordinator_address);
   assign.set_batch_rows(options_.batch_rows);
   assign.set_batches_in_flight(stages + 1);
+  if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
   return assign;
 }
 
@@ -92,6 +190,23 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
   pipeline.kv_page_tokens = ready.kv_page_tokens();
   pipeline.members[stage].ready = true;
   return ok_status();
+}
+
+std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
+  std::vector<Node*> nodes = registry_.free_nodes();
+  for (const Member& member : pipeline.members) {
+    Node* node = registry_.find(member.node);
+    if (node != nullptr && !node->status.away) nodes.push_back(node);
+  }
+  if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
+  const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const NodeStatus& status = nodes[i]->status;
+    if (status.partial && !holds(status, layers[i])) return {};
+    names.push_back(status.name);
+  }
+  return names;
 }
 
 void Pipelines::end(Epoch epoch, const std::vector<std::string>& culprits) {

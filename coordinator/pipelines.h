@@ -13,6 +13,8 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/link_book.h"
+#include "coordinator/placing.h"
 #include "coordinator/registry.h"
 #include "proto/control.pb.h"
 
@@ -33,6 +35,7 @@ struct Pipeline {
   std::vector<Member> members;  // by stage
   std::uint32_t kv_pages = 0;   // the smallest stage's, of those that are ready
   std::uint32_t kv_page_tokens = 0;
+  std::optional<Hash256> model;     // as receipts name it; nothing: none are made
   std::optional<StepId> last_step;  // that the last stage answered
 
   bool all_ready() const;
@@ -51,9 +54,17 @@ class Pipelines {
                                      const std::string& coordinator_address) const;
   // The worker's stage is loaded and linked. kInvalidInput when its KV pages cannot be used.
   Status ready(Pipeline& pipeline, std::uint32_t stage, const control::v1::StageReady& ready);
+  // The nodes of which the pipeline would be that formed if this one ended now, and which need not
+  // fetch anything for it. Empty: none would.
+  std::vector<std::string> successor(const Pipeline& pipeline) const;
   // All members become free; the culprits, and the members that were not ready in a pipeline that
   // took too long, rest before they are chosen again.
   void end(Epoch epoch, const std::vector<std::string>& culprits);
+
+  // Read where layers are placed by what was measured.
+  LinkBook& ways() { return ways_; }
+  const LinkBook& ways() const { return ways_; }
+  const Placing& placing() const { return placing_; }
 
   Pipeline* find(Epoch epoch);
   std::vector<Epoch> overdue() const;  // forming for longer than the forming timeout
@@ -61,10 +72,18 @@ class Pipelines {
 
  private:
   std::vector<LayerRange> choose(std::vector<Node*>& free) const;
+  std::vector<LayerRange> place(std::vector<Node*>& free);
+  std::vector<LayerRange> by_hand(std::vector<Node*>& free) const;
+  std::vector<LayerRange> next(std::vector<Node*>& free);
+  bool settles(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) const;
+  std::vector<Node*> by_stage(const std::vector<Node*>& free) const;
+  std::vector<LayerRange> split(const std::vector<Node*>& nodes) const;
 
   const CoordinatorOptions& options_;
   const Clock& clock_;
   Registry& registry_;
+  LinkBook ways_;
+  Placing placing_;
   std::map<Epoch, Pipeline> pipelines_;
   std::uint64_t next_epoch_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/limits.h"
 #include "proto/frame.h"
@@ -10,6 +11,7 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr Duration kStruck = std::chrono::seconds(60);
 constexpr std::size_t kIsaBytes = 32;
 
 Status check_text(const char* field, const std::string& text, std::size_t limit, char least = '!') {
@@ -22,9 +24,9 @@ Status check_text(const char* field, const std::string& text, std::size_t limit,
   return ok_status();
 }
 
-const char* state_name(Node::State state) {
-  switch (state) {
-    case Node::State::kFree: return "free";
+const char* state_name(const Node& node) {
+  switch (node.state) {
+    case Node::State::kFree: return node.status.away ? "paused" : "free";
     case Node::State::kLoading: return "loading";
     case Node::State::kServing: return "serving";
     case Node::State::kLost: return "lost";
@@ -57,9 +59,31 @@ Status Registry::check(const control::v1::Register& body) const {
   if (!body.device().empty()) {
     TRY_VOID(check_text("device", body.device(), limits::kReasonBytes, ' '));
   }
+  if (!body.build().empty()) {
+    TRY_VOID(check_text("build", body.build(), limits::kBuildBytes, ' '));
+  }
+  TRY_VOID(check_holding(body.holding()));
   REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
           "weight_bytes_per_second is no finite number of at least 0");
   return ok_status();
+}
+
+Status Registry::check_holding(const control::v1::Holding& holding) const {
+  const auto& layers = holding.layers();
+  REQUIRE(layers.begin() <= layers.end() && layers.end() <= options_.layers,
+          "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
+              " are no range of the model's " + std::to_string(options_.layers));
+  REQUIRE(holding.done() <= holding.total(), "more is held than there is of layers " +
+                                                 std::to_string(layers.begin()) + " to " +
+                                                 std::to_string(layers.end()));
+  return ok_status();
+}
+
+void Registry::hold(Node& node, const control::v1::Holding& holding) const {
+  if (!check_holding(holding).ok()) return;
+  node.status.held = {holding.layers().begin(), holding.layers().end()};
+  node.status.held_bytes = holding.done();
+  node.status.held_total = holding.total();
 }
 
 Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
@@ -68,18 +92,29 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
                                              " workers, which is its limit"};
   }
   Node& node = nodes_[body.node()];
+  const NodeStatus& before = node.status;
+  const bool same = before.isa == body.isa() && before.device == body.device() &&
+                    before.threads == body.threads() && before.layers_most == body.layers_most();
+  std::optional<placement::Node> measured = same ? before.measured : std::nullopt;
   node = Node{};
+  node.status.measured = std::move(measured);
   node.status.name = body.node();
   node.status.data_address = body.data_address();
   node.status.protocol = std::min(body.protocol_version(), protocol_version());
   node.status.isa = body.isa();
   node.status.threads = body.threads();
   node.status.device = body.device();
+  node.status.build = body.build();
   node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
+  node.status.partial = body.has_holding();
+  node.status.away = away_of(body);
+  hold(node, body.holding());
   node.link = link;
   node.last_heard = clock_.now();
+  node.since = clock_.now();
+  node.measured_at = clock_.now();
   node.turn = next_turn_++;
   return &node;
 }
@@ -100,6 +135,10 @@ bool Registry::silent(const Node& node) const {
   return clock_.now() - node.last_heard >= options_.heartbeat_timeout;
 }
 
+bool Registry::late(const Node& node) const {
+  return clock_.now() - node.last_heard > 2 * options_.heartbeat;
+}
+
 bool Registry::holds(const std::string& name) const {
   const auto found = nodes_.find(name);
   return found != nodes_.end() && found->second.state != Node::State::kLost &&
@@ -114,6 +153,8 @@ void Registry::lose(Node& node) {
 
 void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
   node.state = Node::State::kLoading;
+  const bool same = node.status.stage == stage && node.status.layers == layers;
+  node.loaded = node.loaded && same;
   node.status.epoch = epoch;
   node.status.stage = stage;
   node.status.layers = layers;
@@ -130,15 +171,24 @@ void Registry::free(Node& node, Duration rest) {
   }
 }
 
+void Registry::strike(Node& node) {
+  ++node.strikes;
+  node.struck_at = clock_.now();
+}
+
 std::vector<Node*> Registry::free_nodes() {
   std::vector<Node*> nodes;
   for (auto& [name, node] : nodes_) {
-    if (node.state == Node::State::kFree && clock_.now() >= node.rests_until) {
+    if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
+    node.late = late(node);
+    const bool free = node.state == Node::State::kFree && !node.status.away;
+    if (free && clock_.now() >= node.rests_until) {
       nodes.push_back(&node);
     }
   }
-  std::sort(nodes.begin(), nodes.end(),
-            [](const Node* a, const Node* b) { return a->turn < b->turn; });
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
+    return std::tie(a->late, a->strikes, a->turn) < std::tie(b->late, b->strikes, b->turn);
+  });
   return nodes;
 }
 
@@ -171,7 +221,7 @@ std::vector<NodeStatus> Registry::snapshot() const {
   std::vector<NodeStatus> all;
   for (const auto& [name, node] : nodes_) {
     NodeStatus status = node.status;
-    status.state = state_name(node.state);
+    status.state = state_name(node);
     status.heartbeat_age_seconds =
         std::chrono::duration<double>(clock_.now() - node.last_heard).count();
     status.rows_per_second = node.rows.per_second(clock_.now());
@@ -181,10 +231,26 @@ std::vector<NodeStatus> Registry::snapshot() const {
   return all;
 }
 
-std::uint32_t Registry::connected() const {
-  std::uint32_t count = 0;
-  for (const auto& [name, node] : nodes_) count += node.state != Node::State::kLost ? 1 : 0;
-  return count;
+std::vector<const Node*> Registry::all() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [name, node] : nodes_) {
+    if (node.state != Node::State::kLost) nodes.push_back(&node);
+  }
+  return nodes;
+}
+
+std::vector<const Node*> Registry::known() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [name, node] : nodes_) nodes.push_back(&node);
+  return nodes;
+}
+
+std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(all().size()); }
+
+std::uint32_t Registry::here() const {
+  const std::vector<const Node*> nodes = all();
+  return static_cast<std::uint32_t>(std::count_if(
+      nodes.begin(), nodes.end(), [](const Node* node) { return !node->status.away; }));
 }
 
 }  // namespace hearth::coordinator

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@
 
 namespace hearth::coordinator {
 
+// Who says that a node sent wrong bytes of the model.
+struct Accusers {
+  std::set<std::string> names;  // at most limits::kAccusers
+  std::string item;             // that the first of them named
+};
+
 struct Node {
   enum class State { kFree, kLoading, kServing, kLost };
 
@@ -25,9 +32,18 @@ struct Node {
   State state = State::kFree;
   LinkId link;
   TimePoint last_heard{};
-  TimePoint rests_until{};  // not chosen for a pipeline before
-  std::uint64_t turn = 0;   // free nodes are chosen in the order of their turns
-  CounterRate rows;         // of its heartbeats
+  TimePoint since{};        // it has its session
+  TimePoint measured_at{};  // it said status.measured in it, or had it when it came
+  LayerRange plan;          // what a partial node was told to hold, and why
+  std::string why;
+  Accusers accusers;          // since it registered
+  TimePoint rests_until{};    // not chosen for a pipeline before
+  std::uint64_t turn = 0;     // free nodes are chosen in this order, those in doubt last
+  bool loaded = false;        // the layers and stage of its status, which it may be given again
+  std::uint32_t strikes = 0;  // links lost with it at one end, lately
+  TimePoint struck_at{};
+  bool late = false;  // with its heartbeats, when free_nodes() last looked
+  CounterRate rows;   // of its heartbeats
   CounterRate busy_seconds;
 };
 
@@ -38,12 +54,18 @@ class Registry {
   // Why a worker cannot be registered here: kVersion for other versions, kInvalidInput for another
   // model or fields out of range, each naming both sides or the limit.
   Status check(const control::v1::Register& body) const;
-  // Adds a checked worker; one of the same name must be lost or absent. The pointer lives until
-  // forget(). kNoCapacity when limits::kWorkers have sessions.
+  // Adds a checked worker; one of the same name must be lost or absent. What was measured of the
+  // same machine still holds. The pointer lives until forget(). kNoCapacity when limits::kWorkers
+  // have sessions.
   Result<Node*> add(LinkId link, const control::v1::Register& body);
+
+  // What a node says that it holds; what cannot be is passed over.
+  void hold(Node& node, const control::v1::Holding& holding) const;
 
   Node* find(LinkId link);
   Node* find(const std::string& name);
+  // Two heartbeats did not come: it may be frozen, or will be silent soon.
+  bool late(const Node& node) const;
   // Whether a worker of this name has a session and was heard of lately.
   bool holds(const std::string& name) const;
   // The worker has no session any more; it is remembered for a minute.
@@ -51,15 +73,24 @@ class Registry {
   void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
   // Free again, behind all others, after a rest (none: zero).
   void free(Node& node, Duration rest);
+  // A link was lost that had this node at one end, and nobody knows which end it was: whoever is
+  // part of several such losses is chosen last.
+  void strike(Node& node);
+  // In the order in which they are chosen: who is late may be frozen, and comes last. None that is
+  // away.
   std::vector<Node*> free_nodes();
   std::vector<Node*> silent_nodes();  // heard of too long ago
   void forget();                      // workers lost long ago
 
   std::vector<NodeStatus> snapshot() const;
+  std::vector<const Node*> all() const;    // that have sessions
+  std::vector<const Node*> known() const;  // and those that are remembered
   std::uint32_t connected() const;
+  std::uint32_t here() const;  // of those, that are not away
 
  private:
   bool silent(const Node& node) const;
+  Status check_holding(const control::v1::Holding& holding) const;
 
   const CoordinatorOptions& options_;
   const Clock& clock_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -19,14 +20,23 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The stage of the pipeline that the sequence must not reach; null: none.
-const std::string* untrusted(const Sequence& sequence, const KvPool& pool) {
+// The stage of a pipeline that the sequence must not reach; null: none.
+const std::string* untrusted(const Sequence& sequence, const std::vector<std::string>& nodes) {
   const std::vector<std::string>& trust = sequence.request.trust;
   if (trust.empty()) return nullptr;
-  const auto outside = std::find_if(pool.nodes.begin(), pool.nodes.end(),
+  const auto outside = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const auto& node) { return !contains(trust, node); });
-  return outside == pool.nodes.end() ? nullptr : &*outside;
+  return outside == nodes.end() ? nullptr : &*outside;
 }
+
+const std::string* untrusted(const Sequence& sequence, const KvPool& pool) {
+  return untrusted(sequence, pool.nodes);
+}
+
+// One in the background waits for so many others of its owner, not for all that may still come.
+constexpr std::uint32_t kPassedMost = 4;
+
+bool never_ran(const std::shared_ptr<Sequence>& sequence) { return !sequence->admitted; }
 
 }  // namespace
 
@@ -36,6 +46,41 @@ static_assert(std::uint64_t{limits::kModelContext} * 2 < 0xFFFFFFFFULL,
 void Scheduler::add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
                          std::vector<std::string> nodes) {
   pools_[epoch] = {pages, page_tokens, 0, 0, std::move(nodes)};
+}
+
+void Scheduler::close_pool(Epoch epoch, bool closed) {
+  const auto pool = pools_.find(epoch);
+  if (pool != pools_.end()) pool->second.closed = closed;
+}
+
+bool Scheduler::serves() const {
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& pool) { return !pool.second.closed; });
+}
+
+bool Scheduler::others_have_room(Epoch from) const {
+  std::map<Epoch, KvPool> others = pools_;
+  others.erase(from);
+  std::erase_if(others, [](const auto& pool) { return pool.second.closed; });
+  for (const auto& entry : running_) {
+    const std::shared_ptr<Sequence>& sequence = entry.second;
+    if (sequence->epoch != from || sequence->ended) continue;
+    const auto place = std::find_if(others.begin(), others.end(), [&](const auto& other) {
+      const KvPool& pool = other.second;
+      const std::uint32_t wanted = pages_wanted(sequence->tokens_wanted(), pool);
+      return untrusted(*sequence, pool) == nullptr && wanted <= pool.pages - pool.reserved;
+    });
+    if (place == others.end()) return false;
+    place->second.reserved += pages_wanted(sequence->tokens_wanted(), place->second);
+  }
+  return true;
+}
+
+bool Scheduler::may_all_run_on(Epoch from, const std::vector<std::string>& nodes) const {
+  return std::all_of(running_.begin(), running_.end(), [&](const auto& one) {
+    const Sequence& sequence = *one.second;
+    return sequence.epoch != from || sequence.ended || untrusted(sequence, nodes) == nullptr;
+  });
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
@@ -57,6 +102,7 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
   std::optional<std::uint64_t> most;
   const std::string* outside = nullptr;
   for (const auto& [epoch, pool] : pools_) {
+    if (pool.closed) continue;
     if (const std::string* node = untrusted(sequence, pool)) {
       outside = node;
       continue;
@@ -75,18 +121,62 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
 }
 
 Status Scheduler::enqueue(std::shared_ptr<Sequence> sequence) {
-  if (waiting_.size() >= limits::kWaitingSequences) {
-    return Error{ErrorCode::kNoCapacity, "the queue holds " +
-                                             std::to_string(limits::kWaitingSequences) +
-                                             " waiting sequences, which is its limit"};
+  const std::string& owner = sequence->request.owner;
+  const std::size_t room =
+      limits::kWaitingSequences - std::min<std::size_t>(waiting_.size(), limits::kWaitingSequences);
+  if (room == 0 || shares_.waiting(owner) >= 2 * room) {
+    return Error{ErrorCode::kNoCapacity,
+                 std::to_string(waiting_.size()) + " sequences wait, " +
+                     std::to_string(shares_.waiting(owner)) + " of them from here; the queue has " +
+                     std::to_string(limits::kWaitingSequences) +
+                     " places, and nobody gets more than twice what is left of them"};
   }
+  shares_.arrive(owner);
   waiting_.push_back(std::move(sequence));
   return ok_status();
 }
 
+std::vector<Scheduler::Waiting::iterator> Scheduler::by_turn() {
+  struct Owner {
+    std::vector<Waiting::iterator> first;
+    std::vector<Waiting::iterator> background;
+  };
+  std::vector<Waiting::iterator> order;
+  std::map<std::string, Owner> owners;
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (never_ran(*it)) {
+      Owner& owner = owners[(*it)->request.owner];
+      ((*it)->request.background ? owner.background : owner.first).push_back(it);
+    } else {
+      order.push_back(it);
+    }
+  }
+  std::vector<std::pair<std::uint64_t, const std::string*>> turns;
+  for (const auto& [name, owner] : owners) turns.emplace_back(shares_.served(name), &name);
+  std::stable_sort(turns.begin(), turns.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [served, name] : turns) {
+    Owner& owner = owners[*name];
+    const auto passed = passed_.find(*name);
+    if (passed != passed_.end() && passed->second >= kPassedMost && !owner.background.empty()) {
+      owner.first.insert(owner.first.begin(), owner.background.front());
+      owner.background.erase(owner.background.begin());
+    }
+    order.insert(order.end(), owner.first.begin(), owner.first.end());
+    order.insert(order.end(), owner.background.begin(), owner.background.end());
+  }
+  return order;
+}
+
 std::shared_ptr<Sequence> Scheduler::admit() {
-  std::set<Epoch> claimed;  // by older sequences, which wait for room there
-  for (auto it = waiting_.begin(); it != waiting_.end() && claimed.size() < pools_.size(); ++it) {
+  std::set<Epoch> claimed;  // by those before, which wait for room there; or closed
+  if (waiting_.empty()) return nullptr;
+  for (const auto& [epoch, pool] : pools_) {
+    if (pool.closed) claimed.insert(epoch);
+  }
+  if (claimed.size() == pools_.size()) return nullptr;
+  for (const Waiting::iterator& it : by_turn()) {
+    if (claimed.size() == pools_.size()) break;
     const Sequence& waiting = **it;
     const std::uint64_t tokens = waiting.tokens_wanted();
     Epoch best;
@@ -101,7 +191,9 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     }
     if (best_pool != nullptr) return reserve(it, best, *best_pool);
     for (const auto& [epoch, pool] : pools_) {
-      if (untrusted(waiting, pool) == nullptr) claimed.insert(epoch);
+      // An interrupted one may wait for a larger pipeline to come back.
+      const bool never = waiting.admitted && pages_wanted(tokens, pool) > pool.pages;
+      if (untrusted(waiting, pool) == nullptr && !never) claimed.insert(epoch);
     }
   }
   return nullptr;
@@ -110,6 +202,7 @@ std::shared_ptr<Sequence> Scheduler::admit() {
 std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoch, KvPool& pool) {
   std::shared_ptr<Sequence> sequence = std::move(*place);
   waiting_.erase(place);
+  if (never_ran(sequence)) settle(*sequence);
   sequence->epoch = epoch;
   sequence->pages = pages_wanted(sequence->tokens_wanted(), pool);
   pool.reserved += sequence->pages;
@@ -119,20 +212,53 @@ std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoc
 }
 
 std::shared_ptr<Sequence> Scheduler::pop_unfit() {
-  if (pools_.empty()) return nullptr;
+  if (!serves()) return nullptr;
   const auto unfit = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& sequence) {
-    return !fits_somewhere(*sequence).ok();
+    return !sequence->admitted && !fits_somewhere(*sequence).ok();
   });
   if (unfit == waiting_.end()) return nullptr;
   std::shared_ptr<Sequence> sequence = std::move(*unfit);
   waiting_.erase(unfit);
+  shares_.leave(sequence->request.owner);
   return sequence;
 }
 
+// It waits no more, and is given its tokens.
+void Scheduler::settle(const Sequence& sequence) {
+  const std::string& owner = sequence.request.owner;
+  shares_.leave(owner);
+  shares_.charge(owner, fair_cost(sequence.prompt_tokens, sequence.request.sampling.max_tokens));
+  const bool passes =
+      !sequence.request.background &&
+      std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+        return never_ran(other) && other->request.background && other->request.owner == owner;
+      });
+  if (passes) {
+    ++passed_[owner];
+  } else {
+    passed_.erase(owner);
+  }
+}
+
 std::vector<std::shared_ptr<Sequence>> Scheduler::take_waiting() {
-  std::vector<std::shared_ptr<Sequence>> all(waiting_.begin(), waiting_.end());
-  waiting_.clear();
+  const auto fresh = std::find_if(waiting_.begin(), waiting_.end(), never_ran);
+  std::vector<std::shared_ptr<Sequence>> all(fresh, waiting_.end());
+  waiting_.erase(fresh, waiting_.end());
+  for (const auto& sequence : all) shares_.leave(sequence->request.owner);
   return all;
+}
+
+void Scheduler::requeue(std::vector<std::shared_ptr<Sequence>> sequences) {
+  for (auto& sequence : sequences) {
+    const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+      return never_ran(other) || other->id > sequence->id;
+    });
+    waiting_.insert(place, std::move(sequence));
+  }
+}
+
+std::vector<std::shared_ptr<Sequence>> Scheduler::interrupted() const {
+  return {waiting_.begin(), std::find_if(waiting_.begin(), waiting_.end(), never_ran)};
 }
 
 std::shared_ptr<Sequence> Scheduler::find(SequenceId id) const {
@@ -145,14 +271,19 @@ std::shared_ptr<Sequence> Scheduler::find(SequenceId id) const {
 }
 
 void Scheduler::remove_waiting(SequenceId id) {
-  std::erase_if(waiting_, [&](const auto& sequence) { return sequence->id == id; });
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const auto& sequence) { return sequence->id == id; });
+  if (found == waiting_.end()) return;
+  if (never_ran(*found)) shares_.leave((*found)->request.owner);
+  waiting_.erase(found);
 }
 
 void Scheduler::release(Sequence& sequence) {
   if (sequence.released) return;
   sequence.released = true;
   const auto pool = pools_.find(sequence.epoch);
-  if (pool != pools_.end()) pool->second.reserved -= sequence.pages;
+  const bool kept = planted(SwarmDefect::kReservationKept);
+  if (pool != pools_.end() && !kept) pool->second.reserved -= sequence.pages;
   remove_done(sequence);
 }
 
@@ -165,8 +296,11 @@ void Scheduler::end(Sequence& sequence) {
 void Scheduler::remove_done(const Sequence& sequence) {
   if (!sequence.ended || !sequence.released) return;
   const auto pool = pools_.find(sequence.epoch);
-  const bool known = running_.erase(sequence.id) > 0;
-  if (known && pool != pools_.end()) --pool->second.running;
+  if (!running_.contains(sequence.id)) return;
+  shares_.refund(sequence.request.owner,
+                 fair_cost(0, sequence.request.sampling.max_tokens - sequence.answer.size()));
+  if (pool != pools_.end()) --pool->second.running;
+  running_.erase(sequence.id);
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::held() const {

@@ -1,8 +1,10 @@
-// Scheduler: which sequence runs where. One queue, first come first served, where only one that may
-// not run on a pipeline (GenerateRequest::trust) is overtaken by those that go there; KV pages
-// reserved on the smallest stage of a pipeline for prompt + max_tokens before a sequence starts,
-// given back when the last stage reports the release. A plain state machine: it sends and calls
-// nothing.
+// Scheduler: which sequence runs where, and when. Those whose pipeline was lost come before all
+// others. Then owners take turns (coordinator/fair_share.h); among one owner's sequences the first
+// to come is the first served, those in the background after the others, though not for ever. Only
+// one that may not run on a pipeline (GenerateRequest::trust) is overtaken by those that go there.
+// KV pages are reserved on the smallest stage of a pipeline for prompt + max_tokens before a
+// sequence starts, and given back when the last stage reports the release. A plain state machine:
+// it sends and calls nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "coordinator/fair_share.h"
 #include "coordinator/sequence.h"
 
 namespace hearth::coordinator {
@@ -25,6 +28,7 @@ struct KvPool {
   std::uint32_t reserved = 0;
   std::uint32_t running = 0;            // sequences that have not both ended and been released
   std::vector<std::string> nodes = {};  // its stages
+  bool closed = false;                  // it finishes what runs and gets nothing new
 };
 
 class Scheduler {
@@ -34,18 +38,32 @@ class Scheduler {
   // The pipeline is gone with its KV: its sequences leave the scheduler, in the order of their ids.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);
   const std::map<Epoch, KvPool>& pools() const { return pools_; }
+  void close_pool(Epoch epoch, bool closed);
+  bool serves() const;  // some pipeline takes what comes
+  // Whether other pipelines that take what comes have room now for all that runs on this one.
+  bool others_have_room(Epoch epoch) const;
+  // Whether a pipeline of these nodes may run all that runs on this one.
+  bool may_all_run_on(Epoch epoch, const std::vector<std::string>& nodes) const;
 
-  // Whether some pipeline inside its trust set has as many pages in all as it wants. kRefused names
+  // Whether some pipeline inside its trust set, and not closed, has as many pages in all as it
+  // wants. kRefused names
   // a node outside, kNoCapacity both numbers.
   Status fits_somewhere(const Sequence& sequence) const;
-  // kNoCapacity when limits::kWaitingSequences wait.
+  // kNoCapacity when limits::kWaitingSequences wait, or twice as many of this owner's as the queue
+  // has room for: so nobody fills it (dynamic thresholds, Choudhury and Hahne 1998).
   Status enqueue(std::shared_ptr<Sequence> sequence);
-  // The oldest waiting sequence that need not wait on, reserved on the fitting pipeline with the
-  // most free pages. None goes to a pipeline that an older one waits for. Null: all must wait on.
+  // Sequences of a lost pipeline wait again, ahead of all that never ran. No limit: they were in.
+  void requeue(std::vector<std::shared_ptr<Sequence>> sequences);
+  // Those that requeue() brought and that still wait.
+  std::vector<std::shared_ptr<Sequence>> interrupted() const;
+  // The waiting sequence whose turn it is and that need not wait on, reserved on the fitting
+  // pipeline with the most free pages. None goes to a pipeline that one before it waits for. Null:
+  // all must wait on.
   std::shared_ptr<Sequence> admit();
-  // The oldest waiting sequence that no pipeline that serves could ever hold; null without one.
+  // The oldest sequence that never ran and that no pipeline that serves could ever hold; null
+  // without one.
   std::shared_ptr<Sequence> pop_unfit();
-  std::vector<std::shared_ptr<Sequence>> take_waiting();
+  std::vector<std::shared_ptr<Sequence>> take_waiting();  // that never ran
 
   // A sequence that waits or runs; null for unknown ids.
   std::shared_ptr<Sequence> find(SequenceId id) const;
@@ -61,11 +79,16 @@ class Scheduler {
 
  private:
   using Waiting = std::deque<std::shared_ptr<Sequence>>;
+  std::vector<Waiting::iterator> by_turn();
   std::shared_ptr<Sequence> reserve(Waiting::iterator place, Epoch epoch, KvPool& pool);
+  void settle(const Sequence& sequence);
   void remove_done(const Sequence& sequence);
 
   std::map<Epoch, KvPool> pools_;
-  Waiting waiting_;
+  Waiting waiting_;  // interrupted ones first, each part in the order of arrival
+  FairShare shares_;
+  // Sequences of an owner that went before one of its own in the background, in a row.
+  std::map<std::string, std::uint32_t> passed_;
   std::map<SequenceId, std::shared_ptr<Sequence>> running_;
 };
 

@@ -2,21 +2,69 @@
 
 #include <iterator>
 
+#include "proto/defect.h"
+
 namespace hearth::coordinator {
+
+namespace {
+
+// Nothing, unless a defect of proto/defect.h is planted.
+void plant(SubmitMessage& submit) {
+  const std::uint32_t prompt = submit.open.prompt_tokens;
+  if (planted(SwarmDefect::kReplayOneShort)) submit.prompt.pop_back();
+  if (planted(SwarmDefect::kAnswerForgotten)) submit.prompt.resize(prompt);
+  if (planted(SwarmDefect::kSeedAnew)) ++submit.open.sampling.seed;
+  if (planted(SwarmDefect::kAnswerAsPrompt)) {
+    submit.open.prompt_tokens = static_cast<std::uint32_t>(submit.prompt.size());
+  }
+}
+
+}  // namespace
 
 Status Sequence::take(const SampledToken& token) {
   const std::string name = "sequence " + std::to_string(id.value);
   REQUIRE(!answered, name + " has a token after its end");
-  const std::uint64_t expected = std::uint64_t{prompt_tokens} + generated;
+  const std::uint64_t expected = tokens_known() - again;
   REQUIRE(token.position == expected, name + " has a token at position " +
                                           std::to_string(token.position) + "; the next is " +
                                           std::to_string(expected));
-  ++generated;
+  if (again > 0) {
+    --again;
+    const TokenId before = answer[token.position - prompt_tokens];
+    REQUIRE(token.token == before && token.finish == FinishReason::kNone,
+            name + " has token " + std::to_string(token.token) + " at position " +
+                std::to_string(token.position) + ", where it had " + std::to_string(before));
+    return ok_status();
+  }
+  answer.push_back(token.token);
+  fruitless = 0;
   const std::uint32_t wanted = request.sampling.max_tokens;
-  REQUIRE(generated < wanted || token.finish != FinishReason::kNone,
+  REQUIRE(answer.size() < wanted || token.finish != FinishReason::kNone,
           name + " goes on after its " + std::to_string(wanted) + " tokens");
   answered = token.finish != FinishReason::kNone;
   return ok_status();
+}
+
+void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
+  epoch = Epoch();
+  pages = 0;
+  if (failed) ++fruitless;
+  lost_at = now;
+  resume_by = now + patience;
+}
+
+SequenceOpen Sequence::open() const {
+  return {id, prompt_tokens, request.report_hashes, request.sampling,
+          receipts ? request.receipt : std::nullopt};
+}
+
+SubmitMessage Sequence::submit() const {
+  SubmitMessage submit{epoch, open(), {}};
+  submit.prompt.reserve(request.prompt.size() + answer.size());
+  submit.prompt.insert(submit.prompt.end(), request.prompt.begin(), request.prompt.end());
+  submit.prompt.insert(submit.prompt.end(), answer.begin(), answer.end());
+  if (!answer.empty()) plant(submit);
+  return submit;
 }
 
 Status Sequence::add_hash(const RowHash& hash) {

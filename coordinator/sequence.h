@@ -18,13 +18,16 @@ namespace hearth::coordinator {
 
 struct Sequence {
   SequenceId id;
-  GenerateRequest request;  // the prompt is given away with the submit
+  GenerateRequest request;
   std::shared_ptr<SequenceEvents> events;
   std::uint32_t prompt_tokens = 0;
 
   Epoch epoch;              // of its pipeline; 0 while it waits
+  bool receipts = false;    // its pipeline makes those that it wants
   std::uint32_t pages = 0;  // reserved on that pipeline
-  std::uint32_t generated = 0;
+  std::vector<TokenId>
+      answer;             // its tokens so far; with the prompt all that another pipeline needs
+  bool admitted = false;  // its owner was told so; waits only for another pipeline from then on
   bool answered = false;  // a token with a finish came; no other may follow
   bool ended = false;     // its events have had their last call, or want none
   bool released = false;  // its KV is free on every stage
@@ -35,11 +38,25 @@ struct Sequence {
   TimePoint held_until{};
   std::optional<Position> stopped;  // by its owner: hashes before it are wanted, tokens are not
 
+  // Of one whose pipeline was lost, while it waits for another.
+  TimePoint lost_at{};
+  TimePoint resume_by{};        // unless by then there is hope
+  std::uint32_t fruitless = 0;  // pipelines that failed since its last token
+  // Tokens of its answer that its pipeline says again, because their rows' hashes are wanted.
+  std::uint32_t again = 0;
+
   std::uint64_t tokens_wanted() const {
     return std::uint64_t{prompt_tokens} + request.sampling.max_tokens;
   }
-  // kInvalidInput when this cannot be the sequence's next token. Counts it.
+  std::uint64_t tokens_known() const { return std::uint64_t{prompt_tokens} + answer.size(); }
+  // kInvalidInput when this cannot be the sequence's next token. Keeps it; of one that is said
+  // again only that it is the same.
   Status take(const SampledToken& token);
+  // Its pipeline is gone, its KV too: it waits again. `failed`: not because an owner asked for it.
+  void interrupt(TimePoint now, Duration patience, bool failed);
+  SequenceOpen open() const;
+  // What goes to the first stage: prompt and answer so far.
+  SubmitMessage submit() const;
   // kInvalidInput for a position that the sequence cannot have, or one told twice.
   Status add_hash(const RowHash& hash);
   // The last token waits for hashes, or a stopped sequence does.

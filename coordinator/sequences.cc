@@ -5,26 +5,33 @@
 
 #include "base/limits.h"
 #include "coordinator/coordinator_machine.h"
+#include "coordinator/receipts.h"
+#include "proto/defect.h"
 
 namespace hearth::coordinator {
 namespace {
 
 constexpr Duration kHashPatience = std::chrono::seconds(2);
 
-SequenceOpen open_of(const Sequence& sequence) {
-  return {sequence.id, sequence.prompt_tokens, sequence.request.report_hashes,
-          sequence.request.sampling};
-}
-
-Status check_prompt(const std::vector<TokenId>& prompt, const StepShape& shape) {
-  REQUIRE(prompt.size() <= shape.context, "the prompt has " + std::to_string(prompt.size()) +
+Status check_tokens(const std::string& what, const std::vector<TokenId>& tokens,
+                    const StepShape& shape) {
+  REQUIRE(tokens.size() <= shape.context, "the " + what + " has " + std::to_string(tokens.size()) +
                                               " tokens; the context has " +
                                               std::to_string(shape.context));
-  for (const TokenId token : prompt) {
+  for (const TokenId token : tokens) {
     REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary,
-            "the prompt has token " + std::to_string(token) + "; the vocabulary has " +
+            "the " + what + " has token " + std::to_string(token) + "; the vocabulary has " +
                 std::to_string(shape.vocabulary));
   }
+  return ok_status();
+}
+
+Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
+  TRY_VOID(check_tokens("prompt", request.prompt, shape));
+  TRY_VOID(check_tokens("answer", request.answer, shape));
+  REQUIRE(request.answer.empty() || request.answer.size() < request.sampling.max_tokens,
+          "the answer has " + std::to_string(request.answer.size()) + " tokens; one of at most " +
+              std::to_string(request.sampling.max_tokens) + " does not go on");
   return ok_status();
 }
 
@@ -32,14 +39,15 @@ Status check_prompt(const std::vector<TokenId>& prompt, const StepShape& shape) 
 
 Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
                                               std::shared_ptr<SequenceEvents> events) {
-  TRY_VOID(check_prompt(request.prompt, options_.shape));
+  TRY_VOID(check_tokens(request, options_.shape));
   auto sequence = std::make_shared<Sequence>();
   sequence->id = SequenceId(next_sequence_);
   sequence->prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  sequence->answer = std::exchange(request.answer, {});
   sequence->request = std::move(request);
   sequence->events = std::move(events);
-  TRY_VOID(validate(open_of(*sequence), options_.shape));
-  if (scheduler_.pools().empty()) {
+  TRY_VOID(validate(sequence->open(), options_.shape));
+  if (!scheduler_.serves()) {
     return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
   }
   TRY_VOID(scheduler_.fits_somewhere(*sequence));
@@ -76,9 +84,13 @@ void CoordinatorMachine::stop(SequenceId id, Position position) {
   const std::shared_ptr<Sequence> sequence = ending_.contains(id) ? nullptr : scheduler_.find(id);
   if (!sequence || sequence->ended || sequence->stopped) return;
   const bool runs = sequence->epoch != Epoch();
-  const std::uint64_t computed = std::uint64_t{sequence->prompt_tokens} + sequence->generated;
-  if (!runs || !sequence->request.report_hashes || position >= computed) return cancel(id);
+  if (!sequence->request.report_hashes || position >= sequence->tokens_known()) return cancel(id);
   ++totals_.finished_stop_total;
+  if (!runs) {  // between two pipelines: the hashes of the lost one are all that there will be
+    sequence->stopped = position;
+    scheduler_.remove_waiting(id);
+    return finish_stopped(sequence);
+  }
   if (!sequence->answered) {
     links_.send(sequence->epoch,
                 {FrameType::kCancel, encode(CancelMessage{sequence->epoch, {id}})});
@@ -100,16 +112,38 @@ void CoordinatorMachine::admit() {
     const auto sequence = scheduler_.admit();
     if (!sequence) return;
     start_sequence(*sequence);
+    if (std::exchange(sequence->admitted, true)) {
+      ++totals_.resumed_total;
+      if (planted(SwarmDefect::kTokenTwice) && !sequence->answer.empty()) {
+        sequence->events->on_token({sequence->id,
+                                    static_cast<Position>(sequence->tokens_known() - 1),
+                                    sequence->answer.back(),
+                                    FinishReason::kNone,
+                                    ErrorCode::kNumeric,
+                                    0.0F,
+                                    {}});
+      }
+      continue;
+    }
     ++totals_.admitted_total;
+    if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
     sequence->events->on_admitted();
   }
 }
 
 void CoordinatorMachine::start_sequence(Sequence& sequence) {
-  SubmitMessage submit{sequence.epoch, open_of(sequence), std::move(sequence.request.prompt)};
-  sequence.request.prompt.clear();
-  links_.send(sequence.epoch, {FrameType::kSubmit, encode(submit)});
+  // A pipeline that it goes on with computes all its rows again.
+  if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
+  const bool hashed = sequence.request.report_hashes;
+  sequence.again = hashed ? static_cast<std::uint32_t>(sequence.answer.size()) : 0;
+  const Pipeline* pipeline = pipelines_.find(sequence.epoch);
+  sequence.receipts = sequence.request.receipt && pipeline != nullptr && pipeline->model;
+  if (sequence.receipts) {
+    options_.receipts->start(sequence.epoch, sequence.request.receipt->request,
+                             sequence.tokens_wanted());
+  }
+  links_.send(sequence.epoch, {FrameType::kSubmit, encode(sequence.submit())});
 }
 
 void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
@@ -128,7 +162,8 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
   REQUIRE(pipeline.serving, "tokens came before the pipeline served");
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
   const Epoch epoch = pipeline.epoch;
-  if (tokens.epoch < epoch) {  // late, of a pipeline that is over
+  if (tokens.epoch < epoch &&
+      !planted(SwarmDefect::kStaleAnswerTaken)) {  // late, of a pipeline that is over
     ++late_frames_;
     return ok_status();
   }
@@ -144,9 +179,20 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
                 (sequence->answered || sequence->ended || sequence->stopped),
             "sequence " + std::to_string(id.value) + " was released and had not ended");
-    scheduler_.release(*sequence);
+    release(*sequence);
   }
   return ok_status();
+}
+
+// Its answer is whole, also of one that was cancelled: every row that was computed was answered.
+void CoordinatorMachine::release(Sequence& sequence) {
+  if (sequence.receipts && !sequence.released) {
+    std::vector<TokenId> tokens = sequence.request.prompt;
+    tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
+    options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
+                             std::move(tokens), sequence.request.sampling});
+  }
+  scheduler_.release(sequence);
 }
 
 Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
@@ -154,7 +200,11 @@ Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
   REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
           "a token of sequence " + std::to_string(token.sequence.value) +
               ", which is not on this pipeline");
+  const bool again = sequence->again > 0;
+  const bool first = sequence->fruitless > 0;
   TRY_VOID(sequence->take(token));
+  if (again) return ok_status();
+  if (planted(SwarmDefect::kTokenLost) && first) return ok_status();
   if (!sequence->ended && !sequence->stopped) deliver(sequence, token);
   return ok_status();
 }
@@ -207,7 +257,10 @@ void CoordinatorMachine::finish_held(bool only_overdue) {
       spdlog::warn("sequence {}: {} hashes came in time", sequence->id.value,
                    sequence->hashes.size());
     }
-    const bool complete = !only_overdue && sequence->hashes_complete(options_.stages);
+    const Pipeline* pipeline = pipelines_.find(sequence->epoch);
+    const bool complete =
+        !only_overdue && pipeline != nullptr &&
+        sequence->hashes_complete(static_cast<std::uint32_t>(pipeline->members.size()));
     if (!overdue && !complete) continue;
     if (sequence->stopped) {
       finish_stopped(sequence);

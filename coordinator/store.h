@@ -73,10 +73,12 @@ class Store {
   // The key of all secret_hash fields: random, made with the store, never leaves it.
   virtual const Hash256& secret_key() const = 0;
 
-  // kInvalidInput when the id is there.
+  // kInvalidInput when the id is there, or the role is none that a node joins with.
   virtual Status add_token(const TokenRecord& token) = 0;
   virtual Result<std::optional<TokenRecord>> find_token(std::string_view id) = 0;
   virtual Result<std::vector<TokenRecord>> tokens() = 0;  // oldest first, as the other lists
+  // Whether one at least is good at that moment.
+  virtual Result<bool> any_token(std::int64_t now) = 0;
   // False when there is none with this id that was not revoked before.
   virtual Result<bool> revoke_token(std::string_view id) = 0;
 
@@ -88,6 +90,16 @@ class Store {
   virtual Result<std::optional<NodeRecord>> find_node(const PublicKey& key) = 0;
   virtual Result<std::vector<NodeRecord>> nodes() = 0;
   virtual Result<bool> revoke_node(const PublicKey& key) = 0;  // and the API key it was given
+
+  // The greatest number that a roster may have been signed under, noted before it is: a signed one
+  // of a greater number says that this store is an older copy. Nothing: an older version made it.
+  virtual Result<std::optional<std::uint64_t>> roster_number() = 0;
+  virtual Status note_roster(std::uint64_t number) = 0;
+  // Makes an older copy agree with a roster of that number: nodes that it has no more are revoked
+  // as by revoke_node(), those that the copy does not know are added, and no token is good any
+  // more.
+  virtual Status restore(std::uint64_t number, const std::vector<PublicKey>& out,
+                         const std::vector<NodeRecord>& in) = 0;
 
   virtual Status put_waiting(const WaitingNode& node) = 0;  // instead of one with the same key
   virtual Result<std::vector<WaitingNode>> waiting() = 0;

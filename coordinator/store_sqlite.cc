@@ -1,51 +1,13 @@
-#include <fcntl.h>
-#include <sqlite3.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <limits>
 #include <mutex>
 #include <utility>
 
 #include "coordinator/store.h"
+#include "coordinator/store_database.h"
 
 namespace hearth::coordinator {
 namespace {
-
-constexpr int kApplicationId = 0x48727468;  // "Hrth"
-constexpr off_t kSmallestPage = 512;        // of any SQLite database
-constexpr int kBusyMilliseconds = 5'000;    // for another process to end its transaction
-
-// Step i brings a store of version i to i + 1. A step that was released never changes.
-constexpr std::array kMigrations = {
-    R"sql(
-CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 0), key BLOB NOT NULL) STRICT;
-CREATE TABLE tokens (
-  id TEXT PRIMARY KEY, secret_hash BLOB NOT NULL, role INTEGER NOT NULL,
-  created INTEGER NOT NULL, expires INTEGER NOT NULL, uses_left INTEGER NOT NULL,
-  revoked INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE TABLE nodes (
-  public_key BLOB PRIMARY KEY, name TEXT NOT NULL, role INTEGER NOT NULL,
-  enrolled INTEGER NOT NULL, revoked INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE UNIQUE INDEX node_names ON nodes (name) WHERE revoked = 0;
-CREATE TABLE keys (
-  id TEXT PRIMARY KEY, secret_hash BLOB NOT NULL, name TEXT NOT NULL, models TEXT NOT NULL,
-  admin INTEGER NOT NULL, requests_per_minute INTEGER NOT NULL, created INTEGER NOT NULL,
-  revoked INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE UNIQUE INDEX key_names ON keys (name) WHERE revoked = 0;
-)sql",
-    "ALTER TABLE keys ADD COLUMN trust TEXT NOT NULL DEFAULT ''",
-    R"sql(
-ALTER TABLE keys ADD COLUMN node BLOB NOT NULL DEFAULT x'';
-CREATE TABLE waiting (
-  public_key BLOB PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL,
-  since INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
-)sql",
-};
-constexpr int kVersion = static_cast<int>(kMigrations.size());
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -63,76 +25,17 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-// One statement, prepared, run and finalised.
-class Statement {
- public:
-  Statement(sqlite3* db, const char* sql) {
-    code_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  Statement& add(std::int64_t value) {
-    return bound(sqlite3_bind_int64(statement_, ++index_, value));
-  }
-  Statement& add(std::string_view text) {
-    return bound(sqlite3_bind_text64(statement_, ++index_, text.data(), text.size(),
-                                     SQLITE_TRANSIENT, SQLITE_UTF8));
-  }
-  Statement& add(const Hash256& hash) { return add(ByteSpan(hash.bytes)); }
-  Statement& add(const PublicKey& key) { return add(key.bytes()); }
-  Statement& add(const std::optional<PublicKey>& key) {
-    return add(key ? key->bytes() : ByteSpan());
-  }
-
-  // SQLITE_ROW, SQLITE_DONE, or what went wrong.
-  int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
-
-  std::int64_t number(int column) { return sqlite3_column_int64(statement_, column); }
-  std::string text(int column) {
-    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    return bytes == nullptr ? std::string() : std::string(bytes, size);
-  }
-  // Nothing when the column has not 32 bytes.
-  std::optional<Hash256> hash(int column) {
-    Hash256 out;
-    const ByteSpan bytes = blob(column);
-    if (bytes.size() != out.bytes.size()) return std::nullopt;
-    std::copy(bytes.begin(), bytes.end(), out.bytes.begin());
-    return out;
-  }
-  // Nothing when the column is no key.
-  std::optional<PublicKey> key(int column) {
-    const auto key = PublicKey::parse(blob(column));
-    return key.ok() ? std::optional(*key) : std::nullopt;
-  }
-  bool empty(int column) { return blob(column).empty(); }
-
- private:
-  Statement& add(ByteSpan bytes) {
-    // A null pointer would be a NULL.
-    const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
-    return bound(sqlite3_bind_blob64(statement_, ++index_, data, bytes.size(), SQLITE_TRANSIENT));
-  }
-  ByteSpan blob(int column) {
-    const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    return bytes == nullptr ? ByteSpan() : ByteSpan(bytes, size);
-  }
-  Statement& bound(int code) {
-    if (code_ == SQLITE_OK) code_ = code;
-    return *this;
-  }
-  sqlite3_stmt* statement_ = nullptr;
-  int index_ = 0;
-  int code_ = SQLITE_OK;
-};
-
 std::optional<Role> role_number(std::int64_t number) {
   if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
   return static_cast<Role>(number);
+}
+
+// Of what is written: the coordinator's role is no node's that joins.
+Status check_role(Role role) {
+  const auto number = static_cast<std::int64_t>(role);
+  REQUIRE(role_number(number), "a node joins as worker, client or admin; role " +
+                                   std::to_string(number) + " is none of these");
+  return ok_status();
 }
 
 bool read_row(Statement& row, TokenRecord& out) {
@@ -197,15 +100,16 @@ constexpr const char* kKeyColumns =
 
 class SqliteStore final : public Store {
  public:
-  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
-  ~SqliteStore() override { sqlite3_close(db_); }
-  SqliteStore(const SqliteStore&) = delete;
-  SqliteStore& operator=(const SqliteStore&) = delete;
+  explicit SqliteStore(std::string path) : db_(std::move(path)) {}
 
-  Status open();
+  Status open() {
+    TRY_VOID(db_.open(Database::Flush::kEveryCommit));
+    return read_secret_key();
+  }
   const Hash256& secret_key() const override { return secret_key_; }
 
   Status add_token(const TokenRecord& token) override {
+    TRY_VOID(check_role(token.role));
     const std::lock_guard lock(mutex_);
     Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
     row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
@@ -217,6 +121,15 @@ class SqliteStore final : public Store {
   }
   Result<std::vector<TokenRecord>> tokens() override {
     return list<TokenRecord>(std::string(kTokenColumns) + " ORDER BY created, rowid");
+  }
+  Result<bool> any_token(std::int64_t now) override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_,
+                  "SELECT 1 FROM tokens WHERE uses_left > 0 AND revoked = 0 AND expires > ? "
+                  "LIMIT 1");
+    const int code = row.add(now).step();
+    if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
+    return code == SQLITE_ROW;
   }
   Result<bool> revoke_token(std::string_view id) override {
     const std::lock_guard lock(mutex_);
@@ -244,15 +157,34 @@ class SqliteStore final : public Store {
   Result<bool> revoke_node(const PublicKey& key) override {
     bool known = false;
     TRY_VOID(transaction([&]() -> Status {
-      TRY(known,
-          changed(
-              Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
-                  .add(key)));
-      TRY_VOID(changed(
-          Statement(db_, "UPDATE keys SET revoked = 1 WHERE node = ? AND revoked = 0").add(key)));
+      TRY(known, revoke(key));
       return ok_status();
     }));
     return known;
+  }
+
+  Result<std::optional<std::uint64_t>> roster_number() override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_, "SELECT number FROM roster");
+    const int code = row.step();
+    if (code == SQLITE_DONE) return db_.damaged("the number of the roster is missing");
+    if (code != SQLITE_ROW) return db_.failed(code);
+    if (row.number(0) < 0) return std::optional<std::uint64_t>();
+    return std::optional(static_cast<std::uint64_t>(row.number(0)));
+  }
+  Status note_roster(std::uint64_t number) override {
+    const std::lock_guard lock(mutex_);
+    return note(number);
+  }
+  Status restore(std::uint64_t number, const std::vector<PublicKey>& out,
+                 const std::vector<NodeRecord>& in) override {
+    return transaction([&]() -> Status {
+      for (const PublicKey& key : out) TRY_VOID(revoke(key));
+      for (const NodeRecord& node : in) TRY_VOID(insert_node(node));
+      Statement tokens(db_, "UPDATE tokens SET revoked = 1 WHERE revoked = 0");
+      TRY_VOID(changed(tokens));
+      return note(number);
+    });
   }
 
   Status put_waiting(const WaitingNode& node) override {
@@ -301,24 +233,12 @@ class SqliteStore final : public Store {
   }
 
  private:
-  Error failed(int code) const;
-  Error damaged(const std::string& what) const;
-  Status create_file() const;
-  Status execute(const char* sql);
-  Result<std::int64_t> pragma(const char* sql);
-  Status check_whole();
-  Status migrate();
   Status read_secret_key();
 
-  // All that `work` does, or nothing where it fails.
   template <typename Work>
   Status transaction(Work work) {
     const std::lock_guard lock(mutex_);
-    TRY_VOID(execute("BEGIN IMMEDIATE"));
-    Status done = work();
-    if (done.ok()) done = execute("COMMIT");
-    if (!done.ok()) static_cast<void>(execute("ROLLBACK"));
-    return done;
+    return db_.transaction(work);
   }
 
   // The following are called with the lock held.
@@ -326,13 +246,13 @@ class SqliteStore final : public Store {
     const int code = row.step();
     if (code == SQLITE_DONE) return ok_status();
     REQUIRE(code != SQLITE_CONSTRAINT, taken);
-    return failed(code);
+    return db_.failed(code);
   }
   // Whether a row was changed.
   Result<bool> changed(Statement& statement) {
     const int code = statement.step();
-    if (code != SQLITE_DONE) return failed(code);
-    return sqlite3_changes(db_) > 0;
+    if (code != SQLITE_DONE) return db_.failed(code);
+    return sqlite3_changes(db_.handle()) > 0;
   }
   Status take_use(const std::string& token, std::int64_t now) {
     TRY(const bool taken,
@@ -344,7 +264,24 @@ class SqliteStore final : public Store {
     if (!taken) return Error{ErrorCode::kRefused, "token " + token + " has no use left"};
     return ok_status();
   }
+  Result<bool> revoke(const PublicKey& key) {
+    TRY(const bool known,
+        changed(Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
+                    .add(key)));
+    TRY_VOID(changed(
+        Statement(db_, "UPDATE keys SET revoked = 1 WHERE node = ? AND revoked = 0").add(key)));
+    return known;
+  }
+  Status note(std::uint64_t number) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    REQUIRE(number <= kMost, "a roster of the number " + std::to_string(number) +
+                                 "; the limit is " + std::to_string(kMost));
+    TRY_VOID(changed(
+        Statement(db_, "UPDATE roster SET number = ?").add(static_cast<std::int64_t>(number))));
+    return ok_status();
+  }
   Status insert_node(const NodeRecord& node) {
+    TRY_VOID(check_role(node.role));
     Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
     row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
     row.add(node.enrolled).add(std::int64_t{node.revoked});
@@ -366,9 +303,9 @@ class SqliteStore final : public Store {
     Statement statement(db_, sql.c_str());
     const int code = statement.add(wanted).step();
     if (code == SQLITE_DONE) return std::optional<Row>();
-    if (code != SQLITE_ROW) return failed(code);
+    if (code != SQLITE_ROW) return db_.failed(code);
     Row row;
-    if (!read_row(statement, row)) return damaged("a row has values that no version writes");
+    if (!read_row(statement, row)) return db_.damaged("a row has values that no version writes");
     return std::optional<Row>(std::move(row));
   }
   template <typename Row>
@@ -379,132 +316,26 @@ class SqliteStore final : public Store {
     int code = statement.step();
     for (; code == SQLITE_ROW; code = statement.step()) {
       if (!read_row(statement, rows.emplace_back())) {
-        return damaged("a row has values that no version writes");
+        return db_.damaged("a row has values that no version writes");
       }
     }
-    if (code != SQLITE_DONE) return failed(code);
+    if (code != SQLITE_DONE) return db_.failed(code);
     return rows;
   }
 
-  const std::string path_;
   std::mutex mutex_;
-  sqlite3* db_ = nullptr;
+  Database db_;
   Hash256 secret_key_;
 };
-
-Error SqliteStore::damaged(const std::string& what) const {
-  return Error::invalid("the store " + path_ + " is damaged (" + what +
-                        "); put a copy of it back, or move it away and make keys and tokens anew");
-}
-
-Error SqliteStore::failed(int code) const {
-  const int primary = code & 0xFF;
-  if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return damaged(sqlite3_errstr(code));
-  if (primary == SQLITE_BUSY) {
-    return {ErrorCode::kUnavailable, "the store " + path_ + " is locked by another process"};
-  }
-  std::string message = "the store " + path_ + ": " + sqlite3_errstr(code);
-  if (primary == SQLITE_FULL) message += "; free some space and try again";
-  return {ErrorCode::kIo, message};
-}
-
-// SQLite would make the file with the umask's rights, follow a link to anywhere, and take a file
-// that was cut to almost nothing for a new one. A file that is there is only looked at: opening and
-// closing it would end the locks that another store of this process has on it.
-Status SqliteStore::create_file() const {
-  constexpr int kNew = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-  const int file = ::open(path_.c_str(), kNew, 0600);
-  if (file >= 0) {
-    ::close(file);
-    return ok_status();
-  }
-  struct stat info {};
-  if (errno != EEXIST || ::lstat(path_.c_str(), &info) != 0) {
-    return Error{ErrorCode::kIo, "cannot open the store " + path_ + ": " + std::strerror(errno)};
-  }
-  REQUIRE(!S_ISLNK(info.st_mode), "the store " + path_ + " is a link; name the folder itself");
-  REQUIRE(S_ISREG(info.st_mode), "the store " + path_ + " is no regular file");
-  REQUIRE((info.st_mode & 0077) == 0, "others may read or write the store " + path_ +
-                                          "; if you trust what is in it: chmod 600 " + path_);
-  if (info.st_size > 0 && info.st_size < kSmallestPage) return damaged("it was cut short");
-  return ok_status();
-}
-
-Status SqliteStore::execute(const char* sql) {
-  const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return failed(code);
-  return ok_status();
-}
-
-Result<std::int64_t> SqliteStore::pragma(const char* sql) {
-  Statement statement(db_, sql);
-  const int code = statement.step();
-  if (code != SQLITE_ROW) return failed(code);
-  return statement.number(0);
-}
-
-Status SqliteStore::check_whole() {
-  Statement statement(db_, "PRAGMA quick_check(1)");
-  const int code = statement.step();
-  if (code != SQLITE_ROW) return failed(code);
-  if (statement.text(0) != "ok") return damaged(statement.text(0));
-  return ok_status();
-}
-
-// Within one transaction: two processes that start together make one store.
-Status SqliteStore::migrate() {
-  TRY(const std::int64_t version, pragma("PRAGMA user_version"));
-  TRY(const std::int64_t application, pragma("PRAGMA application_id"));
-  TRY(const std::int64_t tables, pragma("SELECT count(*) FROM sqlite_schema"));
-  REQUIRE(application == kApplicationId || (application == 0 && version == 0 && tables == 0),
-          path_ + " is an SQLite database of another program; move it away");
-  if (version > kVersion) {
-    return Error{ErrorCode::kVersion,
-                 "the store " + path_ + " has version " + std::to_string(version) +
-                     " and this hearth knows up to " + std::to_string(kVersion) +
-                     "; run the newer hearth, or choose another folder with --data-dir"};
-  }
-  if (version < 0) return damaged("its version is negative");
-  for (std::size_t i = static_cast<std::size_t>(version); i < kMigrations.size(); ++i) {
-    TRY_VOID(execute(kMigrations[i]));
-  }
-  if (version == kVersion) return ok_status();
-  if (version == 0) {
-    Hash256 key;
-    random_bytes(key.bytes);
-    const int code = Statement(db_, "INSERT INTO secret VALUES (0, ?)").add(key).step();
-    if (code != SQLITE_DONE) return failed(code);
-  }
-  TRY_VOID(execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str()));
-  return execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
-}
 
 Status SqliteStore::read_secret_key() {
   Statement statement(db_, "SELECT key FROM secret");
   const int code = statement.step();
-  if (code != SQLITE_ROW && code != SQLITE_DONE) return failed(code);
+  if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
   const auto key = code == SQLITE_ROW ? statement.hash(0) : std::nullopt;
-  if (!key) return damaged("the key of its hashes is missing");
+  if (!key) return db_.damaged("the key of its hashes is missing");
   secret_key_ = *key;
   return ok_status();
-}
-
-Status SqliteStore::open() {
-  TRY_VOID(create_file());
-  const int code =
-      sqlite3_open_v2(path_.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, nullptr);
-  if (code != SQLITE_OK) return failed(code);
-  sqlite3_busy_timeout(db_, kBusyMilliseconds);
-  TRY_VOID(check_whole());
-  TRY_VOID(execute("PRAGMA journal_mode = WAL"));
-  TRY_VOID(execute("PRAGMA synchronous = FULL"));
-  TRY_VOID(execute("BEGIN IMMEDIATE"));
-  if (const Status done = migrate(); !done.ok()) {
-    static_cast<void>(execute("ROLLBACK"));
-    return done;
-  }
-  TRY_VOID(execute("COMMIT"));
-  return read_secret_key();
 }
 
 }  // namespace

@@ -48,8 +48,11 @@ build_packages() {
     libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev
 }
 
+# The second line is for the tests that make machines of network namespaces (as root; elsewhere they
+# are skipped): the wire between them, a firewall that shuts one out, and how they find each other.
 test_packages() {
-  echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev
+  echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev \
+    iproute2 nftables avahi-daemon avahi-utils dbus
 }
 
 install_packages() {

@@ -30,6 +30,17 @@ const Standing* Books::standing(const PublicKey& key) const {
   return found == members_.end() ? nullptr : &found->second.standing;
 }
 
+std::vector<PublicKey> Books::keys() const {
+  std::vector<PublicKey> keys;
+  for (const auto& [key, one] : members_) keys.push_back(key);
+  return keys;
+}
+
+const Receipt* Books::receipt(std::uint64_t entry) const {
+  const auto found = windows_.find(entry);
+  return found == windows_.end() ? nullptr : &found->second.receipt;
+}
+
 std::int64_t Books::balance(const Account& account) const {
   const auto found = balances_.find(account);
   return found == balances_.end() ? 0 : found->second;
@@ -183,10 +194,13 @@ Status Books::apply(const ReceiptEntry& entry) {
           "the receipt says that it was begun at " + std::to_string(begun) + ", but is logged at " +
               std::to_string(time_));
   TRY_VOID(check_edges(receipt));
-  const std::int64_t pay = window_price(policy_, receipt);
+  const bool is_paid = entry.payer != PublicKey();
+  const std::int64_t pay = is_paid ? window_price(policy_, receipt) : 0;
   const std::int64_t fee = pay * policy_.price_fee / kMillion;
-  TRY_VOID(post(
-      {{spendable(entry.payer), -pay - fee}, {escrow(receipt.worker), pay}, {kTreasury, fee}}));
+  if (is_paid) {
+    TRY_VOID(post(
+        {{spendable(entry.payer), -pay - fee}, {escrow(receipt.worker), pay}, {kTreasury, fee}}));
+  }
   worker->standing.serve(pay, time_);
   worker->latest = blake2b(entry.receipt);
   windows_.emplace(entries_, Window{receipt, pay, time_, {}, {}, {}, false});

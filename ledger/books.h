@@ -45,7 +45,11 @@ class Books {
   const PublicKey& cluster() const { return cluster_; }  // nobody's before the first entry
   std::uint64_t entries() const { return entries_; }
   std::int64_t time() const { return time_; }  // of the latest entry
+  const Policy& policy() const { return policy_; }
   std::size_t members() const { return members_.size(); }
+  std::vector<PublicKey> keys() const;  // of all members, in order
+  // The receipt of an entry, while it may be audited or is in dispute; else null.
+  const Receipt* receipt(std::uint64_t entry) const;
   const Standing* standing(const PublicKey& key) const;  // nothing for who is no member
   std::int64_t balance(const Account& account) const;
   // What the latest entry moved; sums to zero.

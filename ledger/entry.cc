@@ -20,6 +20,7 @@ struct Writer {
     out.append(value);
   }
   void key(PublicKey& value) { out.append(value.bytes()); }
+  void key_or_nobody(PublicKey& value) { key(value); }
   template <typename T>
   void number(T& value) {
     out.write(value);
@@ -41,6 +42,15 @@ struct Reader {
     } else if (status) {
       status = parsed.error();
     }
+  }
+  void key_or_nobody(PublicKey& value) {
+    ByteReader ahead = in;
+    const ByteSpan taken = ahead.take(PublicKey::kBytes);
+    const bool nobody =
+        std::ranges::all_of(taken, [](std::byte one) { return one == std::byte{}; });
+    if (!nobody) return key(value);
+    in = ahead;
+    value = {};
   }
   template <typename T>
   void number(T& value) {
@@ -73,7 +83,7 @@ void fields(Archive& a, GrantEntry& e) {
 }
 template <typename Archive>
 void fields(Archive& a, ReceiptEntry& e) {
-  a.key(e.payer);
+  a.key_or_nobody(e.payer);
   a.bytes(e.receipt);
 }
 template <typename Archive>
@@ -160,6 +170,13 @@ Result<Entry> parse_entry(ByteSpan bytes) {
           "an entry of " + std::to_string(bytes.size()) + " bytes is too short for any kind");
   TRY(entry.body, read_body(kind, reader));
   return entry;
+}
+
+ByteSpan receipt_in(ByteSpan entry) {
+  constexpr std::size_t kBytes = 1 + sizeof(std::int64_t) + PublicKey::kBytes + kReceiptBytes;
+  constexpr std::byte kKind{5};
+  const bool is_receipt = entry.size() == kBytes && entry.front() == kKind;
+  return is_receipt ? entry.last(kReceiptBytes) : ByteSpan();
 }
 
 Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,

@@ -35,7 +35,7 @@ struct GrantEntry {
 };
 // 5: a window, and whose credit pays for it.
 struct ReceiptEntry {
-  PublicKey payer;
+  PublicKey payer;  // nobody's: a ledger that is a log only; nothing is paid
   std::array<std::byte, kReceiptBytes> receipt{};
 };
 // 6: what an auditor will say of the window of entry `receipt`, sealed to its key.
@@ -82,6 +82,9 @@ Bytes write_entry(const Entry& entry);
 // kInvalidInput unless write_entry() of the result gives these bytes. Signatures are not checked
 // here; they need to know the cluster (books.h).
 Result<Entry> parse_entry(ByteSpan bytes);
+
+// The receipt in an entry of that kind; nothing in any other. Nothing of it is checked.
+ByteSpan receipt_in(ByteSpan entry);
 
 // Nobody but the auditor can have made it, and nobody can read the root from it.
 Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,

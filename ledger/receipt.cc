@@ -12,6 +12,9 @@ namespace hearth::ledger {
 namespace {
 
 constexpr std::string_view kMagic = "HRC1";
+constexpr std::size_t kSecondsBytes = 4;  // big-endian
+constexpr std::size_t kRequestAt = 12;
+constexpr std::size_t kWorkerAt = 224;
 constexpr std::string_view kPurpose = "hearth receipt v1";
 constexpr std::string_view kEdgePurpose = "hearth edge v1";
 
@@ -119,6 +122,31 @@ Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
 
 }  // namespace
 
+AnswerName answer_name(std::int64_t unix_seconds, ByteSpan own) {
+  AnswerName name{};
+  for (std::size_t i = 0; i < kSecondsBytes; ++i) {
+    name[i] = static_cast<std::byte>(unix_seconds >> (8 * (kSecondsBytes - 1 - i)));
+  }
+  std::copy_n(own.begin(), name.size() - kSecondsBytes, name.begin() + kSecondsBytes);
+  return name;
+}
+
+RequestId request_of(const AnswerName& answer, std::uint16_t choice) {
+  RequestId request{};
+  std::copy(answer.begin(), answer.end(), request.begin());
+  request[answer.size()] = static_cast<std::byte>(choice >> 8);
+  request[answer.size() + 1] = static_cast<std::byte>(choice);
+  return request;
+}
+
+std::int64_t asked_at(const AnswerName& answer) {
+  std::int64_t seconds = 0;
+  for (std::size_t i = 0; i < kSecondsBytes; ++i) {
+    seconds = seconds << 8 | std::to_integer<std::int64_t>(answer[i]);
+  }
+  return seconds;
+}
+
 Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const SecretKey& key) {
   receipt.worker = key.public_key();
   TRY_VOID(check_fields(receipt));
@@ -138,6 +166,22 @@ Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster) {
           "a receipt's signature is not its worker's");
   TRY_VOID(check_fields(receipt));
   return receipt;
+}
+
+RequestId request_in(ByteSpan receipt) {
+  ByteReader reader(receipt);
+  (void)reader.take(kRequestAt);
+  RequestId request{};
+  read_into(reader, request);
+  return request;
+}
+
+Hash256 worker_in(ByteSpan receipt) {
+  ByteReader reader(receipt);
+  (void)reader.take(kWorkerAt);
+  Hash256 worker;
+  read_into(reader, worker.bytes);
+  return worker;
 }
 
 Hash256 program_id(const Hash256& manifest, std::string_view build,

@@ -40,6 +40,13 @@ inline constexpr std::size_t kReceiptBytes = 448;
 
 using RequestId = std::array<std::byte, 16>;
 
+// All requests of one answer (its choices) begin alike: with the seconds since 1970 when it was
+// asked for, by which a log finds them, and ten bytes of its own; the choice's number follows.
+using AnswerName = std::array<std::byte, 14>;
+AnswerName answer_name(std::int64_t unix_seconds, ByteSpan own);  // own: at least ten bytes
+RequestId request_of(const AnswerName& answer, std::uint16_t choice);
+std::int64_t asked_at(const AnswerName& answer);
+
 // What a request is: one slot has one receipt. Two that differ, both signed, prove equivocation.
 struct Slot {
   RequestId request{};
@@ -79,6 +86,10 @@ struct Receipt {
 Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const SecretKey& key);
 // Checks form and the worker's signature. The edges need the neighbours' keys: check_edge().
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster);
+
+// Of bytes that are a receipt, or of no use: what a log is searched by.
+RequestId request_in(ByteSpan receipt);
+Hash256 worker_in(ByteSpan receipt);  // the bytes of its key
 
 Hash256 program_id(const Hash256& manifest, std::string_view build,
                    std::uint32_t canonical_version);

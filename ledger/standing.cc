@@ -44,6 +44,7 @@ std::int64_t Standing::faults(const Policy& policy, std::int64_t now) const {
 }
 
 void Standing::earn(std::int64_t pay, std::int64_t now) {
+  if (pay == 0) return;
   escrow_ += pay;
   earned_.push_back({pay, now, served_, false});
 }

@@ -12,7 +12,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::string_view kMagic = "HearthM1";
+constexpr std::string_view kMagic = "HearthM2";
 constexpr std::size_t kHashStep = 4 * limits::kMiB;  // between two reports of progress
 constexpr std::size_t kTensorBytesMin = 2 + 1 + 8 + 8 + 32;
 
@@ -29,9 +29,7 @@ Hash256 read_hash(ByteReader& in) {
   return hash;
 }
 
-Bytes encode_body(const Manifest& manifest) {
-  Bytes bytes;
-  ByteWriter out(bytes);
+void write_file(const Manifest& manifest, ByteWriter& out) {
   out.append(as_bytes(kMagic));
   out.write(manifest.file_bytes);
   out.write(manifest.header_bytes);
@@ -44,7 +42,26 @@ Bytes encode_body(const Manifest& manifest) {
     out.write(tensor.bytes);
     write_hash(out, tensor.sha256);
   }
-  return bytes;
+}
+
+void write_cluster(const Manifest& manifest, ByteWriter& out) {
+  out.write(manifest.number);
+  out.write(static_cast<std::uint8_t>(manifest.sources.size()));
+  for (const std::string& source : manifest.sources) {
+    out.write(static_cast<std::uint16_t>(source.size()));
+    out.append(as_bytes(source));
+  }
+}
+
+// Their number and lengths are check()'s to judge: one byte and two are bound enough to read.
+Status read_cluster(ByteReader& in, Manifest& manifest) {
+  manifest.number = in.read<std::uint64_t>();
+  const auto sources = in.read<std::uint8_t>();
+  for (std::uint8_t i = 0; i < sources && !in.failed(); ++i) {
+    manifest.sources.emplace_back(as_text(in.take(in.read<std::uint16_t>())));
+  }
+  REQUIRE(!in.failed(), "manifest: its sources are cut off");
+  return ok_status();
 }
 
 Result<ManifestTensor> read_tensor(ByteReader& in, std::uint32_t index) {
@@ -75,6 +92,19 @@ std::optional<std::uint32_t> layer_of(std::string_view name) {
   return layer;
 }
 
+// They are dialled and shown.
+Status check_sources(const std::vector<std::string>& sources) {
+  REQUIRE(sources.size() <= limits::kManifestSources,
+          "manifest: " + std::to_string(sources.size()) + " sources, at most " +
+              std::to_string(limits::kManifestSources));
+  for (const std::string& source : sources) {
+    REQUIRE(!source.empty() && source.size() <= limits::kSourceBytes && is_printable(source),
+            "manifest: source " + quote(source) + " has to be 1 to " +
+                std::to_string(limits::kSourceBytes) + " bytes of printable ASCII");
+  }
+  return ok_status();
+}
+
 class Hasher {
  public:
   explicit Hasher(const std::function<bool(std::uint64_t)>& progress) : progress_(progress) {}
@@ -96,7 +126,12 @@ class Hasher {
 
 }  // namespace
 
-Hash256 Manifest::id() const { return blake2b(encode_body(*this)); }
+Hash256 Manifest::id() const {
+  Bytes bytes;
+  ByteWriter out(bytes);
+  write_file(*this, out);
+  return blake2b(bytes);
+}
 
 Status Manifest::check() const {
   REQUIRE(file_bytes <= limits::kModelFileBytes, "manifest: file bytes " +
@@ -128,7 +163,7 @@ Status Manifest::check() const {
                 std::to_string(tensor.offset) + " of a file of " + std::to_string(file_bytes));
     end = tensor.offset + tensor.bytes;
   }
-  return ok_status();
+  return check_sources(sources);
 }
 
 Result<Manifest> make_manifest(const GgufFile& file,
@@ -152,10 +187,12 @@ Result<Manifest> make_manifest(const GgufFile& file,
 }
 
 Bytes encode_manifest(const Manifest& manifest, const Signer& signer) {
-  Bytes bytes = encode_body(manifest);
+  Bytes bytes;
+  ByteWriter out(bytes);
+  write_file(manifest, out);
+  write_cluster(manifest, out);
   const Bytes signature = signer ? signer(bytes) : Bytes();
   INVARIANT(signature.size() <= kSignatureBytes, "a signature is short");
-  ByteWriter out(bytes);
   out.write(static_cast<std::uint16_t>(signature.size()));
   out.append(signature);
   return bytes;
@@ -178,6 +215,7 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
   for (std::uint32_t i = 0; i < tensors; ++i) {
     TRY(manifest.tensors.emplace_back(), read_tensor(in, i));
   }
+  TRY_VOID(read_cluster(in, manifest));
   const ByteSpan body = bytes.first(in.offset());
   const auto length = in.read<std::uint16_t>();
   const ByteSpan signature = in.take(length);

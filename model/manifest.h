@@ -1,14 +1,16 @@
 // Manifest: where each tensor of a model file lies and what its SHA-256 is, so that any part of the
 // file may come from anywhere and is still checked before it is used.
 //
-// Layout, little-endian: "HearthM1"; file bytes and header bytes (u64); SHA-256 of the header;
+// Layout, little-endian: "HearthM2"; file bytes and header bytes (u64); SHA-256 of the header;
 // number of tensors (u32); for each, by offset: length of its name (u16), name, offset and bytes
-// (u64), SHA-256. Then the length of a signature (u16) and the signature, which is over all before.
+// (u64), SHA-256. Then the manifest's own number (u64); how many sources (u8), each a length (u16)
+// and a text; the length of a signature (u16) and the signature, which is over all before.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -32,10 +34,12 @@ struct Manifest {
   std::uint64_t header_bytes = 0;  // all before the first tensor
   Hash256 header_sha256;
   std::vector<ManifestTensor> tensors;  // by offset; none overlaps another
+  std::uint64_t number = 0;             // of a cluster's: a greater one replaces a smaller one
+  std::vector<std::string> sources;     // https://... or hf:org/repo/file[@revision]
 
-  // BLAKE2b of all but the signature: two manifests of one id are of the same file.
+  // BLAKE2b of what is said of the file: two manifests of one id are of the same file.
   Hash256 id() const;
-  // kUnsupported when a name is not printable ASCII.
+  // kUnsupported when a name of a tensor is not printable ASCII.
   Status check() const;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
@@ -44,6 +48,9 @@ struct Manifest {
 // (kCancelled).
 Result<Manifest> make_manifest(const GgufFile& file,
                                const std::function<bool(std::uint64_t)>& progress);
+
+// What a cluster's key signs as a manifest, and nothing else with it (base/crypto.h).
+inline constexpr std::string_view kManifestPurpose = "hearth manifest v1";
 
 // The signature of a message, and whether a signature is one.
 using Signer = std::function<Bytes(ByteSpan message)>;

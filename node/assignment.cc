@@ -1,6 +1,7 @@
 #include "node/assignment.h"
 
 #include "base/limits.h"
+#include "proto/fixed_field.h"
 #include "proto/frame.h"
 
 namespace hearth::node {
@@ -57,6 +58,12 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
     TRY_VOID(check_address("next_address", assignment.next_address));
     TRY_VOID(check_node_name(assignment.next_node));
     TRY_VOID(check_node_name(assignment.previous_node));
+  }
+  if (!assign.model().empty()) {
+    Hash256& model = assignment.model.emplace();
+    REQUIRE(read_field(assign.model(), model.bytes),
+            "model has " + std::to_string(assign.model().size()) + " bytes; it must have " +
+                std::to_string(model.bytes.size()));
   }
   if (assignment.is_last()) {
     TRY_VOID(check_address("coordinator_address", assignment.coordinator_address));

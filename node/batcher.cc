@@ -45,11 +45,17 @@ class SeenIds {
 
 struct Sequence {
   SequenceOpen open;
-  std::vector<TokenId> prompt;  // given back once its last chunk has left
+  std::vector<TokenId> tokens;  // the submit's, given back once their last chunk has left
+  std::uint32_t submitted = 0;  // of them
   Position next = 0;            // position of the next row to send
-  TokenId token = 0;            // of that row, once the prompt is sent
+  TokenId token = 0;            // of that row, once all that were submitted are sent
   bool opened = false;          // some step carried its open
-  bool decoding() const { return next >= open.prompt_tokens; }
+  bool decoding() const { return next >= submitted; }
+  // Of the rows that were submitted the last one, and where hashes are wanted each that has been
+  // sampled before: what a row says is part of its hash.
+  bool samples_next() const {
+    return next + 1 == submitted || (open.report_hashes && next + 1 >= open.prompt_tokens);
+  }
 };
 
 struct Sample {
@@ -102,15 +108,19 @@ Status Batcher::submit(SubmitMessage message) {
           "submit for epoch " + std::to_string(message.epoch.value) + ", this is epoch " +
               std::to_string(s.options.epoch.value));
   const SequenceId id = message.open.sequence;
+  const std::size_t most =
+      std::size_t{message.open.prompt_tokens} + message.open.sampling.max_tokens;
   REQUIRE(!message.prompt.empty(), "the prompt of " + name_of(id) + " is empty");
-  REQUIRE(message.prompt.size() == message.open.prompt_tokens,
+  REQUIRE(message.prompt.size() >= message.open.prompt_tokens && message.prompt.size() < most,
           name_of(id) + " announces " + std::to_string(message.open.prompt_tokens) +
-              " prompt tokens and brings " + std::to_string(message.prompt.size()));
+              " prompt tokens and brings " + std::to_string(message.prompt.size()) +
+              " tokens, of fewer than " + std::to_string(most));
   REQUIRE(!s.sequences.contains(id) && s.seen.insert(id.value),
           name_of(id) + " was submitted before");
   Sequence sequence;
   sequence.open = std::move(message.open);
-  sequence.prompt = std::move(message.prompt);
+  sequence.tokens = std::move(message.prompt);
+  sequence.submitted = static_cast<std::uint32_t>(sequence.tokens.size());
   s.sequences.emplace(id, std::move(sequence));
   s.prompts.push_back(id);
   return ok_status();
@@ -175,7 +185,7 @@ Status Batcher::on_tokens(const StepTokens& tokens) {
     if (found == s.sequences.end()) continue;  // cancelled while its row was under way
     if (token.finish != FinishReason::kNone) {
       s.end(token.sequence);
-    } else {
+    } else if (token.position >= found->second.submitted) {
       found->second.token = token.token;
       s.returned.push_back(token.sequence);
     }
@@ -218,12 +228,11 @@ void Batcher::State::add_prompt_rows(StepBatch& batch) {
       batch.opens.push_back(sequence.open);
       sequence.opened = true;
     }
-    const std::uint32_t last = sequence.open.prompt_tokens - 1;
     for (; left > 0 && !sequence.decoding(); --left) {
-      add_row(batch, sequence, sequence.prompt[sequence.next], sequence.next == last);
+      add_row(batch, sequence, sequence.tokens[sequence.next], sequence.samples_next());
     }
     if (!sequence.decoding()) return;
-    sequence.prompt = {};
+    sequence.tokens = {};
     prompts.pop_front();
   }
 }

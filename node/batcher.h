@@ -33,7 +33,8 @@ class Batcher {
   Batcher(Batcher&&) noexcept;
   Batcher& operator=(Batcher&&) noexcept;
 
-  // kInvalidInput: unknown epoch, a sequence id seen before, an empty prompt.
+  // kInvalidInput: unknown epoch, a sequence id seen before, no prompt, or as many
+  // tokens as the sequence may have in all.
   Status submit(SubmitMessage message);
   // Unknown or ended sequences are ignored: a cancel races with the end by nature.
   void cancel(SequenceId sequence);

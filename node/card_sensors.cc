@@ -1,10 +1,11 @@
 #include "node/card_sensors.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
+
+#include "node/shared_library.h"
 
 namespace hearth::node {
 namespace {
@@ -43,35 +44,26 @@ struct Functions {
   ProcessesOf graphics_processes = nullptr;
 };
 
-struct CloseLibrary {
-  void operator()(void* library) const { dlclose(library); }
-};
-using Library = std::unique_ptr<void, CloseLibrary>;
-
-template <typename Function>
-Status find(const Library& library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library.get(), name));
-  if (function != nullptr) return ok_status();
-  return Error{ErrorCode::kUnavailable, std::string("NVML has no ") + name};
-}
-
-Result<Functions> functions_of(const Library& library) {
+Result<Functions> functions_of(const SharedLibrary& library) {
   Functions f;
-  TRY_VOID(find(library, "nvmlInit_v2", f.init));
-  TRY_VOID(find(library, "nvmlShutdown", f.shutdown));
-  TRY_VOID(find(library, "nvmlDeviceGetHandleByPciBusId_v2", f.by_bus_id));
-  TRY_VOID(find(library, "nvmlDeviceGetTemperature", f.temperature));
-  TRY_VOID(find(library, "nvmlDeviceGetPowerUsage", f.power));
-  TRY_VOID(find(library, "nvmlDeviceGetUtilizationRates", f.utilization));
-  TRY_VOID(find(library, "nvmlDeviceGetMemoryInfo", f.memory));
-  TRY_VOID(find(library, "nvmlDeviceGetComputeRunningProcesses_v3", f.compute_processes));
-  TRY_VOID(find(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", f.graphics_processes));
+  const auto find = [&](const char* name, auto& function) {
+    return find_function(library, "NVML", name, function);
+  };
+  TRY_VOID(find("nvmlInit_v2", f.init));
+  TRY_VOID(find("nvmlShutdown", f.shutdown));
+  TRY_VOID(find("nvmlDeviceGetHandleByPciBusId_v2", f.by_bus_id));
+  TRY_VOID(find("nvmlDeviceGetTemperature", f.temperature));
+  TRY_VOID(find("nvmlDeviceGetPowerUsage", f.power));
+  TRY_VOID(find("nvmlDeviceGetUtilizationRates", f.utilization));
+  TRY_VOID(find("nvmlDeviceGetMemoryInfo", f.memory));
+  TRY_VOID(find("nvmlDeviceGetComputeRunningProcesses_v3", f.compute_processes));
+  TRY_VOID(find("nvmlDeviceGetGraphicsRunningProcesses_v3", f.graphics_processes));
   return f;
 }
 
 class Nvml final : public CardSensors {
  public:
-  Nvml(Library library, const Functions& functions, NvmlDevice device)
+  Nvml(SharedLibrary library, const Functions& functions, NvmlDevice device)
       : library_(std::move(library)), nvml_(functions), device_(device) {}
   ~Nvml() override { nvml_.shutdown(); }
 
@@ -104,7 +96,7 @@ class Nvml final : public CardSensors {
     return bytes;
   }
 
-  const Library library_;
+  const SharedLibrary library_;
   const Functions nvml_;
   const NvmlDevice device_;
 };
@@ -113,7 +105,7 @@ class Nvml final : public CardSensors {
 
 Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id,
                                                        const std::string& name) {
-  Library library(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+  SharedLibrary library = open_library(name);
   if (library == nullptr) {
     return Error{ErrorCode::kUnavailable, "no NVML here: " + std::string(dlerror())};
   }

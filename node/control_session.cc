@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "node/hold_messages.h"
+#include "node/receipt_maker.h"
+#include "proto/wrong_bytes.h"
 
 namespace hearth::node {
 namespace {
@@ -55,9 +58,25 @@ void ControlSession::on_timer() {
   }
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + heartbeat_;
+  beat();
+}
+
+void ControlSession::beat() {
   WorkerMessage message;
   events_.fill_heartbeat(*message.mutable_heartbeat());
+  if (away_) write_away(*away_, *message.mutable_heartbeat()->mutable_away());
+  // Said once, so only where somebody hears it.
+  if (options_.wrong_bytes && state_ == State::kRegistered) {
+    for (const WrongBytes& wrong : options_.wrong_bytes()) {
+      write_wrong_bytes(wrong, *message.mutable_heartbeat()->add_wrong_bytes());
+    }
+  }
   send(message);
+}
+
+void ControlSession::set_away(std::optional<Away> away) {
+  away_ = std::move(away);
+  beat();
 }
 
 void ControlSession::send(const WorkerMessage& message) {
@@ -96,6 +115,9 @@ void ControlSession::register_worker() {
   body.set_threads(options_.threads);
   body.set_weight_bytes_per_second(options_.weight_bytes_per_second);
   body.set_process_id(options_.process_id);
+  if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
+  if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
+  if (away_) write_away(*away_, *body.mutable_away());
   send(message);
 }
 
@@ -116,7 +138,12 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kUnassign:
       if (state_ == State::kRegistered) events_.on_unassign(Epoch(message.unassign().epoch()));
       return;
-    case CoordinatorMessage::kRoster: return events_.on_roster(as_bytes(message.roster().roster()));
+    case CoordinatorMessage::kRoster: return on_roster(message.roster());
+    case CoordinatorMessage::kHold: return on_hold(message.hold());
+    case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
+    case CoordinatorMessage::kProbe:
+      if (state_ == State::kRegistered) events_.on_probe(message.probe());
+      return;
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
   }
@@ -131,6 +158,22 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   refused_since_.reset();
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
+  if (registered.measure()) events_.on_measure();
+}
+
+void ControlSession::on_roster(const control::v1::RosterUpdate& update) {
+  const Bytes held = events_.on_roster(as_bytes(update.roster()));
+  if (held.empty()) return;
+  WorkerMessage message;
+  message.mutable_roster()->set_roster(held.data(), held.size());
+  send(message);
+}
+
+void ControlSession::on_hold(const control::v1::Hold& hold) {
+  if (!options_.take_plan) return;
+  auto plan = read_hold(hold, options_.layers);
+  if (!plan.ok()) return lose("what shall be held is wrong: " + plan.error().message);
+  options_.take_plan(std::move(plan->plan), plan->model);
 }
 
 void ControlSession::on_refused(const control::v1::Refused& refused) {

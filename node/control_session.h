@@ -23,7 +23,10 @@ class ControlEvents {
   virtual void on_assign(const control::v1::Assign& assign) = 0;
   virtual void on_unassign(Epoch epoch) = 0;
   virtual void on_control_lost() = 0;
-  virtual void on_roster(ByteSpan roster) = 0;
+  virtual void on_countersign(const control::v1::Countersign& message) = 0;
+  virtual Bytes on_roster(ByteSpan roster) = 0;  // an answer for the coordinator, or nothing
+  virtual void on_measure() = 0;
+  virtual void on_probe(const control::v1::Probe& probe) = 0;
   virtual void fill_heartbeat(control::v1::Heartbeat& heartbeat) = 0;
 };
 
@@ -34,6 +37,8 @@ class ControlSession final : public TransportEvents {
 
   void dial();
   void on_timer();
+  // Told now, or with the next registration.
+  void set_away(std::optional<Away> away);
   // Dropped while there is no session: what is said to a lost coordinator has no listener.
   void send(const control::v1::WorkerMessage& message);
   const std::string& refused() const { return refused_; }
@@ -46,7 +51,10 @@ class ControlSession final : public TransportEvents {
   enum class State { kWaiting, kDialling, kRegistering, kRegistered, kRefused };
 
   void register_worker();
+  void beat();
   void on_registered(const control::v1::Registered& registered);
+  void on_roster(const control::v1::RosterUpdate& update);
+  void on_hold(const control::v1::Hold& hold);
   void on_refused(const control::v1::Refused& refused);
   // Leaves the session, telling the owner when it had begun, and plans the next attempt.
   void lose(const std::string& why);
@@ -63,6 +71,7 @@ class ControlSession final : public TransportEvents {
   TimePoint deadline_{};  // the next attempt, or the end of patience with a silent coordinator
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
+  std::optional<Away> away_;
   std::string refused_;
   std::optional<TimePoint> refused_since_;  // for a reason that may pass
 };

@@ -14,9 +14,10 @@ namespace {
 constexpr Duration kHelloPatience = std::chrono::seconds(5);
 // A refused peer hangs up by itself once it has read the sentence.
 constexpr Duration kRefusedPatience = std::chrono::seconds(1);
-constexpr Duration kAnswerPatience = std::chrono::seconds(6);
-// Longest time over all attempts to reach the peers of an assignment.
-constexpr Duration kFormingPatience = std::chrono::seconds(15);
+constexpr Duration kAnswerPatience = std::chrono::seconds(2);
+// Longest time over all attempts to reach the peers of an assignment. Loading keeps nobody from
+// answering.
+constexpr Duration kFormingPatience = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -178,7 +179,8 @@ void DataLinks::on_frame(LinkId link, Frame frame) {
 void DataLinks::on_outgoing_frame(Outgoing& out, const Frame& frame) {
   const Status answer = check_answer(out, frame);
   if (!answer.ok()) {
-    return events_.on_links_failed("link to " + out.address + ": " + answer.error().message);
+    return events_.on_links_failed("link to " + out.address + ": " + answer.error().message,
+                                   out.node);
   }
   out.state = Outgoing::State::kOpen;
   if (linked() && !announced_) {
@@ -224,7 +226,9 @@ void DataLinks::on_link_closed(LinkId link, const Error& why) {
 // Before the stage is linked a peer may merely be late; afterwards, what was under way is lost.
 void DataLinks::on_outgoing_closed(Outgoing& out, const std::string& why) {
   const bool forming = !announced_ && clock_.now() < forming_deadline_;
-  if (!forming) return events_.on_links_failed("link to " + out.address + " lost: " + why);
+  if (!forming) {
+    return events_.on_links_failed("link to " + out.address + " lost: " + why, out.node);
+  }
   out.state = Outgoing::State::kWaiting;
   out.deadline = clock_.now() + backoff_.next();
 }

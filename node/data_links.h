@@ -32,8 +32,9 @@ class DataLinkEvents {
   virtual void on_linked() = 0;
   // From the previous stage round the ring, or from the coordinator.
   virtual void on_peer_frame(Peer from, Frame frame) = 0;
-  // The assignment cannot be served any more; the owner ends it.
-  virtual void on_links_failed(const std::string& why) = 0;
+  // The assignment cannot be served any more; the owner ends it. `peer`: the node at the far end;
+  // empty: the coordinator.
+  virtual void on_links_failed(const std::string& why, const std::string& peer) = 0;
 };
 
 class DataLinks final : public TransportEvents {

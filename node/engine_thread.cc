@@ -1,5 +1,9 @@
 #include "node/engine_thread.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -18,15 +22,18 @@ struct LoadTask {
   LayerRange layers;
   std::uint32_t stage = 0;
   std::uint32_t batch_rows = 0;
+  std::uint64_t unloads = 0;  // asked for before
 };
 
 struct Task {
-  std::optional<LoadTask> load;  // else a check of the weights, or a step
+  std::optional<LoadTask> load;  // else one of the next three, or a step
+  bool forget = false;
   bool check = false;
+  bool unload = false;
   StepBatch batch;
-  std::uint64_t generation = 0;  // loads asked for before this step
+  std::uint64_t generation = 0;  // loads and unloadings asked for before this step
   bool refused = false;          // the queue was full; kept for the order of the answers
-  bool is_step() const { return !load && !check; }
+  bool is_step() const { return !load && !forget && !check && !unload; }
 };
 
 // A step that the engine has begun, or that it will not compute: the error is its answer.
@@ -43,6 +50,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   void take(Task task);
   void answer_load(const LoadTask& task);
   void answer_check();
+  void answer_unload();
   Status begin(Task& task);
   bool ready() const { return !begun.front().status.ok() || engine->ready(); }
   void finish();
@@ -58,6 +66,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   bool stopping = false;
   Post post;  // empty once the owner is gone
   std::atomic<std::uint64_t> generation{0};
+  std::atomic<std::uint64_t> unloads{0};
 
   // The owner's thread only.
   StageComputeEvents* events = nullptr;
@@ -108,7 +117,12 @@ bool EngineThread::State::may_take() const {
 
 void EngineThread::State::take(Task task) {
   if (task.load) return answer_load(*task.load);
+  if (task.forget) {
+    if (engine != nullptr) engine->reset();
+    return;
+  }
   if (task.check) return answer_check();
+  if (task.unload) return answer_unload();
   Status status = begin(task);
   begun.push_back({std::move(task.batch), std::move(status)});
 }
@@ -118,13 +132,14 @@ void EngineThread::State::answer_load(const LoadTask& task) {
                     loaded.stage == task.stage && loaded.batch_rows == task.batch_rows;
   Status status = ok_status();
   if (same) {
-    engine->reset();
+    engine->keep();
   } else {
     engine.reset();  // two ranges at once may not fit the memory
     EngineOptions options = base;
     options.layers = task.layers;
     options.stage = task.stage;
     options.batch_rows = task.batch_rows;
+    options.cancelled = [this, asked = task.unloads] { return unloads != asked; };
     auto made = make_engine(options);
     if (made) {
       engine = std::move(*made);
@@ -152,6 +167,16 @@ void EngineThread::State::answer_check() {
   to_owner([status = std::move(status)](StageComputeEvents& events) mutable {
     events.on_weights_checked(std::move(status));
   });
+}
+
+// What is freed goes back to the system: the allocator would keep much of it for itself.
+void EngineThread::State::answer_unload() {
+  engine.reset();
+  loaded = {};
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  to_owner([](StageComputeEvents& events) { events.on_unloaded(); });
 }
 
 Status EngineThread::State::begin(Task& task) {
@@ -187,7 +212,7 @@ void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answ
 
 void EngineThread::State::push(Task task) {
   const std::lock_guard lock(mutex);
-  if (!task.load && !task.check && tasks.size() >= limits::kComputeQueue) {
+  if (task.is_step() && tasks.size() >= limits::kComputeQueue) {
     task.refused = true;
     task.batch.activations = {};
     task.batch.rows = {};
@@ -222,7 +247,7 @@ void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                         std::uint32_t batch_rows) {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
   Task task;
-  task.load = LoadTask{epoch, layers, stage, batch_rows};
+  task.load = LoadTask{epoch, layers, stage, batch_rows, state_->unloads};
   state_->push(std::move(task));
 }
 
@@ -233,15 +258,39 @@ void EngineThread::compute(StepBatch batch) {
   state_->push(std::move(task));
 }
 
+void EngineThread::forget() {
+  Task task;
+  task.forget = true;
+  state_->push(std::move(task));
+}
+
 void EngineThread::check_weights() {
   Task task;
   task.check = true;
   state_->push(std::move(task));
 }
 
+void EngineThread::unload() {
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  ++state_->unloads;
+  Task task;
+  task.unload = true;
+  state_->push(std::move(task));
+}
+
 EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
                                  model::ModelSpec spec) {
   return [file = std::move(file), spec = std::move(spec)](const EngineOptions& options) {
+    return Engine::load(file, spec, options);
+  };
+}
+
+EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model::ModelSpec spec) {
+  return [&store, header,
+          spec = std::move(spec)](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
+    TRY(const std::string path, store.obtain(options.layers, options.cancelled));
+    TRY(const auto file, model::GgufFile::open(path));
+    REQUIRE(file->fingerprint() == header, path + " has changed: its header is another one");
     return Engine::load(file, spec, options);
   };
 }

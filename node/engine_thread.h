@@ -11,6 +11,7 @@
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
+#include "node/layer_store.h"
 #include "node/stage.h"
 
 namespace hearth::node {
@@ -20,7 +21,7 @@ class EngineThread final : public StageCompute {
   // Runs a function on the owner's thread, later, in the order of the calls. Called from the
   // engine's thread; never after the destructor has returned.
   using Post = std::function<void(std::function<void()>)>;
-  // Makes the engine of a range. Called on the engine's thread.
+  // Makes the engine of a range. Called on the engine's thread; options.cancelled: by unload().
   using Load = std::function<Result<std::unique_ptr<Engine>>(const EngineOptions& options)>;
 
   // `base`: everything but layers, stage and batch_rows, which come with each load().
@@ -35,7 +36,9 @@ class EngineThread final : public StageCompute {
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
   void compute(StepBatch batch) override;
+  void forget() override;
   void check_weights() override;  // kUnavailable where no layers are loaded
+  void unload() override;
 
  private:
   struct State;
@@ -45,5 +48,8 @@ class EngineThread final : public StageCompute {
 // The Load of a GGUF file.
 EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
                                  model::ModelSpec spec);
+// The Load of a model of which `store` brings the layers that are asked for; it outlives the
+// engine. `header`: the fingerprint that their file must have.
+EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model::ModelSpec spec);
 
 }  // namespace hearth::node

@@ -38,16 +38,26 @@ class OneKey {
   std::optional<PublicKey> key_;
 };
 
+Error refused_token(const std::string& address) {
+  return Error::invalid("the coordinator at " + address +
+                        " refuses this join token, or it is for another role, or a node of this "
+                        "name is there already; its log says which. A new token: hearth token "
+                        "create; another name: --name NAME");
+}
+
 // What a failed call means. The server's own words are not shown: they are one text for everything.
 Error failure_of(const grpc::Status& status, const std::string& address) {
-  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    return Error::invalid("the coordinator at " + address +
-                          " refuses this join token, or it is for another role, or a node of this "
-                          "name is there already; its log says which. A new token: hearth token "
-                          "create");
-  }
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return refused_token(address);
   return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
                                        decode_refused(as_bytes(status.error_message()))};
+}
+
+// It has shown its key and hung up on ours, before it read a word.
+Error closed_door(const std::string& address) {
+  return {ErrorCode::kRefused, "the coordinator at " + address +
+                                   " hears no machine that it does not know: no join token is good "
+                                   "there, and nobody lets machines ask; on its machine: hearth "
+                                   "token create, or hearth approve"};
 }
 
 class Dialogue {
@@ -61,14 +71,15 @@ class Dialogue {
 
   void extend(Duration patience) { deadline_ = std::chrono::system_clock::now() + patience; }
 
-  // The cluster of that fingerprint; empty: whichever it is.
+  // The cluster of that fingerprint; empty: whichever it is. kRefused when the door is closed.
   Result<PublicKey> check(const std::string& expected) {
     grpc::ClientContext context;
     context.set_deadline(deadline_);
     control::v1::Proof proof;
     const grpc::Status status = stub_->Prove(&context, control::v1::ProveRequest(), &proof);
-    if (!status.ok()) return failure_of(status, address_);
     const auto node = key_->key();
+    if (node && status.error_code() == grpc::StatusCode::UNAVAILABLE) return closed_door(address_);
+    if (!status.ok()) return failure_of(status, address_);
     REQUIRE(node.has_value(), "the machine at " + address_ + " has shown no key");
     const ByteSpan shown = as_bytes(proof.cluster_key());
     TRY(const PublicKey claimed, PublicKey::parse(shown));
@@ -143,9 +154,12 @@ Result<Enrolled> enrol_at(const std::string& address, const JoinToken& token,
                           const TlsIdentity& identity, const EnrolmentRequest& request,
                           Duration patience) {
   Dialogue dialogue(address, identity, patience);
-  TRY(const PublicKey cluster, dialogue.check(token.fingerprint));
+  const auto cluster = dialogue.check(token.fingerprint);
+  // With a token that is good it would be heard.
+  if (!cluster.ok() && cluster.error().code == ErrorCode::kRefused) return refused_token(address);
+  TRY_VOID(cluster);
   TRY(const control::v1::Enrolled answer, dialogue.enrol(token, request));
-  return read_answer(answer, cluster, identity.key, request);
+  return read_answer(answer, *cluster, identity.key, request);
 }
 
 class RealDoor final : public Door {
@@ -162,7 +176,7 @@ class RealDoor final : public Door {
     dialogue_.extend(patience);
     TRY(const control::v1::Enrolled answer, dialogue_.knock(name));
     if (answer.roster().empty()) return std::optional<Enrolled>();
-    TRY(Enrolled in, read_answer(answer, cluster_, own_, {name, Role::kWorker, {}}));
+    TRY(Enrolled in, read_answer(answer, cluster_, own_, {name, std::nullopt, {}}));
     return std::optional(std::move(in));
   }
 

@@ -38,8 +38,9 @@ Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
 // A cluster that may let us in without a token, once a person there says so.
 class Door {
  public:
-  // kUnavailable when nobody answers at the address, kInvalidInput when somebody does who holds no
-  // cluster key; blocks, as knock() does.
+  // kUnavailable when nobody answers at the address, kRefused when the door is closed and a person
+  // there has to open it first, kInvalidInput when somebody answers who holds no cluster key;
+  // blocks, as knock() does.
   static Result<std::unique_ptr<Door>> find(const std::string& address, const TlsIdentity& identity,
                                             Duration patience);
   virtual ~Door() = default;

@@ -31,16 +31,25 @@ class OpenFile {
   const int file_;
 };
 
-// Which file it is, and whether it is still as it was.
+// Which file it is, and whether it is still as it was; to this process alone, since a disk decays
+// without a date, and whoever owns a file may set any.
 Hash256 identity(const Hash256& manifest, const struct stat& info) {
+  static const Hash256 kProcess = [] {
+    Hash256 random;
+    random_bytes(random.bytes);
+    return random;
+  }();
   Bytes bytes;
   ByteWriter out(bytes);
+  out.append(kProcess.bytes);
   out.append(manifest.bytes);
   out.write(static_cast<std::uint64_t>(info.st_dev));
   out.write(static_cast<std::uint64_t>(info.st_ino));
   out.write(static_cast<std::int64_t>(info.st_size));
   out.write(static_cast<std::int64_t>(info.st_mtim.tv_sec));
   out.write(static_cast<std::int64_t>(info.st_mtim.tv_nsec));
+  out.write(static_cast<std::int64_t>(info.st_ctim.tv_sec));
+  out.write(static_cast<std::int64_t>(info.st_ctim.tv_nsec));
   return blake2b(bytes);
 }
 
@@ -91,6 +100,15 @@ Result<std::vector<FetchItem>> fetch_items(const model::Manifest& manifest,
   const auto same = [](const auto& a, const auto& b) { return a.number == b.number; };
   items.erase(std::unique(items.begin(), items.end(), same), items.end());
   return items;
+}
+
+RangeSet ranges_of(const std::vector<FetchItem>& items) {
+  RangeSet ranges;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const bool joins = i > 0 && items[i].begin - items[i - 1].end <= kGapBytes;
+    ranges.add(joins ? items[i - 1].end : items[i].begin, items[i].end);
+  }
+  return ranges;
 }
 
 Result<Hash256> hash_range(int file, const std::string& path, std::uint64_t begin,

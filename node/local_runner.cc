@@ -59,7 +59,7 @@ Status Pipeline::submit(const SequenceOpen& open, std::vector<TokenId> prompt, E
             "token " + std::to_string(token) + " is not in the vocabulary of " +
                 std::to_string(spec_.vocabulary));
   }
-  const std::uint64_t positions = std::uint64_t{prompt.size()} + open.sampling.max_tokens;
+  const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   if (positions > spec_.context) {
     return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(positions) +
                                              " positions, the context has " +

@@ -41,7 +41,8 @@ class LocalRunner {
     std::function<void(const SampledToken&)> on_token;
     std::function<void(const RowHash&)> on_hash;  // may be null
   };
-  // kNoCapacity when prompt + max_tokens does not fit the context or the KV pool now.
+  // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
+  // when prompt + max_tokens does not fit the context or the KV pool now.
   virtual Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) = 0;
   virtual void cancel(SequenceId sequence) = 0;
   // One step of the pipeline, start to end. False when there is nothing to do.

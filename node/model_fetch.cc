@@ -23,7 +23,6 @@ namespace hearth::node {
 namespace {
 
 constexpr std::uint64_t kJobBytes = 16 * limits::kMiB;    // of several items, asked for at once
-constexpr std::uint64_t kGapBytes = 4 * limits::kKiB;     // fetched rather than asked around
 constexpr std::uint64_t kNoteBytes = 128 * limits::kKiB;  // that a kill may cost a connection
 constexpr std::uint64_t kFailures = 6;                    // of a source, and one more a MiB it sent
 
@@ -37,10 +36,12 @@ struct Job {
   std::uint64_t end() const { return items.back().end; }
 };
 
-std::deque<Job> jobs_of(const std::vector<FetchItem>& items, const FetchJournal& journal) {
+// `kept`: the numbers of items that are there, and right.
+std::deque<Job> jobs_of(const std::vector<FetchItem>& items, const FetchJournal& journal,
+                        const std::set<std::uint64_t>& kept) {
   std::deque<Job> jobs;
   for (const FetchItem& item : items) {
-    if (journal.verified(item.number)) continue;
+    if (kept.contains(item.number)) continue;
     const bool joins = !jobs.empty() && item.begin - jobs.back().end() <= kGapBytes &&
                        item.end - jobs.back().begin() <= kJobBytes;
     if (!joins) jobs.emplace_back();
@@ -72,7 +73,8 @@ class Fetch {
     const std::string note = options_.folder + "/" + manifest_.id().hex() + ".journal";
     TRY(journal_, FetchJournal::open(note, manifest_.id(), options_.cancelled));
     TRY_VOID(open_file());
-    jobs_ = jobs_of(items_, *journal_);
+    TRY_VOID(check_kept());
+    jobs_ = jobs_of(items_, *journal_, kept_);
     count_done();
     if (!jobs_.empty()) {
       if (options_.sources.empty()) return nothing_to_ask();
@@ -116,11 +118,32 @@ class Fetch {
     return ok_status();
   }
 
+  // The journal knows what was right when it came. What a disk, a backup or a person made of it
+  // since is seen by hashing it again.
+  Status check_kept() {
+    const auto step = [this](std::uint64_t) {
+      return !options_.cancelled || !options_.cancelled();
+    };
+    for (const FetchItem& item : items_) {
+      if (!journal_->verified(item.number)) continue;
+      TRY(const Hash256 hash, hash_range(file_, path_, item.begin, item.end, step));
+      if (hash == item.sha256) {
+        kept_.insert(item.number);
+        continue;
+      }
+      if (options_.warn) {
+        options_.warn(item.name + " in " + path_ + " is not what it was; it is fetched again");
+      }
+      TRY_VOID(journal_->forget_written(item.begin, item.end));
+    }
+    return ok_status();
+  }
+
   void count_done() {
     for (const FetchItem& item : items_) {
       total_ += item.end - item.begin;
-      done_ += journal_->verified(item.number) ? item.end - item.begin
-                                               : journal_->written().covered(item.begin, item.end);
+      done_ += kept_.contains(item.number) ? item.end - item.begin
+                                           : journal_->written().covered(item.begin, item.end);
     }
     if (options_.progress) options_.progress(done_, total_);
   }
@@ -182,6 +205,13 @@ class Fetch {
     return best;
   }
 
+  bool others_than(std::size_t source) const {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      if (i != source && sources_[i].dropped.empty()) return true;
+    }
+    return false;
+  }
+
   Error no_source_left() const {
     std::string message = "no source is left; what has come is kept";
     for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -203,10 +233,18 @@ class Fetch {
     if (options_.warn) options_.warn(options_.sources[source]->name() + " is dropped: " + why);
   }
 
+  void accuse(std::size_t source, const FetchItem& item) {
+    const std::string node = options_.sources[source]->node();
+    if (node.empty() || !options_.wrong) return;
+    options_.wrong({node, manifest_.id(), item.name, item.begin, item.end});
+  }
+
   void retry(Job job, std::size_t source, const Error& why, std::unique_lock<std::mutex>& lock) {
     SourceState& state = sources_[source];
     const bool transient = why.code == ErrorCode::kUnavailable || why.code == ErrorCode::kTimeout;
-    if (!transient || ++state.failures > kFailures + state.sent / limits::kMiB) {
+    // Silence costs the time of waiting for it: three of them are enough where others can be asked.
+    state.failures += why.code == ErrorCode::kTimeout && others_than(source) ? 3 : 1;
+    if (!transient || state.failures > kFailures + state.sent / limits::kMiB) {
       drop(source, why.message);
     }
     jobs_.push_front(std::move(job));
@@ -335,6 +373,7 @@ class Fetch {
     TRY_VOID(own(forget(wrong)));
     const std::string what = wrong.front().name + " does not match the manifest";
     if (job.origins.size() == 1 && !job.resumed) {
+      accuse(*job.origins.begin(), wrong.front());
       drop(*job.origins.begin(), what);
     } else if (options_.warn) {
       options_.warn(what + ": its bytes have several sources; it is fetched again from one");
@@ -352,7 +391,8 @@ class Fetch {
   const std::string path_;
   int file_ = -1;
   std::unique_ptr<FetchJournal> journal_;
-  std::uint64_t total_ = 0;  // bytes of all items
+  std::set<std::uint64_t> kept_;  // numbers of items that were right when this began
+  std::uint64_t total_ = 0;       // bytes of all items
 
   std::mutex mutex_;
   std::condition_variable changed_;

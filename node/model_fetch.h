@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "model/manifest.h"
+#include "proto/wrong_bytes.h"
 
 namespace hearth::node {
 
@@ -22,7 +23,8 @@ class RangeSource {
  public:
   using Sink = std::function<Status(ByteSpan)>;
   virtual ~RangeSource() = default;
-  virtual const std::string& name() const = 0;  // for people
+  virtual const std::string& name() const = 0;     // for people
+  virtual std::string node() const { return {}; }  // its name in the roster; empty: it is no node
   // Hands the bytes [begin, end) to the sink, in order and no others. From several threads at once.
   // kUnavailable and kTimeout: asking again may help. Any other error: this source is of no use.
   virtual Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) = 0;
@@ -34,9 +36,10 @@ struct FetchOptions {
   std::vector<std::shared_ptr<RangeSource>> sources;  // empty: nothing is fetched
   std::uint32_t connections = 4;                      // at once, over all sources
   std::chrono::milliseconds pause{250};               // after a failure; doubles, up to 32 times
-  // All three are called by one thread at a time, and may be empty.
+  // All four are called by one thread at a time, and may be empty.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   std::function<void(const std::string&)> warn;  // a source or file is used no more, and why
+  std::function<void(const WrongBytes&)> wrong;  // a node alone sent them, and is dropped
   std::function<bool()> cancelled;               // asked often; true ends it with kCancelled
 };
 

@@ -6,13 +6,19 @@
 
 #include "base/limits.h"
 #include "kernels/canonical.h"
+#include "node/hold_messages.h"
+#include "node/receipt_maker.h"
 #include "node/stage_machine.h"
+#include "proto/defect.h"
 
 namespace hearth::node {
 namespace {
 
 // Prompt rows of one step: enough for full kernels, few enough that nobody's stream stalls.
 constexpr std::uint32_t kPrefillRows = 128;
+// Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
+constexpr Duration kFarewell = std::chrono::seconds(1);
+constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
 Hello identity_of(const StageOptions& options) {
   Hello hello;
@@ -38,12 +44,21 @@ StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& ran
   control.set_events(&control_);
   data.set_events(&links_);
   compute.set_events(this);
+  if (options_.receipts != nullptr) {
+    options_.receipts->set_send(
+        [this](const control::v1::WorkerMessage& message) { control_.send(message); });
+  }
   control_.dial();
+}
+
+StageMachine::~StageMachine() {
+  if (options_.receipts != nullptr) options_.receipts->set_send(nullptr);
 }
 
 void StageMachine::on_timer() {
   control_.on_timer();
   links_.on_timer();
+  if (serving_ && serving_->leave_by && clock_.now() >= *serving_->leave_by) fail(kOwnersMachine);
   start_steps();
   const Duration every = options_.check_weights_every;
   const bool loaded = serving_ && serving_->loaded;
@@ -68,12 +83,35 @@ void StageMachine::on_weights_checked(Status status) {
   fail("the weights were checked: " + status.error().message);
 }
 
+// --- the owner ---
+
+// The coordinator hears of it before a neighbour misses anything.
+void StageMachine::set_away(std::optional<Away> away) {
+  if (away == away_) return;
+  away_ = std::move(away);
+  control_.set_away(away_);
+  if (away_ && !(away_->drain && serving_)) unload();
+}
+
+bool StageMachine::rests() const { return away_ && unloading_ == 0 && !(away_->drain && serving_); }
+
+void StageMachine::unload() {
+  ++unloading_;
+  compute_.unload();
+  if (!serving_ || serving_->leave_by) return;
+  serving_->leave_by = clock_.now() + kFarewell;
+  serving_->ready = false;
+  serving_->loaded.reset();
+  serving_->kv_tokens.clear();
+}
+
 // --- assignments ---
 
 void StageMachine::on_assign(const control::v1::Assign& assign) {
   const Epoch epoch(assign.epoch());
   auto assignment = read_assignment(assign, options_.layers);
   if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
+  if (away_) return report_failure(epoch, kOwnersMachine);
   if (epoch <= newest_epoch_) {
     return report_failure(epoch, "epoch " + std::to_string(epoch.value) + " is not newer than " +
                                      std::to_string(newest_epoch_.value));
@@ -89,6 +127,7 @@ void StageMachine::on_assign(const control::v1::Assign& assign) {
                                              std::min(kPrefillRows, assignment->batch_rows),
                                              assignment->batches_in_flight});
   }
+  if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);
   compute_.load(epoch, assignment->layers, assignment->stage, assignment->batch_rows);
 }
@@ -124,34 +163,49 @@ void StageMachine::become_ready() {
 }
 
 void StageMachine::on_unassign(Epoch epoch) {
-  if (serves(epoch)) stop();
+  if (assigned(epoch)) stop();
 }
 
-void StageMachine::on_control_lost() { stop(); }
+void StageMachine::on_control_lost() {
+  if (options_.receipts != nullptr) options_.receipts->forget();
+  stop();
+  compute_.forget();
+}
 
-void StageMachine::on_links_failed(const std::string& why) { fail(why); }
+void StageMachine::on_countersign(const control::v1::Countersign& message) {
+  if (options_.receipts != nullptr) options_.receipts->countersign(message);
+}
+
+void StageMachine::on_links_failed(const std::string& why, const std::string& peer) {
+  fail(why, peer);
+}
 
 void StageMachine::stop() {
   if (!serving_) return;
   const Assignment assignment = std::move(serving_->assignment);
+  const bool unloaded = serving_->leave_by.has_value();
   serving_.reset();
   links_.end();
+  if (planted(SwarmDefect::kKvKept)) return;
+  if (unloaded) return;
+  if (away_) return unload();
   // The same range again: weights stay, sequences go. The answer finds no assignment.
   compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
 }
 
-void StageMachine::fail(const std::string& why) {
+void StageMachine::fail(const std::string& why, const std::string& peer) {
   if (!serving_) return;
   const Epoch epoch = serving_->assignment.epoch;
   stop();
-  report_failure(epoch, why);
+  report_failure(epoch, why, peer);
 }
 
-void StageMachine::report_failure(Epoch epoch, const std::string& why) {
+void StageMachine::report_failure(Epoch epoch, const std::string& why, const std::string& peer) {
   spdlog::error("{}: epoch {} failed: {}", options_.node, epoch.value, why);
   control::v1::WorkerMessage message;
   message.mutable_stage_failed()->set_epoch(epoch.value);
   message.mutable_stage_failed()->set_error(decode_refused(as_bytes(why)));
+  message.mutable_stage_failed()->set_peer(peer);
   control_.send(message);
 }
 
@@ -169,13 +223,61 @@ void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
   heartbeat.set_kv_tokens_used(kv_tokens);
   heartbeat.set_ring_steps_total(ring_steps_);
   heartbeat.set_ring_seconds_total(std::chrono::duration<double>(ring_time_).count());
+  heartbeat.set_late_frames_total(late_frames());
+  heartbeat.set_replayed_rows_total(replayed_rows_);
   if (options_.card) write_card(options_.card(), *heartbeat.mutable_card());
+  if (options_.holding) write_holding(options_.holding(), *heartbeat.mutable_holding());
+}
+
+// --- measurements ---
+
+// What is measured after this session has ended is said in the next one, which asks again.
+void StageMachine::on_measure() {
+  if (!options_.measure) return;
+  options_.measure([this](const Measured& measured) {
+    const StageRate& rate = measured.rate;
+    control::v1::WorkerMessage message;
+    auto& body = *message.mutable_measured();
+    body.set_batch_rows(kRateRows);
+    body.set_step_seconds(rate.step_seconds);
+    body.set_layer_seconds(rate.layer.one);
+    body.set_layer_batch_seconds(rate.layer.batch);
+    body.set_head_seconds(rate.head.one);
+    body.set_head_batch_seconds(rate.head.batch);
+    body.set_memory_bytes(measured.memory_bytes);
+    body.set_kv_budget_bytes(options_.kv_budget_bytes);
+    control_.send(message);
+  });
+}
+
+void StageMachine::on_probe(const control::v1::Probe& probe) {
+  const std::string& node = probe.node();
+  if (!options_.probe || node.size() > limits::kNodeNameBytes ||
+      probe.address().size() > limits::kAddressBytes) {
+    return;
+  }
+  options_.probe(node, probe.address(), [this, node](const Result<LinkRate>& rate) {
+    control::v1::WorkerMessage message;
+    auto& body = *message.mutable_probed();
+    body.set_node(node);
+    if (rate.ok()) {
+      body.set_round_trip_seconds(rate->round_trip_seconds);
+      body.set_to_bytes_per_second(rate->to_bytes_per_second);
+      body.set_from_bytes_per_second(rate->from_bytes_per_second);
+    } else {
+      body.set_error(decode_refused(as_bytes(rate.error().message)));
+    }
+    control_.send(message);
+  });
 }
 
 // --- frames in ---
 
 void StageMachine::on_peer_frame(Peer from, Frame frame) {
-  if (!serving_) return;
+  if (!serving_ || serving_->leave_by) {
+    ++late_frames_;
+    return;
+  }
   const Status taken = take_frame(from, frame);
   if (!taken.ok()) {
     const char* peer = from == Peer::kRing ? "the previous stage" : "the coordinator";
@@ -215,7 +317,7 @@ Status StageMachine::check_step(StepId step) {
 
 Status StageMachine::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
-  if (is_late(batch.epoch)) return ok_status();
+  if (!planted(SwarmDefect::kStaleBatchTaken) && is_late(batch.epoch)) return ok_status();
   REQUIRE(serves(batch.epoch), "epoch " + std::to_string(batch.epoch.value) + " is not assigned");
   REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows,
           "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
@@ -231,7 +333,7 @@ Status StageMachine::take_batch(const Frame& frame) {
 
 Status StageMachine::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
-  if (is_late(tokens.epoch)) return ok_status();
+  if (!planted(SwarmDefect::kStaleTokensTaken) && is_late(tokens.epoch)) return ok_status();
   TRY_VOID(check_step(tokens.step));
   return take_answer(tokens);
 }
@@ -279,6 +381,7 @@ void StageMachine::start_steps() {
 
 void StageMachine::compute(StepBatch batch) {
   ++serving_->computing;
+  if (makes_receipts()) serving_->inputs.push_back(batch.activations);
   if (outstanding_++ == 0) busy_since_ = clock_.now();
   compute_.compute(std::move(batch));
 }
@@ -290,10 +393,22 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
     return;
   }
   --serving_->computing;
+  Bytes input;
+  const bool receipts = makes_receipts();
+  if (receipts) {
+    input = std::move(serving_->inputs.front());
+    serving_->inputs.pop_front();
+  }
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
   count_step(batch, result);
   if (!result.hashes.empty()) report_hashes(result);
   if (!serving_) return;  // the coordinator was lost while telling it
+  pass_on(batch, std::move(result));
+  // Behind what others wait for.
+  if (receipts) options_.receipts->step(std::move(batch), std::move(input));
+}
+
+void StageMachine::pass_on(const StepBatch& batch, StepResult result) {
   if (!serving_->assignment.is_last()) {
     links_.send(Peer::kRing, {FrameType::kBatch, encode(batch)});
     return;
@@ -319,7 +434,8 @@ Status StageMachine::answer(StepTokens tokens) {
 
 void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
   ++steps_;
-  rows_ += batch.rows.size();
+  rows_ += batch.rows.size() - result.replayed;
+  replayed_rows_ += result.replayed;
   for (const auto& [sequence, length] : batch.truncates) {
     std::uint64_t& tokens = serving_->kv_tokens[sequence];
     tokens = std::min<std::uint64_t>(tokens, length);

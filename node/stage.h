@@ -1,7 +1,8 @@
 // Stage: a worker's part in one pipeline after another, as a state machine over the seams.
 //
-//   control link  Register, Heartbeat, StageReady, StageFailed, StepHashes  ->  coordinator
-//                 Registered, Assign, Unassign, Refused                     <-
+//   control link  Register, Heartbeat, StageReady, StageFailed, StepHashes,
+//                 WindowClaims, Receipts                     ->  coordinator
+//                 Registered, Assign, Unassign, Countersign, Refused  <-
 //   data links    previous stage -> us -> next stage; the last stage also answers the first and
 //                 the coordinator (proto/step.h)
 //
@@ -16,15 +17,23 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/result.h"
 #include "node/engine/engine.h"
+#include "node/engine/stage_rate.h"
+#include "node/holding.h"
+#include "node/link_probe.h"
+#include "proto/away.h"
 #include "proto/card_reading.h"
 #include "proto/step.h"
 #include "proto/transport.h"
+#include "proto/wrong_bytes.h"
 
 namespace hearth::node {
+
+class ReceiptMaker;
 
 // Answers of a StageCompute, on the owner's thread, in the order of the questions.
 class StageComputeEvents {
@@ -38,19 +47,30 @@ class StageComputeEvents {
   virtual void on_loaded(Epoch epoch, Result<Loaded> loaded) = 0;
   virtual void on_computed(StepBatch batch, StepResult result, Status status) = 0;
   virtual void on_weights_checked(Status status) = 0;
+  virtual void on_unloaded() = 0;
 };
 
 class StageCompute {
  public:
   virtual ~StageCompute() = default;
   virtual void set_events(StageComputeEvents* events) = 0;
-  // Loads the range (or keeps it, when it is the one loaded) and drops every sequence. Also called
-  // with the range of an epoch that ended, to drop its sequences.
+  // Loads the range (or keeps it, when it is the one loaded) and ends every sequence, as
+  // Engine::keep does. Also called with the range of an epoch that ended, to end its sequences.
   virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                     std::uint32_t batch_rows) = 0;
   virtual void compute(StepBatch batch) = 0;
+  // Drops what is kept of sequences that ended: another coordinator's have other ids.
+  virtual void forget() = 0;
   // Engine::verify_weights, behind the steps that wait.
   virtual void check_weights() = 0;
+  // Frees weights and KV at the next step boundary; a loading under way is given up. Steps that
+  // wait are answered with kCancelled.
+  virtual void unload() = 0;
+};
+
+struct Measured {
+  StageRate rate;
+  std::uint64_t memory_bytes = 0;  // for weights and KV
 };
 
 struct StageOptions {
@@ -58,8 +78,9 @@ struct StageOptions {
   std::string control_address;  // the coordinator's control address
   // Asked before each dial: where the coordinator is now. Empty, or giving nothing: as above.
   std::function<std::string()> find_coordinator;
-  // Told of every roster that the coordinator sends, before anything that it sends afterwards.
-  std::function<void(ByteSpan roster)> take_roster;
+  // Told of every roster that the coordinator sends, before anything that it sends afterwards. What
+  // contradicts one that is held is answered with the latter; else the answer is empty.
+  std::function<Bytes(ByteSpan roster)> take_roster;
   std::string model_fingerprint;  // hex
   std::uint32_t layers = 0;       // of the model
   std::uint32_t canonical_version = 0;
@@ -72,6 +93,19 @@ struct StageOptions {
   std::uint32_t layers_most = 0;      // that fit its memory, wherever they begin; 0: not known
   std::function<CardReading()> card;  // what it said last; null: its sensors cannot be asked
   Duration check_weights_every{};     // of a loaded stage; 0: only when asked
+  // What of the model is on the disk; null: all of it.
+  std::function<Holding()> holding;
+  // Which nodes have sent wrong bytes of it since the last call; null: nothing is fetched.
+  std::function<std::vector<WrongBytes>()> wrong_bytes;
+  // Makes the receipts of what is computed; null: none are made. Outlives the stage.
+  ReceiptMaker* receipts = nullptr;
+  // Where the coordinator places by what was measured: asked for in each session; `done` comes on
+  // the owner's thread, perhaps at once. Null: it cannot be measured.
+  std::function<void(std::function<void(const Measured&)> done)> measure;
+  // The way to another node; as LinkProbe::start. Null: it cannot be measured.
+  std::function<void(std::string node, const std::string& address, LinkProbe::Done done)> probe;
+  // What shall be, of the model with this manifest id (zero: the coordinator has none yet).
+  std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
 };
 
 // Dials the coordinator at once and for ever, with jittered back-off of 0.1 to 2 s; keeps weights
@@ -86,6 +120,13 @@ class Stage {
   // Compares the weights of the loaded stage, between two steps, with what was loaded. What is
   // found goes to the log; a difference ends the assignment.
   virtual void check_weights() = 0;
+  // That the machine is its owner's for now, or that it is not any more. The coordinator is told at
+  // once. Paused, what is served ends at the next step boundary and its memory is given back, and
+  // the neighbours keep their links until the coordinator has ended the pipeline, for at most a
+  // second. Drained, the coordinator says when what is served ends.
+  virtual void set_away(std::optional<Away> away) = 0;
+  // Away, with nothing of a model in memory; drained: and with nothing to serve.
+  virtual bool rests() const = 0;
   // Set when the coordinator refused this worker; the owner ends the process with this sentence.
   virtual const std::string& refused() const = 0;
   // Set when this machine has no room for what it was assigned, which the same assignment would

@@ -108,13 +108,15 @@ Result<FrameHeader> decode_header(ByteSpan header) {
   ByteReader reader(header.subspan(sizeof(kMagic)));
   const auto type = reader.read<std::uint16_t>();
   REQUIRE(type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-              type <= static_cast<std::uint16_t>(FrameType::kPong) &&
+              type <= static_cast<std::uint16_t>(FrameType::kBeat) &&
               type != static_cast<std::uint16_t>(FrameType::kControl),
           "frame type " + std::to_string(type) + " is unknown on a data link");
   const auto reserved = reader.read<std::uint16_t>();
   REQUIRE(reserved == 0,
           "a frame's reserved field is " + std::to_string(reserved) + "; it must be 0");
   const auto payload_bytes = reader.read<std::uint64_t>();
+  REQUIRE(type != static_cast<std::uint16_t>(FrameType::kBeat) || payload_bytes == 0,
+          "a sign of life has a payload; it must have none");
   REQUIRE(payload_bytes <= limits::kFrameBytes,
           "a frame's payload has " + std::to_string(payload_bytes) + " bytes; the limit is " +
               std::to_string(limits::kFrameBytes));

@@ -108,7 +108,13 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
 
 void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
 
+// A session that is taken up again comes with the certificate of the one before, and without its
+// key: whoever has read the ticket could be anybody. Ours are never taken up again.
 Result<PublicKey> peer_key(const grpc::AuthContext& context) {
+  for (const grpc::string_ref& value :
+       context.FindPropertyValues(GRPC_SSL_SESSION_REUSED_PROPERTY)) {
+    REQUIRE(value != "true", "the connection goes on with an earlier one's session");
+  }
   const auto found = context.FindPropertyValues("x509_pem_cert");
   REQUIRE(found.size() == 1, "the connection has no certificate of its peer");
   return certificate_key(std::string_view(found.front().data(), found.front().size()));

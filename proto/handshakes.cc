@@ -27,22 +27,36 @@ void Handshakes::forget(TimePoint now) {
   }
 }
 
-bool Handshakes::begin(const std::string& address, TimePoint now) {
-  if (under_way_ >= limits_.under_way) return false;
+Handshakes::Address* Handshakes::find_room(const std::string& address, TimePoint now) {
   auto found = addresses_.find(address);
   if (found == addresses_.end()) {
     if (addresses_.size() >= limits_.addresses) forget(now);
-    if (addresses_.size() >= limits_.addresses) return false;
+    if (addresses_.size() >= limits_.addresses) return nullptr;
     const Address fresh{0, static_cast<double>(limits_.burst), now};
     found = addresses_.emplace(address, fresh).first;
   }
   Address& one = found->second;
   refill(one, now);
-  if (one.under_way >= limits_.of_address || one.tokens < 1.0) return false;
-  one.tokens -= 1.0;
-  ++one.under_way;
+  return one.under_way < limits_.of_address && one.tokens >= 1.0 ? &one : nullptr;
+}
+
+bool Handshakes::begin(const std::string& address, TimePoint now) {
+  if (under_way_ >= limits_.under_way) return false;
+  Address* one = find_room(address, now);
+  if (one == nullptr) return false;
+  one->tokens -= 1.0;
+  ++one->under_way;
   ++under_way_;
   return true;
+}
+
+bool Handshakes::waits_for_room(const std::string& address, TimePoint now) {
+  return under_way_ >= limits_.under_way && find_room(address, now) != nullptr;
+}
+
+std::uint32_t Handshakes::under_way(const std::string& address) const {
+  const auto found = addresses_.find(address);
+  return found == addresses_.end() ? 0 : found->second.under_way;
 }
 
 void Handshakes::end(const std::string& address) {

@@ -28,7 +28,11 @@ class Handshakes {
   // Whether one of this address may begin; each true is answered with one end().
   bool begin(const std::string& address, TimePoint now);
   void end(const std::string& address);
+  // That nothing but the limit of all keeps one of this address from beginning: another's end lets
+  // it in.
+  bool waits_for_room(const std::string& address, TimePoint now);
   std::uint32_t under_way() const { return under_way_; }
+  std::uint32_t under_way(const std::string& address) const;
   std::size_t remembered() const { return addresses_.size(); }
 
  private:
@@ -38,6 +42,8 @@ class Handshakes {
     TimePoint filled{};
   };
   void refill(Address& address, TimePoint now) const;
+  // The one with room of its own; null: it has none.
+  Address* find_room(const std::string& address, TimePoint now);
   // Forgets whoever could begin as one that was never seen.
   void forget(TimePoint now);
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/limits_joining.h"
+#include "base/limits.h"
 
 namespace hearth {
 

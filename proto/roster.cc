@@ -16,6 +16,9 @@ constexpr std::string_view kPurpose = "hearth roster v1";
 
 Status check_entry(const RosterEntry& entry) {
   TRY_VOID(check_node_name(entry.name));
+  REQUIRE(entry.role >= Role::kWorker && entry.role <= Role::kCoordinator,
+          "roster entry " + entry.name + " has role " +
+              std::to_string(static_cast<int>(entry.role)) + ", which is none");
   REQUIRE(entry.addresses.size() <= limits::kRosterAddresses,
           "roster entry " + entry.name + " has " + std::to_string(entry.addresses.size()) +
               " addresses; the limit is " + std::to_string(limits::kRosterAddresses));
@@ -148,16 +151,22 @@ Result<Roster> parse_roster(ByteSpan bytes) {
   return roster;
 }
 
+Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_force,
+                  ByteSpan bytes_in_force) {
+  if (number > number_in_force) return Offer::kNewer;
+  if (number < number_in_force) return Offer::kRollback;
+  const bool same =
+      std::equal(bytes.begin(), bytes.end(), bytes_in_force.begin(), bytes_in_force.end());
+  return same ? Offer::kKnown : Offer::kFork;
+}
+
 Result<RosterBook::Offer> RosterBook::offer(ByteSpan bytes) {
   TRY(Roster roster, parse_roster(bytes));
   REQUIRE(roster.cluster == cluster_, "the roster is of another cluster");
   const std::lock_guard lock(mutex_);
   if (roster_ != nullptr) {
-    if (roster.number < roster_->number) return Offer::kRollback;
-    if (roster.number == roster_->number) {
-      const bool same = std::equal(bytes.begin(), bytes.end(), bytes_.begin(), bytes_.end());
-      return same ? Offer::kKnown : Offer::kFork;
-    }
+    const Offer offer = judge_offer(roster.number, bytes, roster_->number, bytes_);
+    if (offer != Offer::kNewer) return offer;
   }
   roster_ = std::make_shared<const Roster>(std::move(roster));
   bytes_.assign(bytes.begin(), bytes.end());

@@ -52,17 +52,22 @@ Result<Bytes> sign_roster(Roster roster, const SecretKey& key);
 // Any bytes. Checks the signature against the cluster key inside; whose that is, the caller knows.
 Result<Roster> parse_roster(ByteSpan bytes);
 
+// What a signed and numbered statement means beside the one in force, of the same signer.
+enum class Offer {
+  kNewer,
+  kKnown,     // the same bytes
+  kRollback,  // of an older number: signed, so whoever sends it again hides something
+  kFork,      // the same number with other content: whoever holds the key signed both
+};
+Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_force,
+                  ByteSpan bytes_in_force);
+
 // The newest roster of one cluster. Thread-safe: handshakes ask it on threads of libraries.
 class RosterBook {
  public:
   explicit RosterBook(const PublicKey& cluster) : cluster_(cluster) {}
 
-  enum class Offer {
-    kNewer,     // kept
-    kKnown,     // the same bytes
-    kRollback,  // of an older number: signed, so whoever sends it again hides something
-    kFork,      // the same number with other content: whoever holds the cluster key signed both
-  };
+  using Offer = hearth::Offer;
   // kInvalidInput when the bytes are no roster of this cluster. Of the four answers only kNewer
   // changes anything; the bytes of the last two are evidence to keep.
   Result<Offer> offer(ByteSpan bytes);

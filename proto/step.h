@@ -3,7 +3,7 @@
 // between scheduler, wire, engine and hash.
 //
 // Life of a sequence inside one epoch, all in order on one ring of links:
-//   SubmitMessage (coordinator -> first stage)  opens it and hands over its prompt
+//   SubmitMessage (coordinator -> first stage)  opens it with its prompt, and its answer so far
 //   StepBatch.opens                             tells every stage that it exists
 //   StepBatch.rows                              prompt chunks, then one row a generated token;
 //                                               several at once to verify drafted ones
@@ -13,7 +13,9 @@
 //   StepTokens.released                         tells the coordinator that the KV is free
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,11 +45,19 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
+// What the stages of a request need to make receipts of it (ledger/PROTOCOL.md, 2).
+struct ReceiptOrder {
+  std::array<std::byte, 16> request{};
+  Hash256 salt;
+  friend bool operator==(const ReceiptOrder&, const ReceiptOrder&) = default;
+};
+
 struct SequenceOpen {
   SequenceId sequence;
   std::uint32_t prompt_tokens = 0;
   bool report_hashes = false;  // every stage reports a RowHash for every row
   SamplingParams sampling;
+  std::optional<ReceiptOrder> receipt = {};  // every stage makes them
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -131,7 +141,7 @@ struct StepTokens {
 struct SubmitMessage {
   Epoch epoch;
   SequenceOpen open;
-  std::vector<TokenId> prompt;
+  std::vector<TokenId> prompt;  // then the answer so far, of one whose pipeline was lost
   friend bool operator==(const SubmitMessage&, const SubmitMessage&) = default;
 };
 
@@ -161,12 +171,16 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items. Two sizes are not sent because the receiver computes them: the activations
-// (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (open.prompt_tokens).
+// count, then its items; an open's two choices (hashes, receipt) are bits of one byte. Two sizes
+// are not sent because the receiver computes them: the activations (rows x hidden_size x 2 bytes,
+// to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);
 Bytes encode(const CancelMessage& cancel);
+
+// As a SequenceOpen has them: what a receipt commits to.
+Bytes encode(const SamplingParams& params);
 
 // Every count is checked against base/limits.h and the shape before anything is allocated, every
 // id and number against its range; bytes left over are refused. Errors are kInvalidInput.

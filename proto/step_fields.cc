@@ -123,12 +123,31 @@ Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabular
   return params;
 }
 
+// The byte behind an open's prompt_tokens.
+constexpr std::uint8_t kReportHashes = 1;
+constexpr std::uint8_t kMakeReceipt = 2;
+
+ReceiptOrder read_order(ByteReader& reader) {
+  ReceiptOrder order;
+  const ByteSpan request = reader.take(order.request.size());
+  std::copy(request.begin(), request.end(), order.request.begin());
+  const ByteSpan salt = reader.take(order.salt.bytes.size());
+  std::copy(salt.begin(), salt.end(), order.salt.bytes.begin());
+  return order;
+}
+
 }  // namespace
 
 void write_open(ByteWriter& writer, const SequenceOpen& open) {
   writer.write(open.sequence.value);
   writer.write(open.prompt_tokens);
-  writer.write(static_cast<std::uint8_t>(open.report_hashes ? 1 : 0));
+  const auto flag = [](bool set, std::uint8_t bit) { return set ? bit : std::uint8_t{0}; };
+  writer.write(static_cast<std::uint8_t>(flag(open.report_hashes, kReportHashes) |
+                                         flag(open.receipt.has_value(), kMakeReceipt)));
+  if (open.receipt) {
+    writer.append(open.receipt->request);
+    writer.append(open.receipt->salt.bytes);
+  }
   write_sampling(writer, open.sampling);
 }
 
@@ -136,7 +155,11 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   SequenceOpen open;
   open.sequence = SequenceId(reader.read<std::uint64_t>());
   open.prompt_tokens = reader.read<std::uint32_t>();
-  TRY(open.report_hashes, read_bool(reader, "report_hashes"));
+  const auto flags = reader.read<std::uint8_t>();
+  REQUIRE(flags <= (kReportHashes | kMakeReceipt),
+          "report_hashes is " + std::to_string(flags) + "; it must be 0 to 3");
+  open.report_hashes = (flags & kReportHashes) != 0;
+  if ((flags & kMakeReceipt) != 0) open.receipt = read_order(reader);
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");
   TRY_VOID(validate(open, shape));
@@ -154,3 +177,14 @@ std::size_t open_bytes_min() {
 }
 
 }  // namespace hearth::fields
+
+namespace hearth {
+
+Bytes encode(const SamplingParams& params) {
+  Bytes out;
+  ByteWriter writer(out);
+  fields::write_sampling(writer, params);
+  return out;
+}
+
+}  // namespace hearth

@@ -6,6 +6,21 @@
 
 namespace hearth {
 
+namespace {
+
+Status check_tokens(std::size_t bytes, const SequenceOpen& open) {
+  const std::uint64_t least = open.prompt_tokens;
+  const std::uint64_t most = least + open.sampling.max_tokens - 1;
+  REQUIRE(bytes % sizeof(TokenId) == 0 && bytes / sizeof(TokenId) >= least &&
+              bytes / sizeof(TokenId) <= most,
+          "the tokens have " + std::to_string(bytes) + " bytes; a prompt of " +
+              std::to_string(least) + " that is to go on has " + std::to_string(least) + " to " +
+              std::to_string(most) + " tokens of 4 bytes");
+  return ok_status();
+}
+
+}  // namespace
+
 Bytes encode(const SubmitMessage& submit) {
   Bytes out;
   ByteWriter writer(out);
@@ -20,13 +35,11 @@ Result<SubmitMessage> decode_submit(ByteSpan bytes, const StepShape& shape) {
   SubmitMessage submit;
   submit.epoch = Epoch(reader.read<std::uint64_t>());
   TRY(submit.open, fields::read_open(reader, shape));
-  const std::size_t expected = std::size_t{submit.open.prompt_tokens} * sizeof(TokenId);
-  REQUIRE(reader.remaining() == expected,
-          "the prompt has " + std::to_string(reader.remaining()) + " bytes; prompt_tokens " +
-              std::to_string(submit.open.prompt_tokens) + " need " + std::to_string(expected));
-  submit.prompt.reserve(submit.open.prompt_tokens);
-  for (std::uint32_t i = 0; i < submit.open.prompt_tokens; ++i) {
-    TRY(const TokenId token, fields::read_token(reader, "prompt", shape.vocabulary));
+  TRY_VOID(check_tokens(reader.remaining(), submit.open));
+  const std::size_t count = reader.remaining() / sizeof(TokenId);
+  submit.prompt.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    TRY(const TokenId token, fields::read_token(reader, "tokens", shape.vocabulary));
     submit.prompt.push_back(token);
   }
   TRY_VOID(fields::check_consumed(reader, "submit"));

@@ -31,6 +31,7 @@ using ErrorCondition = boost::system::error_code;
 constexpr std::size_t kInputBytes = 32 * limits::kKiB;
 constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;  // of one link, then others have a turn
 constexpr Duration kSweep = std::chrono::milliseconds(100);
+constexpr Duration kPause = std::chrono::milliseconds(500);  // between two sweeps: we were stopped
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
 
@@ -174,6 +175,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void consume(std::size_t bytes);
   void linger();
   void check_deadlines(TimePoint time);
+  void beat(TimePoint time);
   // Ends the link with an event. Only from the io_context, never inside a call of the owner.
   void fail(const Error& why);
   void drop();
@@ -223,6 +225,7 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   asio::steady_timer sweep_timer;
   TransportEvents* events = nullptr;
   std::string address;
+  TimePoint swept_at = now();
   std::uint64_t last_link = 0;
   std::unordered_map<LinkId, std::shared_ptr<Link>> links;
   bool stopped = false;
@@ -313,6 +316,7 @@ void TcpTransport::Link::deliver() {
     const Result<bool> complete = reader.next(frame);
     if (!complete) return fail(complete.error());
     if (!*complete) return;
+    if (frame.type == FrameType::kBeat) continue;
     if (!write_failed) deadline = TimePoint{0};
     if (frame.type == FrameType::kPing) {
       if (!answer(frame.payload)) return;
@@ -436,6 +440,20 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
   if (state == State::kOpen && !queue.empty() && time - written_at > stall) {
     return fail({ErrorCode::kTimeout, "the peer stopped reading"});
   }
+  if (state == State::kOpen && time - read_at > core->options.silence) {
+    const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(time - read_at);
+    return fail({ErrorCode::kTimeout,
+                 "the peer gave no sign of life for " + std::to_string(silent.count()) + " ms"});
+  }
+  beat(time);
+}
+
+void TcpTransport::Link::beat(TimePoint time) {
+  const bool silent = queue.empty() && time - written_at >= core->options.beat;
+  if (state != State::kOpen || write_failed || !silent) return;
+  queued_bytes += kFrameHeaderBytes;
+  queue.push_back({encode_header(FrameType::kBeat, 0), {}});
+  write();
 }
 
 void TcpTransport::Link::fail(const Error& why) {
@@ -523,7 +541,10 @@ void TcpTransport::Core::sweep() {
     if (error || self->stopped) return;
     std::vector<std::shared_ptr<Link>> all;
     for (const auto& [id, link] : self->links) all.push_back(link);
+    // After a pause of our own it is we who did not listen.
+    const bool paused = now() - std::exchange(self->swept_at, now()) > kPause;
     for (const auto& link : all) {
+      if (paused) link->read_at = now();
       if (link->state != Link::State::kDead) link->check_deadlines(now());
     }
     if (!self->stopped) self->sweep();

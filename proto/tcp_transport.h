@@ -39,6 +39,10 @@ struct TcpOptions {
   HandshakeLimits handshakes{};
   // A frame or a send queue that does not move for so long ends its link.
   Duration stall_deadline = std::chrono::seconds(limits::kLinkStallSeconds);
+  // An open link that has sent nothing for `beat` sends a ping; one from which no byte came for
+  // `silence` ends.
+  Duration beat = std::chrono::milliseconds(250);
+  Duration silence = std::chrono::milliseconds(1'500);
   // Sent on one link before its key is changed; far below what AES-GCM allows.
   std::size_t key_bytes = limits::kTlsKeyBytes;
 };

@@ -36,8 +36,8 @@ ApiError silent_coordinator(std::uint32_t seconds) {
 
 ApiError too_many_connections() {
   ApiError error =
-      from_coordinator({ErrorCode::kUnavailable, "all " + std::to_string(limits::kHttpConnections) +
-                                                     " connections are in use"},
+      from_coordinator({ErrorCode::kNoCapacity, "all " + std::to_string(limits::kHttpConnections) +
+                                                    " connections are in use"},
                        1);
   error.code = "too_many_connections";
   return error;

@@ -14,6 +14,7 @@
 #include "coordinator/http/errors.h"
 #include "coordinator/http/exchange.h"
 #include "coordinator/http/heavy_lane.h"
+#include "coordinator/http/kept_requests.h"
 #include "coordinator/http/metrics.h"
 #include "coordinator/http/requests.h"
 #include "coordinator/http/server.h"
@@ -59,6 +60,8 @@ struct Api {
         names(host_names(options)),
         authorization(options.store, clock_in),
         metrics(options.version, model.id),
+        kept(options.secret, model.fingerprint,
+             options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr),
         sockets(std::move(to_sockets)),
         pool(std::move(to_pool)),
         heavy([this](Gate::Task task) { return pool.post(std::move(task)); },
@@ -72,9 +75,11 @@ struct Api {
   const HostNames names;
   Authorization authorization;  // socket thread only
   Metrics metrics;
+  KeptRequests kept;
+  bool suspending = false;  // what is kept ends without a word: another process goes on with it
   Gate sockets;
   // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.
-  std::function<void(std::chrono::seconds, Gate::Task)> later;
+  std::function<void(Duration, Gate::Task)> later;
   Gate pool;
   HeavyLane heavy;  // the long tasks of the pool; all but one of its threads may have one
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only

@@ -73,8 +73,8 @@ ApiError Authorization::unauthorized(const std::string& reason) {
 }
 
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
-                                            std::string_view model) {
-  if (!store_ || access == Access::kOpen) return {};
+                                            std::string_view model, bool local) {
+  if (!store_ || (access == Access::kLocal && local)) return {};
   if (head.authorizations != 1) {
     return {unauthorized(head.authorizations == 0 ? "no Authorization" : "two Authorizations")};
   }
@@ -104,6 +104,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),
                                                            model) != key->models.end();
   verdict.trust = key->trust;
+  verdict.key_id = key->id;
   if (access == Access::kModel && !verdict.model_allowed) {
     verdict.refusal = error_of(403, "permission_error", "model_not_allowed",
                                "this key may not use the model '" + std::string(model) + "'");

@@ -18,7 +18,7 @@ namespace hearth::coordinator::http {
 
 // What a route asks of a key. Without a store every route is open.
 enum class Access : std::uint8_t {
-  kOpen,   // nothing: liveness
+  kLocal,  // nothing of this machine's own clients, any key of others: liveness
   kKey,    // any key
   kModel,  // a key whose models include the served one
   kAdmin,  // an admin key
@@ -49,8 +49,10 @@ class Authorization {
     std::optional<ApiError> refusal;  // 401, 403, 429, or 503 when the store cannot be asked
     bool model_allowed = true;
     std::vector<std::string> trust = {};  // the key's
+    std::string key_id = {};
   };
-  Verdict check(const RequestHead& head, Access access, std::string_view model);
+  // `local`: the connection comes from this machine's loopback.
+  Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
 
  private:
   void log_refusal(const std::string& reason);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,13 +19,18 @@ struct HttpRequest {
   TimePoint arrived{};
   bool model_allowed = true;            // the served model, to the key that asks
   std::vector<std::string> trust = {};  // the key's default of GenerationRequest::trust
+  std::string owner = {};               // the key's id; empty: none was asked for
+  std::optional<std::string> idempotency_key = {};
+  std::optional<std::string> last_event_id = {};
 };
+
+using HeaderFields = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpResponse {
   unsigned status = 200;
   std::string body;
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers;
+  HeaderFields headers;
 };
 
 class Exchange {
@@ -33,7 +39,7 @@ class Exchange {
   // The whole answer; once, and only without a stream.
   virtual void respond(HttpResponse response) = 0;
   // 200 text/event-stream and a first ping; `: ping` again after every silence.
-  virtual void start_stream() = 0;
+  virtual void start_stream(HeaderFields headers) = 0;
   virtual void send(std::string_view event) = 0;
   // Ends the body. `broken`: after an error event; the connection is closed as well.
   virtual void finish_stream(bool broken) = 0;

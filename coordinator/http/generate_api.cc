@@ -76,16 +76,65 @@ ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool
   return input;
 }
 
+ApiError conflict(unsigned status, std::string message, std::string code) {
+  ApiError error = ApiError::invalid(std::move(message), std::nullopt, std::move(code));
+  error.status = status;
+  return error;
+}
+
+// How far its client has been told, by the id of the last event that it saw.
+ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const GenerationInput& input) {
+  if (!http.last_event_id) return std::optional<EventId>();
+  auto seen = parse_event_id(*http.last_event_id);
+  if (!seen || seen->told.size() != input.prompts.size() * input.request.n) {
+    return conflict(400, "Last-Event-ID is no id of an event of this request", "bad_last_event_id");
+  }
+  if (!input.request.stream) {
+    return conflict(400, "Last-Event-ID goes on with a stream, and this request has 'stream' false",
+                    "bad_last_event_id");
+  }
+  if (seen->answer != input.keep->answer) {
+    return conflict(409,
+                    "Last-Event-ID belongs to another answer: of another key, body or user, or of "
+                    "the model that was served before; ask again without it",
+                    "event_of_another_answer");
+  }
+  return seen;
+}
+
+// One with an Idempotency-Key: the answer that there is or will be, or the first of its name.
+void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> exchange,
+                const HttpRequest& http, GenerationInput input) {
+  const auto found = api->kept.find(input.keep->name);
+  if (found && found->digest != input.keep->digest) {
+    return exchange->respond(error_response(
+        conflict(422,
+                 "this Idempotency-Key came with another body or path before; a new request "
+                 "needs a new key",
+                 "idempotency_key_reused")));
+  }
+  auto seen = seen_of(http, input);
+  if (!seen.ok()) return exchange->respond(error_response(seen.error()));
+  if (found) return found->generation->attach(std::move(exchange), std::move(*seen));
+  Generation::start(api, std::move(exchange), http, std::move(input), std::move(*seen));
+}
+
 void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
                        std::shared_ptr<Exchange> exchange, bool chat) {
   const std::size_t bytes = request.body.size();
   api->on_pool(bytes, [api, request = std::move(request), exchange, chat]() mutable {
     auto input = prepare(*api, request.body, chat);
+    if (input.ok() && request.idempotency_key) {
+      input->keep =
+          api->kept.keep(request.owner, *request.idempotency_key, request.path, request.body);
+    }
     request.body = {};
     auto next = [api, request = std::move(request), exchange = std::move(exchange),
                  input = std::move(input)]() mutable {
       if (!input.ok()) return exchange->respond(error_response(input.error()));
       if (input->request.trust.empty()) input->request.trust = request.trust;
+      input->request.owner = request.owner;
+      if (input->keep) return serve_kept(api, std::move(exchange), request, std::move(*input));
       Generation::start(api, exchange, request, std::move(*input));
     };
     api->sockets.post(std::move(next));
@@ -102,6 +151,23 @@ void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
 void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
                        std::shared_ptr<Exchange> exchange) {
   handle_generation(api, std::move(request), std::move(exchange), false);
+}
+
+void handle_forget(const std::shared_ptr<Api>& api, HttpRequest request,
+                   std::shared_ptr<Exchange> exchange) {
+  if (!request.idempotency_key) {
+    return exchange->respond(error_response(ApiError::invalid(
+        "an Idempotency-Key says which request", std::nullopt, "bad_idempotency_key")));
+  }
+  const auto found = api->kept.find(api->kept.name(request.owner, *request.idempotency_key));
+  if (!found) {
+    return exchange->respond(error_response(
+        ApiError::not_found("nothing is kept under this Idempotency-Key", "request_not_found")));
+  }
+  found->generation->forget();
+  HttpResponse gone;
+  gone.status = 204;
+  exchange->respond(std::move(gone));
 }
 
 }  // namespace hearth::coordinator::http

@@ -1,11 +1,10 @@
 #include "coordinator/http/generation.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/limits.h"
-#include "coordinator/http/sse.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -22,10 +21,13 @@ std::uint64_t kv_capacity(const SwarmStatus& status) {
   return most;
 }
 
-std::string hex16(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
+
+ApiError too_many_kept() {
+  ApiError error = from_coordinator(
+      {ErrorCode::kNoCapacity, "too many requests with an Idempotency-Key run at once"}, 1);
+  error.code = "too_many_kept_requests";
+  return error;
 }
 
 }  // namespace
@@ -48,7 +50,7 @@ class ChoiceEvents final : public SequenceEvents {
     });
   }
   void on_error(const Error& error) override {
-    deliver([error](Generation& g) { g.on_error(error); });
+    deliver([index = index_, error](Generation& g) { g.on_error(index, error); });
   }
 
  private:
@@ -64,38 +66,80 @@ class ChoiceEvents final : public SequenceEvents {
 };
 
 void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange,
-                       const HttpRequest& http, GenerationInput input) {
+                       const HttpRequest& http, GenerationInput input,
+                       std::optional<EventId> seen) {
   if (exchange->gone()) return;
-  auto self = std::make_shared<Generation>(api, exchange, http, std::move(input));
+  const std::int64_t created = api->clock.unix_seconds();
+  auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
+  const std::optional<Keep>& keep = self->input_.keep;
+  if (keep && !api->kept.add(*keep, self)) {
+    return exchange->respond(error_response(too_many_kept()));
+  }
   api->generations.insert(self);
-  exchange->on_gone([weak = std::weak_ptr(self)] {
-    if (const auto alive = weak.lock()) alive->end();
-  });
+  self->attach(std::move(exchange), std::move(seen));
   // The swarm's state first: it bounds the default length and predicts the wait.
   api->port.status([api, self](SwarmStatus status) {
     api->sockets.post([self, status = std::move(status)] { self->submit(status); });
   });
 }
 
-Generation::Generation(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange,
-                       const HttpRequest& http, GenerationInput input)
-    : api_(std::move(api)),
-      exchange_(std::move(exchange)),
-      input_(std::move(input)),
-      arrived_(http.arrived),
-      created_(api_->clock.unix_seconds()) {
+bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun) {
+  auto self = std::make_shared<Generation>(api, std::move(input), api->clock.now(), begun.created);
+  if (!api->kept.add(*self->input_.keep, self)) return false;
+  self->resumed_ = true;
+  self->lengths_ = std::move(begun.lengths);
+  self->patience_ = self->arrived_ + std::chrono::seconds(api->options.timeouts.resume);
+  self->restore(std::move(begun.answers));
+  if (self->whole()) {
+    self->keep_answer(begun.kept);
+    return true;
+  }
+  api->generations.insert(self);
+  self->arm_grace();
+  for (std::uint32_t index = 0; index < self->running_.size(); ++index) {
+    if (!self->running_[index].settled) self->submit_choice(index);
+  }
+  return true;
+}
+
+Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
+                       std::int64_t created)
+    : api_(std::move(api)), input_(std::move(input)), arrived_(arrived), created_(created) {
   const GenerationRequest& request = input_.request;
+  const std::optional<Keep>& keep = input_.keep;
   // A seed of 53 bits comes back unchanged through every JSON reader.
   constexpr int kJsonExactShift = 64 - 53;
-  seed_ = request.seed ? *request.seed : api_->random.next() >> kJsonExactShift;
-  id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(api_->random.next());
+  seed_ = keep ? keep->seed : api_->random.next() >> kJsonExactShift;
+  if (request.seed) seed_ = *request.seed;
+  id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(keep ? keep->answer : api_->random.next());
+  // The same in a process that goes on with it.
+  if (api_->options.receipts) {
+    const Hash256 own = keyed_blake2b(api_->options.secret, as_bytes("receipt of " + id_));
+    receipt_ = ledger::answer_name(created_, own.bytes);
+  }
   for (std::size_t prompt = 0; prompt < input_.prompts.size(); ++prompt) {
+    prompt_tokens_ += input_.prompts[prompt].size();
     for (std::uint32_t i = 0; i < request.n; ++i) {
       const auto index = static_cast<std::uint32_t>(running_.size());
       const std::string echo = request.echo ? input_.echoes[prompt] : std::string();
       Choice choice(index, request, input_.prompts[prompt], echo, api_->model.tokenizer);
-      running_.push_back({std::move(choice), {}, {}, false, {}, {}, {}});
+      running_.push_back({std::move(choice)});
     }
+  }
+}
+
+void Generation::restore(std::vector<std::vector<SampledToken>> answers) {
+  for (std::size_t index = 0; index < running_.size(); ++index) {
+    Running& running = running_[index];
+    running.admitted = running.first_token = running.last_token = arrived_;
+    std::vector<SampledToken>& answer = answers[index];
+    // Hashes are not written: all of them come with the last token, again.
+    if (input_.request.return_hashes && !answer.empty()) answer.pop_back();
+    for (const SampledToken& token : answer) running.choice.push(token);
+    if (!running.choice.done()) continue;
+    running.settled = true;
+    ++accepted_;
+    ++finished_;
   }
 }
 
@@ -115,33 +159,53 @@ void Generation::submit(const SwarmStatus& status) {
   const std::uint64_t kv = kv_capacity(status);
   const auto capacity =
       static_cast<std::uint32_t>(kv == 0 ? context : std::min<std::uint64_t>(kv, context));
-  std::vector<std::uint32_t> lengths;
   for (std::size_t i = 0; i < input_.prompts.size(); ++i) {
-    lengths.push_back(max_tokens_of(i, capacity));
+    lengths_.push_back(max_tokens_of(i, capacity));
     const std::uint64_t prompt = input_.prompts[i].size();
-    if (prompt + lengths.back() <= capacity) continue;
+    if (prompt + lengths_.back() <= capacity) continue;
     return fail(ApiError::invalid(
         "the prompt has " + std::to_string(prompt) + " tokens and asks for " +
-            std::to_string(lengths.back()) + " more; together at most " + std::to_string(capacity) +
+            std::to_string(lengths_.back()) + " more; together at most " +
+            std::to_string(capacity) +
             (capacity == context ? " fit the model's context" : " fit the swarm's KV memory"),
         input_.request.chat ? "messages" : "prompt", "context_length_exceeded"));
   }
-  for (std::uint32_t index = 0; index < running_.size() && !ended_; ++index) {
-    submit_choice(index, lengths[index / input_.request.n]);
-  }
+  const bool written = input_.keep && api_->kept.writes() &&
+                       prompt_tokens_ <= limits::kKeptRequestBytes / sizeof(TokenId);
+  if (written) api_->kept.write(*input_.keep, encode(kept_request()));
+  for (std::uint32_t index = 0; index < running_.size() && !ended_; ++index) submit_choice(index);
 }
 
-void Generation::submit_choice(std::uint32_t index, std::uint32_t max_tokens) {
+SamplingParams Generation::sampling_of(std::size_t prompt) const {
+  SamplingParams out = input_.request.sampling;
+  out.max_tokens = lengths_[prompt];
+  out.seed = seed_;
+  if (!input_.request.ignore_eos) out.stop_tokens = api_->model.tokenizer->end_tokens();
+  return out;
+}
+
+// Its salt is this server's to know, and comes to its stages with the request.
+std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
+  if (!receipt_) return std::nullopt;
+  const ledger::RequestId request =
+      ledger::request_of(*receipt_, static_cast<std::uint16_t>(index));
+  const std::string named = "salt of receipt " + to_hex(request);
+  return ReceiptOrder{request, keyed_blake2b(api_->options.secret, as_bytes(named))};
+}
+
+void Generation::submit_choice(std::uint32_t index) {
+  const std::size_t prompt = index / input_.request.n;
   GenerateRequest out;
-  out.prompt = input_.prompts[index / input_.request.n];
-  out.sampling = input_.request.sampling;
-  out.sampling.max_tokens = max_tokens;
-  running_[index].prompt_tokens = static_cast<std::uint32_t>(out.prompt.size());
-  running_[index].max_tokens = max_tokens;
-  out.sampling.seed = seed_ + index % input_.request.n;
-  if (!input_.request.ignore_eos) out.sampling.stop_tokens = api_->model.tokenizer->end_tokens();
+  out.prompt = input_.prompts[prompt];
+  out.sampling = sampling_of(prompt);
+  out.sampling.seed += index % input_.request.n;
   out.report_hashes = input_.request.return_hashes;
+  out.receipt = receipt_order(index);
   out.trust = input_.request.trust;
+  out.owner = input_.request.owner;
+  // Nobody watches it come: titles and tags of a chat, work by the heap.
+  out.background = !input_.request.stream;
+  out.answer = running_[index].choice.token_ids();
   auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index);
   // The generation stays alive until every submission is answered: a sequence that was accepted
   // after the client went must still be cancelled.
@@ -155,8 +219,8 @@ void Generation::submit_choice(std::uint32_t index, std::uint32_t max_tokens) {
 
 void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& result) {
   if (!result.ok()) {
-    if (!ended_) refuse(result.error());
-    return;
+    if (ended_ || retries(index, result.error())) return;
+    return fail(from_coordinator(result.error(), predicted_wait(*api_, status_)));
   }
   Running& running = running_[index];
   running.sequence = *result;
@@ -167,36 +231,23 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
     return;
   }
   if (running.stopped) stop_sequence(running);
-  if (++accepted_ < running_.size()) return;
-  if (!input_.request.stream) {
-    if (finished_ == running_.size()) complete();
-    return;
-  }
-  exchange_->start_stream();
-  streaming_ = true;
-  for (Running& each : running_) {
-    if (ended_) return;
-    if (each.choice.tokens() > 0 && !waits_for_hashes(each)) flush(each);
-  }
-  if (finished_ == running_.size() && !ended_) complete();
-}
-
-void Generation::refuse(const Error& error) {
-  ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
-  fail(out);
+  if (++accepted_ == running_.size()) tell_all();
 }
 
 void Generation::on_admitted(std::uint32_t index) {
-  running_[index].admitted = api_->clock.now();
-  api_->metrics.queued(seconds(running_[index].admitted - arrived_));
+  Running& running = running_[index];
+  running.admitted_here = true;
+  running.admitted = api_->clock.now();
+  api_->metrics.queued(seconds(running.admitted - arrived_));
 }
 
 void Generation::on_token(std::uint32_t index, const SampledToken& token) {
   Running& running = running_[index];
   if (ended_ || running.choice.done()) return;
   if (token.finish == FinishReason::kError) {
-    return on_error({token.error, "the sequence could not be computed"});
+    return on_error(index, {token.error, "the sequence could not be computed"});
   }
+  if (input_.keep) api_->kept.write_token(*input_.keep, index, token);
   const bool ready = running.choice.push(token);
   observe(running, running.choice.done());
   if (running.choice.stopped_by_text()) {
@@ -205,7 +256,7 @@ void Generation::on_token(std::uint32_t index, const SampledToken& token) {
   }
   if (waits_for_hashes(running)) return;
   if (running.choice.done()) return settle(running);
-  if (streaming_ && ready) flush(running);
+  if (ready) tell(running);
 }
 
 // The coordinator ends what a stop string has ended here.
@@ -217,10 +268,10 @@ void Generation::stop_sequence(Running& running) {
 
 void Generation::settle(Running& running) {
   running.submitted = false;  // nothing left to cancel
+  running.settled = true;
   ++finished_;
-  if (streaming_) flush(running);
-  const bool all = finished_ == running_.size() && accepted_ == running_.size();
-  if (all && !ended_) complete();
+  tell(running);
+  if (whole() && !ended_) complete();
 }
 
 void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
@@ -236,8 +287,8 @@ void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
   settle(running);
 }
 
-void Generation::on_error(const Error& error) {
-  if (ended_) return;
+void Generation::on_error(std::uint32_t index, const Error& error) {
+  if (ended_ || retries(index, error)) return;
   ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
   const bool produced = std::any_of(running_.begin(), running_.end(), [](const Running& running) {
     return running.choice.tokens() > 0;
@@ -245,6 +296,21 @@ void Generation::on_error(const Error& error) {
   // Work was done: an automatic retry would make the swarm pay twice for one click.
   if (produced) out.final = true;
   fail(out);
+}
+
+// After a restart the workers may not be back yet, or everybody is.
+bool Generation::retries(std::uint32_t index, const Error& error) {
+  Running& running = running_[index];
+  const bool may_pass =
+      error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
+  if (!may_pass || running.admitted_here || api_->clock.now() >= patience_) return false;
+  if (!api_->later) return false;
+  if (std::exchange(running.submitted, false)) --accepted_;
+  api_->later(kRetryPause, [weak = weak_from_this(), index] {
+    const auto self = weak.lock();
+    if (self && !self->ended_) self->submit_choice(index);
+  });
+  return true;
 }
 
 void Generation::observe(Running& running, bool end) {
@@ -263,124 +329,12 @@ void Generation::observe(Running& running, bool end) {
   sequence.whole_seconds = seconds(now - arrived_);
   sequence.inference_seconds = seconds(now - running.admitted);
   sequence.decode_seconds = seconds(now - running.first_token);
-  sequence.prompt_tokens = running.prompt_tokens;
-  sequence.generated_tokens = static_cast<std::uint32_t>(running.choice.tokens());
-  sequence.max_tokens = running.max_tokens;
+  const std::size_t prompt = running.choice.index() / input_.request.n;
+  sequence.prompt_tokens = static_cast<std::uint32_t>(input_.prompts[prompt].size());
+  sequence.generated_tokens = running.choice.tokens();
+  sequence.max_tokens = lengths_[prompt];
   sequence.choices = input_.request.n;
   api_->metrics.finished(sequence);
-}
-
-// Sends what a choice has: the role first, then text, and the end as a chunk of its own.
-void Generation::flush(Running& running) {
-  ChoicePart part = running.choice.take();
-  const AnswerHead head = this->head();
-  const model::Tokenizer& tokenizer = *api_->model.tokenizer;
-  const std::string reason = std::exchange(part.finish_reason, {});
-  if (part.first) {
-    ChoicePart role;
-    role.index = part.index;
-    role.first = true;
-    role.with_token_ids = part.with_token_ids;
-    send(chunk_object(head, role, {}, tokenizer));
-    part.first = false;
-  }
-  if (!part.text.empty() || (reason.empty() && !part.token_ids.empty())) {
-    send(chunk_object(head, part, {}, tokenizer));
-    part.text.clear();
-    part.token_ids.clear();
-    part.logprobs.clear();
-  }
-  if (reason.empty()) return;
-  part.finish_reason = reason;
-  part.with_logprobs = part.with_logprobs && !part.logprobs.empty();
-  const bool last = finished_ == running_.size();
-  send(chunk_object(head, part, last ? closing_objects() : OrderedJson(), tokenizer));
-}
-
-void Generation::complete() {
-  if (streaming_) {
-    if (input_.request.include_usage) send(usage_chunk(head(), usage()));
-    if (!ended_) exchange_->send(sse_event(kSseDone));
-    if (!ended_) exchange_->finish_stream(false);
-    return end();
-  }
-  std::vector<ChoicePart> parts;
-  for (Running& running : running_) parts.push_back(running.choice.take());
-  const OrderedJson closing = closing_objects();
-  exchange_->respond(json_response(dump(answer_object(head(), parts, usage(), timings(),
-                                                      closing["hearth"], *api_->model.tokenizer))));
-  end();
-}
-
-void Generation::fail(const ApiError& error) {
-  if (ended_) return;
-  if (streaming_) {
-    exchange_->send(sse_event(error_body(error)));
-    if (!ended_) exchange_->finish_stream(true);
-  } else {
-    exchange_->respond(error_response(error));
-  }
-  end();
-}
-
-void Generation::end() {
-  if (std::exchange(ended_, true)) return;
-  for (Running& running : running_) {
-    if (running.submitted) api_->port.cancel(running.sequence);
-    running.submitted = false;
-  }
-  exchange_->on_gone(nullptr);
-  api_->generations.erase(shared_from_this());
-}
-
-void Generation::send(const OrderedJson& event) {
-  if (!ended_) exchange_->send(sse_event(dump(event)));
-}
-
-OrderedJson Generation::closing_objects() const {
-  std::vector<ChoiceHashes> hashes;
-  for (std::uint32_t i = 0; i < running_.size(); ++i) hashes.push_back({i, running_[i].hashes});
-  OrderedJson out;
-  out["timings"] = timings_object(timings());
-  out["hearth"] = hearth_object(seed_, hashes, input_.request.return_hashes);
-  return out;
-}
-
-Usage Generation::usage() const {
-  Usage out;
-  for (const auto& prompt : input_.prompts) out.prompt_tokens += prompt.size();
-  for (const Running& running : running_) out.completion_tokens += running.choice.tokens();
-  return out;
-}
-
-Timings Generation::timings() const {
-  Timings out;
-  const Usage total = usage();
-  out.prompt_tokens = total.prompt_tokens;
-  out.predicted_tokens = total.completion_tokens;
-  TimePoint admitted = TimePoint::max();
-  TimePoint first = TimePoint::max();
-  TimePoint last = TimePoint::min();
-  for (const Running& running : running_) {
-    admitted = std::min(admitted, running.admitted);
-    first = std::min(first, running.first_token);
-    last = std::max(last, running.last_token);
-  }
-  constexpr double kMs = 1000.0;
-  out.prompt_ms = seconds(first - admitted) * kMs;
-  out.predicted_ms = seconds(last - first) * kMs;
-  return out;
-}
-
-AnswerHead Generation::head() const {
-  AnswerHead out;
-  out.chat = input_.request.chat;
-  out.id = id_;
-  out.created = created_;
-  out.model = api_->model.id;
-  out.fingerprint = api_->model.fingerprint;
-  out.include_usage = input_.request.include_usage;
-  return out;
 }
 
 }  // namespace hearth::coordinator::http

@@ -1,5 +1,11 @@
 // Generation: one running request, n choices of each prompt. Turns what happens to its sequences
-// into one answer or one stream, and ends all of them when the client goes or one of them fails.
+// into one answer or one stream for each of its clients, and ends all of them when one fails.
+//
+// A plain one has one client and ends with it. One with a Keep may have several, one after the
+// other or at once: each is told what it has not been told before. Without any it goes on for a
+// grace period; its answer is kept for a while (kept_requests.h), and so is what another process
+// needs to go on with it.
+//
 // Everything on the socket thread; the coordinator's events come through Api::sockets.
 #pragma once
 
@@ -11,6 +17,10 @@
 
 #include "coordinator/http/api.h"
 #include "coordinator/http/choice.h"
+#include "coordinator/http/event_id.h"
+#include "coordinator/http/kept_request.h"
+#include "coordinator/http/listener.h"
+#include "ledger/receipt.h"
 
 namespace hearth::coordinator::http {
 
@@ -19,71 +29,111 @@ struct GenerationInput {
   GenerationRequest request;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoes;  // a text a prompt, with request.echo
+  std::optional<Keep> keep = {};    // its clients may come back to it
+};
+
+// What an earlier process has done of a request.
+struct Begun {
+  std::int64_t created = 0;
+  std::vector<std::uint32_t> lengths;              // max_tokens, by prompt
+  std::vector<std::vector<SampledToken>> answers;  // by choice: tokens in order, from the first
+  std::chrono::seconds kept{};                     // that a whole answer stays
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
+  // `seen`: what the client has of the answer already, of one with a Keep.
   static void start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange,
-                    const HttpRequest& http, GenerationInput input);
-  Generation(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange, const HttpRequest& http,
-             GenerationInput input);
+                    const HttpRequest& http, GenerationInput input,
+                    std::optional<EventId> seen = std::nullopt);
+  // Without a client as yet. Waits for a pipeline, which the workers may still have to form. False
+  // when there is no room for it.
+  static bool resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun);
+  Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
+             std::int64_t created);
+
+  // One more client.
+  void attach(std::shared_ptr<Exchange> exchange, std::optional<EventId> seen);
+  // Ends it, and what is kept of it, whoever listens.
+  void forget();
 
  private:
   friend class ChoiceEvents;
   struct Running {
     Choice choice;
-    std::vector<RowHash> hashes;
-    SequenceId sequence;
-    bool submitted = false;           // the coordinator has it
-    bool hashed = false;              // its hashes are all there
-    std::optional<Position> stopped;  // by a stop string that this position's token completed
+    std::vector<RowHash> hashes = {};
+    SequenceId sequence = {};
+    bool submitted = false;                // the coordinator has it
+    bool admitted_here = false;            // by this process
+    bool hashed = false;                   // its hashes are all there
+    bool settled = false;                  // nothing of it is to come
+    std::optional<Position> stopped = {};  // by a stop string that this position's token completed
     TimePoint admitted{};
     TimePoint first_token{};
     TimePoint last_token{};
-    std::uint32_t prompt_tokens = 0;
-    std::uint32_t max_tokens = 0;
   };
 
   void submit(const SwarmStatus& status);
-  void submit_choice(std::uint32_t index, std::uint32_t max_tokens);
+  void submit_choice(std::uint32_t index);
+  SamplingParams sampling_of(std::size_t prompt) const;  // of its first choice
   std::uint32_t max_tokens_of(std::size_t prompt, std::uint32_t capacity) const;
+  void restore(std::vector<std::vector<SampledToken>> answers);
   void on_submitted(std::uint32_t index, const Result<SequenceId>& result);
-  void refuse(const Error& error);
   void on_admitted(std::uint32_t index);
   void on_token(std::uint32_t index, const SampledToken& token);
   void on_hashes(std::uint32_t index, std::vector<RowHash> hashes);
-  void on_error(const Error& error);
+  void on_error(std::uint32_t index, const Error& error);
+  bool retries(std::uint32_t index, const Error& error);
 
   // A stop string ended it and its hashes are still to come.
   bool waits_for_hashes(const Running& running) const {
     return running.stopped && input_.request.return_hashes && !running.hashed;
   }
+  bool whole() const { return finished_ == running_.size() && accepted_ == running_.size(); }
   void stop_sequence(Running& running);
   void settle(Running& running);  // after its last event
   void observe(Running& running, bool end);
-  void flush(Running& running);
+
+  // generation_clients.cc
+  void leave(Listener& listener);
+  void arm_grace();
+  void keep_answer(std::chrono::seconds time);
+  void tell_all();
+  void tell(Listener& listener);
+  void tell(const Running& running);
+  void tell(Listener& listener, const Running& running);
   void complete();
+  void answer(Listener& listener);  // the whole of it
   void fail(const ApiError& error);
   void end();  // cancels what runs, forgets this generation
-  void send(const OrderedJson& event);
+  std::vector<std::shared_ptr<Listener>> take_listeners();
+  KeptRequest kept_request() const;
   OrderedJson closing_objects() const;  // timings and hearth
   Usage usage() const;
   Timings timings() const;
   AnswerHead head() const;
+  std::string receipt_text() const;  // empty: it has none
+  HeaderFields headers() const;
+  std::optional<ReceiptOrder> receipt_order(std::uint32_t index) const;
 
   std::shared_ptr<Api> api_;
-  std::shared_ptr<Exchange> exchange_;
   GenerationInput input_;
+  std::vector<std::shared_ptr<Listener>> listeners_;  // those that have gone, too, for a while
   std::uint64_t seed_ = 0;
   std::string id_;
+  std::optional<ledger::AnswerName> receipt_;  // what its receipts are found by
   TimePoint arrived_;
   std::int64_t created_ = 0;
-  SwarmStatus status_;  // at submission
+  SwarmStatus status_;                  // at submission
+  std::vector<std::uint32_t> lengths_;  // max_tokens, by prompt
   std::vector<Running> running_;
   std::uint32_t accepted_ = 0;  // by the coordinator
   std::uint32_t finished_ = 0;
-  bool streaming_ = false;  // the stream's head is out
-  bool ended_ = false;
+  std::uint64_t prompt_tokens_ = 0;
+  bool resumed_ = false;      // an earlier process began it
+  TimePoint patience_{};      // of one that was: until then it waits for a pipeline
+  std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
+  bool ended_ = false;        // nothing is computed any more
 };
 
 }  // namespace hearth::coordinator::http

@@ -13,6 +13,10 @@ void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
 void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
                        std::shared_ptr<Exchange> exchange);
 
+// DELETE: what runs or is kept under the client's Idempotency-Key
+void handle_forget(const std::shared_ptr<Api>& api, HttpRequest request,
+                   std::shared_ptr<Exchange> exchange);
+
 // tokens_api.cc: the shapes of llama-server
 void handle_tokenize(const std::shared_ptr<Api>& api, HttpRequest request,
                      std::shared_ptr<Exchange> exchange);

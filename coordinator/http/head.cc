@@ -83,11 +83,13 @@ std::string_view reason_phrase(unsigned status) {
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
+    case 409: return "Conflict";
     case 411: return "Length Required";
     case 413: return "Content Too Large";
     case 414: return "URI Too Long";
     case 415: return "Unsupported Media Type";
     case 417: return "Expectation Failed";
+    case 422: return "Unprocessable Content";
     case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
     case 500: return "Internal Server Error";
@@ -96,6 +98,36 @@ std::string_view reason_phrase(unsigned status) {
     case 505: return "HTTP Version Not Supported";
     default: return "Error";
   }
+}
+
+// Whether there is at most one, of 1 to `limit` printable characters.
+bool plain_value(const std::vector<std::string>& values, std::size_t limit) {
+  if (values.empty()) return true;
+  const std::string& value = values.front();
+  const bool printable =
+      std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= ' ' && c <= '~'; });
+  return values.size() == 1 && !value.empty() && value.size() <= limit && printable;
+}
+
+std::optional<ApiError> check_return(const RequestHead& head) {
+  const auto rule = [](const char* name, std::size_t limit) {
+    return std::string(name) + " must be one header of 1 to " + std::to_string(limit) +
+           " printable ASCII characters";
+  };
+  if (!plain_value(head.idempotency_keys, limits::kIdempotencyKeyBytes)) {
+    return with_status(400, rule("Idempotency-Key", limits::kIdempotencyKeyBytes),
+                       "bad_idempotency_key");
+  }
+  if (!plain_value(head.last_event_ids, limits::kLastEventIdBytes)) {
+    return with_status(400, rule("Last-Event-ID", limits::kLastEventIdBytes), "bad_last_event_id");
+  }
+  if (!head.last_event_ids.empty() && head.idempotency_keys.empty()) {
+    return with_status(400,
+                       "Last-Event-ID goes on with the answer to the same request under the same "
+                       "Idempotency-Key, which is missing",
+                       "bad_last_event_id");
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -156,7 +188,7 @@ std::optional<ApiError> check_body_head(const RequestHead& head) {
   if (!head.expect.empty() && !equals_ignoring_case(trimmed(head.expect), "100-continue")) {
     return with_status(417, "the only expectation met is 100-continue", "expectation_failed");
   }
-  return std::nullopt;
+  return check_return(head);
 }
 
 std::string http_date(std::int64_t unix_seconds) {
@@ -198,7 +230,8 @@ std::string response_head(const HttpResponse& response, const AnswerContext& con
   field("x-request-id", context.request_id);
   if (!context.origin.empty()) {
     field("Access-Control-Allow-Origin", context.origin);
-    field("Access-Control-Expose-Headers", "x-request-id, Retry-After, x-should-retry");
+    field("Access-Control-Expose-Headers",
+          "x-request-id, x-hearth-receipt, Retry-After, x-should-retry");
     field("Vary", "Origin");
   }
   for (const auto& [name, value] : response.headers) field(name, value);
@@ -210,9 +243,9 @@ std::string response_head(const HttpResponse& response, const AnswerContext& con
 HttpResponse options_response(const RequestHead& head) {
   HttpResponse out;
   out.status = 204;
-  out.headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
+  out.headers.emplace_back("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
   if (head.origin.empty()) return out;
-  out.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+  out.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS");
   // The x-stainless-* headers of the official clients change with every version: echoed.
   const std::string& wanted = head.requested_headers;
   out.headers.emplace_back("Access-Control-Allow-Headers",

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coordinator/http/access.h"
 #include "coordinator/http/errors.h"
@@ -30,6 +31,8 @@ struct RequestHead {
   std::string content_encoding;
   std::string expect;
   std::string requested_headers;  // Access-Control-Request-Headers
+  std::vector<std::string> idempotency_keys;
+  std::vector<std::string> last_event_ids;
   bool keep_alive = true;
 
   bool has_body() const { return transfer_encodings > 0 || content_length.value_or(0) > 0; }
@@ -44,7 +47,8 @@ struct HeadCheck {
 };
 HeadCheck check_head(const RequestHead& head, const HostNames& names);
 
-// What the head of a request with a JSON body must fulfil: 411, 415, 417.
+// What the head of a request with a JSON body must fulfil: 411, 415, 417, and 400 for what a client
+// says to come back to an answer.
 std::optional<ApiError> check_body_head(const RequestHead& head);
 
 // How an answer is framed.

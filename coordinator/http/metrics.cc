@@ -101,7 +101,7 @@ double min_replicas(const SwarmStatus& status) {
 
 void add_nodes(const SwarmStatus& status, Families& families) {
   std::map<std::string, std::uint32_t> states = {
-      {"free", 0}, {"loading", 0}, {"serving", 0}, {"lost", 0}};
+      {"free", 0}, {"loading", 0}, {"serving", 0}, {"paused", 0}, {"lost", 0}};
   for (const NodeStatus& node : status.nodes) ++states[node.state];
   for (const auto& [state, count] : states) {
     families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});
@@ -123,6 +123,11 @@ void add_nodes(const SwarmStatus& status, Families& families) {
           [](const NodeStatus& node) { return node.ring_steps_total; });
   counter("hearth_node_ring_seconds_total", "Seconds that those steps took together",
           [](const NodeStatus& node) { return node.ring_seconds_total; });
+  counter("hearth_node_late_frames_total", "Frames of a lost pipeline that were dropped",
+          [](const NodeStatus& node) { return static_cast<double>(node.late_frames_total); });
+  counter("hearth_node_replayed_rows_total",
+          "Positions that came again after a loss and were not computed again",
+          [](const NodeStatus& node) { return static_cast<double>(node.replayed_rows_total); });
 }
 
 // KV of the stages that serve; those of one pipeline may have different room.
@@ -155,6 +160,12 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                    static_cast<double>(status.generation_tokens_total), of_model);
   families.counter("hearth_admitted_total", "Sequences that were given room",
                    static_cast<double>(status.admitted_total));
+  families.counter("hearth_resumed_total",
+                   "Times that a sequence went on after the loss of its pipeline",
+                   static_cast<double>(status.resumed_total));
+  families.counter("hearth_late_frames_total",
+                   "Frames of a lost pipeline that the coordinator dropped",
+                   static_cast<double>(status.late_frames_total));
   families.counter("hearth_failed_total", "Sequences that ended with an error",
                    static_cast<double>(status.finished_error_total));
   families.counter("hearth_cancelled_total", "Sequences that their client gave up",

@@ -44,6 +44,7 @@ struct GenerationRequest {
   bool return_hashes = false;
   std::vector<std::string> trust;  // names of nodes; empty: the key's, or any
   bool echo = false;               // completions
+  std::string owner = {};          // the id of the key that asks
 };
 
 // Completions that name no max_tokens get OpenAI's default.

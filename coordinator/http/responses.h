@@ -54,9 +54,10 @@ struct ChoiceHashes {
   std::vector<RowHash> hashes;
 };
 
-// The `hearth` object: what an exact repetition needs, and the hashes when asked for.
-OrderedJson hearth_object(std::uint64_t seed, const std::vector<ChoiceHashes>& hashes,
-                          bool with_hashes);
+// The `hearth` object: what an exact repetition needs, the name of its receipts (empty: none are
+// made), and the hashes when asked for.
+OrderedJson hearth_object(std::uint64_t seed, const std::string& receipt,
+                          const std::vector<ChoiceHashes>& hashes, bool with_hashes);
 OrderedJson usage_object(const Usage& usage);
 OrderedJson timings_object(const Timings& timings);
 

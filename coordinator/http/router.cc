@@ -18,6 +18,7 @@ struct Row {
 constexpr std::array kRoutes = {
     Row{"POST", "/v1/chat/completions", false, handle_chat, Access::kModel},
     Row{"POST", "/v1/completions", false, handle_completion, Access::kModel},
+    Row{"DELETE", "/v1/requests", false, handle_forget, Access::kKey},
     Row{"GET", "/v1/models", false, handle_models, Access::kKey},
     Row{"GET", "/v1/models/", true, handle_model, Access::kModel},
     Row{"POST", "/tokenize", false, handle_tokenize, Access::kModel},
@@ -26,7 +27,7 @@ constexpr std::array kRoutes = {
     Row{"GET", "/health", false, handle_ready, Access::kKey},
     Row{"GET", "/v1/health", false, handle_ready, Access::kKey},
     Row{"GET", "/readyz", false, handle_ready, Access::kKey},
-    Row{"GET", "/livez", false, handle_live, Access::kOpen},
+    Row{"GET", "/livez", false, handle_live, Access::kLocal},
     Row{"GET", "/metrics", false, handle_metrics, Access::kAdmin},
     Row{"GET", "/api/v1/state", false, handle_state, Access::kAdmin},
 };
@@ -51,8 +52,8 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
                           std::nullopt, "method_not_allowed");
     error.status = 405;
     HttpResponse refusal = error_response(error);
-    const bool get = row.method == "GET";
-    refusal.headers.emplace_back("Allow", get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+    const std::string head = row.method == "GET" ? ", HEAD" : "";
+    refusal.headers.emplace_back("Allow", std::string(row.method) + head + ", OPTIONS");
     return {nullptr, std::move(refusal)};
   }
   return {nullptr, error_response(ApiError::not_found(

@@ -1,5 +1,7 @@
 #include "coordinator/http/server.h"
 
+#include <spdlog/spdlog.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -14,6 +16,7 @@
 #include "base/limits.h"
 #include "coordinator/http/generation.h"
 #include "coordinator/http/head.h"
+#include "coordinator/http/resume.h"
 #include "coordinator/http/session.h"
 
 namespace hearth::coordinator::http {
@@ -22,6 +25,11 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+// Of limits::kHttpConnections: those from one address, but this machine's own, and those that are
+// kept for this machine alone.
+constexpr std::uint32_t kConnectionsAddress = limits::kHttpConnections / 4;
+constexpr std::uint32_t kConnectionsOwn = limits::kHttpConnections / 8;
 
 // Who may use the API beyond this machine is settled before it can be reached from there.
 Result<asio::ip::address> listen_address(const HttpOptions& options) {
@@ -66,12 +74,26 @@ class HttpServerImpl final : public HttpServer {
         std::move(options), std::move(model), port, clock, random,
         [this](Gate::Task task) { asio::post(io_, std::move(task)); },
         [this](Gate::Task task) { asio::post(pool_, std::move(task)); });
-    api_->later = [this](std::chrono::seconds time, Gate::Task task) {
+    api_->later = [this](Duration time, Gate::Task task) {
       const auto timer = std::make_shared<asio::steady_timer>(io_, time);
       timer->async_wait([timer, task = std::move(task)](const error_code& error) {
         if (!error) task();
       });
     };
+  }
+
+  // Before the first connection is served.
+  Status resume() {
+    if (!api_->options.requests) return ok_status();
+    TRY(RequestStore::Loaded loaded, api_->options.requests->load());
+    if (loaded.dropped > 0) {
+      spdlog::warn("{} kept requests in the store are too large or too many, and were removed",
+                   loaded.dropped);
+    }
+    asio::post(io_, [api = api_, rows = std::move(loaded.rows)]() mutable {
+      resume_requests(api, std::move(rows));
+    });
+    return ok_status();
   }
 
   Status listen() {
@@ -110,6 +132,9 @@ class HttpServerImpl final : public HttpServer {
   }
 
   std::uint16_t port() const override { return port_; }
+  void suspend() override {
+    api_->sockets.post([api = api_] { api->suspending = true; });
+  }
 
  private:
   void accept() {
@@ -125,9 +150,21 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
+  // Nobody else shuts this machine's own user out, and no one address everybody else.
+  bool has_place(const asio::ip::address& from) const {
+    const std::size_t open = table_->open.size();
+    const std::size_t most = limits::kHttpConnections + limits::kHttpProbeConnections;
+    if (from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback()) {
+      return open < most;
+    }
+    const auto found = table_->from.find(from);
+    return open < most - kConnectionsOwn &&
+           (found == table_->from.end() || found->second < kConnectionsAddress);
+  }
+
   void admit(tcp::socket socket) {
     const std::size_t open = table_->open.size();
-    if (open < limits::kHttpConnections + limits::kHttpProbeConnections) {
+    if (has_place(address_of(socket))) {
       Session::start(std::move(socket), api_, table_, open >= limits::kHttpConnections);
       return;
     }
@@ -147,6 +184,9 @@ class HttpServerImpl final : public HttpServer {
       sessions.push_back(session);
     }
     for (const auto& session : sessions) session->abort();
+    // They know this server, and it them.
+    api_->generations.clear();
+    api_->kept.clear();
   }
 
   asio::io_context io_{1};
@@ -165,6 +205,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, Serve
                                                       Random& random) {
   auto server =
       std::make_unique<HttpServerImpl>(std::move(options), std::move(model), port, clock, random);
+  TRY_VOID(server->resume());
   TRY_VOID(server->listen());
   return std::unique_ptr<HttpServer>(std::move(server));
 }

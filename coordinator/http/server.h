@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store.h"
+#include "coordinator/store_requests.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
@@ -49,6 +50,9 @@ struct HttpTimeouts {
   std::uint32_t write = limits::kHttpSecondsWrite;    // without a byte taken by the client
   std::uint32_t ping = limits::kHttpSecondsPing;      // silence of a stream
   std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator to say how it is
+  std::uint32_t grace = limits::kHttpSecondsGrace;    // of a kept request without a client
+  std::uint32_t kept = limits::kHttpSecondsKept;      // that its whole answer stays
+  std::uint32_t resume = limits::kHttpSecondsResume;  // for a pipeline to go on with it
 };
 
 struct HttpOptions {
@@ -56,6 +60,11 @@ struct HttpOptions {
   std::vector<std::string> names;  // of this machine, for Host headers beside the usual ones
   // Where the API's keys are: every route but liveness then needs one. Null: no keys.
   std::shared_ptr<Store> store;
+  // Where requests are kept for the next process. Null: in memory alone.
+  std::shared_ptr<RequestStore> requests;
+  // Of the names of kept requests, and of the salts of receipts: Store::secret_key().
+  Hash256 secret;
+  bool receipts = false;   // the coordinator keeps them: answers name theirs
   std::uint16_t port = 0;  // 0: any free one
   std::string version;
   bool joinable = false;           // other machines may join the cluster: hearth init was here
@@ -72,6 +81,8 @@ class HttpServer {
                                                    Random& random);
   virtual ~HttpServer() = default;  // stops accepting, closes every connection, joins
   virtual std::uint16_t port() const = 0;
+  // This process ends: errors that come from now on interrupt what is kept and do not end it.
+  virtual void suspend() = 0;
 };
 
 }  // namespace hearth::coordinator::http

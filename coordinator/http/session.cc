@@ -32,6 +32,15 @@ std::string field(const Parser& parser, beast::http::field name) {
   return {value.data(), value.size()};
 }
 
+std::vector<std::string> values(const Parser& parser, std::string_view name) {
+  std::vector<std::string> out;
+  const auto [begin, end] = parser.get().equal_range({name.data(), name.size()});
+  for (auto field = begin; field != end; ++field) {
+    out.emplace_back(field->value().data(), field->value().size());
+  }
+  return out;
+}
+
 RequestHead read_head(const Parser& parser) {
   using beast::http::field;
   const auto text = [&parser](field name) { return http::field(parser, name); };
@@ -53,6 +62,8 @@ RequestHead read_head(const Parser& parser) {
   head.content_encoding = text(field::content_encoding);
   head.expect = text(field::expect);
   head.requested_headers = text(field::access_control_request_headers);
+  head.idempotency_keys = values(parser, "Idempotency-Key");
+  head.last_event_ids = values(parser, "Last-Event-ID");
   head.keep_alive = parser.keep_alive();
   return head;
 }
@@ -76,6 +87,16 @@ ApiError parse_failure(const error_code& failure) {
 
 }  // namespace
 
+asio::ip::address address_of(const tcp::socket& socket) {
+  error_code error;
+  asio::ip::address from = socket.remote_endpoint(error).address();
+  if (error) return {};
+  if (from.is_v6() && from.to_v6().is_v4_mapped()) {
+    from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
+  }
+  return from;
+}
+
 class SessionImpl final : public Session, public std::enable_shared_from_this<SessionImpl> {
  public:
   SessionImpl(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
@@ -87,9 +108,11 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
         ping_(socket_.get_executor()),
         write_deadline_(socket_.get_executor()),
         probes_only_(probes_only),
+        from_(address_of(socket_)),
         queue_(limits::kHttpStreamBytes) {}
 
   ~SessionImpl() override { release_body(); }
+  const asio::ip::address& from() const { return from_; }
 
   void begin() {
     error_code ignored;
@@ -103,6 +126,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     phase_ = Phase::kClosed;
     const auto self = shared_from_this();
     table_->open.erase(this);
+    if (const auto found = table_->from.find(from_); --found->second == 0) {
+      table_->from.erase(found);
+    }
     release_body();
     deadline_.cancel();
     ping_.cancel();
@@ -124,7 +150,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     if (current(serial) && !answered_) abort();
   }
   void respond(std::uint64_t serial, const HttpResponse& response);
-  void start_stream(std::uint64_t serial);
+  void start_stream(std::uint64_t serial, HeaderFields headers);
   void send_event(std::uint64_t serial, std::string_view event);
   void finish_stream(std::uint64_t serial, bool broken);
 
@@ -166,6 +192,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   asio::steady_timer ping_;
   asio::steady_timer write_deadline_;
   const bool probes_only_;
+  const asio::ip::address from_;
 
   Phase phase_ = Phase::kIdle;
   beast::flat_buffer buffer_{limits::kHttpReadBytes};
@@ -212,8 +239,8 @@ class SessionExchange final : public Exchange {
   void respond(HttpResponse response) override {
     if (const auto s = session_.lock()) s->respond(serial_, response);
   }
-  void start_stream() override {
-    if (const auto s = session_.lock()) s->start_stream(serial_);
+  void start_stream(HeaderFields headers) override {
+    if (const auto s = session_.lock()) s->start_stream(serial_, std::move(headers));
   }
   void send(std::string_view event) override {
     if (const auto s = session_.lock()) s->send_event(serial_, event);
@@ -242,6 +269,7 @@ std::shared_ptr<Session> Session::start(tcp::socket socket, std::shared_ptr<Api>
   auto session =
       std::make_shared<SessionImpl>(std::move(socket), std::move(api), table, probes_only);
   table->open.emplace(session.get(), session);
+  ++table->from[session->from()];
   session->begin();
   return session;
 }
@@ -364,7 +392,8 @@ void SessionImpl::on_head() {
   }
   RouteMatch match = find_route(head.method, check.path);
   if (probes_only_ && !match.probe) return refuse(too_many_connections(), true);
-  const auto verdict = api_->authorization.check(head, match.access, api_->model.id);
+  const auto verdict =
+      api_->authorization.check(head, match.access, api_->model.id, from_.is_loopback());
   if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
   if (!match.handler) {
     if (head.has_body()) context_.keep_alive = false;  // its body is not read
@@ -373,6 +402,9 @@ void SessionImpl::on_head() {
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
   request_.trust = verdict.trust;
+  request_.owner = verdict.key_id;
+  if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
+  if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;
   if (head.method == "POST") return on_body_head(head, match.handler);
   if (head.has_body()) context_.keep_alive = false;
@@ -445,11 +477,12 @@ void SessionImpl::answer(const HttpResponse& response) {
   write();
 }
 
-void SessionImpl::start_stream(std::uint64_t serial) {
+void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
   if (!current(serial) || answered_) return;
   streaming_ = true;
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = std::move(headers);
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
   context_.date = http_date(api_->clock.unix_seconds());

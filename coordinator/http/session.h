@@ -4,8 +4,10 @@
 // Asio along.
 #pragma once
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -18,8 +20,12 @@ class Session;
 // Every open connection, and the memory that their bodies take together.
 struct SessionTable {
   std::unordered_map<Session*, std::shared_ptr<Session>> open;
+  std::map<boost::asio::ip::address, std::uint32_t> from;  // connections of each
   std::size_t body_bytes = 0;
 };
+
+// Who dialled, as an IPv4 address where it is one; nobody's (0.0.0.0) when it is gone already.
+boost::asio::ip::address address_of(const boost::asio::ip::tcp::socket& socket);
 
 class Session {
  public:

@@ -5,9 +5,14 @@
 
 namespace hearth::coordinator::http {
 
-std::string sse_event(std::string_view data) {
+std::string sse_event(std::string_view data, std::string_view id) {
   std::string out;
-  out.reserve(data.size() + 8);
+  out.reserve(data.size() + id.size() + 16);
+  if (!id.empty()) {
+    out += "id: ";
+    out += id;
+    out += '\n';
+  }
   out += "data: ";
   out += data;
   out += "\n\n";

@@ -7,7 +7,8 @@
 
 namespace hearth::coordinator::http {
 
-std::string sse_event(std::string_view data);               // data: ...\n\n
+// "data: ...\n\n", with "id: ...\n" before it unless that is empty.
+std::string sse_event(std::string_view data, std::string_view id = {});
 inline constexpr std::string_view kSsePing = ": ping\n\n";  // a comment: clients skip it
 inline constexpr std::string_view kSseDone = "[DONE]";
 

@@ -1,4 +1,8 @@
 // GET /api/v1/state: what `hearth status` and `hearth ps` show.
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "coordinator/http/handlers.h"
 #include "coordinator/http/swarm_query.h"
 
@@ -26,16 +30,30 @@ OrderedJson card_object(const CardReading& card) {
   return out;
 }
 
+OrderedJson away_object(const Away& away) {
+  OrderedJson out;
+  out["drain"] = away.drain;
+  out["until"] = away.until > 0 ? OrderedJson(away.until) : OrderedJson(nullptr);
+  out["why"] = away.why;
+  return out;
+}
+
 OrderedJson node_object(const NodeStatus& node) {
   OrderedJson out;
   out["name"] = node.name;
   out["state"] = node.state;
+  if (node.away) out["away"] = away_object(*node.away);
   out["data_address"] = node.data_address;
   out["protocol"] = node.protocol;
   out["isa"] = node.isa;
   out["threads"] = node.threads;
   out["device"] = node.device;
   if (node.layers_most > 0) out["layers_most"] = node.layers_most;
+  if (node.partial) {
+    out["held"] = {{"layers", layers_value(node.held)},
+                   {"bytes", node.held_bytes},
+                   {"bytes_total", node.held_total}};
+  }
   if (node.card) out["card"] = card_object(*node.card);
   out["process_id"] = node.process_id;
   out["epoch"] = node.epoch.value;
@@ -50,9 +68,40 @@ OrderedJson node_object(const NodeStatus& node) {
   out["kv_tokens_used"] = node.kv_tokens_used;
   out["ring_steps_total"] = node.ring_steps_total;
   out["ring_seconds_total"] = node.ring_seconds_total;
+  out["late_frames_total"] = node.late_frames_total;
+  out["replayed_rows_total"] = node.replayed_rows_total;
   out["rows_per_second"] = node.rows_per_second;
   out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
+  if (!node.spare.empty()) out["spare"] = node.spare;
+  return out;
+}
+
+// As `hearth plan --nodes` reads it.
+OrderedJson measured_object(const SwarmStatus& status) {
+  OrderedJson out;
+  out["batch_rows"] = placement::Problem().batch_rows;
+  out["nodes"] = OrderedJson::array();
+  std::set<std::string> names;
+  for (const NodeStatus& node : status.nodes) {
+    if (!node.measured || node.state == "lost" || node.away) continue;
+    names.insert(node.name);
+    const placement::Node& measured = *node.measured;
+    out["nodes"].push_back({{"name", node.name},
+                            {"memory_bytes", measured.memory_bytes},
+                            {"kv_budget_bytes", measured.kv_budget_bytes},
+                            {"layer_seconds", {measured.layer.one, measured.layer.batch}},
+                            {"head_seconds", {measured.head.one, measured.head.batch}},
+                            {"step_seconds", measured.step_seconds}});
+  }
+  out["links"] = OrderedJson::array();
+  for (const LinkStatus& link : status.links) {
+    if (!names.contains(link.from) || !names.contains(link.to)) continue;
+    out["links"].push_back({{"from", link.from},
+                            {"to", link.to},
+                            {"seconds", link.link.delay_seconds},
+                            {"bytes_per_second", link.link.bytes_per_second}});
+  }
   return out;
 }
 
@@ -82,6 +131,8 @@ OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNe
 OrderedJson totals_object(const SwarmStatus& status) {
   OrderedJson out;
   out["admitted"] = status.admitted_total;
+  out["resumed"] = status.resumed_total;
+  out["late_frames"] = status.late_frames_total;
   out["finished_stop"] = status.finished_stop_total;
   out["finished_length"] = status.finished_length_total;
   out["finished_error"] = status.finished_error_total;
@@ -124,8 +175,17 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   out["model"] = model_object(api.model);
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
+  out["wrong_bytes"] = OrderedJson::array();
+  for (const AccusedStatus& one : status.accused) {
+    out["wrong_bytes"].push_back(
+        {{"node", one.node}, {"accusers", one.accusers}, {"item", one.item}, {"out", one.out}});
+  }
   out["pipelines"] = OrderedJson::array();
   for (const PipelineStatus& p : status.pipelines) out["pipelines"].push_back(pipeline_object(p));
+  const bool measured =
+      std::any_of(status.nodes.begin(), status.nodes.end(),
+                  [](const NodeStatus& node) { return node.measured.has_value(); });
+  if (measured) out["measured"] = measured_object(status);
   out["totals"] = totals_object(status);
   return out;
 }

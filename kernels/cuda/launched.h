@@ -4,12 +4,14 @@
 #include <string>
 
 #include "base/result.h"
+#include "kernels/cuda/lost_card.h"
 
 namespace hearth::kernels::cuda {
 
 inline Status launched(const char* kernel, const char* error) {
   if (error == nullptr) return ok_status();
-  return Error{ErrorCode::kIo, std::string("the card refused to run ") + kernel + ": " + error};
+  return LostCard::heard(
+      Error{ErrorCode::kIo, std::string("the card refused to run ") + kernel + ": " + error});
 }
 
 }  // namespace hearth::kernels::cuda

@@ -1,43 +1,66 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/lost_card.h"
 #include "kernels/cuda/runtime.h"
 
 namespace hearth::kernels::cuda {
 namespace {
 
+// What no other process of this program could mend is no loss of a card.
+bool no_card(cudaError_t error) {
+  switch (error) {
+    case cudaErrorNoDevice:
+    case cudaErrorInvalidDevice:
+    case cudaErrorDevicesUnavailable:  // another process has it for itself
+    case cudaErrorInsufficientDriver:
+    case cudaErrorStubLibrary:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:  // updated, and the machine not started again
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorInitializationError: return true;
+    default: return false;
+  }
+}
+
 Error error_of(const char* what, cudaError_t error) {
   ErrorCode code = ErrorCode::kIo;
   if (error == cudaErrorMemoryAllocation) code = ErrorCode::kNoCapacity;
-  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice ||
-      error == cudaErrorInvalidDevice || error == cudaErrorSystemNotReady ||
-      error == cudaErrorInitializationError) {
-    code = ErrorCode::kUnavailable;
-  }
+  if (no_card(error)) code = ErrorCode::kUnavailable;
   return {code, std::string(what) + ": " + cudaGetErrorString(error) + " (" +
                     cudaGetErrorName(error) + ")"};
 }
 
-Status done(const char* what, cudaError_t error) {
+// Every call to CUDA, but for those that give something back.
+template <typename Call>
+Status ask(const char* what, const Call& call) {
+  TRY_VOID(LostCard::status());
+  const cudaError_t error = call();
   if (error == cudaSuccess) return ok_status();
   cudaGetLastError();  // an error that is not sticky is told once
-  return error_of(what, error);
+  return LostCard::heard(error_of(what, error));
+}
+
+template <typename Call>
+void give_back(const Call& call) {
+  if (!LostCard::lost()) call();
 }
 
 }  // namespace
 
 Result<std::uint32_t> device_count() {
   int count = 0;
-  TRY_VOID(done("looking for cards", cudaGetDeviceCount(&count)));
+  TRY_VOID(ask("looking for cards", [&] { return cudaGetDeviceCount(&count); }));
   return static_cast<std::uint32_t>(count);
 }
 
 Result<DeviceInfo> device_info(std::uint32_t device) {
   cudaDeviceProp properties{};
-  TRY_VOID(
-      done("a card's properties", cudaGetDeviceProperties(&properties, static_cast<int>(device))));
+  TRY_VOID(ask("a card's properties",
+               [&] { return cudaGetDeviceProperties(&properties, static_cast<int>(device)); }));
   char bus_id[32] = {};
-  TRY_VOID(done("a card's place on the bus",
-                cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, static_cast<int>(device))));
+  TRY_VOID(ask("a card's place on the bus", [&] {
+    return cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, static_cast<int>(device));
+  }));
   DeviceInfo info;
   info.name = properties.name;
   info.bus_id = bus_id;
@@ -48,23 +71,32 @@ Result<DeviceInfo> device_info(std::uint32_t device) {
   return info;
 }
 
+// nvcc names what it compiles for, a hundred times.
+std::vector<std::uint32_t> architectures() {
+  std::vector<std::uint32_t> all{__CUDA_ARCH_LIST__};
+  for (std::uint32_t& each : all) each /= 10;
+  return all;
+}
+
 Status use_device(std::uint32_t device) {
-  return done("choosing a card", cudaSetDevice(static_cast<int>(device)));
+  return ask("choosing a card", [&] { return cudaSetDevice(static_cast<int>(device)); });
 }
 
 Result<MemoryInfo> memory_info() {
   std::size_t free = 0;
   std::size_t total = 0;
-  TRY_VOID(done("asking for the card's memory", cudaMemGetInfo(&free, &total)));
+  TRY_VOID(ask("asking for the card's memory", [&] { return cudaMemGetInfo(&free, &total); }));
   return MemoryInfo{free, total};
 }
 
-void DeviceMemory::Free::operator()(std::byte* data) const { cudaFree(data); }
+void DeviceMemory::Free::operator()(std::byte* data) const {
+  give_back([&] { cudaFree(data); });
+}
 
 Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes) {
   DeviceMemory memory;
   void* data = nullptr;
-  TRY_VOID(done("taking the card's memory", cudaMalloc(&data, bytes)));
+  TRY_VOID(ask("taking the card's memory", [&] { return cudaMalloc(&data, bytes); }));
   memory.data_.reset(static_cast<std::byte*>(data));
   memory.bytes_ = bytes;
   return Result<DeviceMemory>(std::move(memory));
@@ -72,87 +104,103 @@ Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes) {
 
 std::byte* DeviceMemory::part(std::size_t offset, std::size_t) { return data_.get() + offset; }
 
-void PinnedMemory::Free::operator()(std::byte* data) const { cudaFreeHost(data); }
+void PinnedMemory::Free::operator()(std::byte* data) const {
+  give_back([&] { cudaFreeHost(data); });
+}
 
 Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes) {
   PinnedMemory memory;
   void* data = nullptr;
-  TRY_VOID(done("taking pinned memory", cudaMallocHost(&data, bytes)));
+  TRY_VOID(ask("taking pinned memory", [&] { return cudaMallocHost(&data, bytes); }));
   memory.data_.reset(static_cast<std::byte*>(data));
   memory.bytes_ = bytes;
   return Result<PinnedMemory>(std::move(memory));
 }
 
-void CloseStream::operator()(Stream stream) const { cudaStreamDestroy(stream); }
-void CloseEvent::operator()(Event event) const { cudaEventDestroy(event); }
-void CloseGraph::operator()(Graph graph) const { cudaGraphExecDestroy(graph); }
+void CloseStream::operator()(Stream stream) const {
+  give_back([&] { cudaStreamDestroy(stream); });
+}
+void CloseEvent::operator()(Event event) const {
+  give_back([&] { cudaEventDestroy(event); });
+}
+void CloseGraph::operator()(Graph graph) const {
+  give_back([&] { cudaGraphExecDestroy(graph); });
+}
 
 Result<OwnedStream> make_stream() {
   cudaStream_t stream = nullptr;
-  TRY_VOID(done("a stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+  TRY_VOID(
+      ask("a stream", [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); }));
   return OwnedStream(stream);
 }
 
 Result<OwnedEvent> make_event() {
   cudaEvent_t event = nullptr;
-  TRY_VOID(done("an event", cudaEventCreateWithFlags(&event, cudaEventDisableTiming)));
+  TRY_VOID(
+      ask("an event", [&] { return cudaEventCreateWithFlags(&event, cudaEventDisableTiming); }));
   return OwnedEvent(event);
 }
 
 Status copy_to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
-  return done("a copy to the card",
-              cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+  return ask("a copy to the card",
+             [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream); });
 }
 
 Status copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
-  return done("a copy from the card",
-              cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
+  return ask("a copy from the card",
+             [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream); });
 }
 
 Status fill_zero(void* to, std::size_t bytes, Stream stream) {
-  return done("clearing the card's memory", cudaMemsetAsync(to, 0, bytes, stream));
+  return ask("clearing the card's memory", [&] { return cudaMemsetAsync(to, 0, bytes, stream); });
 }
 
 Status record(Event event, Stream stream) {
-  return done("an event on a stream", cudaEventRecord(event, stream));
+  return ask("an event on a stream", [&] { return cudaEventRecord(event, stream); });
 }
 
 Status wait(Stream stream, Event event) {
-  return done("a stream that waits", cudaStreamWaitEvent(stream, event, 0));
+  return ask("a stream that waits", [&] { return cudaStreamWaitEvent(stream, event, 0); });
 }
 
 Result<bool> passed(Event event) {
-  const cudaError_t answer = cudaEventQuery(event);
-  if (answer != cudaErrorNotReady) TRY_VOID(done("asking the card", answer));
-  cudaGetLastError();  // the runtime keeps "not ready" like an error
-  return answer == cudaSuccess;
+  bool passed = true;
+  TRY_VOID(ask("asking the card", [&] {
+    const cudaError_t answer = cudaEventQuery(event);
+    if (answer != cudaErrorNotReady) return answer;
+    cudaGetLastError();  // the runtime keeps "not ready" like an error
+    passed = false;
+    return cudaSuccess;
+  }));
+  return passed;
 }
 
 Status synchronize(Event event) {
-  return done("waiting for the card", cudaEventSynchronize(event));
+  return ask("waiting for the card", [&] { return cudaEventSynchronize(event); });
 }
 
 Status synchronize(Stream stream) {
-  return done("waiting for the card", cudaStreamSynchronize(stream));
+  return ask("waiting for the card", [&] { return cudaStreamSynchronize(stream); });
 }
 
 Status begin_capture(Stream stream) {
-  return done("beginning a graph",
-              cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  return ask("beginning a graph",
+             [&] { return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal); });
 }
 
 Result<OwnedGraph> end_capture(Stream stream) {
   cudaGraph_t graph = nullptr;
-  TRY_VOID(done("ending a graph", cudaStreamEndCapture(stream, &graph)));
+  TRY_VOID(ask("ending a graph", [&] { return cudaStreamEndCapture(stream, &graph); }));
   cudaGraphExec_t made = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&made, graph, 0);
-  cudaGraphDestroy(graph);
-  TRY_VOID(done("making a graph", error));
+  const Status status =
+      ask("making a graph", [&] { return cudaGraphInstantiate(&made, graph, 0); });
+  give_back([&] { cudaGraphDestroy(graph); });
+  TRY_VOID(status);
   return OwnedGraph(made);
 }
 
 Status launch(Graph graph, Stream stream) {
-  return done("starting a graph", cudaGraphLaunch(graph, stream));
+  return ask("starting a graph", [&] { return cudaGraphLaunch(graph, stream); });
 }
 
 }  // namespace hearth::kernels::cuda

@@ -4,7 +4,8 @@
 //
 // Errors: kNoCapacity where memory is short, kUnavailable where there is no driver or no such card,
 // else kIo with the runtime's words. After a kIo the card's context must not be used again by this
-// process: CUDA answers every later call with the same error, or worse, does not.
+// process: CUDA answers every later call with the same error, or worse, does not. All calls see to
+// that themselves (lost_card.h): they answer that error, and what is given back is left as it is.
 //
 // Threads: the card chosen by use_device() is the calling thread's. One thread at a time a stream.
 #pragma once
@@ -14,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -33,6 +35,8 @@ struct DeviceInfo {
 // Of the cards that CUDA_VISIBLE_DEVICES leaves, in its order. kUnavailable without a driver.
 Result<std::uint32_t> device_count();
 Result<DeviceInfo> device_info(std::uint32_t device);
+// Compute capabilities that there is code for, ten times: 75 is 7.5.
+std::vector<std::uint32_t> architectures();
 Status use_device(std::uint32_t device);
 
 struct MemoryInfo {

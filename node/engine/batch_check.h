@@ -20,6 +20,7 @@ struct StageSequence {
   Position next = 0;            // position of its next row
   std::uint32_t under_way = 0;  // steps with rows of it that are begun and not finished
   BlockTable pages;
+  Position known = 0;  // before it, keys and values are there since an earlier epoch
   // The first of its rows that failed, and why: all later ones fail as well.
   std::optional<Position> failed_at;
   ErrorCode why = ErrorCode::kNumeric;

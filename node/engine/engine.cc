@@ -16,10 +16,12 @@
 #include "node/engine/device.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/replay.h"
 #include "node/engine/sampler.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
 #include "node/engine/weights.h"
+#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -39,6 +41,8 @@ struct Step {
   std::vector<StageSequence*> sequences;  // one a row of the batch
   std::vector<ComputedRow> computed;
   std::vector<ForwardRow> rows;
+  std::vector<std::uint32_t> replayed;  // rows of the batch, and what they said before
+  Bytes said;
   std::vector<DrawRequest> draws;   // what rows point to; last stage only
   std::vector<SampledToken> drawn;  // one a row of the batch; likewise
   std::vector<StageSequences::node_type> released;
@@ -48,12 +52,14 @@ struct Step {
 class StageEngine final : public Engine {
  public:
   StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-              const EngineOptions& options, std::unique_ptr<StageForward> forward);
+              const EngineOptions& options, std::unique_ptr<StageForward> forward,
+              std::uint64_t replay_bytes);
 
   bool can_begin(const StepBatch& batch) const override;
   Status begin(StepBatch& batch) override;
   bool ready() const override;
   Status finish(StepBatch& batch, StepResult& result) override;
+  void keep() override;
   void reset() override;
   Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
   Status verify_weights() override {
@@ -67,7 +73,9 @@ class StageEngine final : public Engine {
     return {spec_.hidden, spec_.vocabulary, spec_.context, !is_first()};
   }
   std::uint32_t kv_pages() const override { return forward_->pages().pages(); }
-  std::uint32_t kv_pages_used() const override { return forward_->pages().pages_used(); }
+  std::uint32_t kv_pages_used() const override {
+    return forward_->pages().pages_used() - replay_.kept_pages();
+  }
   std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
 
  private:
@@ -76,6 +84,9 @@ class StageEngine final : public Engine {
   void truncate(const StepBatch& batch);
   void enter(Step& step);
   void admit(Step& step);
+  bool grow(StageSequence& sequence, Position position);
+  bool replay(Step& step, std::uint32_t index);
+  Hash256 hash_input(const Step& step, std::size_t index) const;
   void add_row(Step& step, std::uint32_t index);
   Status compute(Step& step);
   void settle(Step& step);
@@ -87,7 +98,7 @@ class StageEngine final : public Engine {
   void request_draws(Step& step) const;
   static DrawRequest draw_request(const Step& step, std::uint32_t computed);
   static void collect_tokens(Step& step);
-  void hash_inputs(Step& step) const;
+  void hash_inputs(Step& step);
   void hash_outputs(Step& step) const;
   void release(Step& step);
   void leave(Step& step);
@@ -100,14 +111,20 @@ class StageEngine final : public Engine {
   const std::unique_ptr<StageForward> forward_;
   std::vector<Sampler> samplers_;  // one a thread; last stage only
   StageSequences sequences_;
+  Replay replay_;
   std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way
   std::uint32_t oldest_ = 0;
   std::uint32_t under_way_ = 0;
 };
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
-                         const EngineOptions& options, std::unique_ptr<StageForward> forward)
-    : file_(std::move(file)), spec_(spec), options_(options), forward_(std::move(forward)) {
+                         const EngineOptions& options, std::unique_ptr<StageForward> forward,
+                         std::uint64_t replay_bytes)
+    : file_(std::move(file)),
+      spec_(spec),
+      options_(options),
+      forward_(std::move(forward)),
+      replay_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   for (Step& step : steps_) {
     step.sequences.reserve(options_.batch_rows);
@@ -141,8 +158,8 @@ bool StageEngine::can_begin(const StepBatch& batch) const {
   return !truncates && has_pages(batch);
 }
 
-// That the pool has the pages of all rows, those that will turn out to have failed too. The batch
-// is not checked yet.
+// That the pool has the pages of all rows, those that will turn out to have failed too; pages that
+// are only kept are free. The batch is not checked yet.
 bool StageEngine::has_pages(const StepBatch& batch) const {
   std::uint64_t wanted = 0;
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
@@ -206,6 +223,10 @@ void StageEngine::open(const StepBatch& batch) {
     StageSequence sequence;
     sequence.open = open;
     if (is_last()) sequence.sampler = SamplerParams(open.sampling);
+    if (auto kept = replay_.take(open.sequence)) {
+      sequence.pages = std::move(kept->pages);
+      sequence.known = kept->length;
+    }
     sequence.pages.reserve(pages_for(spec_.context, kernels::kPageTokens));
     sequences_.emplace(open.sequence, std::move(sequence));
   }
@@ -217,6 +238,7 @@ void StageEngine::truncate(const StepBatch& batch) {
   for (const auto& [id, length] : batch.truncates) {
     StageSequence& sequence = sequences_.at(id);
     sequence.next = length;
+    sequence.known = std::min(sequence.known, length);
     forward_->pages().shrink(sequence.pages, length);
     sequence.history.keep_generated(length - sequence.open.prompt_tokens);
     if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
@@ -243,24 +265,58 @@ void StageEngine::leave(Step& step) {
   step.released.clear();
 }
 
-// Decides which rows are computed: those of sequences that have not failed and get their pages.
+// Decides which rows are computed: those of sequences that have not failed and get their pages, and
+// that are not said again.
 void StageEngine::admit(Step& step) {
   step.computed.clear();
   step.rows.clear();
+  step.replayed.clear();
+  step.said = {};
   for (std::uint32_t i = 0; i < step.batch.rows.size(); ++i) {
     const BatchRow& row = step.batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
     sequence.next = row.position + 1;
     if (row.failed()) sequence.fail(row.position, row.reason());
-    if (!sequence.failed(row.position) &&
-        !forward_->pages().grow(sequence.pages, row.position + 1)) {
+    if (!sequence.failed(row.position) && !grow(sequence, row.position)) {
       sequence.fail(row.position, ErrorCode::kNoCapacity);
     }
     if (sequence.sampler.penalties) {
       sequence.history.add(row.token, row.position >= sequence.open.prompt_tokens);
     }
-    if (!sequence.failed(row.position)) add_row(step, i);
+    if (!sequence.failed(row.position) && !replay(step, i)) add_row(step, i);
   }
+}
+
+bool StageEngine::grow(StageSequence& sequence, Position position) {
+  while (!forward_->pages().grow(sequence.pages, position + 1)) {
+    auto oldest = replay_.take_oldest();
+    if (!oldest) return false;
+    forward_->pages().release(oldest->pages);
+  }
+  return true;
+}
+
+// What went out is taken now: the pages may be another's before the step is finished. A row that
+// says a token is computed again, and writes what was there.
+bool StageEngine::replay(Step& step, std::uint32_t index) {
+  const BatchRow& row = step.batch.rows[index];
+  StageSequence& sequence = *step.sequences[index];
+  if (row.position >= sequence.known) return false;
+  if (!replay_.came_in(sequence.pages, row.position, hash_input(step, index))) {
+    sequence.known = row.position;
+    return false;
+  }
+  if (is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row))) return false;
+  const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
+                            ? row.position - 1
+                            : row.position;
+  if (!is_last()) {
+    const ByteSpan out = replay_.output(sequence.pages, said);
+    step.said.insert(step.said.end(), out.begin(), out.end());
+  }
+  step.replayed.push_back(index);
+  ++step.result.replayed;
+  return true;
 }
 
 void StageEngine::add_row(Step& step, std::uint32_t index) {
@@ -314,18 +370,24 @@ void StageEngine::settle(Step& step) {
   StepBatch& batch = step.batch;
   batch.activations.resize(batch.rows.size() * row_bytes());
   std::uint32_t next = 0;
+  std::uint32_t again = 0;
   for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
     BatchRow& row = batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
     const bool computed = next < step.computed.size() && step.computed[next].index == i;
     if (computed && forward_->failed(next)) sequence.fail(row.position, ErrorCode::kNumeric);
     std::byte* out = batch.activations.data() + i * row_bytes();
-    if (!sequence.failed(row.position)) {
-      std::memcpy(out, forward_->output() + std::size_t{next} * spec_.hidden, row_bytes());
-    } else {
+    const bool replayed = again < step.replayed.size() && step.replayed[again] == i;
+    if (sequence.failed(row.position)) {
       row.fail(sequence.why);
       std::memset(out, 0, row_bytes());
+    } else if (computed) {
+      std::memcpy(out, forward_->output() + std::size_t{next} * spec_.hidden, row_bytes());
+      if (!is_last()) replay_.put_output(sequence.pages, row.position, {out, row_bytes()});
+    } else if (!is_last()) {
+      std::memcpy(out, step.said.data() + again * row_bytes(), row_bytes());
     }
+    if (replayed) ++again;
     if (!computed) continue;
     ++next;
     const bool last = next == step.computed.size() || step.computed[next].sequence != &sequence;
@@ -386,18 +448,31 @@ void StageEngine::collect_tokens(Step& step) {
   }
 }
 
-void StageEngine::hash_inputs(Step& step) const {
+Hash256 StageEngine::hash_input(const Step& step, std::size_t index) const {
+  const BatchRow& row = step.batch.rows[index];
+  if (is_first()) return hash_token(row.position, row.token);
+  return hash_activation(options_.layers.begin, row.position, activation(step.batch, index));
+}
+
+// While the device computes.
+void StageEngine::hash_inputs(Step& step) {
+  std::size_t next = 0;
   for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
-    if (!step.sequences[i]->open.report_hashes) continue;
     const BatchRow& row = step.batch.rows[i];
+    const StageSequence& sequence = *step.sequences[i];
+    const bool computed = next < step.computed.size() && step.computed[next].index == i;
+    if (computed) ++next;
+    const bool kept = computed && !replay_.empty();
+    if (!kept && !sequence.open.report_hashes) continue;
+    const Hash256 in = hash_input(step, i);
+    if (kept) replay_.put_input(sequence.pages, row.position, in);
+    if (!sequence.open.report_hashes) continue;
     RowHash hash;
     hash.sequence = row.sequence;
     hash.position = row.position;
     hash.stage = options_.stage;
     hash.layers = options_.layers;
-    hash.in = is_first()
-                  ? hash_token(row.position, row.token)
-                  : hash_activation(options_.layers.begin, row.position, activation(step.batch, i));
+    hash.in = in;
     step.result.hashes.push_back(hash);
   }
 }
@@ -446,10 +521,20 @@ void StageEngine::release(Step& step) {
   }
 }
 
-void StageEngine::reset() {
-  INVARIANT(under_way_ == 0, "sequences are dropped between steps");
-  for (auto& [id, sequence] : sequences_) forward_->pages().release(sequence.pages);
+void StageEngine::keep() {
+  INVARIANT(under_way_ == 0, "sequences are ended between steps");
+  for (auto& [id, sequence] : sequences_) {
+    const Position computed = std::max(sequence.next, sequence.known);
+    const Position length = std::min(computed, sequence.failed_at.value_or(computed));
+    forward_->pages().shrink(sequence.pages, replay_.empty() ? 0 : length);
+    if (!sequence.pages.empty()) replay_.keep({id, length, std::move(sequence.pages)});
+  }
   sequences_.clear();
+}
+
+void StageEngine::reset() {
+  keep();
+  while (auto kept = replay_.take_oldest()) forward_->pages().release(kept->pages);
 }
 
 Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
@@ -499,7 +584,8 @@ Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
   TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
                                      kv_within(memory, budget - kProcessBytes), memory.pages));
   TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
-  TRY(StageWeights weights, StageWeights::load(file, spec, options.layers, pool.get()));
+  TRY(StageWeights weights,
+      StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));
   return std::unique_ptr<StageForward>(std::make_unique<Forward>(
       Forward::Setup{spec, std::move(weights), options.kernels, std::move(cache), std::move(pool),
                      options.layers, options.batch_rows}));
@@ -523,8 +609,9 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   TRY_VOID(check_options(spec, options));
   try {
     TRY(auto forward, load_forward(*file, spec, options));
-    return std::unique_ptr<Engine>(
-        std::make_unique<StageEngine>(std::move(file), spec, options, std::move(forward)));
+    TRY(const std::uint64_t replay_bytes, replay_within(*file, spec, options));
+    return std::unique_ptr<Engine>(std::make_unique<StageEngine>(std::move(file), spec, options,
+                                                                 std::move(forward), replay_bytes));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kNoCapacity, "no memory for the working buffers of " +
                                              std::to_string(options.batch_rows) + " rows"};

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -46,7 +47,10 @@ struct EngineOptions {
   std::uint32_t threads = 1;
   bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
   std::uint32_t batch_rows = 512;  // rows of a step at most
-  std::uint32_t stage = 0;         // reported in RowHash
+  // For keep(): of the memory that is left beside all else, what its rows may take; 0: it drops
+  // all, as reset() does.
+  std::uint64_t replay_bytes = 0;
+  std::uint32_t stage = 0;  // reported in RowHash
   // Null: kernels::select_kernels(). The table may change between two steps: its entries are read
   // anew in each.
   const kernels::Kernels* kernels = nullptr;
@@ -54,12 +58,16 @@ struct EngineOptions {
   // Runs the layers in place of the processor; outlives the engine. `threads` then pack and sample,
   // and memory_bytes says nothing of the device's memory.
   Device* device = nullptr;
+  // Asked between two tensors, while weights are loaded: whether to give up (kCancelled). Empty:
+  // no.
+  std::function<bool()> cancelled = {};
 };
 
 struct StepResult {
   std::vector<SampledToken> tokens;  // last stage only
   std::vector<SequenceId> released;  // sequences whose KV this step gave back
   std::vector<RowHash> hashes;       // rows of sequences that asked for them
+  std::uint32_t replayed = 0;        // rows that were said again and not computed; see keep()
 };
 
 class Engine {
@@ -90,8 +98,11 @@ class Engine {
   virtual bool ready() const = 0;  // finish() would not wait; asked while a step is under way
   virtual Status finish(StepBatch& batch, StepResult& result) = 0;
 
-  // Drops every sequence (a new epoch begins). Weights stay. This and the next two: while no step
-  // is under way.
+  // Ends every sequence (a new epoch begins). Weights stay. Those of keep() give their pages to
+  // whoever wants them, and until then, a row of a sequence that is opened again under its id is
+  // not computed where the same came in before: what went out goes out again. reset() drops all,
+  // those kept before too. These and the next two: while no step is under way.
+  virtual void keep() = 0;
   virtual void reset() = 0;
 
   // A hash for each layer of the stage over the keys and values of an open sequence, so that two
@@ -106,8 +117,8 @@ class Engine {
   virtual bool is_first() const = 0;
   virtual bool is_last() const = 0;
   virtual StepShape input_shape() const = 0;
-  virtual std::uint32_t kv_pages() const = 0;  // of this stage, in whole pages
-  virtual std::uint32_t kv_pages_used() const = 0;
+  virtual std::uint32_t kv_pages() const = 0;       // of this stage, in whole pages
+  virtual std::uint32_t kv_pages_used() const = 0;  // of open sequences
   virtual std::size_t weight_bytes() const = 0;
 };
 

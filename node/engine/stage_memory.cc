@@ -91,6 +91,18 @@ std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {
   return std::min<std::uint64_t>(stage.pages, rest / stage.page) * stage.page;
 }
 
+Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
+                                    const EngineOptions& options) {
+  if (options.replay_bytes == 0) return std::uint64_t{0};
+  if (options.memory_bytes == 0 || options.device != nullptr) {
+    return std::min(options.replay_bytes, available_memory() / 4);
+  }
+  TRY(const StageMemory stage, stage_memory(file, spec, options));
+  const std::uint64_t budget = options.memory_bytes - std::min(options.memory_bytes, kProcessBytes);
+  const std::uint64_t taken = stage.weights + stage.buffers + kv_within(stage, budget);
+  return std::min(options.replay_bytes, budget - std::min(budget, taken));
+}
+
 std::uint64_t memory_budget(std::uint64_t given) { return given > 0 ? given : available_memory(); }
 
 }  // namespace hearth::node

@@ -16,6 +16,10 @@ namespace hearth::node {
 // Of a process beside its stages: program, sockets, stacks, the file's header.
 inline constexpr std::uint64_t kProcessBytes = 32 << 20;
 
+// Of rows that a worker's stage keeps to say them again, where its memory has so much to spare:
+// 30,000 positions of a model of 70B parameters.
+inline constexpr std::uint64_t kReplayBytes = 512 << 20;
+
 struct StageMemory {
   std::uint64_t weights = 0;      // packed
   std::uint64_t buffers = 0;      // of steps of batch_rows rows, all of them used
@@ -37,6 +41,10 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
 
 // KV bytes of a stage within a budget that holds its least: the pages asked for, or those that fit.
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget);
+
+// Of options.replay_bytes what the machine's memory has beside the stage.
+Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
+                                    const EngineOptions& options);
 
 // `given`, or what the machine has where that is 0.
 std::uint64_t memory_budget(std::uint64_t given);

@@ -17,8 +17,9 @@ using kernels::PackedMatrix;
 
 class Reader {
  public:
-  Reader(const model::GgufFile& file, kernels::ThreadPool* pool)
-      : file_(file), pool_(pool), pages_(file) {}
+  Reader(const model::GgufFile& file, kernels::ThreadPool* pool,
+         const std::function<bool()>& cancelled)
+      : file_(file), pool_(pool), pages_(file), cancelled_(cancelled) {}
   // Takes nothing and reads nothing: counts what the tensors will take.
   Reader(const model::GgufFile& file, std::uint64_t& bytes)
       : file_(file), pages_(file), counted_(&bytes) {}
@@ -31,6 +32,7 @@ class Reader {
       *counted_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
       return ok_status();
     }
+    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was given up"};
     const Status packed = pack(type, rows, cols, file_.tensor_bytes(*tensor), out);
     if (packed.ok()) return packed;
     return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
@@ -90,6 +92,7 @@ class Reader {
   kernels::ThreadPool* const pool_ = nullptr;
   const FilePages pages_;
   std::uint64_t* const counted_ = nullptr;
+  const std::function<bool()> cancelled_ = {};
 };
 
 std::size_t layer_bytes(const LayerWeights& layer) {
@@ -114,9 +117,10 @@ std::size_t StageWeights::bytes() const {
 }
 
 Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,
-                                        LayerRange layers, kernels::ThreadPool* pool) {
+                                        LayerRange layers, kernels::ThreadPool* pool,
+                                        const std::function<bool()>& cancelled) {
   StageWeights weights;
-  TRY_VOID(read_stage(Reader(file, pool), spec, layers, weights));
+  TRY_VOID(read_stage(Reader(file, pool, cancelled), spec, layers, weights));
   FilePages(file).drop(file.bytes(), true);  // what the kernel mapped around the small tensors
   return weights;
 }

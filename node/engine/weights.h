@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/ids.h"
@@ -21,9 +22,10 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::size_t bytes() const;
 
   // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as
-  // soon as they are packed.
+  // soon as they are packed. `cancelled`: as in EngineOptions.
   static Result<StageWeights> load(const model::GgufFile& file, const model::ModelSpec& spec,
-                                   LayerRange layers, kernels::ThreadPool* pool = nullptr);
+                                   LayerRange layers, kernels::ThreadPool* pool = nullptr,
+                                   const std::function<bool()>& cancelled = {});
   // What load() will take, from the file's table of tensors alone, which is thereby checked.
   static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers);

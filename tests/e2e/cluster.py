@@ -22,6 +22,7 @@ class Cluster(unittest.TestCase):
 
     def setUp(self):
         self.root = tempfile.TemporaryDirectory()
+        self.addCleanup(self.root.cleanup)  # the last: servers write until they are stopped
         self.home = self.folder("home")
         self.processes = []
 
@@ -30,7 +31,6 @@ class Cluster(unittest.TestCase):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        self.root.cleanup()
 
     def folder(self, name):
         return os.path.join(self.root.name, name)
@@ -68,6 +68,13 @@ class Cluster(unittest.TestCase):
 
     def join(self, name, token):
         return self.start(self.folder(name), "join", token, "--model", swarm.MODEL, "--name", name)
+
+    def enrol(self, name, token):
+        """Joins, and ends once it has."""
+        process, log = self.join(name, token)
+        swarm.wait_until(lambda: "joined the cluster" in log.read_text(errors="replace"), 30, name)
+        process.terminate()
+        process.wait(20)
 
     def names(self):
         return {node["name"] for node in json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}

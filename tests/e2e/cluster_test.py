@@ -4,7 +4,10 @@ has the way of a new user.
 """
 
 import json
+import os
 import pathlib
+import re
+import shutil
 import stat
 import time
 
@@ -89,7 +92,8 @@ class Joining(cluster.Cluster):
 
             def run_as(role, *words):
                 return swarm.hearth(*words, env={"HEARTH_DATA_DIR": self.folder(role)})
-            swarm.wait_until(lambda: run_as("admin", "status")[0] == 0, 60, "an admin's look")
+            swarm.wait_until(lambda: run_as("admin", "status", "--wait", "1")[0] == 0, 60,
+                             "an admin's look")
             self.assertEqual(run_as("client", "status")[0], 5, "a client has none")
             model = json.loads(run_as("admin", "status", "--json")[1])["model"]["id"]
             for role in ("client", "admin"):
@@ -105,6 +109,25 @@ class Joining(cluster.Cluster):
             self.good(self.folder("admin"), "leave")
             self.assertFalse(pathlib.Path(self.folder("admin"), "api.key").exists())
 
+    def test_machines_of_one_host_name(self):
+        self.init()
+        with swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False):
+            word = self.token("--role", "client", "--uses", "2")
+            for one in ("first", "second"):
+                self.good(self.folder(one), "join", word)
+            first, second = sorted((node["name"] for node in json.loads(
+                self.good(self.home, "nodes", "--json"))["nodes"] if node["role"] == "client"),
+                key=len)
+            self.assertRegex(second, re.escape(first) + r"-\d{4}$")
+            self.good(self.folder("second"), "join", word)  # as after a crash: it keeps its name
+
+    def test_an_admin_key_that_others_may_read(self):
+        self.init()
+        os.chmod(os.path.join(self.home, "admin.key"), 0o644)
+        code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL, "--port", "0")
+        self.assertEqual(code, 1, err)
+        self.assertRegex(err, r"admin\.key.*chmod 600 ")
+
     def test_the_admin_key_opens_the_api_beyond_loopback(self):
         self.init()
         key = pathlib.Path(self.home, "admin.key").read_text().strip()
@@ -114,6 +137,37 @@ class Joining(cluster.Cluster):
             self.assertEqual(swarm.http("GET", url)[0], 401)
             bearer = {"Authorization": "Bearer " + key}
             self.assertEqual(swarm.http("GET", url, headers=bearer)[0], 200)
+            here = {"HEARTH_DATA_DIR": self.home}
+            for words in (["status"], ["status", "--host", s.api]):
+                code, _, err = swarm.hearth(*words, env=here)
+                self.assertEqual(code, 0, f"on its own machine: {err}")
+            elsewhere = {"HEARTH_DATA_DIR": self.folder("elsewhere")}
+            self.assertEqual(swarm.hearth("status", "--host", s.api, env=elsewhere)[0], 5)
+
+    def test_beyond_loopback_nothing_listens_without_a_key(self):
+        code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL, "--port", "0",
+                                   "--host", "0.0.0.0")
+        self.assertEqual(code, 5, err)
+        self.assertIn("hearth init NAME", err)
+        self.assertIn("hearth key create NAME", err)
+
+    def test_a_member_that_asks_hears_what_to_do(self):
+        self.init()
+        with self.serve():
+            self.enrol("desk", self.token())
+            where = {"HEARTH_DATA_DIR": self.folder("desk")}
+            code, _, err = swarm.hearth("run", "m", "Hi", env=where)
+            self.assertEqual(code, 5, err)
+            self.assertIn("hearth token create --role client", err)
+            for words in (["create", "mine"], ["list"], ["revoke", "mine"]):
+                self.refused(self.folder("desk"), "another machine's cluster", "key", *words)
+            self.assertFalse(pathlib.Path(self.folder("desk"), "hearth.db").exists())
+            found = json.loads(swarm.hearth("doctor", "--json", env=where)[1])["findings"]
+            [one] = [each for each in found if each["check"] == "coordinator"]
+            self.assertIn("the coordinator of this machine's cluster is at 127.0.0.1:",
+                          one["text"])
+        os.chmod(self.home, 0o777)
+        self.refused(self.home, f"chmod go-w {self.home}", "serve", "--model", swarm.MODEL)
 
     def test_a_prompt(self):
         self.init()
@@ -124,27 +178,106 @@ class Joining(cluster.Cluster):
             self.assertEqual(code, 0, err)
             self.assertTrue(out)
 
-    def test_rollback_and_fork_are_refused_and_kept(self):
+    def refused_to_serve(self, says):
+        code, out, err = self.run_in(self.home, "serve", "--model", swarm.MODEL, "--port", "0")
+        self.assertEqual(code, 5, out + err)
+        self.assertIn(says, err)
+        self.assertIn("hearth nodes restore", err)
+
+    def test_a_store_that_is_set_back_lets_nobody_in_again(self):
         self.init()
-        roster = pathlib.Path(self.home, "roster")
+        with self.serve():
+            self.enrol("desk", self.token())
+            self.enrol("spy", self.token())
+            left = self.token("--uses", "9")
+        copy = self.folder("copy")
+        shutil.copytree(self.home, copy)
+        with self.serve():
+            self.good(self.home, "nodes", "rm", "spy")
+            self.enrol("attic", self.token())
+        for path in pathlib.Path(self.home).glob("hearth.db*"):
+            path.unlink()
+        shutil.copy(os.path.join(copy, "hearth.db"), self.home)
+        for _ in range(2):
+            self.refused_to_serve("an older copy was put back")
+        self.assertEqual(self.names(), {"coordinator", "desk", "attic"}, "the roster is as it was")
+        restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
+        self.assertEqual((restored["removed"], restored["added"]), (["spy"], ["attic"]))
+        with self.serve():
+            self.assertEqual(self.names(), {"coordinator", "desk", "attic"})
+            self.refused(self.folder("spy"), "removed", "worker", "--model", swarm.MODEL, code=5)
+            self.refused(self.folder("late"), "refuses this join token", "join", left, "--model",
+                         swarm.MODEL, "--name", "late")
+            self.refused(self.home, "another server runs", "nodes", "restore")
+
+    def test_a_folder_that_is_set_back_is_found_out_by_a_member(self):
+        self.init()
         desk = pathlib.Path(self.folder("desk"))
         with self.serve() as s:
-            _, log = self.join("desk", self.token())
+            process, log = self.join("desk", self.token())
             s.wait_ready()
-            older = roster.read_bytes()
-            for name in ("one", "two"):
-                process, _ = self.join(name, self.token())
-                swarm.wait_until(lambda name=name: name in self.names(), 30, name)
-                process.kill()
-            swarm.wait_until(lambda: (desk / "roster").read_bytes() == roster.read_bytes(), 10,
-                             "the newest roster on the desk")
-        kept = (desk / "roster").read_bytes()
-        roster.write_bytes(older)  # as a copy that was put back would be
+        copy = self.folder("copy")
+        shutil.copytree(self.home, copy)
         with self.serve() as s:
             s.wait_ready()
-            swarm.wait_until(lambda: list(desk.glob("roster.evidence-*")), 10, "evidence")
-            self.assertIn("kept as evidence", log.read_text())
-            self.assertEqual((desk / "roster").read_bytes(), kept)
+            for name in ("one", "two"):
+                self.enrol(name, self.token())
+            self.good(self.home, "nodes", "rm", "two")
+            swarm.wait_until(lambda: (desk / "roster").read_bytes() ==
+                             pathlib.Path(self.home, "roster").read_bytes(), 10,
+                             "the newest roster on the desk")
+        kept = (desk / "roster").read_bytes()
+        shutil.rmtree(self.home)
+        shutil.copytree(copy, self.home)
+        server = self.serve()
+        try:
+            self.assertEqual(server.process.wait(30), 5, server.read_log())
+        finally:
+            server.stop()
+        self.assertIn("desk holds a roster", server.read_log())
+        self.assertIn("hearth nodes restore", server.read_log())
+        self.assertIn("kept as evidence", log.read_text())
+        self.assertEqual((desk / "roster").read_bytes(), kept)
+        [shown] = pathlib.Path(self.home).glob("roster.evidence-*")
+        self.assertEqual(shown.read_bytes(), kept)
+        self.refused_to_serve("one that a member holds")
+        restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
+        self.assertEqual((restored["removed"], restored["added"]), ([], ["one"]))
+        with self.serve() as s:
+            s.wait_ready()
+            self.assertEqual(self.names(), {"coordinator", "desk", "one"})
+            self.assertIsNone(process.poll(), log.read_text())
+
+    def test_a_coordinator_that_moves(self):
+        self.init()
+        with self.serve() as s:
+            process, log = self.join("desk", self.token())
+            s.wait_ready()
+            port = s.info["control"].rsplit(":", 1)[1]
+            self.assertEqual(s.info["control"], "127.0.0.1:" + port)
+        at = pathlib.Path(self.home, "cluster.json")
+        at.write_text(at.read_text().replace("127.0.0.1", "192.0.2.7"))  # as after another DHCP lease
+        code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL)
+        self.assertEqual(code, 3, err)
+        self.assertIn("192.0.2.7, which is no address of this machine", err)
+        self.assertRegex(err, r"hearth init --address \d+\.")
+        self.refused(self.home, "no address of this machine", "init", "--address", "192.0.2.8",
+                     code=3)
+        said = self.good(self.home, "init", "--address", "127.0.0.2")
+        self.assertIn("hearth join 127.0.0.2:" + port, said)
+        with self.serve() as s:
+            self.assertEqual(s.info["control"], "127.0.0.2:" + port)
+            self.assertIsNone(process.poll(), log.read_text())
+            said = self.run_in(self.folder("desk"), "join", "127.0.0.2:" + port)
+            self.assertEqual(said[0], 0, said[2])
+            s.wait_ready()
+            self.assertIsNone(process.poll(), log.read_text())
+            self.assertIn("127.0.0.2:" + port, self.token())
+            where = json.loads(pathlib.Path(self.folder("desk"), "member.json").read_text())
+            self.assertEqual(where["coordinators"][0], "127.0.0.2:" + port)
+            self.good(self.home, "nodes", "rm", "desk")
+            self.assertEqual(process.wait(20), 5, log.read_text())
+            self.refused(self.folder("desk"), "removed", "join", "127.0.0.2:" + port)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import machines
 import swarm
@@ -28,53 +26,34 @@ DAEMON = ("mount -t tmpfs tmpfs /run && mkdir /run/avahi-daemon && exec avahi-da
           "--no-drop-root --no-chroot --no-rlimits")
 
 
-class Discovery(unittest.TestCase):
+class Discovery(machines.Household):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.daemons = []
-        self.wire = machines.Wire("home", "desk", "attic")
-        self.home, self.desk, self.attic = self.machines = [
-            machines.Machine(self.wire, name, self.folder.name)
-            for name in ("home", "desk", "attic")]
+        super().setUp()
         for machine in (self.home, self.desk):
             self.start_avahi(machine)
 
-    def tearDown(self):
-        for machine in self.machines:
-            machine.stop()
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            daemon.wait()
-        self.wire.cut()
-        self.folder.cleanup()
+    def daemon(self, machine, words, log_path):
+        with open(log_path, "ab") as log:
+            started = subprocess.Popen(self.wire.words(machine.name, *words), stdout=log,
+                                       stderr=log, env=machine.environment())
+        self.addCleanup(started.wait)
+        self.addCleanup(started.terminate)
 
     def start_avahi(self, machine):
-        at = pathlib.Path(self.folder.name, machine.name + ".bus")
+        at = pathlib.Path(self.folder, machine.name + ".bus")
         bus, config = at.with_suffix(".xml"), at.with_suffix(".avahi")
         bus.write_text(BUS.format(at))
         config.write_text(f"[server]\nhost-name={machine.name}\nuse-ipv6=no\n")
         machine.variables["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={at}"
         for words in (["dbus-daemon", f"--config-file={bus}", "--nofork", "--nopidfile"],
                       ["unshare", "-m", "sh", "-c", DAEMON.format(config)]):
-            with open(at.with_suffix(".log"), "ab") as log:
-                self.daemons.append(subprocess.Popen(self.wire.words(machine.name, *words),
-                                                     stdout=log, stderr=log,
-                                                     env=machine.environment()))
+            self.daemon(machine, words, at.with_suffix(".log"))
             swarm.wait_until(at.exists, 10, "the bus")
         swarm.wait_until(lambda: "complete" in at.with_suffix(".log").read_text(), 20,
                          f"Avahi on {machine.name}")
 
-    def good(self, machine, *words):
-        code, out, err = machine.run(*words)
-        self.assertEqual(code, 0, f"{words}: {err}")
-        return out.strip()
-
     def waiting(self):
         return json.loads(self.good(self.home, "approve", "--json"))
-
-    def names(self):
-        nodes = json.loads(self.good(self.home, "nodes", "--json"))["nodes"]
-        return {node["name"] for node in nodes}
 
     def found(self):
         code, out, _ = self.desk.run("join")
@@ -89,6 +68,7 @@ class Discovery(unittest.TestCase):
 
         with self.subTest("looking joins nothing, and asking takes a person's word"):
             join = ("join", "cosy home", "--model", swarm.MODEL, "--name", "desk")
+            self.assertEqual(self.waiting(), [])  # who looks lets machines ask
             code, _, err = self.desk.run(*join)
             self.assertNotEqual(code, 0)
             self.assertIn(words, err)
@@ -104,12 +84,12 @@ class Discovery(unittest.TestCase):
             own = re.search(r"this machine is desk, with the key (\S+)", self.desk.log()).group(1)
             self.assertEqual((one["name"], one["words"], one["from"]),
                              ("desk", own, machines.NETWORK + "2"))
-            self.assertEqual(self.names(), {"coordinator"})
+            self.assertEqual(self.names(self.home), {"coordinator"})
             code, _, err = self.home.run("approve", "attic")
             self.assertEqual(code, 1)
             self.good(self.home, "approve", own)
             self.assertEqual(self.waiting(), [])
-            self.assertEqual(self.names(), {"coordinator", "desk"})
+            self.assertEqual(self.names(self.home), {"coordinator", "desk"})
             swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(), 10,
                              "the desk is in")
             swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 60, "readiness")
@@ -141,6 +121,22 @@ class Discovery(unittest.TestCase):
             code, _, err = self.home.run("approve", "spy")
             self.assertEqual(code, 1)
             self.assertIn("more than one node asks as spy", err)
+
+        with self.subTest("a coordinator that has moved is found again"):
+            self.home.stop()
+            new, space = machines.NETWORK + "91", self.wire.prefix + "home"
+            # In this order: with the first address of a network go all others of it.
+            machines.ip("-n", space, "addr", "del", machines.NETWORK + "1/24", "dev", "eth0")
+            machines.ip("-n", space, "addr", "add", new + "/24", "dev", "eth0")
+            code, _, err = self.home.run("serve", "--model", swarm.MODEL)
+            self.assertEqual(code, 3, err)
+            self.assertIn("hearth init --address " + new, err)
+            self.good(self.home, "init", "--address", new)
+            self.home.start("serve", "--model", swarm.MODEL, "--stages", "1")
+            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 150,
+                             "the desk is there again")
+            self.assertIsNone(self.desk.process.poll(), self.desk.log())
+            self.assertIn("announces the coordinator at " + new + ":11501", self.desk.log())
 
 
 if __name__ == "__main__":

@@ -1,118 +1,21 @@
 """hearth pull --layers against a real web server: bytes, kills, liars, stalls, full disks."""
 
 import hashlib
-import http.server
 import json
 import os
 import pathlib
 import random
-import re
 import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
 
 import swarm
+from file_server import Server
 
 HEARTH = swarm.HEARTH
-CHUNK = 16 * 1024
-
-
-class Server:
-    """A web server of one file, with the failings that are asked of it."""
-
-    def __init__(self, data):
-        self.data = data
-        self.sent = 0
-        self.requests = 0
-        self.no_range = False      # 200 and the whole file
-        self.other_range = False   # 206 and other bytes than were asked for
-        self.truncate = 0.0        # probability that a reply breaks off half-way
-        self.stall_once = set()    # numbers of requests that stop for ever after a first piece
-        self.redirect = False
-        self.delay = 0.0           # seconds before every piece
-        self.missing = False
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                outer.answer(self)
-
-        self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.httpd.daemon_threads = True
-        self.httpd.handle_error = lambda *_: None  # a killed client is no news
-        self.lock = threading.Lock()
-        self.random = random.Random(11)
-        self.stopping = threading.Event()
-        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.httpd.server_address[1]}/model.gguf"
-
-    def close(self):
-        self.stopping.set()
-        self.httpd.shutdown()
-        self.httpd.server_close()
-
-    def answer(self, request):
-        if self.missing:
-            return self.head(request, 404, 0)
-        if self.redirect and not request.path.startswith("/moved"):
-            request.send_response(302)
-            request.send_header("Location", "/moved" + request.path)
-            request.send_header("Content-Length", "0")
-            return request.end_headers()
-        with self.lock:
-            self.requests += 1
-            number = self.requests
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("Range", ""))
-        begin, end = (int(wanted[1]), int(wanted[2]) + 1) if wanted else (0, len(self.data))
-        if self.no_range:
-            begin, end = 0, len(self.data)
-            self.head(request, 200, end)
-        else:
-            shift = 1 if self.other_range else 0
-            self.head(request, 206, end - begin,
-                      f"bytes {begin + shift}-{end - 1 + shift}/{len(self.data)}")
-        try:
-            self.body(request, number, begin, end)
-        except OSError:
-            request.close_connection = True
-
-    def head(self, request, status, length, content_range=None):
-        request.send_response(status)
-        request.send_header("Content-Length", str(length))
-        if content_range:
-            request.send_header("Content-Range", content_range)
-        request.end_headers()
-
-    def body(self, request, number, begin, end):
-        with self.lock:
-            breaks = self.random.random() < self.truncate
-            at_most = self.random.randrange(end - begin) if breaks else end - begin
-        stop = begin + at_most
-        while begin < stop:
-            piece = self.data[begin:min(begin + CHUNK, stop)]
-            if self.delay:
-                time.sleep(self.delay)
-            request.wfile.write(piece)
-            with self.lock:
-                self.sent += len(piece)
-            begin += len(piece)
-            if number in self.stall_once:
-                self.stopping.wait(60)
-                break
-        if begin < end:
-            request.close_connection = True
 
 
 class Fetch(unittest.TestCase):
@@ -248,13 +151,15 @@ class Fetch(unittest.TestCase):
         self.assertIn("does not match the manifest", err)
 
     def test_servers_without_ranges_are_refused_at_once(self):
-        for failing in ("no_range", "other_range", "missing"):
+        for failing, value, says in (("no_range", True, "does not serve ranges"),
+                                     ("other_range", True, "it sends"), ("status", 404, "404"),
+                                     ("status", 416, "416"),
+                                     ("redirect_for_ever", True, "redirect")):
             server = self.serve()
-            setattr(server, failing, True)
+            setattr(server, failing, value)
             code, _, err = self.pull(server.url)
             self.assertEqual(code, 3, failing)
-            self.assertIn({"no_range": "does not serve ranges", "other_range": "it sends",
-                           "missing": "404"}[failing], err)
+            self.assertIn(says, err)
             self.assertLessEqual(server.requests, 4, "asked again, to no purpose")
 
     def test_another_file_of_another_length(self):

@@ -7,6 +7,7 @@
 // - knock ADDRESS KEY NAME TIMES: asks to be let in without a token; refused: it hears nothing
 // - data ADDRESS KEY NAME STAGE TIMES: opens a data link; STAGE c: as the coordinator
 // - forge CLUSTERKEY ROSTER NUMBER OUT: signs a roster with one more node
+// - identity KEY OUT: writes certificate and key as PEM, for a program that speaks for itself
 // - rosters ADDRESS KEY ROSTER TIMES FILE...: is a coordinator there, and sends these rosters
 //
 // KEY is a key file, or "-" for a new key at every attempt.
@@ -268,11 +269,18 @@ int forge(const std::vector<std::string>& words) {
   return write_private_file(words[3], made).ok() ? 0 : 2;
 }
 
+int write_identity(const std::vector<std::string>& words) {
+  const TlsIdentity identity = identity_of(words[0]);
+  const std::string text = identity.certificate + identity.private_key;
+  return write_private_file(words[1], as_bytes(text)).ok() ? 0 : 2;
+}
+
 int run(const std::vector<std::string>& words) {
   const std::string kind = words[0];
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (kind == "rosters") return send_rosters(rest);
   if (kind == "forge") return forge(rest);
+  if (kind == "identity") return write_identity(rest);
   const auto attempt = kind == "enrol"     ? enrol
                        : kind == "session" ? session
                        : kind == "leave"   ? leave

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import tempfile
@@ -46,6 +47,29 @@ class Keys(unittest.TestCase):
             self.assertIn("hearth key list", err)
             self.assertTrue(json.loads(key(folder, "list", "--json"))[0]["revoked"])
 
+    def test_a_folder_that_is_no_servers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            elsewhere = os.path.join(folder, "elsewhere")
+            for words in (["list"], ["revoke", "laptop"]):
+                code, _, err = swarm.hearth("key", *words, "--data-dir", elsewhere)
+                self.assertEqual(code, 1, err)
+                self.assertIn("is no server's", err)
+                self.assertIn("hearth init", err)
+                self.assertFalse(os.path.exists(elsewhere), "nothing is made")
+            code, out, err = swarm.hearth("key", "create", "laptop", "--data-dir", elsewhere)
+            self.assertEqual(code, 0, err)
+            self.assertIn("no server has used the data folder " + elsewhere + " yet", err)
+            self.assertIn("hearth init NAME", err)
+            code, _, err = swarm.hearth("key", "create", "phone", "--data-dir", elsewhere)
+            self.assertEqual(code, 0, err)
+            self.assertNotIn("no server has used", err)
+            # A cluster that is made afterwards keeps them.
+            code, _, err = swarm.hearth("init", "home", "--address", "127.0.0.1", "--data-dir",
+                                        elsewhere)
+            self.assertEqual(code, 0, err)
+            names = [one["name"] for one in json.loads(key(elsewhere, "list", "--json"))]
+            self.assertEqual(names, ["laptop", "phone", "admin"])
+
     def test_wrong_words(self):
         for words in (["key"], ["key", "create", "--rate", "-1"], ["key", "revoke"],
                       ["key", "create", "x", "--rate", "9999999"]):
@@ -85,6 +109,21 @@ class Beyond(unittest.TestCase):
             with self.assertRaises(openai.AuthenticationError) as refused:
                 self.ask(self.client(text))
             self.assertEqual(refused.exception.code, "invalid_api_key")
+
+    def test_that_it_lives_is_told_to_this_machine_alone(self):
+        self.assertEqual(self.swarm.get("/livez")[0], 200)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            try:
+                way.connect(("192.0.2.1", 9))  # sends nothing
+            except OSError:
+                self.skipTest("this machine has no address beside loopback")
+            own = way.getsockname()[0]
+        base = f"http://{own}:{self.swarm.api.rsplit(':', 1)[1]}"
+        code, body = swarm.http("GET", base + "/livez")
+        self.assertEqual((code, body["error"]["code"]), (401, "invalid_api_key"))
+        self.assertEqual(body, swarm.http("GET", base + "/v1/models")[1], "as of any route")
+        keyed = {"Authorization": "Bearer " + self.user}
+        self.assertEqual(swarm.http("GET", base + "/livez", headers=keyed)[0], 200)
 
     def test_revoked_while_the_server_runs(self):
         text = key(self.folder.name, "create", "short-lived")

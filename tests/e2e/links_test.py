@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
+import stranger
 import swarm
 
 
@@ -58,14 +59,9 @@ class Strangers(unittest.TestCase):
         with swarm.Swarm(2) as s:
             for port in ports_of(s):
                 for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-                    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                    context.check_hostname = False
-                    context.verify_mode = ssl.CERT_NONE
-                    context.maximum_version = newest
-                    context.set_alpn_protocols(["h2", "hearth/1"])
                     with self.assertRaises((ssl.SSLError, ConnectionResetError)):
                         with socket.create_connection(("127.0.0.1", port), timeout=15) as link:
-                            with context.wrap_socket(link) as tls:
+                            with stranger.context(newest).wrap_socket(link) as tls:
                                 tls.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
                                 if tls.recv(1) == b"":
                                     raise ConnectionResetError

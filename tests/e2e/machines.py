@@ -1,12 +1,18 @@
 """Several machines on one wire, which are network namespaces, for the end-to-end tests."""
 
+import ctypes
 import ipaddress
+import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+import unittest
 
 import swarm
 
@@ -89,6 +95,20 @@ class Machine:
             self.process.send_signal(how)
             self.process.wait(15)
 
+    def listen(self):
+        """A socket of this process that listens on the machine's own loopback."""
+        made = []
+
+        def make():
+            # A thread has a namespace of its own, and a socket keeps that of its maker.
+            with open(f"/run/netns/{self.wire.prefix}{self.name}") as space:
+                if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), 0) == 0:
+                    made.append(socket.create_server(("127.0.0.1", 0)))
+        maker = threading.Thread(target=make)
+        maker.start()
+        maker.join()
+        return made[0]
+
     def listening(self):
         """(host, port) of every listening TCP socket of the machine."""
         tables = subprocess.run(self.wire.words(self.name, "cat", "/proc/net/tcp",
@@ -104,6 +124,50 @@ class Machine:
                 address = ipaddress.ip_address(raw)
                 found.add((getattr(address, "ipv4_mapped", None) or address, int(port, 16)))
         return found
+
+
+class Household(unittest.TestCase):
+    """Machines on one wire, each an attribute under its name; the first is the coordinator's."""
+
+    on_the_wire = ("home", "desk", "attic")
+    kind = Machine
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.wire = Wire(*self.on_the_wire)
+        self.addCleanup(self.wire.cut)
+        self.machines = [self.kind(self.wire, name, self.folder) for name in self.on_the_wire]
+        for machine in self.machines:
+            setattr(self, machine.name, machine)
+            self.addCleanup(machine.stop, signal.SIGKILL)
+
+    def good(self, machine, *words, timeout=60):
+        code, out, err = machine.run(*words, timeout=timeout)
+        self.assertEqual(code, 0, f"{words}: {err}")
+        return out.strip()
+
+    def answers(self):
+        """Until the server of the first machine says how it is."""
+        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+
+    def ready(self, seconds=60):
+        """Until its swarm serves."""
+        def asked():
+            self.assertIsNone(self.home.process.poll(), self.home.log())
+            return self.home.run("status", "--wait", "1")[0] == 0
+        swarm.wait_until(asked, seconds, "readiness")
+
+    def nodes(self):
+        return json.loads(self.good(self.home, "status", "--json"))["nodes"]
+
+    def model(self):
+        return json.loads(self.good(self.home, "status", "--json"))["model"]["id"]
+
+    def names(self, machine):
+        """Who is in the cluster, as that machine has it."""
+        return {node["name"] for node in json.loads(self.good(machine, "nodes", "--json"))["nodes"]}
 
 
 def main():

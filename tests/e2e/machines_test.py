@@ -7,41 +7,15 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 import machines
 import swarm
 
 
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.wire = machines.Wire("home", "desk", "attic")
-        self.home, self.desk, self.attic = self.machines = [
-            machines.Machine(self.wire, name, self.folder.name)
-            for name in ("home", "desk", "attic")]
-
-    def tearDown(self):
-        for machine in self.machines:
-            machine.stop(signal.SIGKILL)
-        self.wire.cut()
-        self.folder.cleanup()
-
-    def good(self, machine, *words):
-        code, out, err = machine.run(*words)
-        self.assertEqual(code, 0, f"{words}: {err}")
-        return out.strip()
-
+class Cluster(machines.Household):
     def serve(self):
         self.home.start("serve", "--model", swarm.MODEL, "--stages", "2")
-
-    def ready(self):
-        def asked():
-            self.assertIsNone(self.home.process.poll(), self.home.log())
-            return self.home.run("status", "--wait", "1")[0] == 0
-        swarm.wait_until(asked, 60, "readiness")
 
     def scan(self, host):
         """Open ports of a machine, as the attic sees them, with what they answer to a stranger."""
@@ -50,9 +24,6 @@ class Cluster(unittest.TestCase):
                               capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
-
-    def names(self, machine):
-        return {node["name"] for node in json.loads(self.good(machine, "nodes", "--json"))["nodes"]}
 
     def join(self, machine, token):
         machine.start("join", token, "--model", swarm.MODEL, "--name", machine.name)
@@ -66,7 +37,7 @@ class Cluster(unittest.TestCase):
         self.serve()
         token = self.good(self.home, "token", "create", "--uses", "2")
         self.assertRegex(token, r"^hh1\.[0-9a-f]{32}\.[0-9a-f]{16}\.[\w-]{43}@10\.83\.0\.1:11501$")
-        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+        self.answers()
         self.join(self.desk, token)
         self.join(self.attic, token)
         self.ready()
@@ -139,7 +110,7 @@ class Cluster(unittest.TestCase):
             before = json.loads(self.good(self.home, "nodes", "--json"))
             self.home.stop(signal.SIGKILL)
             self.serve()
-            swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+            self.answers()
             self.ready()
             after = json.loads(self.good(self.home, "nodes", "--json"))
             self.assertEqual(after["nodes"], before["nodes"])
@@ -156,9 +127,6 @@ class Cluster(unittest.TestCase):
             self.assertEqual(self.names(self.home), {"coordinator", "attic"})
             self.assertFalse((self.desk.folder / "node.key").exists())
             self.assertEqual(self.desk.run("leave")[0], 1)
-
-    def model(self):
-        return json.loads(self.good(self.home, "status", "--json"))["model"]["id"]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import json
 import shlex
 import shutil
 import subprocess
-import tempfile
 import time
 import unittest
 
@@ -17,29 +16,17 @@ import swarm
 REMEMBERED = 11  # seconds: cli/dial_back.h
 
 
-class Reach(unittest.TestCase):
+class Reach(machines.Household):
+    on_the_wire = ("home", "desk")
+
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.wire = machines.Wire("home", "desk")
-        self.home, self.desk = self.machines = [
-            machines.Machine(self.wire, name, self.folder.name) for name in ("home", "desk")]
+        super().setUp()
         self.good(self.home, "init", "testhome")
         self.home.start("serve", "--model", swarm.MODEL, "--stages", "1", "--data-port", "11502")
-        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+        self.answers()
         self.desk.start("join", self.good(self.home, "token", "create"), "--model", swarm.MODEL,
                         "--name", "desk", "--listen", machines.NETWORK + "2:11503")
         swarm.wait_until(lambda: "registered with" in self.desk.log(), 60, "the desk")
-
-    def tearDown(self):
-        for machine in self.machines:
-            machine.stop()
-        self.wire.cut()
-        self.folder.cleanup()
-
-    def good(self, machine, *words):
-        code, out, err = machine.run(*words)
-        self.assertEqual(code, 0, f"{words}: {err}")
-        return out.strip()
 
     def findings(self, machine, check):
         out = machine.run("doctor", "--json")[1]

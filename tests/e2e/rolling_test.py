@@ -65,7 +65,7 @@ class Rolling(cluster.Cluster):
             workers = {}
             for name in ("desk", "attic"):
                 if not os.path.exists(self.folder(name)):
-                    self.good(self.folder(name), "join", self.token(), "--name", name)
+                    self.enrol(name, self.token())
                 workers[name] = self.work(swarm.HEARTH, name)
             expected = self.answer(s)
             self.assertEqual(set(self.spoken(s).values()), {now})

@@ -4,9 +4,11 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "model/synthetic.h"
@@ -34,6 +36,9 @@ class CardFault : public ::testing::Test {
     model.kv_heads = 1;
     model.vocabulary = 288;
     model.context = 64;
+    use(model);
+  }
+  void use(const model::SyntheticOptions& model) {
     bytes_ = model::synthetic_model_bytes(model).value();
     file_ = model::GgufFile::parse(bytes_, "tiny").value();
     spec_ = model::ModelSpec::read(*file_).value();
@@ -41,17 +46,24 @@ class CardFault : public ::testing::Test {
   void TearDown() override {
     emulated::fail_after(emulated::Fail::kNothing, 0);
     emulated::hold(false);
+    emulated::set_foreign_memory(0);
+    emulated::set_graph_memory(0);
+    emulated::set_capability(9, 0);
     EXPECT_EQ(emulated::memory_used(), 0U);
     EXPECT_EQ(emulated::pinned_used(), 0U);
   }
 
   void open(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
+    device_ = open_card(card_options(limit)).value();
+  }
+  CardOptions card_options(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
     CardOptions options;
     options.say = [this](std::string_view sentence) { said_.emplace_back(sentence); };
     options.progress = [this](std::uint64_t done, std::uint64_t all) {
       EXPECT_LE(done, all);
       done_ = done;
       all_ = all;
+      if (done == all && on_loaded_) on_loaded_();
     };
     options.on_lost = [this](const Error& error) {
       const std::lock_guard lock(mutex_);
@@ -59,7 +71,16 @@ class CardFault : public ::testing::Test {
       changed_.notify_all();
     };
     options.step_limit = limit;
-    device_ = open_card(options).value();
+    return options;
+  }
+  // A card is opened, asked for its memory, loaded, stepped with, once as it is, once to make a
+  // graph and once with that, and its weights are checked.
+  Status life() {
+    TRY(device_, open_card(card_options()));
+    TRY_VOID(device_->budget());
+    TRY(const auto engine, load());
+    for (Position i = 0; i < 3; ++i) TRY_VOID(step(*engine, i));
+    return engine->verify_weights();
   }
   Result<std::unique_ptr<Engine>> load() {
     EngineOptions options;
@@ -88,6 +109,7 @@ class CardFault : public ::testing::Test {
   std::vector<std::string> said_;
   std::uint64_t done_ = 0;
   std::uint64_t all_ = 0;
+  std::function<void()> on_loaded_;  // when all is on its way to the card
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Error> lost_;
@@ -149,6 +171,87 @@ TEST_F(CardFault, TheReserveIsATenthAndAtLeastOneGibibyte) {
   EXPECT_EQ(card_budget(24 * kGiB, 24 * kGiB), 24 * kGiB - 24 * kGiB / 10);
   EXPECT_EQ(card_budget(6 * kGiB, 8 * kGiB), 5 * kGiB);
   EXPECT_EQ(card_budget(kGiB / 2, 8 * kGiB), 0U);
+  // Of the card, not of what is free of it.
+  EXPECT_EQ(card_budget(12 * kGiB, 40 * kGiB), 8 * kGiB);
+  emulated::set_memory(40 * kGiB);
+  emulated::set_foreign_memory(28 * kGiB);
+  open();
+  EXPECT_EQ(device_->budget().value(), 8 * kGiB);
+}
+
+TEST_F(CardFault, AStageThatJustFitsIsTakenAndOneByteLessRefusesIt) {
+  open();
+  EngineOptions options;
+  options.layers = {0, 1};
+  options.kv_budget_bytes = 64 << 10;
+  options.batch_rows = 8;
+  const std::uint64_t least = device_->memory(*file_, spec_, options)->least();
+  emulated::set_memory((std::uint64_t{1} << 30) + least);
+  EXPECT_EQ(device_->budget().value(), least);
+  EXPECT_TRUE(device_->check_memory(*file_, spec_, options).ok());
+  EXPECT_TRUE(load().ok());
+  emulated::set_memory((std::uint64_t{1} << 30) + least - 1);
+  const Status refused = device_->check_memory(*file_, spec_, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  EXPECT_FALSE(load().ok());
+}
+
+// The budget held it, and then another process was faster. Each allocation of a load in turn: the
+// card's, and pinned ones.
+TEST_F(CardFault, AnAllocationThatFailsRefusesTheStageAndLeavesTheCard) {
+  open();
+  std::uint64_t n = 0;
+  for (;; ++n) {
+    ASSERT_LT(n, 50U);
+    emulated::fail_after(emulated::Fail::kOutOfMemory, n);
+    const auto engine = load();
+    if (engine.ok()) break;
+    EXPECT_EQ(engine.error().code, ErrorCode::kNoCapacity);
+    for (const char* words : {"cuda:0 emulated card: ", "out of memory", "the stage takes",
+                              "were free", "another process"}) {
+      EXPECT_NE(engine.error().message.find(words), std::string::npos) << engine.error().message;
+    }
+    EXPECT_TRUE(lost_.empty()) << n;
+    EXPECT_EQ(emulated::memory_used(), 0U) << n;
+    EXPECT_EQ(emulated::pinned_used(), 0U) << n;
+  }
+  EXPECT_GE(n, 4U) << "the stage, buffers of the host, digests, the loader's two parts";
+}
+
+// A step needs none but for graphs, and does without those.
+TEST_F(CardFault, StepsGoOnWhenOtherProcessesTakeAllMemory) {
+  open();
+  auto engine = load().value();
+  emulated::set_graph_memory(1 << 20);
+  emulated::set_foreign_memory(std::uint64_t{2} << 30);
+  for (Position i = 0; i < 4; ++i) ASSERT_TRUE(step(*engine, i).ok());
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(CardFault, ACardThatThereIsNoCodeForIsNotOpened) {
+  for (const auto& [major, minor, opens] : {std::tuple{7U, 0U, false},
+                                            {7U, 5U, true},
+                                            {8U, 0U, true},
+                                            {8U, 7U, true},
+                                            {8U, 9U, true},
+                                            {9U, 0U, true},
+                                            {10U, 0U, false},
+                                            {11U, 0U, false},
+                                            {12U, 1U, true},
+                                            {13U, 0U, false}}) {
+    emulated::set_capability(major, minor);
+    const auto opened = open_card(card_options());
+    const std::string number = std::to_string(major) + "." + std::to_string(minor);
+    ASSERT_EQ(opened.ok(), opens) << number;
+    if (opens) continue;
+    EXPECT_EQ(opened.error().code, ErrorCode::kUnsupported);
+    for (const std::string& words : {"compute capability " + number, std::string("7.5, 8.0, 8.6"),
+                                     std::string("12.0"), std::string("--device cpu")}) {
+      EXPECT_NE(opened.error().message.find(words), std::string::npos) << opened.error().message;
+    }
+  }
+  EXPECT_TRUE(lost_.empty());
 }
 
 TEST_F(CardFault, SaysHowManyLayersFit) {
@@ -171,36 +274,74 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
   EXPECT_EQ(fit(std::uint64_t{1} << 30), 5U);
 }
 
-// At every call of a step, load included.
-TEST_F(CardFault, AStickyErrorLosesTheCardForGood) {
-  open();
-  std::uint64_t calls = 0;
-  {
-    auto engine = load().value();
-    ASSERT_TRUE(step(*engine, 0).ok());
-    const std::uint64_t before = emulated::runtime_calls();
-    ASSERT_TRUE(step(*engine, 1).ok());
-    calls = emulated::runtime_calls() - before;
-  }
-  ASSERT_GT(calls, 10U);
-  for (std::uint64_t n = 0; n < calls; n += 3) {
+// Whatever the call is for: the owner hears of it once, and nothing reaches for the card again.
+TEST_F(CardFault, AStickyErrorAtAnyCallLosesTheCardForGood) {
+  model::SyntheticOptions tiny;
+  tiny.layers = 1;
+  tiny.hidden = 32;
+  tiny.feed_forward = 32;
+  tiny.heads = 2;
+  tiny.kv_heads = 1;
+  tiny.head_dim = 32;
+  tiny.vocabulary = 288;
+  tiny.context = 32;
+  use(tiny);
+  std::uint64_t n = 0;
+  for (;; ++n) {
+    ASSERT_LT(n, 1000U);
     lost_.clear();
     done_ = 0;
+    emulated::fail_after(emulated::Fail::kSticky, n);
+    const Status failed = life();
+    device_.reset();
+    if (failed.ok()) break;
+    EXPECT_EQ(failed.error().code, ErrorCode::kIo) << n;
+    EXPECT_NE(failed.error().message.find("cuda:0: "), std::string::npos)
+        << n << ": " << failed.error().message;
+    ASSERT_EQ(lost_.size(), 1U) << n;
+    EXPECT_EQ(lost_[0].code, ErrorCode::kIo);
+    EXPECT_EQ(emulated::calls_since_lost(), 0U) << n;
+    emulated::forget_lost();
+  }
+  EXPECT_GT(n, 100U);
+  EXPECT_TRUE(lost_.empty());
+}
+
+// The first calls alone: what follows is the same call again and again.
+TEST_F(CardFault, AStickyErrorWhileTheRateIsMeasuredLosesTheCard) {
+  for (std::uint64_t n = 0; n < 8; ++n) {
+    lost_.clear();
+    open();
+    emulated::fail_after(emulated::Fail::kSticky, n);
+    const auto rate = device_->measure_weight_rate();
+    ASSERT_FALSE(rate.ok()) << n;
+    EXPECT_NE(rate.error().message.find("cuda:0: "), std::string::npos) << rate.error().message;
+    EXPECT_EQ(lost_.size(), 1U) << n;
+    EXPECT_FALSE(device_->budget().ok());
+    EXPECT_EQ(lost_.size(), 1U) << n;
+    EXPECT_EQ(emulated::calls_since_lost(), 0U) << n;
+    emulated::forget_lost();
+  }
+}
+
+TEST_F(CardFault, AskedAnythingALostCardAnswersWithItsError) {
+  for (std::uint64_t n = 0; n < 15; n += 7) {
+    lost_.clear();
     emulated::fail_after(emulated::Fail::kNothing, 0);
+    open();
     auto engine = load().value();
     ASSERT_TRUE(step(*engine, 0).ok());
     emulated::fail_after(emulated::Fail::kSticky, n);
     const Status failed = step(*engine, 1);
     ASSERT_FALSE(failed.ok()) << n;
-    EXPECT_EQ(failed.error().code, ErrorCode::kIo);
-    EXPECT_NE(failed.error().message.find("cuda:0"), std::string::npos);
-    ASSERT_EQ(lost_.size(), 1U) << n;
-    const std::uint64_t after = emulated::runtime_calls();
-    EXPECT_FALSE(step(*engine, 2).ok());
+    for (const Status& later : {step(*engine, 2), Status(engine->verify_weights())}) {
+      ASSERT_FALSE(later.ok());
+      EXPECT_EQ(later.error().message, failed.error().message);
+    }
     EXPECT_FALSE(engine->kv_hashes(kA).ok());
-    EXPECT_FALSE(engine->verify_weights().ok());
+    EXPECT_FALSE(load().ok());
     engine.reset();
-    EXPECT_EQ(emulated::runtime_calls(), after) << n;
+    EXPECT_EQ(emulated::calls_since_lost(), 0U) << n;
     EXPECT_EQ(lost_.size(), 1U);
     emulated::forget_lost();
   }
@@ -343,6 +484,18 @@ TEST_F(CardFault, AChangedBitOfAWeightIsFoundAndNamed) {
   EXPECT_NE(changed.error().message.find("token_embd.weight"), std::string::npos);
   EXPECT_EQ(lost_.size(), 1U);
   engine.reset();
+  emulated::forget_lost();
+}
+
+// After all has been sent, before anything was computed with it.
+TEST_F(CardFault, AWeightThatDoesNotArriveAsItWasSentIsFoundByTheLoad) {
+  open();
+  on_loaded_ = [] { emulated::flip_bit(emulated::newest_memory()); };
+  const auto engine = load();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kNumeric);
+  EXPECT_NE(engine.error().message.find("token_embd.weight"), std::string::npos);
+  EXPECT_EQ(lost_.size(), 1U);
   emulated::forget_lost();
 }
 

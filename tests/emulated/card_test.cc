@@ -12,6 +12,8 @@
 
 #include "base/random.h"
 #include "card.h"
+#include "kernels/canonical.h"
+#include "kernels/cuda/attention.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "node/engine/card/card_segments.h"
@@ -24,7 +26,8 @@ constexpr std::uint32_t kVocabulary = 384;
 
 std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes& bytes,
                                                 std::uint32_t layers, const std::string& types = "",
-                                                std::uint32_t context = 128) {
+                                                std::uint32_t context = 128,
+                                                std::uint32_t window = 20) {
   model::SyntheticOptions options;
   options.family = family;
   options.layers = layers;
@@ -36,7 +39,7 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, Bytes
   options.vocabulary = kVocabulary;
   options.context = context;
   options.rope_factors = true;
-  options.sliding_window = 20;
+  options.sliding_window = window;
   if (!types.empty()) {
     EXPECT_TRUE(model::set_weight_types(options, types).ok());
   }
@@ -127,6 +130,19 @@ TEST(CardEngine, LongPromptsGiveTheSameBits) {
   expect_same(run_plan(file, plan, requests), base, 1, "prompts that join one by one");
 }
 
+// A stage of all layers on the card, beside one on the processor, with KV for long contexts.
+void expect_long_same(const std::shared_ptr<const model::GgufFile>& file, std::uint32_t layers,
+                      const std::vector<Request>& requests, const std::string& what) {
+  RunPlan base_plan = plan_of(layers, 40);
+  base_plan.options.kv_budget_bytes = 4'000'000;
+  const Traces base = run_plan(file, base_plan, requests);
+  const auto device = first_card();
+  card::set_seed(1);
+  RunPlan plan = plan_of(1, 90, {device.get()});
+  plan.options.kv_budget_bytes = 4'000'000;
+  expect_same(run_plan(file, plan, requests), base, 1, what);
+}
+
 // Past the eight pages of one split of the context, where the reach of a step grows by powers of
 // two.
 TEST(CardEngine, AContextOfSeveralSplitsGivesTheSameBits) {
@@ -136,14 +152,38 @@ TEST(CardEngine, AContextOfSeveralSplitsGivesTheSameBits) {
     const auto file = model_of(family, bytes, layers, "", 512);
     std::vector<Request> requests = requests_of(9, 1, {251, 3});
     for (Request& request : requests) request.sampling.max_tokens = 8;
-    RunPlan base_plan = plan_of(layers, 40);
-    base_plan.options.kv_budget_bytes = 4'000'000;
-    const Traces base = run_plan(file, base_plan, requests);
-    const auto device = first_card();
-    card::set_seed(1);
-    RunPlan plan = plan_of(1, 90, {device.get()});
-    plan.options.kv_budget_bytes = 4'000'000;
-    expect_same(run_plan(file, plan, requests), base, 1, family);
+    expect_long_same(file, layers, requests, family);
+  }
+}
+
+// A window that covers eight pages or nine, by turns: a split of attention and two of them.
+// Decoding begins where it is eight, makes its graph there and goes on where it is nine.
+TEST(CardEngine, AWindowWhoseReachChangesGivesTheSameBits) {
+  Bytes bytes;
+  const std::uint32_t layers = model::find_family("gemma3")->global_every;
+  const auto file = model_of("gemma3", bytes, layers, "", 512, 240);
+  std::vector<Request> requests = requests_of(10, 1, {282});
+  requests[0].sampling.max_tokens = 14;
+  expect_long_same(file, layers, requests, "a window of 240");
+}
+
+// The scores of a step in parts, of one row each and of two, with one row left over; of a layer
+// that sees everything and of a local one.
+TEST(CardEngine, ScoresInSeveralPartsGiveTheSameBits) {
+  const std::vector<Request> requests = requests_of(11, 1, {9, 3, 40, 1, 7, 33, 2});
+  const std::size_t of_row = kernels::cuda::attention_scores(1, 2, 128 / kernels::kPageTokens);
+  for (const std::string family : {"llama", "gemma3"}) {
+    Bytes bytes;
+    const auto file = model_of(family, bytes, 1);
+    const Traces base = run_plan(file, plan_of(1, 40), requests);
+    for (const std::size_t floats : {std::size_t{1}, 2 * of_row + of_row / 2}) {
+      CardOptions options;
+      options.score_floats = floats;
+      const auto device = open_card(options).value();
+      card::set_seed(1);
+      expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
+                  family + ", room for " + std::to_string(floats) + " scores");
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tests/emulated/emulated_runtime.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/lost_card.h"
 #include "tests/emulated/emulator.h"
 #include "tests/emulated/pinned_copies.h"
 #include "tests/emulated/stream_order.h"
@@ -59,8 +61,12 @@ namespace {
 struct Card {
   std::uint64_t memory = std::uint64_t{2} << 30;
   std::uint64_t used = 0;
+  std::uint64_t foreign = 0;
+  std::uint32_t major = 9;
+  std::uint32_t minor = 0;
   std::uint64_t pinned = 0;
   std::uint64_t calls = 0;
+  std::uint64_t calls_when_lost = 0;
   std::uint64_t allocations = 0;
   std::uint64_t graph_memory = 0;
   std::uint64_t graphs_made = 0;
@@ -71,6 +77,7 @@ struct Card {
   std::uint64_t operations_left = 0;
   std::function<void()> hang;
   bool lost = false;
+  std::vector<void*> left;  // streams, events, graphs and memory of a lost card
   bool held = false;
   std::vector<CUstream_st*> streams;
   StreamOrder order;
@@ -124,7 +131,7 @@ Error lost_error() {
 }
 
 // Counts the call, and meets with what the test has asked for.
-Status meet() {
+Status reach() {
   Card& c = card();
   ++c.calls;
   if (c.fails_soon.exchange(false)) fail_after(Fail::kSticky, 0);
@@ -133,7 +140,7 @@ Status meet() {
   if (std::exchange(c.freed_early, false)) {
     throw Fault("pinned memory was freed before the host waited for its copies");
   }
-  if (c.fail == Fail::kNothing) return ok_status();
+  if (c.fail == Fail::kNothing || c.fail == Fail::kOutOfMemory) return ok_status();
   if (c.operations_left > 0) {
     --c.operations_left;
     return ok_status();
@@ -143,7 +150,39 @@ Status meet() {
     c.hang();
   }
   c.lost = true;
+  c.calls_when_lost = c.calls;
   return lost_error();
+}
+
+// As runtime.cu does with every call.
+Status meet() {
+  TRY_VOID(kernels::cuda::LostCard::status());
+  return kernels::cuda::LostCard::heard(reach());
+}
+
+std::uint64_t memory_free() {
+  const Card& c = card();
+  return c.memory - std::min(c.memory, c.used + c.foreign);
+}
+
+// Whether the allocation that asks is the one that Fail::kOutOfMemory is for.
+bool runs_out() {
+  Card& c = card();
+  if (c.fail != Fail::kOutOfMemory) return false;
+  if (c.operations_left-- > 0) return false;
+  c.fail = Fail::kNothing;
+  return true;
+}
+
+// Whether something may be given back; counts the call. What is left to a lost card stays where a
+// leak checker finds it.
+bool may_free(void* data) {
+  if (kernels::cuda::LostCard::lost()) {
+    card().left.push_back(data);
+    return false;
+  }
+  ++card().calls;
+  return true;
 }
 
 void host_waits(const Clock& clock) {
@@ -200,9 +239,15 @@ void check_pinned(const void* at, std::size_t bytes) {
 }  // namespace
 
 void set_memory(std::uint64_t bytes) { card().memory = bytes; }
+void set_foreign_memory(std::uint64_t bytes) { card().foreign = bytes; }
+void set_capability(std::uint32_t major, std::uint32_t minor) {
+  card().major = major;
+  card().minor = minor;
+}
 std::uint64_t memory_used() { return card().used; }
 std::uint64_t pinned_used() { return card().pinned; }
 std::uint64_t runtime_calls() { return card().calls; }
+std::uint64_t calls_since_lost() { return card().lost ? card().calls - card().calls_when_lost : 0; }
 std::uint64_t allocations() { return card().allocations; }
 void set_graph_memory(std::uint64_t bytes) { card().graph_memory = bytes; }
 std::uint64_t graphs_made() { return card().graphs_made; }
@@ -214,6 +259,7 @@ void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang)
   card().hang = std::move(hang);
   card().lost = false;
   card().freed_early = false;
+  kernels::cuda::LostCard::forget();
 }
 
 void forget_lost() {
@@ -253,15 +299,22 @@ const char* submit(CUstream_st* stream, std::function<void()> run) {
 namespace hearth::kernels::cuda {
 
 using emulated::card;
+using emulated::may_free;
 using emulated::meet;
 using emulated::queue;
 
-Result<std::uint32_t> device_count() { return 1U; }
+Result<std::uint32_t> device_count() {
+  TRY_VOID(meet());
+  return 1U;
+}
 
 Result<DeviceInfo> device_info(std::uint32_t device) {
+  TRY_VOID(meet());
   if (device != 0) return Error{ErrorCode::kUnavailable, "there is one emulated card"};
-  return DeviceInfo{"emulated card", "0000:00:00.0", 9, 0, 1, card().memory};
+  return DeviceInfo{"emulated card", "0000:00:00.0", card().major, card().minor, 1, card().memory};
 }
+
+std::vector<std::uint32_t> architectures() { return {75, 80, 86, 89, 90, 120}; }
 
 Status use_device(std::uint32_t device) {
   const auto known = device_info(device);
@@ -270,11 +323,11 @@ Status use_device(std::uint32_t device) {
 
 Result<MemoryInfo> memory_info() {
   TRY_VOID(meet());
-  return MemoryInfo{card().memory - card().used, card().memory};
+  return MemoryInfo{emulated::memory_free(), card().memory};
 }
 
 void DeviceMemory::Free::operator()(std::byte* data) const {
-  ++card().calls;
+  if (!may_free(data)) return;
   emulated::run_all();
   const auto found = card().allocated.find(data);
   for (std::byte* part : found->second.parts) emulated::remove_memory(part);
@@ -286,7 +339,7 @@ void DeviceMemory::Free::operator()(std::byte* data) const {
 Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes) {
   TRY_VOID(meet());
   ++card().allocations;
-  if (bytes > card().memory - card().used) {
+  if (emulated::runs_out() || bytes > emulated::memory_free()) {
     return Error{ErrorCode::kNoCapacity, "the emulated card: out of memory"};
   }
   DeviceMemory memory;
@@ -310,10 +363,10 @@ std::byte* DeviceMemory::part(std::size_t offset, std::size_t bytes) {
 }
 
 void PinnedMemory::Free::operator()(std::byte* data) const {
-  ++card().calls;
+  if (!may_free(data)) return;
   emulated::run_all();
   const std::size_t bytes = card().pinned_memory.at(data);
-  if (card().copies.forget(data, bytes) && !card().lost) card().freed_early = true;
+  if (card().copies.forget(data, bytes)) card().freed_early = true;
   card().pinned -= bytes;
   card().pinned_memory.erase(data);
   delete[] data;
@@ -322,6 +375,9 @@ void PinnedMemory::Free::operator()(std::byte* data) const {
 Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes) {
   TRY_VOID(meet());
   ++card().allocations;
+  if (emulated::runs_out()) {
+    return Error{ErrorCode::kNoCapacity, "pinned memory beside the emulated card: out of memory"};
+  }
   PinnedMemory memory;
   memory.data_.reset(new std::byte[bytes]());
   memory.bytes_ = bytes;
@@ -331,17 +387,17 @@ Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes) {
 }
 
 void CloseStream::operator()(Stream stream) const {
-  ++card().calls;
+  if (!may_free(stream)) return;
   std::erase(card().streams, stream);
   card().order.close(stream->number);
   delete stream;
 }
 void CloseEvent::operator()(Event event) const {
-  ++card().calls;
+  if (!may_free(event)) return;
   delete event;
 }
 void CloseGraph::operator()(Graph graph) const {
-  ++card().calls;
+  if (!may_free(graph)) return;
   card().used -= graph->bytes;
   delete graph;
 }
@@ -440,9 +496,10 @@ Status begin_capture(Stream stream) {
 
 Result<OwnedGraph> end_capture(Stream stream) {
   stream->capturing = false;
-  OwnedGraph graph(new CUgraphExec_st{std::exchange(stream->captured, {})});
+  std::vector<Operation> captured = std::exchange(stream->captured, {});
   TRY_VOID(meet());
-  if (card().graph_memory > card().memory - card().used) {
+  OwnedGraph graph(new CUgraphExec_st{std::move(captured)});
+  if (card().graph_memory > emulated::memory_free()) {
     return Error{ErrorCode::kNoCapacity, "the emulated card: out of memory"};
   }
   graph->bytes = card().graph_memory;

@@ -17,6 +17,10 @@ namespace hearth::emulated {
 
 // A card of so many bytes, all of them free; as it is before any test sets it: 2 GiB.
 void set_memory(std::uint64_t bytes);
+// Of them, those that other processes have taken; as it is before any test sets it: 0.
+void set_foreign_memory(std::uint64_t bytes);
+// Of the card; as it is before any test sets it: 9.0.
+void set_capability(std::uint32_t major, std::uint32_t minor);
 std::uint64_t memory_used();
 std::uint64_t pinned_used();
 
@@ -24,7 +28,10 @@ std::uint64_t pinned_used();
 enum class Fail {
   kNothing,
   kSticky,  // that call and all later ones answer an illegal address
-  kHang,    // a wait does not return before `hang` has been called
+  // An allocation of the card's or of pinned memory, the only calls that are then counted, answers
+  // that there is no memory; the card lives on.
+  kOutOfMemory,
+  kHang,  // a wait does not return before `hang` has been called
 };
 // Forgets a card that was lost before.
 void fail_after(Fail fail, std::uint64_t operations, std::function<void()> hang = {});
@@ -34,6 +41,8 @@ void hold(bool held);
 void fail_soon();
 // Every call so far that a lost card would answer, for tests that a poisoned one is left alone.
 std::uint64_t runtime_calls();
+// Of them, those after the one that lost the card.
+std::uint64_t calls_since_lost();
 std::uint64_t allocations();
 // What each graph made from now on takes of the card's memory; as it is before any test sets it: 0.
 void set_graph_memory(std::uint64_t bytes);

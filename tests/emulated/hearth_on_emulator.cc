@@ -1,8 +1,10 @@
-// The program, on a machine with one emulated card. HEARTH_EMULATED_MEMORY is its memory in bytes.
+// The program, on a machine with one emulated card. HEARTH_EMULATED_MEMORY is its memory in bytes,
+// HEARTH_EMULATED_CAPABILITY the major number of its compute capability.
 // SIGUSR2 loses the card at its next operation, SIGRTMIN changes a bit of its newest memory there.
 #include <pthread.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -36,6 +38,9 @@ void take_signals() {
 int main(int argc, char** argv) {
   if (const char* bytes = std::getenv("HEARTH_EMULATED_MEMORY")) {
     hearth::emulated::set_memory(std::stoull(bytes));
+  }
+  if (const char* major = std::getenv("HEARTH_EMULATED_CAPABILITY")) {
+    hearth::emulated::set_capability(static_cast<std::uint32_t>(std::stoul(major)), 0);
   }
   take_signals();
   hearth::cli::CommandLine line(hearth::cli::add_all_verbs);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 
 #include "base/random.h"
 #include "card.h"
+#include "kernels/canonical.h"
 #include "model/synthetic.h"
 #include "node/engine/card/card.h"
 #include "node/engine/engine.h"
@@ -144,7 +147,9 @@ class Overlap : public ::testing::Test {
     device_ = std::move(*opened);
   }
 
-  void load(const std::string& family, std::uint32_t layers, LayerRange range) {
+  // `change` may write to the bytes of file_, before anybody loads them.
+  void load(const std::string& family, std::uint32_t layers, LayerRange range,
+            const std::function<void()>& change = {}) {
     model::SyntheticOptions model;
     model.family = family;
     model.layers = layers;
@@ -160,6 +165,7 @@ class Overlap : public ::testing::Test {
     ASSERT_TRUE(made.ok()) << made.error().message;
     bytes_ = *made;
     file_ = model::GgufFile::parse(bytes_, family).value();
+    if (change) change();
     EngineOptions options;
     options.layers = range;
     options.batch_rows = kRows;
@@ -292,6 +298,56 @@ TEST_F(Overlap, AFailureIsHeardBeforeAnythingRestsOnIt) {
   EXPECT_EQ(card_->kv_pages_used(), 1U);
   ASSERT_TRUE(card_->step(truncates, result).ok());
   EXPECT_FALSE(truncates.rows.at(0).failed()) << "what failed was dropped";
+}
+
+// One row a step, so that the layers on either set of buffers become a graph, which is started
+// again; small enough for a sanitizer.
+TEST_F(Overlap, GraphsOfTwoStepsUnderWayGiveTheSameBits) {
+  ASSERT_NO_FATAL_FAILURE(load("llama", 1, {0, 1}));
+  Seen seen;
+  for (Position i = 0; i < 10; ++i) {
+    StepBatch batch;
+    if (i == 0) batch.opens.push_back({SequenceId(1), 1, true, {}});
+    batch.rows.push_back({SequenceId(1), i, static_cast<TokenId>(3 + i), BatchRow::kSample});
+    while (!expected_.empty() && !card_->can_begin(batch)) {
+      ASSERT_NO_FATAL_FAILURE(finish(seen));
+    }
+    Answer wanted{batch, {}};
+    ASSERT_TRUE(processor_->step(wanted.batch, wanted.result).ok());
+    ASSERT_TRUE(card_->begin(batch).ok());
+    expected_.push_back(std::move(wanted));
+  }
+  while (!expected_.empty()) ASSERT_NO_FATAL_FAILURE(finish(seen));
+  EXPECT_EQ(seen.failed, 0U);
+}
+
+// Its query is too large; before and behind it are rows of zeros, which stay what they are. There
+// is room for the scores of one row, so that each is computed by a call of its own.
+TEST_F(Overlap, ARowThatAttentionRefusesFailsAlone) {
+  CardOptions one_row;
+  one_row.score_floats = 1;
+  device_ = open_card(one_row).value();
+  ASSERT_NO_FATAL_FAILURE(load("llama", 3, {1, 2}, [this] {
+    const model::TensorInfo* norm = file_->find_tensor("blk.1.attn_norm.weight");
+    ASSERT_NE(norm, nullptr);
+    const ByteSpan weights = file_->tensor_bytes(*norm);
+    const std::vector<float> large(weights.size() / sizeof(float), 16.0F * kernels::kAttentionMax);
+    std::memcpy(bytes_.data() + (weights.data() - bytes_.data()), large.data(), weights.size());
+  }));
+  StepBatch batch;
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    batch.opens.push_back({SequenceId(id), 1, true, {}});
+    batch.rows.push_back({SequenceId(id), 0, 5, 0});
+    batch.activations.insert(batch.activations.end(), kHidden * 2, std::byte(id == 2 ? 0x30 : 0));
+  }
+  Answer wanted{batch, {}};
+  ASSERT_TRUE(processor_->step(wanted.batch, wanted.result).ok());
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(wanted.batch.rows.at(i).failed(), i == 1) << i;
+  ASSERT_TRUE(card_->begin(batch).ok());
+  expected_.push_back(std::move(wanted));
+  Seen seen;
+  ASSERT_NO_FATAL_FAILURE(finish(seen));
+  EXPECT_EQ(seen.failed, 1U);
 }
 
 struct Stage {

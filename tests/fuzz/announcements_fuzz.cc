@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "base/limits_joining.h"
+#include "base/limits.h"
 #include "cli/announcements.h"
 #include "proto/address.h"
 #include "proto/frame.h"

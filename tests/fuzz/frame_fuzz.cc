@@ -12,6 +12,7 @@
 #include "proto/control.pb.h"
 #include "proto/frame.h"
 #include "proto/step.h"
+#include "proto/wrong_bytes.h"
 
 namespace hearth {
 namespace {
@@ -47,6 +48,14 @@ void check_frame(ByteSpan bytes) {
 void check_control(ByteSpan bytes) {
   control::v1::WorkerMessage message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  for (const auto& each : message.heartbeat().wrong_bytes()) {
+    const auto wrong = read_wrong_bytes(each);
+    if (!wrong.ok()) continue;
+    control::v1::WrongBytes again;
+    write_wrong_bytes(*wrong, again);
+    const auto back = read_wrong_bytes(again);
+    INVARIANT(back.ok() && *back == *wrong, "what is accepted is written and read again");
+  }
   if (!message.has_register_()) return;
   static const SystemClock clock;
   coordinator::CoordinatorOptions options;

@@ -1,6 +1,7 @@
 // A log for the oracle of its formats.
 //   log_tool write FOLDER SEED SIZES WITNESS...   appends "entry N" in batches of these sizes
 //                                                 (1,2,300); each witness is the seed of its key
+//   log_tool ledger FOLDER SEED EXTRA             a ledger of a few entries; EXTRA is one more, in
 //   hex log_tool read FOLDER                          prints every entry of a verified log log_tool
 //   proofs FOLDER SEED                   inclusion of every 5th entry, consistency from
 //                                                 every 7th size: hex lines
@@ -14,7 +15,9 @@
 
 #include "base/crypto_vrf.h"
 #include "base/hex.h"
+#include "ledger/entry.h"
 #include "ledger/log.h"
+#include "ledger/policy.h"
 
 namespace {
 
@@ -51,6 +54,22 @@ Status write(int argc, char** argv) {
     TRY_VOID(log->add_cosignature(
         cosign(log->checkpoint(), 1'700'000'000 + static_cast<std::uint64_t>(i), witness)));
   }
+  return ok_status();
+}
+
+Status ledger_of(const char* path, const char* seed, const char* extra) {
+  TRY(const SecretKey key, key_of(seed));
+  TRY(auto folder, open_log_folder(path, LogAccess::kCreate));
+  TRY(const auto log, Log::create(std::move(folder), key));
+  const std::int64_t now = 1'700'000'000;
+  const PublicKey node = SecretKey::generate().public_key();
+  for (const EntryBody& body : {EntryBody(RulesEntry{policy_hash(Policy()), key.public_key()}),
+                                EntryBody(MemberEntry{node, blake2b(node.bytes()), true}),
+                                EntryBody(GrantEntry{node, 5'000}), EntryBody(ChangeEntry{node})}) {
+    TRY_VOID(log->append(write_entry({now, body})));
+  }
+  const auto last = from_hex(extra);
+  if (last && !last->empty()) TRY_VOID(log->append(*last));
   return ok_status();
 }
 
@@ -105,6 +124,7 @@ int main(int argc, char** argv) {
   const std::string_view verb = argc > 2 ? argv[1] : "";
   Status done = Error::invalid("usage: see the head of log_tool.cc");
   if (verb == "write" && argc > 4) done = write(argc, argv);
+  if (verb == "ledger" && argc == 5) done = ledger_of(argv[2], argv[3], argv[4]);
   if (verb == "read") done = read(argv[2]);
   if (verb == "vrf" && argc == 4) done = vrf(argv[2], argv[3]);
   if (verb == "proofs" && argc == 4) done = proofs(argv[2], argv[3]);

@@ -10,6 +10,8 @@ namespace {
 
 // Room for a few sequences at once, so that admission has something to refuse.
 constexpr std::size_t kKvBytesPerLayer = 160 * 1024;
+// For what went out of every page: which pages a sequence gets must not matter to a trace.
+constexpr std::size_t kReplayBytes = 1 << 20;
 
 Bytes model_bytes() {
   model::SyntheticOptions options;
@@ -47,6 +49,7 @@ std::unique_ptr<node::Engine> EnginePool::take(LayerRange layers, std::uint32_t 
   options.layers = layers;
   options.kv_budget_bytes = layers.size() * kKvBytesPerLayer;
   options.batch_rows = 64;
+  options.replay_bytes = kReplayBytes;
   options.stage = stage;
   auto engine = node::Engine::load(file_, spec_, options);
   INVARIANT(engine.ok(), engine.error().message.c_str());
@@ -73,9 +76,29 @@ void SimCompute::drop_engine() {
 
 void SimCompute::answer_after(Duration time, std::function<void()> what) {
   free_at_ = std::max(free_at_, world_.now()) + time;
-  world_.at(free_at_, [alive = alive_, what = std::move(what)] {
-    if (*alive) what();
+  answers_.push_back(std::move(what));
+  world_.at(free_at_, [alive = alive_, this] {
+    if (*alive) answer();
   });
+}
+
+void SimCompute::answer() {
+  if (frozen_) {
+    ++owed_;
+    return;
+  }
+  const std::function<void()> what = std::move(answers_.front());
+  answers_.pop_front();
+  what();
+}
+
+void SimCompute::thaw() {
+  frozen_ = false;
+  for (; owed_ > 0; --owed_) {
+    world_.after(Duration(1), [alive = alive_, this] {
+      if (*alive) answer();
+    });
+  }
 }
 
 void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
@@ -83,7 +106,7 @@ void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
   const Duration time = world_.microseconds(500, 30'000);
   answer_after(time, [this, epoch, layers, stage] {
     if (engine_ && layers == layers_ && stage == stage_) {
-      engine_->reset();
+      engine_->keep();
     } else {
       drop_engine();
       layers_ = layers;
@@ -93,6 +116,19 @@ void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
     events_->on_loaded(epoch,
                        node::StageComputeEvents::Loaded{engine_->input_shape(), engine_->kv_pages(),
                                                         engine_->weight_bytes()});
+  });
+}
+
+void SimCompute::forget() {
+  answer_after({}, [this] {
+    if (engine_) engine_->reset();
+  });
+}
+
+void SimCompute::unload() {
+  answer_after(world_.microseconds(100, 20'000), [this] {
+    drop_engine();
+    events_->on_unloaded();
   });
 }
 

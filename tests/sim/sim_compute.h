@@ -1,6 +1,7 @@
 // SimCompute: a StageCompute over the real Engine, whose answers come after a simulated time.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,14 +43,21 @@ class SimCompute final : public node::StageCompute {
   void set_events(node::StageComputeEvents* events) override { events_ = events; }
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   void compute(StepBatch batch) override;
+  void forget() override;
   void check_weights() override {
     answer_after({}, [this] { events_->on_weights_checked(ok_status()); });
   }
+  void unload() override;
+  bool loaded() const { return engine_ != nullptr; }
+  // A process that is stopped answers nothing; what it owed comes when it goes on.
+  void freeze() { frozen_ = true; }
+  void thaw();
   std::uint32_t kv_pages_used() const { return engine_ ? engine_->kv_pages_used() : 0; }
 
  private:
   // Questions are answered one after the other; none once this object is gone.
   void answer_after(Duration time, std::function<void()> what);
+  void answer();
   void drop_engine();
 
   EnginePool& pool_;
@@ -58,6 +66,9 @@ class SimCompute final : public node::StageCompute {
   node::StageComputeEvents* events_ = nullptr;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   TimePoint free_at_{};
+  std::deque<std::function<void()>> answers_;
+  std::uint32_t owed_ = 0;  // of answers_, since it was frozen
+  bool frozen_ = false;
   std::unique_ptr<node::Engine> engine_;
   LayerRange layers_;
   std::uint32_t stage_ = 0;

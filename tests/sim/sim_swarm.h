@@ -22,14 +22,21 @@ struct Outcome {
   std::uint64_t events = 0;
   std::uint32_t crashes = 0;
   std::uint32_t restarts = 0;  // of the coordinator
-  std::uint32_t replays = 0;   // of frames of the past
+  std::uint32_t freezes = 0;
+  std::uint32_t pauses = 0;        // and drains, by the owners of machines
+  std::uint32_t replays = 0;       // of frames of the past, twice the same, or out of order
+  std::uint32_t stale_frames = 0;  // of lost pipelines, among requests that must not notice
   std::uint32_t other_faults = 0;
-  std::uint64_t late_frames = 0;  // that stages dropped
+  std::uint64_t late_frames = 0;  // that stages and coordinator dropped
+  std::uint64_t replayed = 0;     // rows that a stage said again
+  std::uint64_t resumed = 0;      // times that a sequence went on after the loss of its pipeline
   Tally tally;
   std::vector<std::string> violations;
 };
 
-// One whole swarm: a time of requests and faults, then quiet, then one last request.
+// One whole swarm: a time of requests and faults, then quiet, then frames of lost pipelines among a
+// few more requests. About half of all swarms are covered: no more workers are lost at once than
+// there are spare ones, and the coordinator lives. In those no request may fail.
 Outcome run_swarm(std::uint64_t seed, EnginePool& pool, const Reference& reference, bool print);
 
 }  // namespace hearth::sim

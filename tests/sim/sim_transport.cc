@@ -1,12 +1,16 @@
 #include "tests/sim/sim_transport.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hearth::sim {
 namespace {
 
 constexpr std::size_t kPastFrames = 16;
 constexpr Duration kPartitionPoll = std::chrono::milliseconds(20);
+constexpr Duration kHeldBack =
+    std::chrono::milliseconds(5);  // when no frame comes to go ahead of it
+constexpr Duration kSilence = std::chrono::milliseconds(1'500);  // as TcpOptions::silence
 
 Error unavailable(std::string why) { return {ErrorCode::kUnavailable, std::move(why)}; }
 
@@ -50,7 +54,7 @@ Status SimTransport::send(LinkId id, Frame frame) {
     return Error{ErrorCode::kNoCapacity, "the send queue is full"};
   }
   link->under_way[towards] += bytes;
-  network_.deliver(link, towards, std::move(frame));
+  network_.send(link, towards, std::move(frame));
   return ok_status();
 }
 
@@ -96,7 +100,8 @@ void SimNetwork::plan(const LinkPtr& link, int towards, std::function<void()> wh
 void SimNetwork::pump(const LinkPtr& link, int towards) {
   std::deque<Event>& events = link->events[towards];
   while (!events.empty() && events.front().due <= world_.now()) {
-    if (partitioned_.contains(link->host[0]) || partitioned_.contains(link->host[1])) {
+    const bool cut = partitioned_.contains(link->host[0]) || partitioned_.contains(link->host[1]);
+    if (cut || frozen_.contains(link->host[towards])) {
       return world_.after(kPartitionPoll, [this, link, towards] { pump(link, towards); });
     }
     const std::function<void()> what = std::move(events.front().what);
@@ -111,6 +116,7 @@ void SimNetwork::dial(SimTransport& from, LinkId id, const std::string& address)
   link->id[0] = id;
   link->usable[0] = true;
   link->name = from.host_ + ">" + address;
+  link->data = address.find(":data") != std::string::npos;
   links_[id.value] = link;
   ends_[id] = {link, 0};
   link->host[0] = from.host_;
@@ -124,6 +130,10 @@ void SimNetwork::accept(const LinkPtr& link, std::string address) {
   if (to == nullptr || partitioned_.contains(to->host_)) {
     return tell_closed(link, 0, unavailable("nobody answers at " + address));
   }
+  if (frozen_.contains(to->host_)) {
+    return world_.after(kPartitionPoll, [this, link, address] { accept(link, address); });
+  }
+  link->heard[0] = link->heard[1] = world_.now();
   link->endpoint[1] = to->id_;
   link->host[1] = to->host_;
   link->id[1] = LinkId(next_link_++);
@@ -138,6 +148,29 @@ void SimNetwork::accept(const LinkPtr& link, std::string address) {
     link->open[0] = true;
     dialler->events_->on_link_open(link->id[0], false);
   });
+}
+
+void SimNetwork::send(const LinkPtr& link, int towards, Frame frame) {
+  const bool data = frame.type == FrameType::kBatch || frame.type == FrameType::kTokens;
+  if (data && std::exchange(link->behind, false)) {
+    world_.trace("held back a frame on " + link->name);
+    link->held[towards] = std::move(frame);
+    return world_.after(kHeldBack, [this, link, towards] { release_held(link, towards); });
+  }
+  if (data && std::exchange(link->twice, false)) {
+    world_.trace("twice a frame on " + link->name);
+    link->under_way[towards] += frame.payload.size() + kFrameHeaderBytes;
+    deliver(link, towards, Frame(frame));
+  }
+  deliver(link, towards, std::move(frame));
+  release_held(link, towards);
+}
+
+void SimNetwork::release_held(const LinkPtr& link, int towards) {
+  if (!link->held[towards]) return;
+  Frame frame = std::move(*link->held[towards]);
+  link->held[towards].reset();
+  deliver(link, towards, std::move(frame));
 }
 
 void SimNetwork::deliver(const LinkPtr& link, int towards, Frame frame) {
@@ -178,7 +211,8 @@ void SimNetwork::tell_closed(const LinkPtr& link, int end, const Error& why) {
     if (to != nullptr) to->events_->on_link_closed(link->id[end], why);
   };
   // What an end did itself it hears through no network.
-  if (why.code == ErrorCode::kCancelled) return world_.after(Duration(1), tell);
+  if (why.code == ErrorCode::kCancelled || why.code == ErrorCode::kTimeout)
+    return world_.after(Duration(1), tell);
   plan(link, end, tell);
 }
 
@@ -208,9 +242,62 @@ void SimNetwork::partition(const std::string& host) {
   partitioned_.insert(host);
 }
 
-bool SimNetwork::replay_a_frame() {
-  if (past_.empty()) return false;
-  const Frame& frame = past_[world_.between(0, past_.size() - 1)];
+void SimNetwork::freeze(const std::string& host) {
+  world_.trace("frozen " + host);
+  frozen_.insert(host);
+}
+
+void SimNetwork::thaw(const std::string& host) {
+  world_.trace("thawed " + host);
+  frozen_.erase(host);
+  for (const auto& [id, link] : links_) {
+    for (const int end : {0, 1}) {
+      if (link->host[end] == host) link->heard[end] = world_.now();  // it was we who did not listen
+    }
+  }
+}
+
+void SimNetwork::disturb_a_link(bool twice) {
+  std::vector<LinkPtr> links = open_links();
+  std::erase_if(links, [](const LinkPtr& link) { return link->carried.empty(); });
+  if (links.empty()) return;
+  const LinkPtr link = links[world_.between(0, links.size() - 1)];
+  (twice ? link->twice : link->behind) = true;
+}
+
+void SimNetwork::undisturb() {
+  for (const auto& [id, link] : links_) link->twice = link->behind = false;
+}
+
+void SimNetwork::on_timer() {
+  for (const auto& [id, link] : std::map(links_)) {
+    if (!link->data || link->broken || !link->open[0] || !link->open[1]) continue;
+    for (const int end : {0, 1}) listen(link, end);
+  }
+}
+
+// Signs of life come as long as the way is free and the far end is awake.
+void SimNetwork::listen(const LinkPtr& link, int end) {
+  const bool cut = partitioned_.contains(link->host[0]) || partitioned_.contains(link->host[1]);
+  const bool clogged = link->clogged_until > world_.now();
+  if (!cut && !clogged && !frozen_.contains(link->host[1 - end])) link->heard[end] = world_.now();
+  const bool silent = world_.now() - link->heard[end] > kSilence;
+  if (!silent || frozen_.contains(link->host[end]) || !link->usable[end]) return;
+  world_.trace("silent " + link->name);
+  link->usable[end] = false;
+  tell_closed(link, end, {ErrorCode::kTimeout, "the peer gave no sign of life"});
+  tell_closed(link, 1 - end, unavailable("closed by the peer"));
+}
+
+bool SimNetwork::replay_a_frame(Epoch before) {
+  std::vector<const Frame*> old;
+  for (const Frame& frame : past_) {
+    std::uint64_t epoch = 0;  // the first field of either message
+    std::memcpy(&epoch, frame.payload.data(), sizeof(epoch));
+    if (Epoch(epoch) < before) old.push_back(&frame);
+  }
+  if (old.empty()) return false;
+  const Frame& frame = *old[world_.between(0, old.size() - 1)];
   std::vector<LinkPtr> links = open_links();
   std::erase_if(links, [&](const LinkPtr& link) { return !link->carried.contains(frame.type); });
   if (links.empty()) return false;

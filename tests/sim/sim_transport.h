@@ -1,5 +1,7 @@
 // SimNetwork and SimTransport: links with random delays, ordered each way and interleaved with one
-// another at will, which can clog, break, be cut by a partition, and bring frames of the past.
+// another at will, which can clog, break, be cut by a partition or end at a frozen host, and bring
+// frames twice, out of order, or from the past. As the transport's contract says, a data link from
+// which nothing can come is closed after a while.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,9 +39,17 @@ class SimNetwork {
   // Holds back everything between one host and all others, dialling included, until healed.
   void partition(const std::string& host);
   void heal() { partitioned_.clear(); }
+  // Delivers nothing to the host, as to a stopped process, until thawed; its links stay.
+  void freeze(const std::string& host);
+  void thaw(const std::string& host);
   // Sends a data frame of the past once more, on a link that carries frames of its kind. False when
-  // there is none.
-  bool replay_a_frame();
+  // there is none. `before`: only frames of an older epoch than that.
+  bool replay_a_frame(Epoch before = Epoch(~0ULL));
+  // The next frame of a random data link comes twice, or behind the one after it.
+  void disturb_a_link(bool twice);
+  void undisturb();  // those whose next frame has not come
+  // Closes the data links that have been silent for too long; at least every 100 ms.
+  void on_timer();
 
  private:
   friend class SimTransport;
@@ -58,7 +69,12 @@ class SimNetwork {
     TimePoint clogged_until{};
     std::size_t under_way[2] = {0, 0};  // bytes towards each end
     std::string name;
+    bool data = false;
     std::set<FrameType> carried;
+    TimePoint heard[2] = {};  // when something could last come to each end
+    bool twice = false;       // the next frame
+    bool behind = false;      // likewise
+    std::optional<Frame> held[2];
   };
   using LinkPtr = std::shared_ptr<Link>;
 
@@ -69,7 +85,10 @@ class SimNetwork {
   void pump(const LinkPtr& link, int towards);
   void dial(SimTransport& from, LinkId id, const std::string& address);
   void accept(const LinkPtr& link, std::string address);
+  void send(const LinkPtr& link, int towards, Frame frame);
   void deliver(const LinkPtr& link, int towards, Frame frame);
+  void release_held(const LinkPtr& link, int towards);
+  void listen(const LinkPtr& link, int end);
   void break_link(const LinkPtr& link, const std::string& why);
   void tell_closed(const LinkPtr& link, int end, const Error& why);
   std::vector<LinkPtr> open_links() const;
@@ -82,6 +101,7 @@ class SimNetwork {
   std::map<std::uint64_t, LinkPtr> links_;  // by the dialler's link id
   std::map<LinkId, std::pair<LinkPtr, int>> ends_;
   std::set<std::string> partitioned_;
+  std::set<std::string> frozen_;
   std::vector<Frame> past_;  // a few data frames
 };
 

@@ -1,15 +1,18 @@
 #include "node/engine/card/card.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "base/limits.h"
 #include "kernels/cuda/runtime.h"
+#include "node/engine/card/card_context.h"
 #include "node/engine/card/card_forward.h"
 #include "node/engine/card/card_rate.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/watchdog.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -28,10 +31,30 @@ std::string mib(std::uint64_t bytes) {
   return text;
 }
 
+// A call to the card that is no part of a stage, under a watchdog of its own. `known`: that there
+// is such a card.
+template <typename Call>
+auto ask(CardContext& context, std::chrono::milliseconds limit, const Call& call, bool known = true)
+    -> decltype(call()) {
+  Watchdog watchdog(limit, [&] { context.lose(CardContext::unanswered(limit)); });
+  decltype(call()) answer = Error{ErrorCode::kIo, "the card was not asked"};
+  watchdog.begin();
+  const auto keep = [&]() -> Status {
+    answer = call();
+    return answer.ok() ? ok_status() : Status(answer.error());
+  };
+  const auto loses = CardContext::Loses::kWhereItFailed;
+  const Status asked = known ? context.ask(loses, keep) : context.ask_driver(loses, keep);
+  watchdog.end();
+  TRY_VOID(asked);
+  return answer;
+}
+
 class Card final : public Device {
  public:
-  Card(CardOptions options, const cuda::DeviceInfo& info)
+  Card(CardOptions options, std::shared_ptr<CardContext> context, const cuda::DeviceInfo& info)
       : options_(std::move(options)),
+        context_(std::move(context)),
         name_("cuda:" + std::to_string(options_.index) + " " + info.name),
         bus_id_(info.bus_id),
         multiprocessors_(info.multiprocessors) {}
@@ -44,7 +67,8 @@ class Card final : public Device {
   Status check_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                       const EngineOptions& options) const override;
   Result<double> measure_weight_rate() const override {
-    return measure_card_rate(options_.index, multiprocessors_ * kRateRows, 8'192);
+    return ask(*context_, options_.step_limit,
+               [&] { return measure_card_rate(multiprocessors_ * kRateRows, 8'192); });
   }
   Result<std::unique_ptr<StageForward>> load(const model::GgufFile& file,
                                              const model::ModelSpec& spec,
@@ -54,8 +78,20 @@ class Card final : public Device {
   void say(const std::string& sentence) const {
     if (options_.say) options_.say(sentence);
   }
+  // The budget held it, and yet a call found no memory: on the card, or pinned, on the host.
+  Error no_memory(const Error& error, std::uint64_t all, std::uint64_t free) const {
+    return {error.code, name_ + ": " + error.message + "; the stage takes " + mib(all) + " and " +
+                            mib(free) +
+                            " were free as it began to load: another process has taken memory of "
+                            "the card or of this machine since"};
+  }
+
+  Result<cuda::MemoryInfo> memory_info() const {
+    return ask(*context_, options_.step_limit, cuda::memory_info);
+  }
 
   const CardOptions options_;
+  const std::shared_ptr<CardContext> context_;
   const std::string name_;
   const std::string bus_id_;
   const std::uint32_t multiprocessors_;
@@ -65,7 +101,8 @@ Result<StageMemory> Card::memory(const model::GgufFile& file, const model::Model
                                  const EngineOptions& options) const {
   TRY(StageMemory memory, stage_memory(file, spec, options));  // the pages that are asked for
   TRY(const CardForward::Bytes bytes,
-      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, memory.pages));
+      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, memory.pages,
+                            options_.score_floats));
   memory.weights = bytes.weights;
   memory.buffers = bytes.buffers;
   memory.page = bytes.kv_page;
@@ -73,10 +110,8 @@ Result<StageMemory> Card::memory(const model::GgufFile& file, const model::Model
 }
 
 Result<std::uint64_t> Card::budget() const {
-  TRY_VOID(cuda::use_device(options_.index));
-  TRY(const cuda::MemoryInfo info, cuda::memory_info());
-  const std::uint64_t budget = card_budget(info.free, info.total);
-  return options_.memory_bytes > 0 ? std::min(budget, options_.memory_bytes) : budget;
+  TRY(const cuda::MemoryInfo info, memory_info());
+  return card_budget(info.free, info.total);
 }
 
 Status Card::check_memory(const model::GgufFile& file, const model::ModelSpec& spec,
@@ -99,29 +134,63 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
   TRY_VOID(check_memory(file, spec, options));
   TRY(const std::uint64_t most, budget());
   CardForward::Setup setup;
-  setup.device = options_.index;
+  setup.context = context_;
   setup.spec = spec;
   setup.layers = options.layers;
   setup.batch_rows = options.batch_rows;
   setup.kv_pages = static_cast<std::uint32_t>(kv_within(memory, most) / memory.page);
+  setup.score_floats = options_.score_floats;
   setup.step_limit = options_.step_limit;
-  setup.on_lost = options_.on_lost;
   setup.say = [this](const std::string& sentence) { say(name_ + ": " + sentence); };
   setup.progress = options_.progress;
+  setup.cancelled = options.cancelled;
   TRY(const CardForward::Bytes bytes,
-      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, setup.kv_pages));
+      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, setup.kv_pages,
+                            setup.score_floats));
   const std::uint64_t all = bytes.all(setup.kv_pages);
   say(name_ + ": will take " + mib(all) + ": weights " + mib(bytes.weights) + ", " +
       std::to_string(setup.kv_pages) + " KV pages " + mib(bytes.kv_page * setup.kv_pages) +
       ", buffers " + mib(bytes.buffers) + "; may take " + mib(most));
   TRY(setup.pool, kernels::ThreadPool::create(options.threads, options.pin));
-  TRY(const cuda::MemoryInfo before, cuda::memory_info());
-  TRY(std::unique_ptr<StageForward> forward, CardForward::load(file, std::move(setup)));
-  TRY(const cuda::MemoryInfo after, cuda::memory_info());
+  TRY(const cuda::MemoryInfo before, memory_info());
+  auto loaded = CardForward::load(file, std::move(setup));
+  if (!loaded.ok() && loaded.error().code == ErrorCode::kNoCapacity) {
+    return no_memory(loaded.error(), all, before.free);
+  }
+  TRY(std::unique_ptr<StageForward> forward, std::move(loaded));
+  TRY(const cuda::MemoryInfo after, memory_info());
   const std::uint64_t taken = before.free - std::min(before.free, after.free);
   say(name_ + ": took " + mib(taken) + ", " + mib(taken - std::min(taken, all)) +
       " more than reckoned; " + mib(after.free) + " of " + mib(after.total) + " are free");
   return Result<std::unique_ptr<StageForward>>(std::move(forward));
+}
+
+std::string capability(std::uint32_t major, std::uint32_t minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+// Code for one capability runs on those of the same major number from its minor number on.
+Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
+  std::string known;
+  for (const std::uint32_t each : cuda::architectures()) {
+    if (each / 10 == info.major && each % 10 <= info.minor) return ok_status();
+    known += (known.empty() ? "" : ", ") + capability(each / 10, each % 10);
+  }
+  return Error{ErrorCode::kUnsupported,
+               "cuda:" + std::to_string(index) + " " + info.name + " has compute capability " +
+                   capability(info.major, info.minor) + "; this program has code for " + known +
+                   "; use --device cpu"};
+}
+
+Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
+  TRY(const std::uint32_t count, cuda::device_count());
+  if (index >= count) {
+    return Error{ErrorCode::kUnavailable, "no card cuda:" + std::to_string(index) +
+                                              ": the driver shows " + std::to_string(count)};
+  }
+  TRY(const cuda::DeviceInfo info, cuda::device_info(index));
+  TRY_VOID(check_capability(index, info));
+  return info;
 }
 
 }  // namespace
@@ -131,14 +200,16 @@ std::uint64_t card_budget(std::uint64_t free, std::uint64_t total) {
   return free - std::min(free, kept);
 }
 
+Status check_card(std::uint32_t index) {
+  TRY_VOID(card_info(index));
+  return ok_status();
+}
+
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options) {
-  TRY(const std::uint32_t count, cuda::device_count());
-  if (options.index >= count) {
-    return Error{ErrorCode::kUnavailable, "no card cuda:" + std::to_string(options.index) +
-                                              ": the driver shows " + std::to_string(count)};
-  }
-  TRY(const cuda::DeviceInfo info, cuda::device_info(options.index));
-  return std::unique_ptr<Device>(std::make_unique<Card>(options, info));
+  auto context = std::make_shared<CardContext>(options.index, options.on_lost);
+  const auto find = [&] { return card_info(options.index); };
+  TRY(const cuda::DeviceInfo info, ask(*context, options.step_limit, find, false));
+  return std::unique_ptr<Device>(std::make_unique<Card>(options, std::move(context), info));
 }
 
 }  // namespace hearth::node

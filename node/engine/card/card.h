@@ -2,31 +2,35 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
 
 #include "base/result.h"
+#include "node/engine/card/card_buffers.h"
 #include "node/engine/device.h"
 
 namespace hearth::node {
 
 struct CardOptions {
   std::uint32_t index = 0;  // among those of CUDA_VISIBLE_DEVICES
-  std::uint64_t memory_bytes =
-      0;  // of the card's memory at most; 0: no other bound than card_budget
   // A sentence for the log: what will be taken, and what was.
   std::function<void(std::string_view)> say;
   std::function<void(std::uint64_t done, std::uint64_t all)> progress;  // bytes of the file
   // The card failed or does not answer: the process must end, and nothing of it may reach for the
-  // card again, destructors included. On any thread, at most once an engine.
+  // card again, destructors included. On any thread, at most once a Device.
   std::function<void(const Error&)> on_lost;
   std::chrono::milliseconds step_limit{60'000};
+  std::size_t score_floats = kScoreFloats;
 };
 
-// kUnavailable, with the driver's words, where there is no driver or no such card.
+// kUnavailable, with the driver's words, where there is no driver or no such card; kUnsupported
+// where this program has no code for a card of its compute capability.
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options);
+// Whether open_card() would find such a card; takes nothing of it.
+Status check_card(std::uint32_t index);
 
 // Of `free` bytes of a card of `total`, what stages may take: all but a tenth of the card, and at
 // least 1 GiB less.

@@ -8,8 +8,7 @@ namespace hearth::node {
 namespace {
 
 constexpr std::uint32_t kHeadRows = 32;
-constexpr std::size_t kScoreFloats = 16 << 20;  // of an attention call, unless one row takes more
-constexpr std::uint32_t kWordArrays = 8;        // of StepWords, beside the first and the pages
+constexpr std::uint32_t kWordArrays = 8;  // of StepWords, beside the first and the pages
 constexpr std::uint32_t kFirstWords = 64;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -87,7 +86,7 @@ CardBuffers CardBuffers::place(const CardShape& shape, Placement& placement) {
   out.product.tickets = placement.take<std::uint32_t>(out.product_tickets);
   const std::size_t of_row =
       kernels::cuda::attention_scores(1, spec.heads, pages_for(spec.context, kernels::kPageTokens));
-  out.score_floats = std::max(of_row, std::min(rows * of_row, kScoreFloats));
+  out.score_floats = std::max(of_row, std::min(rows * of_row, shape.score_floats));
   out.attention_state = kernels::cuda::attention_state_bytes(shape.rows, spec.heads, spec.head_dim);
   out.attention.scores = placement.take<float>(out.score_floats);
   out.attention.state = placement.take<std::byte>(out.attention_state);

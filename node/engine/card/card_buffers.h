@@ -17,12 +17,16 @@
 
 namespace hearth::node {
 
+// Scores that an attention call has room for, unless one row takes more.
+inline constexpr std::size_t kScoreFloats = 16 << 20;
+
 // What a step works on, of which the buffers' sizes follow.
 struct CardShape {
   const model::ModelSpec* spec = nullptr;
   LayerRange layers;
   std::uint32_t rows = 0;      // of a step at most
   std::uint32_t kv_pages = 0;  // of the pool
+  std::size_t score_floats = kScoreFloats;
 
   bool is_first() const { return layers.begin == 0; }
   bool is_last() const { return layers.end == spec->layers; }

@@ -21,13 +21,11 @@ constexpr std::uint32_t kGraphRows = 64;
 CardForward::CardForward(Setup setup)
     : setup_(std::move(setup)),
       spec_(setup_.spec),
-      shape_{&setup_.spec, setup_.layers, setup_.batch_rows, setup_.kv_pages},
+      shape_{&setup_.spec, setup_.layers, setup_.batch_rows, setup_.kv_pages, setup_.score_floats},
       pool_of_pages_(setup_.kv_pages),
       held_(std::make_unique<Held>()),
-      watchdog_(setup_.step_limit, [this] {
-        lose({ErrorCode::kIo, "the card has not answered for " +
-                                  std::to_string(setup_.step_limit.count()) + " ms"});
-      }) {
+      watchdog_(setup_.step_limit,
+                [this] { setup_.context->lose(CardContext::unanswered(setup_.step_limit)); }) {
   for (Step& step : steps_) step.sampled.reserve(setup_.batch_rows);
   undrawn_.reserve(setup_.batch_rows);
   segments_.reserve(setup_.batch_rows);
@@ -38,30 +36,27 @@ CardForward::CardForward(Setup setup)
   if (local_layer_) local_frequencies_ = spec_.local_rope_frequencies();
 }
 
-// A lost card is not even told to free what it holds: that stays until the process ends.
 CardForward::~CardForward() {
-  static auto* const left = new std::vector<Held*>;
-  if (under_way_ > 0) {  // what is queued still reads and writes all this
-    const Status ended = guarded([&]() -> Status {
-      TRY_VOID(cuda::synchronize(compute()));
-      return cuda::synchronize(held_->download.get());
-    });
-    static_cast<void>(ended);
-  }
-  if (lost()) left->push_back(held_.release());
+  if (under_way_ == 0) return;  // else what is queued still reads and writes all this
+  const Status ended = guarded([&]() -> Status {
+    TRY_VOID(cuda::synchronize(compute()));
+    return cuda::synchronize(held_->download.get());
+  });
+  static_cast<void>(ended);
 }
 
 // --- memory ---
 
 Result<CardForward::Bytes> CardForward::bytes_of(const model::GgufFile& file,
                                                  const model::ModelSpec& spec, LayerRange layers,
-                                                 std::uint32_t batch_rows, std::uint32_t kv_pages) {
+                                                 std::uint32_t batch_rows, std::uint32_t kv_pages,
+                                                 std::size_t score_floats) {
   Bytes bytes;
   Placement placement;
   TRY(const CardWeights weights, CardWeights::place(file, spec, layers, placement));
   placement.take<std::uint64_t>(weights.tensors().size());
   bytes.weights = placement.bytes();
-  CardBuffers::place({&spec, layers, batch_rows, kv_pages}, placement);
+  CardBuffers::place({&spec, layers, batch_rows, kv_pages, score_floats}, placement);
   bytes.buffers = placement.bytes() - bytes.weights;
   bytes.kv_page = KvCache::page_bytes(layers.size(), spec.kv_layout());
   return bytes;
@@ -75,13 +70,14 @@ Result<std::unique_ptr<CardForward>> CardForward::load(const model::GgufFile& fi
         TRY_VOID(card->clear_memory());
         return card->load_weights(file);
       },
-      true));
+      CardContext::Loses::kWhereItFailed));
   TRY_VOID(card->verify_weights());
   return Result<std::unique_ptr<CardForward>>(std::move(card));
 }
 
 Status CardForward::take_memory(const model::GgufFile& file) {
-  TRY(const Bytes bytes, bytes_of(file, spec_, setup_.layers, setup_.batch_rows, setup_.kv_pages));
+  TRY(const Bytes bytes, bytes_of(file, spec_, setup_.layers, setup_.batch_rows, setup_.kv_pages,
+                                  setup_.score_floats));
   TRY(held_->memory, cuda::DeviceMemory::allocate(bytes.all(setup_.kv_pages)));
   Placement placement(held_->memory);
   TRY(weights_, CardWeights::place(file, spec_, setup_.layers, placement));
@@ -121,11 +117,13 @@ Status CardForward::clear_memory() {
 }
 
 Status CardForward::load_weights(const model::GgufFile& file) {
-  return weights_.load(file, *setup_.pool, held_->upload.get(),
-                       [&](std::uint64_t done, std::uint64_t all) {
-                         watchdog_.begin();  // the limit is of a part, not of a model
-                         if (setup_.progress) setup_.progress(done, all);
-                       });
+  return weights_.load(
+      file, *setup_.pool, held_->upload.get(),
+      [&](std::uint64_t done, std::uint64_t all) {
+        watchdog_.begin();  // the limit is of a part, not of a model
+        if (setup_.progress) setup_.progress(done, all);
+      },
+      setup_.cancelled);
 }
 
 Status CardForward::verify_weights() {
@@ -134,40 +132,17 @@ Status CardForward::verify_weights() {
 
 // --- losing the card ---
 
-std::optional<Error> CardForward::lost() const {
-  const std::lock_guard lock(lost_mutex_);
-  return lost_;
-}
-
-void CardForward::lose(const Error& error) const {
-  const Error named{error.code, "cuda:" + std::to_string(setup_.device) + ": " + error.message};
-  {
-    const std::lock_guard lock(lost_mutex_);
-    if (lost_) return;
-    lost_ = named;
-  }
-  if (setup_.on_lost) setup_.on_lost(named);
-}
-
-// While loading, what is wrong with the file and too little memory are no fault of the card. While
-// steps are under way the limit goes on between the calls, from the last one that came back.
+// While steps are under way the limit goes on between the calls, from the last one that came back.
 template <typename Calls>
-Status CardForward::guarded(const Calls& calls, bool loading) const {
-  if (const auto error = lost()) return *error;
+Status CardForward::guarded(const Calls& calls, CardContext::Loses loses) const {
   watchdog_.begin();
-  Status status = cuda::use_device(setup_.device);
-  if (status.ok()) status = calls();
+  const Status status = setup_.context->ask(loses, calls);
   if (under_way_ == 0) {
     watchdog_.end();
   } else {
     watchdog_.begin();
   }
-  if (!status.ok()) {
-    if (loading && status.error().code != ErrorCode::kIo) return status;
-    lose(status.error());
-  }
-  if (const auto error = lost()) return *error;
-  return ok_status();
+  return status;
 }
 
 // --- a step ---
@@ -198,7 +173,7 @@ bool CardForward::ready() const {
   if (lost() || steps_[oldest_].reads_logits()) return true;
   const Result<bool> passed = cuda::passed(held_->events[oldest_].received.get());
   if (passed.ok()) return *passed;
-  lose(passed.error());
+  setup_.context->lose(passed.error());
   return true;
 }
 

@@ -12,9 +12,9 @@
 // follows as it is finished, and no other begins before.
 //
 // After load only the making of a graph takes memory, of the driver's. When a call to the card
-// fails, or nothing comes back for longer than the limit, `on_lost` is told, once; whatever is
-// asked of this object afterwards is answered with the same error and no further word to the card,
-// not even to free what it holds: the process is to end.
+// fails, or nothing comes back for longer than the limit, the card is lost (card_context.h);
+// whatever is asked of this object afterwards is answered with the same error and no further word
+// to the card, not even to free what it holds: the process is to end.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +29,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/thread_pool.h"
 #include "node/engine/card/card_buffers.h"
+#include "node/engine/card/card_context.h"
 #include "node/engine/card/card_draws.h"
 #include "node/engine/card/card_graphs.h"
 #include "node/engine/card/card_segments.h"
@@ -42,16 +42,17 @@ namespace hearth::node {
 class CardForward final : public StageForward {
  public:
   struct Setup {
-    std::uint32_t device = 0;
+    std::shared_ptr<CardContext> context;
     model::ModelSpec spec;
     LayerRange layers;
     std::uint32_t batch_rows = 0;
     std::uint32_t kv_pages = 0;
+    std::size_t score_floats = kScoreFloats;
     std::unique_ptr<kernels::ThreadPool> pool;  // packs and samples
     std::chrono::milliseconds step_limit{60'000};
-    std::function<void(const Error&)> on_lost;  // on any thread
     std::function<void(const std::string&)> say;
     CardWeights::Progress progress;
+    std::function<bool()> cancelled = {};
   };
   // Bytes of one allocation that holds everything, by what they are for.
   struct Bytes {
@@ -62,8 +63,8 @@ class CardForward final : public StageForward {
   };
   // Of a stage; the page tables in the buffers grow with kv_pages.
   static Result<Bytes> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
-                                LayerRange layers, std::uint32_t batch_rows,
-                                std::uint32_t kv_pages);
+                                LayerRange layers, std::uint32_t batch_rows, std::uint32_t kv_pages,
+                                std::size_t score_floats);
   // Takes all memory and loads the weights.
   static Result<std::unique_ptr<CardForward>> load(const model::GgufFile& file, Setup setup);
   ~CardForward() override;
@@ -94,7 +95,6 @@ class CardForward final : public StageForward {
     kernels::cuda::OwnedEvent computed;
     kernels::cuda::OwnedEvent received;
   };
-  // What must not be given back to a card that is lost.
   struct Held {
     kernels::cuda::DeviceMemory memory;
     kernels::cuda::OwnedStream upload;
@@ -112,11 +112,10 @@ class CardForward final : public StageForward {
   Status take_memory(const model::GgufFile& file);
   Status load_weights(const model::GgufFile& file);
   Status clear_memory();
-  // Runs `calls` to the card under the watchdog; the first error loses the card.
+  // Runs `calls` to the card under the watchdog.
   template <typename Calls>
-  Status guarded(const Calls& calls, bool loading = false) const;
-  void lose(const Error& error) const;
-  std::optional<Error> lost() const;
+  Status guarded(const Calls& calls, CardContext::Loses loses = CardContext::Loses::kAlways) const;
+  std::optional<Error> lost() const { return setup_.context->lost(); }
 
   struct HeadTile {  // of the sampled rows
     std::uint32_t begin = 0;
@@ -195,8 +194,6 @@ class CardForward final : public StageForward {
   std::byte* kv_ = nullptr;
   std::size_t kv_layer_bytes_ = 0;
 
-  mutable std::mutex lost_mutex_;
-  mutable std::optional<Error> lost_;
   mutable Watchdog watchdog_;
 
   std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way

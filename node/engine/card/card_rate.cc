@@ -45,8 +45,7 @@ Arrays place(std::uint32_t rows, std::uint32_t cols, Placement& placement) {
 
 }  // namespace
 
-Result<double> measure_card_rate(std::uint32_t device, std::uint32_t rows, std::uint32_t cols) {
-  TRY_VOID(cuda::use_device(device));
+Result<double> measure_card_rate(std::uint32_t rows, std::uint32_t cols) {
   Placement counted;
   place(rows, cols, counted);
   TRY(cuda::DeviceMemory memory, cuda::DeviceMemory::allocate(counted.bytes()));

@@ -233,7 +233,8 @@ Result<CardWeights> CardWeights::place(const model::GgufFile& file, const model:
 }
 
 Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
-                         cuda::Stream copies, const Progress& progress) {
+                         cuda::Stream copies, const Progress& progress,
+                         const std::function<bool()>& cancelled) {
   Loader loader(file, pool, copies);
   TRY_VOID(loader.prepare(tensors_));
   std::uint64_t all = 0;
@@ -241,6 +242,10 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
   std::uint64_t done = 0;
   Status loaded = ok_status();
   for (std::size_t i = 0; i < tensors_.size() && loaded.ok(); ++i) {
+    if (cancelled && cancelled()) {
+      loaded = Error{ErrorCode::kCancelled, "loading was given up"};
+      break;
+    }
     loaded = loader.load(tensors_[i], [&](std::uint64_t bytes) {
       done += bytes;
       if (progress) progress(done, all);

@@ -46,10 +46,10 @@ class CardWeights : public StageTensors<kernels::cuda::CardMatrix, CardVector> {
                                    LayerRange layers, Placement& placement);
 
   // Packs with all threads of `pool` into pinned memory, one part while the other is on its way to
-  // the card. `progress`: bytes of the file so far, and of all.
+  // the card. `progress`: bytes of the file so far, and of all. `cancelled`: as in EngineOptions.
   using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
   Status load(const model::GgufFile& file, kernels::ThreadPool& pool, kernels::cuda::Stream copies,
-              const Progress& progress);
+              const Progress& progress, const std::function<bool()>& cancelled);
 
   // Digests of what the card's memory holds now against what was sent. `sums` and
   // `found`: a number for each tensor, in the card's memory and in pinned memory. kNumeric names

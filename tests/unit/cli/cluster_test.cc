@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/private_file.h"
+#include "coordinator/store.h"
 
 namespace hearth::cli {
 namespace {
@@ -30,6 +31,17 @@ TEST_F(ClusterTest, WithoutInitThereIsNone) {
   ASSERT_FALSE(needed);
   EXPECT_EQ(needed.error().code, ErrorCode::kNotFound);
   EXPECT_NE(needed.error().message.find("hearth init"), std::string::npos);
+}
+
+TEST_F(ClusterTest, AStoreIsOpenedOfAClusterAlone) {
+  const auto none = open_cluster_store(folder_);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find("hearth init"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/hearth.db")) << "nothing is made on the way";
+  write(R"({"name": "home", "host": "::1", "control_port": 9})");
+  const auto store = open_cluster_store(folder_);
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  EXPECT_TRUE((*store)->tokens()->empty());
 }
 
 TEST_F(ClusterTest, IsReadAsItWasWritten) {
@@ -70,7 +82,24 @@ TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
   EXPECT_NE(run_init(options), 0);
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
   EXPECT_TRUE(need_cluster(folder_));
+  options.name.clear();
+  options.host = "127.0.0.2";
+  EXPECT_EQ(run_init(options), 0) << "the same at another address";
+  EXPECT_EQ(need_cluster(folder_)->name, "home");
+  EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
+  EXPECT_EQ(need_cluster(folder_)->control_port, kClusterPort);
+  EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
+  EXPECT_TRUE(check_own_address(*need_cluster(folder_)));
+  options.host = "192.0.2.1";
+  EXPECT_NE(run_init(options), 0) << "no address of this machine";
+  EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
+  const Status moved = check_own_address({"home", "192.0.2.1", 9});
+  ASSERT_FALSE(moved);
+  EXPECT_NE(moved.error().message.find("hearth init --address"), std::string::npos);
+  options.name = "home";
+  options.host = "127.0.0.1";
   std::filesystem::remove(folder_ + "/cluster.json");
+  EXPECT_NE(run_init({"", "127.0.0.1", 0, folder_, false}), 0) << "there is none to move";
   EXPECT_EQ(run_init(options), 0) << "one that was interrupted";
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
 }

@@ -112,9 +112,11 @@ TEST_F(CommandLineTest, EveryOptionHasItsVariable) {
   }
   EXPECT_GT(flag_of.size(), 40U);
   EXPECT_EQ(exceptions, (std::set<std::string>{
-                            "create --admin HEARTH_KEY_ADMIN", "create --models HEARTH_KEY_MODELS",
-                            "create --rate HEARTH_KEY_RATE", "create --trust HEARTH_KEY_TRUST",
-                            "pull --name HEARTH_PULL_NAME"}));
+                            "audit --key HEARTH_LEDGER_KEY", "create --admin HEARTH_KEY_ADMIN",
+                            "create --models HEARTH_KEY_MODELS", "create --rate HEARTH_KEY_RATE",
+                            "create --trust HEARTH_KEY_TRUST", "ledger --key HEARTH_LEDGER_KEY",
+                            "pull --name HEARTH_PULL_NAME", "top --key HEARTH_LEDGER_KEY",
+                            "verify --key HEARTH_LEDGER_KEY"}));
   EXPECT_EQ(line.app().get_option("--config")->get_envname(), "HEARTH_CONFIG");
 }
 
@@ -158,6 +160,13 @@ std::vector<std::string> candidates() {
           "alpha",
           "beta",
           "gamma",
+          "latency",
+          "throughput",
+          "alpha:0-1",
+          "beta:0-1",
+          "22:00-08:00",
+          "23:00-07:00",
+          "09:00-17:00",
           std::string(64, 'a'),
           std::string(64, 'b'),
           std::string(64, 'c')};

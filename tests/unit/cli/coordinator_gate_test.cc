@@ -24,6 +24,7 @@ struct FakeCoordinator final : Coordinator {
     return SequenceId(sequences.size());
   }
   void publish_roster(Bytes /*roster*/) override {}
+  void publish_model(const Hash256& /*model*/) override {}
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
   void stop(SequenceId sequence, Position position) override {
     stopped.emplace_back(sequence.value, position);

@@ -14,8 +14,10 @@ TEST(Device, NamesTheProcessorOrACard) {
   EXPECT_EQ(parse_device("cuda")->index, 0U);
   EXPECT_EQ(parse_device("cuda:3")->index, 3U);
   EXPECT_EQ(parse_device("cuda:63")->index, 63U);
-  for (const char* wrong : {"", "gpu", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:64", "CPU",
-                            "cuda:99999999999999999999", "cuda 1"}) {
+  EXPECT_EQ(parse_device("auto:2")->kind, Kind::kAuto);
+  EXPECT_EQ(parse_device("auto:2")->index, 2U);
+  for (const char* wrong : {"", "auto:", "auto:64", "cpu:0", "gpu", "cuda:", "cuda:x", "cuda:1x",
+                            "cuda:-1", "cuda:64", "CPU", "cuda:99999999999999999999", "cuda 1"}) {
     const auto choice = parse_device(wrong);
     ASSERT_FALSE(choice.ok()) << wrong;
     EXPECT_EQ(choice.error().code, ErrorCode::kInvalidInput);
@@ -24,7 +26,7 @@ TEST(Device, NamesTheProcessorOrACard) {
 }
 
 TEST(Device, EachLocalWorkerHasACardOfItsOwnWhileThereAreCards) {
-  const std::vector<std::string> expected = {"cuda:0", "cuda:1", "cpu"};
+  const std::vector<std::string> expected = {"auto:0", "auto:1", "cpu"};
   EXPECT_EQ(worker_devices("auto", 3, 2), expected);
   EXPECT_EQ(worker_devices("auto", 2, 0), std::vector<std::string>(2, "cpu"));
   EXPECT_EQ(worker_devices("cpu", 2, 2), std::vector<std::string>(2, "cpu"));

@@ -102,6 +102,8 @@ TEST(DoctorCoordinator, EveryOutcome) {
   CoordinatorFacts facts;
   facts.address = "http://den:11500";
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "skipped: \n") << "no server is no fault";
+  facts.member = "10.0.0.1:11501";
+  EXPECT_NE(judge_coordinator(facts, "1").front().text.find("10.0.0.1:11501"), std::string::npos);
   facts.named = true;
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "skipped: \n") << "--offline";
   facts.asked = true;

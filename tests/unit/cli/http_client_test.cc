@@ -11,7 +11,7 @@ std::vector<std::string> events_of(const std::vector<std::string>& pieces) {
   EventStreamParser parser;
   std::vector<std::string> events;
   for (const std::string& piece : pieces) {
-    parser.push(piece, [&](std::string_view event) {
+    parser.push(piece, [&](std::string_view event, const std::string&) {
       events.emplace_back(event);
       return true;
     });
@@ -36,10 +36,22 @@ TEST(EventStreamParser, TheCutOfThePiecesDoesNotMatter) {
   }
 }
 
+TEST(EventStreamParser, AnIdStaysUntilTheNext) {
+  EventStreamParser parser;
+  std::vector<std::string> ids;
+  const std::string stream = "data: a\n\nid: 1-2\ndata: b\n\ndata: c\n\nid:3\ndata: d\n\nid: half";
+  parser.push(stream, [&](std::string_view, const std::string& id) {
+    ids.push_back(id);
+    return true;
+  });
+  EXPECT_EQ(ids, (std::vector<std::string>{"", "1-2", "1-2", "3"}));
+}
+
 TEST(EventStreamParser, StopsWhenAsked) {
   EventStreamParser parser;
   int count = 0;
-  EXPECT_FALSE(parser.push(kStream, [&](std::string_view) { return ++count < 2; }));
+  EXPECT_FALSE(
+      parser.push(kStream, [&](std::string_view, const std::string&) { return ++count < 2; }));
   EXPECT_EQ(count, 2);
 }
 

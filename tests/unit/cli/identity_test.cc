@@ -45,8 +45,8 @@ TEST_F(IdentityTest, ANewerRosterStaysWhenTheProcessEnds) {
     const auto file = RosterFile::open(folder_, cluster_.public_key());
     ASSERT_TRUE(file);
     EXPECT_EQ((*file)->book()->roster(), nullptr);
-    EXPECT_TRUE((*file)->take(roster(3, "den")));
-    EXPECT_FALSE((*file)->take(as_bytes("no roster")));
+    EXPECT_EQ((*file)->take(roster(3, "den")), Offer::kNewer);
+    EXPECT_EQ((*file)->take(as_bytes("no roster")), std::nullopt);
   }
   const auto file = RosterFile::open(folder_, cluster_.public_key());
   ASSERT_TRUE(file);
@@ -61,12 +61,12 @@ TEST_F(IdentityTest, RollbackAndForkAreRefusedAndKeptAsEvidence) {
   const Bytes five = roster(5, "five");
   const Bytes four = roster(4, "four");
   const Bytes fork = roster(5, "fork");
-  EXPECT_TRUE((*file)->take(five));
-  EXPECT_FALSE((*file)->take(five));
+  EXPECT_EQ((*file)->take(five), Offer::kNewer);
+  EXPECT_EQ((*file)->take(five), Offer::kKnown);
   EXPECT_TRUE(evidence().empty()) << "the same again is no contradiction";
-  EXPECT_FALSE((*file)->take(four));
-  EXPECT_FALSE((*file)->take(fork));
-  EXPECT_FALSE((*file)->take(fork));
+  EXPECT_EQ((*file)->take(four), Offer::kRollback);
+  EXPECT_EQ((*file)->take(fork), Offer::kFork);
+  EXPECT_EQ((*file)->take(fork), Offer::kFork);
   EXPECT_EQ((*file)->book()->bytes(), five);
   const auto kept = evidence();
   ASSERT_EQ(kept.size(), 2u);
@@ -74,7 +74,28 @@ TEST_F(IdentityTest, RollbackAndForkAreRefusedAndKeptAsEvidence) {
   EXPECT_EQ(*read_private_file(kept[1], 10'000), fork);
   for (int i = 0; i < 50; ++i) (*file)->take(roster(2, "many"));
   EXPECT_EQ(evidence().size(), 16u) << "the disk is not theirs to fill";
-  EXPECT_FALSE((*file)->take(roster(5, "fork again")));
+  EXPECT_EQ((*file)->take(roster(5, "fork again")), Offer::kFork);
+}
+
+TEST_F(IdentityTest, WhatAMemberHoldsAgainstOursIsEvidenceWhenItIsNoOlder) {
+  const auto file = RosterFile::open(folder_, cluster_.public_key());
+  ASSERT_TRUE(file);
+  const Bytes five = roster(5, "five");
+  ASSERT_EQ((*file)->take(five), Offer::kNewer);
+  const SecretKey other = SecretKey::generate();
+  EXPECT_FALSE((*file)->contradicts(as_bytes("no roster")).ok());
+  EXPECT_FALSE((*file)->contradicts(sign_roster({{}, 9, {}}, other).value()).ok());
+  EXPECT_FALSE((*file)->contradicts(five).value());
+  EXPECT_FALSE((*file)->contradicts(roster(4, "four")).value()) << "it is late";
+  EXPECT_TRUE((*file)->evidence().empty());
+  EXPECT_TRUE((*file)->contradicts(roster(5, "fork")).value());
+  EXPECT_TRUE((*file)->contradicts(roster(8, "eight")).value());
+  EXPECT_EQ((*file)->book()->bytes(), five) << "nobody but this machine signs";
+  ASSERT_TRUE(write_private_file(folder_ + "/roster.evidence-9-x", as_bytes("damaged")));
+  std::vector<std::uint64_t> numbers;
+  for (const Roster& each : (*file)->evidence()) numbers.push_back(each.number);
+  std::sort(numbers.begin(), numbers.end());
+  EXPECT_EQ(numbers, (std::vector<std::uint64_t>{5, 8}));
 }
 
 TEST_F(IdentityTest, AServerKeepsItsKeys) {

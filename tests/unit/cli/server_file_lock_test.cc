@@ -74,5 +74,17 @@ TEST_F(ServerFileLockTest, AFolderThatCannotBeMadeIsNamed) {
   EXPECT_NE(refused.error().message.find("file/data"), std::string::npos);
 }
 
+TEST_F(ServerFileLockTest, AFolderThatOthersMayWriteInIsRefused) {
+  fs::create_directories(path);
+  for (const mode_t mode : {0777, 0770, 0702}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    const auto file = ServerFile::lock(path);
+    ASSERT_FALSE(file.ok()) << mode;
+    EXPECT_NE(file.error().message.find("chmod go-w " + path), std::string::npos);
+  }
+  ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  EXPECT_TRUE(ServerFile::lock(path).ok());
+}
+
 }  // namespace
 }  // namespace hearth::cli

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/date_text.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -57,6 +59,35 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
                    "attic  serving  1      10-19   avx2  2        36.0 MB  120    50%   1234"}));
 }
 
+TEST(StatusLines, WhoIsAwayUntilWhenAndWhy) {
+  SwarmView view = serving();
+  const std::string until = date_text(1'700'000'000);
+  view.nodes[0].away = Away{true, 1'700'000'000, "hearth drain"};
+  EXPECT_NE(status_lines(view)[4].find("serving, draining until " + until + " (hearth drain)  0 "),
+            std::string::npos)
+      << status_lines(view)[4];
+  view.nodes[0] = node("den", "paused", 0, {});
+  view.nodes[0].away = Away{false, 0, "a \x1b[2Jgame"};
+  EXPECT_TRUE(status_lines(view)[4].starts_with("den    paused (a "));
+  EXPECT_EQ(status_lines(view)[4].find('\x1b'), std::string::npos);
+  view.nodes[0].away = Away{true, 1'700'000'000, ""};
+  EXPECT_TRUE(status_lines(view)[4].starts_with("den    drained until " + until + "  "));
+  EXPECT_NE(top_lines(view, "api", "now")[3].find("drained until"), std::string::npos);
+}
+
+TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
+  SwarmView view = serving();
+  view.accused = {{"den", 1, "tensor blk.0.attn_q.weight", false}, {"attic\x1b", 2, "x\x1b", true}};
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(lines[3],
+            "wrong   den: it sent wrong bytes of the model, by the word of 1 node (tensor "
+            "blk.0.attn_q.weight); who says so fetches elsewhere");
+  EXPECT_NE(lines[4].find("word of 2 nodes"), std::string::npos) << lines[4];
+  EXPECT_NE(lines[4].find("nobody fetches from it until it starts again"), std::string::npos);
+  EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
+  EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
+}
+
 TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {
   const Lines lines = status_lines(uncovered());
   ASSERT_EQ(lines.size(), 8U);
@@ -74,7 +105,7 @@ TEST(StatusLines, AClusterIsJoined) {
   SwarmView view = uncovered();
   view.joinable = true;
   const Lines lines = status_lines(view);
-  EXPECT_EQ(lines[5], "add     1 worker, with: hearth join TOKEN --model tiny");
+  EXPECT_EQ(lines[5], "add     1 worker, with: hearth join TOKEN");
   EXPECT_EQ(lines[6], "        on the machine to add; on the server's: hearth token create");
 }
 

@@ -17,7 +17,8 @@ const std::string kState = R"({"version":"0.1.0","ready":false,"missing":"no pip
             "kv_tokens_used":64,"rows_per_second":30.5,"busy_ratio":0.25,
             "heartbeat_age_seconds":0.1},
            {"name":"attic","state":"free","isa":"scalar","threads":1,"epoch":0,"stage":0,
-            "layers":[0,0],"kv_pages":0,"weight_bytes":0,"rows_total":0,"kv_tokens_used":0}],
+            "layers":[0,0],"held":{"layers":[0,10],"bytes":50,"bytes_total":100},
+            "kv_pages":0,"weight_bytes":0,"rows_total":0,"kv_tokens_used":0}],
   "pipelines":[{"epoch":7,"state":"serving","kv_page_tokens":32}]})";
 
 std::string with(const std::string& from, const std::string& to) {
@@ -43,9 +44,32 @@ TEST(SwarmView, ReadsTheStateOfAServer) {
   EXPECT_EQ(view->nodes[0].busy_ratio, 0.25);
   EXPECT_FALSE(view->nodes[1].placed);
   EXPECT_EQ(view->nodes[1].rows_per_second, 0.0) << "a server of before";
+  EXPECT_EQ(view->nodes[0].held_total, 0U) << "it has the file";
+  EXPECT_EQ(view->nodes[1].held_bytes, 50U);
+  EXPECT_EQ(view->nodes[1].held_total, 100U);
   ASSERT_EQ(view->gaps.size(), 2U);
   EXPECT_EQ(view->gaps[0].memory_bytes, 95'000'000U);
   EXPECT_EQ(view->gaps[1].memory_bytes, 0U);
+}
+
+TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
+  const auto view = read_swarm_view(
+      with("\"pipelines\":", R"("wrong_bytes":[{"node":"den","accusers":2,"item":"the header",
+                                 "out":true},{"node":"attic","accusers":1}],"pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  ASSERT_EQ(view->accused.size(), 2U);
+  EXPECT_EQ(view->accused[0].node, "den");
+  EXPECT_EQ(view->accused[0].accusers, 2U);
+  EXPECT_EQ(view->accused[0].item, "the header");
+  EXPECT_TRUE(view->accused[0].out);
+  EXPECT_FALSE(view->accused[1].out);
+  for (const char* bad : {R"({"a":1})", "[1]", R"([{"accusers":1}])",
+                          R"([{"node":"a","accusers":-1}])", R"([{"node":7,"accusers":1}])"}) {
+    EXPECT_FALSE(read_swarm_view(with("\"pipelines\":",
+                                      R"("wrong_bytes":)" + std::string(bad) + R"(,"pipelines":)"))
+                     .ok())
+        << bad;
+  }
 }
 
 TEST(SwarmView, RefusesWhatIsNoState) {
@@ -60,6 +84,25 @@ TEST(SwarmView, RefusesWhatIsNoState) {
     const auto view = read_swarm_view(bad);
     ASSERT_FALSE(view.ok()) << bad;
     EXPECT_EQ(view.error().code, ErrorCode::kInvalidInput);
+  }
+}
+
+TEST(SwarmView, ReadsThatAMachineIsItsOwners) {
+  EXPECT_FALSE(read_swarm_view(kState)->nodes[0].away) << "or a server of before";
+  const auto view = read_swarm_view(with(
+      "\"threads\":2",
+      "\"threads\":2,\"away\":{\"drain\":true,\"until\":1700000000,\"why\":\"hearth drain\"}"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->nodes[0].away, (Away{true, 1'700'000'000, "hearth drain"}));
+  const auto open = read_swarm_view(
+      with("\"threads\":2", "\"threads\":2,\"away\":{\"drain\":false,\"until\":null}"));
+  ASSERT_TRUE(open.ok()) << open.error().message;
+  EXPECT_EQ(open->nodes[0].away, Away{});
+  for (const char* bad :
+       {"7", "{\"until\":\"soon\"}", "{\"until\":1.5}", "{\"drain\":3}", "{\"why\":[]}"}) {
+    EXPECT_FALSE(
+        read_swarm_view(with("\"threads\":2", "\"threads\":2,\"away\":" + std::string(bad))).ok())
+        << bad;
   }
 }
 

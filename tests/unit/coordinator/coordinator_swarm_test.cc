@@ -30,6 +30,7 @@ struct Owner final : SequenceEvents {
   }
   void on_token(const SampledToken& token) override {
     EXPECT_TRUE(admitted && !over) << id;
+    EXPECT_EQ(token.position, prompt + tokens) << id << ": a gap, or a token twice";
     ++tokens;
     over = token.finish != FinishReason::kNone;
     if (then) then(*this);
@@ -44,6 +45,7 @@ struct Owner final : SequenceEvents {
     if (then) then(*this);
   }
   std::uint64_t id = 0;
+  std::uint32_t prompt = 0;
   bool admitted = false;
   bool over = false;  // ended, or cancelled: nothing may follow
   bool failed = false;
@@ -128,11 +130,15 @@ class Swarm {
     hello.node = node;
     return encode(hello);
   }
-  std::shared_ptr<Owner> submit(std::uint32_t prompt, std::uint32_t tokens) {
+  // `answer`: tokens that it has already.
+  std::shared_ptr<Owner> submit(std::uint32_t prompt, std::uint32_t tokens,
+                                std::vector<TokenId> answer = {}) {
     auto owner = std::make_shared<Owner>();
     owner->order = &admitted;
+    owner->prompt = prompt + static_cast<std::uint32_t>(answer.size());
     GenerateRequest request;
     request.prompt.assign(prompt, 1);
+    request.answer = std::move(answer);
     request.sampling.max_tokens = tokens;
     const auto id = machine->submit(std::move(request), owner);
     owner->id = id.ok() ? id->value : 0;
@@ -190,8 +196,9 @@ class Swarm {
       const auto submit = decode_submit(frame.payload, options.shape);
       ASSERT_TRUE(submit.ok()) << submit.error().message;
       ASSERT_EQ(submit->epoch, epoch);
-      ring.live[submit->open.sequence.value] = {submit->open.prompt_tokens,
-                                                submit->open.sampling.max_tokens, false};
+      const auto known = static_cast<std::uint32_t>(submit->prompt.size());
+      const std::uint32_t end = submit->open.prompt_tokens + submit->open.sampling.max_tokens;
+      ring.live[submit->open.sequence.value] = {known, end - known, false};
     } else if (frame.type == FrameType::kCancel) {
       const auto cancel = decode_cancel(frame.payload);
       ASSERT_TRUE(cancel.ok());
@@ -205,7 +212,7 @@ class Swarm {
 
 bool always() { return true; }
 
-TEST(CoordinatorSwarm, TwoPipelinesServeSideBySideAndFailAlone) {
+TEST(CoordinatorSwarm, OfTwoPipelinesOneTakesOverWhatTheOtherLoses) {
   Swarm swarm(2);
   for (const char* name : {"a", "b", "c", "d"}) swarm.join(name);
   swarm.complete_all(8);
@@ -217,15 +224,34 @@ TEST(CoordinatorSwarm, TwoPipelinesServeSideBySideAndFailAlone) {
     EXPECT_EQ(pipeline.kv_pages_reserved, 2u);
   }
   swarm.control.lose(swarm.sessions["a"]);
-  EXPECT_TRUE(one->failed);
-  EXPECT_EQ(one->code, ErrorCode::kUnavailable);
-  EXPECT_FALSE(two->over);
+  EXPECT_FALSE(one->over || two->over);
   EXPECT_TRUE(swarm.machine->status().ready) << "the other one serves";
+  EXPECT_EQ(swarm.machine->status().pipelines[0].running, 2u);
+  EXPECT_EQ(swarm.machine->status().resumed_total, 1u);
   swarm.compute_all(always);
+  EXPECT_EQ(one->tokens, 1u);
   EXPECT_EQ(two->tokens, 1u);
   swarm.join("a");
   ASSERT_EQ(swarm.machine->status().pipelines.size(), 2u);
   EXPECT_EQ(swarm.machine->status().pipelines.back().epoch, Epoch(3));
+}
+
+TEST(CoordinatorSwarm, WhatAnEarlierProcessBeganGoesOnBehindItsTokens) {
+  Swarm swarm(1);
+  swarm.join("a");
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(4, 5, {7, 8, 9});
+  EXPECT_EQ(swarm.machine->status().resumed_total, 1u);
+  swarm.compute_all(always);
+  swarm.compute_all(always);
+  EXPECT_TRUE(owner->over && !owner->failed);
+  EXPECT_EQ(owner->tokens, 2u) << "three were there";
+  for (const std::vector<TokenId>& wrong :
+       {std::vector<TokenId>(5, 1), std::vector<TokenId>{-1}, std::vector<TokenId>{1'000'000}}) {
+    const auto refused = swarm.submit(4, 5, wrong);
+    EXPECT_EQ(refused->id, 0u);
+    EXPECT_EQ(refused->code, ErrorCode::kInvalidInput);
+  }
 }
 
 TEST(CoordinatorSwarm, NobodyIsAssignedToAPipelineThatEndedWhileItFormed) {
@@ -258,6 +284,9 @@ TEST(CoordinatorSwarm, ASequenceCancelledWhileItsPipelineEndsHearsNothing) {
     owners[2]->over = true;
   };
   swarm.control.lose(swarm.sessions["a"]);
+  EXPECT_FALSE(owners[0]->over);
+  swarm.clock.advance(seconds(2));
+  swarm.machine->on_timer();
   EXPECT_TRUE(owners[0]->failed);
   EXPECT_TRUE(owners[1]->failed);
   EXPECT_FALSE(owners[2]->failed);
@@ -326,6 +355,12 @@ TEST(CoordinatorSwarm, ASequenceThatNoPipelineLeftCanHoldEndsByItsSize) {
   EXPECT_EQ(large->code, ErrorCode::kNoCapacity);
   EXPECT_NE(large->message.find("40"), std::string::npos) << large->message;
   EXPECT_TRUE(small->admitted);
+  EXPECT_FALSE(fills->over) << "a larger pipeline may come back";
+  swarm.clock.advance(seconds(2));
+  swarm.beat("small");
+  swarm.machine->on_timer();
+  EXPECT_TRUE(fills->failed);
+  EXPECT_FALSE(small->over);
 }
 
 // A numeric failure is the sequence's own; its pipeline goes on.
@@ -396,9 +431,12 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
     }
     EXPECT_FALSE(swarm.machine->status().ready) << breach.name;
     EXPECT_EQ(swarm.machine->status().running, 0u) << breach.name;
+    EXPECT_FALSE(owner->failed) << breach.name << ": another pipeline may take it";
+    const auto heard = swarm.told(swarm.sessions["a"]);
+    EXPECT_TRUE(heard.back().has_unassign()) << breach.name;
+    swarm.clock.advance(seconds(2));
+    swarm.machine->on_timer();
     EXPECT_TRUE(owner->over) << breach.name;
-    const auto told = swarm.told(swarm.sessions["a"]);
-    EXPECT_TRUE(told.back().has_unassign()) << breach.name;
     if (owner->failed) {
       EXPECT_NE(owner->message.find("worker a (stage 0 of 1"), std::string::npos) << breach.name;
       EXPECT_NE(owner->message.find(breach.says), std::string::npos) << owner->message;
@@ -559,6 +597,167 @@ TEST(CoordinatorSwarm, RandomDaysKeepEveryInvariant) {
   EXPECT_GT(finished, 200u);
   EXPECT_GT(failed, 20u);
   EXPECT_GT(epochs, 100u);
+}
+
+// --- owners ---
+
+void own(Swarm& swarm, const std::string& name, std::optional<Away> away) {
+  WorkerMessage message;
+  message.mutable_heartbeat();
+  if (away) write_away(*away, *message.mutable_heartbeat()->mutable_away());
+  swarm.say(swarm.sessions[name], message);
+}
+
+const Away kPause{false, 1'800'000'000, "a game runs"};
+const Away kDrain{true, 0, "hearth drain"};
+
+NodeStatus status_of(const Swarm& swarm, const std::string& name) {
+  for (const NodeStatus& node : swarm.machine->status().nodes) {
+    if (node.name == name) return node;
+  }
+  return {};
+}
+
+TEST(CoordinatorOwners, APausedNodesSequencesGoOnWithASpareAndNobodyIsToBlame) {
+  Swarm swarm(2);
+  for (const char* name : {"a", "b", "c"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(8, 8);
+  swarm.compute_all(always);
+  own(swarm, "a", kPause);
+  EXPECT_EQ(swarm.told(swarm.sessions["a"]).back().unassign().epoch(), 1u);
+  EXPECT_EQ(status_of(swarm, "a").state, "paused");
+  EXPECT_EQ(status_of(swarm, "a").away, kPause);
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 1u);
+  EXPECT_EQ(swarm.machine->status().pipelines[0].nodes, (std::vector<std::string>{"c", "b"}));
+  // What its neighbour says of the lost link comes late.
+  WorkerMessage late;
+  late.mutable_stage_failed()->set_epoch(1);
+  late.mutable_stage_failed()->set_peer("a");
+  swarm.say(swarm.sessions["b"], late);
+  swarm.complete_all(8);
+  swarm.compute_all(always);
+  EXPECT_EQ(owner->tokens, 2u);
+  EXPECT_FALSE(owner->over);
+  // Without rest and without strikes it is chosen as soon as it is back.
+  swarm.join("d");
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 1u) << "a paused node was chosen";
+  own(swarm, "a", std::nullopt);
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 2u);
+  const auto nodes = swarm.machine->status().pipelines.back().nodes;
+  EXPECT_EQ(std::count(nodes.begin(), nodes.end(), "a"), 1);
+  EXPECT_EQ(swarm.machine->status().finished_error_total, 0u);
+}
+
+TEST(CoordinatorOwners, PausesAreNotWhatBringsASequenceDown) {
+  Swarm swarm(1);
+  for (const char* name : {"a", "b"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(8, 8);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = swarm.machine->status().pipelines.front().nodes.front();
+    own(swarm, name, kPause);
+    swarm.complete_all(8);
+    own(swarm, name, std::nullopt);
+    swarm.complete_all(8);
+    ASSERT_FALSE(owner->over) << "after " << i + 1 << ": " << owner->message;
+  }
+  for (int i = 0; i < 9; ++i) swarm.compute_all(always);
+  EXPECT_EQ(owner->tokens, 8u);
+}
+
+TEST(CoordinatorOwners, WhereNobodyTakesOverTheErrorNamesWhoIsPaused) {
+  Swarm swarm(2);
+  for (const char* name : {"a", "b"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(8, 8);
+  own(swarm, "a", kPause);
+  EXPECT_TRUE(swarm.machine->status().pipelines.empty()) << "the owner waits for nobody";
+  EXPECT_FALSE(swarm.machine->status().ready);
+  EXPECT_NE(
+      swarm.machine->status().missing.find("1 of 2 workers are registered; worker a is paused"),
+      std::string::npos)
+      << swarm.machine->status().missing;
+  ASSERT_EQ(swarm.machine->status().uncovered.size(), 1u);
+  for (int i = 0; i < 8; ++i) {
+    swarm.clock.advance(milliseconds(250));
+    own(swarm, "a", kPause);
+    swarm.beat("b");
+    swarm.machine->on_timer();
+  }
+  EXPECT_EQ(owner->code, ErrorCode::kUnavailable);
+  EXPECT_NE(owner->message.find("worker a is paused"), std::string::npos) << owner->message;
+  own(swarm, "a", std::nullopt);
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 1u);
+}
+
+TEST(CoordinatorOwners, ADrainedPipelineEndsWhatItRunsWhereNobodyTakesOver) {
+  Swarm swarm(2);
+  for (const char* name : {"a", "b"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(8, 2);
+  own(swarm, "a", kDrain);
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 1u);
+  EXPECT_FALSE(swarm.machine->status().ready) << "it takes nothing new";
+  EXPECT_EQ(swarm.submit(8, 2)->code, ErrorCode::kUnavailable);
+  for (int i = 0; i < 3; ++i) swarm.compute_all(always);
+  EXPECT_EQ(owner->tokens, 2u);
+  swarm.machine->on_timer();
+  EXPECT_TRUE(swarm.machine->status().pipelines.empty());
+  EXPECT_EQ(swarm.told(swarm.sessions["a"]).back().unassign().epoch(), 1u);
+  EXPECT_EQ(status_of(swarm, "a").state, "paused");
+}
+
+TEST(CoordinatorOwners, ADrainedPipelineHandsOverToASpareAtOnce) {
+  Swarm swarm(2);
+  for (const char* name : {"a", "b", "c"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto owner = swarm.submit(8, 8);
+  swarm.compute_all(always);
+  own(swarm, "b", kDrain);
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 1u);
+  EXPECT_EQ(swarm.machine->status().pipelines[0].epoch, Epoch(2));
+  swarm.complete_all(8);
+  for (int i = 0; i < 8; ++i) swarm.compute_all(always);
+  EXPECT_EQ(owner->tokens, 8u);
+  EXPECT_FALSE(owner->failed);
+}
+
+TEST(CoordinatorOwners, ADrainedPipelineHandsOverToAnotherOnlyWhereThereIsRoom) {
+  Swarm swarm(1);
+  for (const char* name : {"a", "b"}) swarm.join(name);
+  swarm.complete_all(4);
+  std::vector<std::shared_ptr<Owner>> owners;
+  for (int i = 0; i < 3; ++i) owners.push_back(swarm.submit(8, 8));  // 2 pages each
+  const auto pipelines = swarm.machine->status().pipelines;
+  const std::string full = pipelines[pipelines[0].running == 2 ? 0 : 1].nodes[0];
+  own(swarm, full, kDrain);
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 2u) << "the other has room for one";
+  EXPECT_EQ(swarm.machine->status().resumed_total, 0u);
+  const auto waiting = swarm.submit(8, 8);
+  EXPECT_TRUE(waiting->admitted) << "the other takes what comes";
+  swarm.machine->cancel(SequenceId(waiting->id));
+  swarm.machine->cancel(SequenceId(owners[0]->id));
+  swarm.compute_all(always);
+  swarm.compute_all(always);
+  swarm.machine->on_timer();
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 1u);
+  for (int i = 0; i < 12; ++i) swarm.compute_all(always);
+  EXPECT_EQ(swarm.machine->status().finished_error_total, 0u);
+  EXPECT_EQ(owners[1]->tokens + owners[2]->tokens, 16u);
+}
+
+TEST(CoordinatorOwners, APausedWorkerThatRegistersIsNotChosen) {
+  Swarm swarm(1);
+  WorkerMessage message;
+  *message.mutable_register_() = testing::worker("a");
+  write_away(kPause, *message.mutable_register_()->mutable_away());
+  swarm.sessions["a"] = swarm.control.incoming();
+  swarm.say(swarm.sessions["a"], message);
+  EXPECT_EQ(status_of(swarm, "a").state, "paused");
+  EXPECT_TRUE(swarm.machine->status().pipelines.empty());
+  own(swarm, "a", std::nullopt);
+  EXPECT_EQ(swarm.machine->status().pipelines.size(), 1u);
 }
 
 }  // namespace

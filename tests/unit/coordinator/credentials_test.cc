@@ -47,6 +47,13 @@ TEST_F(CredentialsTest, ATokenIsWorthOneUse) {
   refused(redeem(*store_, token->id, token->secret, kNow + 59), "no use left");
 }
 
+TEST_F(CredentialsTest, ATokenIsForOneOfThreeRoles) {
+  for (const int number : {0, static_cast<int>(Role::kCoordinator), 5}) {
+    EXPECT_FALSE(create_token(*store_, {static_cast<Role>(number), 60, 1}, kNow).ok()) << number;
+  }
+  EXPECT_TRUE(store_->tokens()->empty());
+}
+
 TEST_F(CredentialsTest, EveryRefusalNamesItsReason) {
   const auto token = *create_token(*store_, {}, kNow);
   const auto again = *create_token(*store_, {}, kNow);

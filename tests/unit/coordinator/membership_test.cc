@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "base/limits_joining.h"
 #include "coordinator/credentials.h"
 #include "proto/join_token.h"
 #include "tests/unit/coordinator/store_folder.h"
@@ -269,6 +268,43 @@ TEST_F(MembershipTest, WhoKnocksWaitsForAPersonsWordAndHearsNothingElse) {
   ASSERT_TRUE(*store->revoke_node(den));
   ASSERT_TRUE(membership.follow_store());
   EXPECT_FALSE(knock(den, "den")) << "removed";
+}
+
+TEST_F(MembershipTest, TheDoorIsOpenWhileSomebodyMayCome) {
+  MembershipOptions with_local = options();
+  const PublicKey local = key();
+  with_local.is_local_key = [local](const PublicKey& each) { return each == local; };
+  const auto door = Membership(cluster, with_local, clock).door();
+  const PublicKey stranger = key();
+  ASSERT_FALSE(door(stranger));
+  EXPECT_EQ(door(stranger).error().code, ErrorCode::kRefused);
+  EXPECT_TRUE(door(local));
+  const PublicKey den = key();
+  const TokenSecret word = token();
+  EXPECT_TRUE(door(stranger));
+  ASSERT_TRUE(membership.enrol(den, request("den", word)));
+  EXPECT_FALSE(door(stranger)) << "the use is taken";
+  EXPECT_TRUE(door(den));
+  ASSERT_TRUE(*store->revoke_node(den));
+  EXPECT_TRUE(door(den)) << "to hear that it is out";
+  ASSERT_TRUE(open_door(*store, clock.unix_seconds()));
+  EXPECT_TRUE(door(stranger));
+  ASSERT_TRUE(open_door(*store, clock.unix_seconds()));
+  EXPECT_EQ(store->tokens()->size(), 2u) << "it was open";
+  clock.advance(std::chrono::seconds(limits::kDoorSeconds));
+  EXPECT_FALSE(door(stranger));
+}
+
+TEST_F(MembershipTest, WhoIsLetInToAskPromptsGetsAKey) {
+  const PublicKey laptop = key();
+  ASSERT_TRUE(knock(laptop, "laptop"));
+  ASSERT_TRUE(
+      store->admit({{laptop, "laptop", Role::kClient, clock.unix_seconds(), false}, "", {}}));
+  const auto in = knock(laptop, "laptop");
+  ASSERT_TRUE(in) << in.error().message;
+  EXPECT_EQ(book->find(laptop)->role, Role::kClient);
+  EXPECT_TRUE(check_key(*store, in->api_key()));
+  EXPECT_EQ(in->api_address(), "10.0.0.1:11500");
 }
 
 TEST_F(MembershipTest, FewWaitAtATimeAndNotForEver) {

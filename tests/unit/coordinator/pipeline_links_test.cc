@@ -126,7 +126,7 @@ TEST_F(PipelineLinksTest, AFirstStageThatIsLateIsDialledAgain) {
   links.on_timer();
   EXPECT_EQ(transport.dialled.size(), 2u);
   transport.open("a1");  // connected, and then silent
-  clock.advance(seconds(6));
+  clock.advance(seconds(2));
   links.on_timer();
   EXPECT_TRUE(transport.closed.contains(transport.dialled[1].first));
   clock.advance(milliseconds(200));
@@ -138,6 +138,19 @@ TEST_F(PipelineLinksTest, AFirstStageThatIsLateIsDialledAgain) {
   clock.advance(seconds(60));
   links.on_timer();
   EXPECT_EQ(transport.dialled.size(), 3u) << "an open link is not dialled again";
+}
+
+TEST_F(PipelineLinksTest, AFirstStageThatNobodyReachesIsGivenUp) {
+  open(1);
+  for (int passed = 0; passed < 4'800; passed += 300) {
+    transport.lose(transport.dialled.back().first);
+    EXPECT_EQ(events.log, "") << passed;
+    clock.advance(milliseconds(300));
+    links.on_timer();
+  }
+  clock.advance(milliseconds(300));
+  transport.lose(transport.dialled.back().first, "no route to host");
+  EXPECT_NE(events.log.find("lost"), std::string::npos) << events.log;
 }
 
 TEST_F(PipelineLinksTest, LossAfterTheHandshakeNamesTheStage) {
@@ -225,7 +238,7 @@ TEST_F(PipelineLinksTest, StrangersAreRefusedWithASentenceAndBounded) {
   clock.advance(seconds(5));
   links.on_timer();
   EXPECT_EQ(transport.closed.size(), 7u + limits::kConnections + 1) << "and our own silent dial";
-  EXPECT_EQ(events.log, "");
+  EXPECT_EQ(events.log, "lost1@0 ") << "which is given up";
 }
 
 }  // namespace

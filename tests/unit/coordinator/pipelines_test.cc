@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/unit/coordinator/workers.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -47,6 +49,25 @@ TEST_F(PipelinesTest, FormsWhenEnoughAreFreeWithLayersSplitAndRingClosed) {
   EXPECT_EQ(pipeline->describe(1), "worker b (stage 1 of 3, layers 2 to 3)");
 }
 
+TEST_F(PipelinesTest, ByHandItIsThoseThatAreNamedWithTheirLayersAndNobodyElse) {
+  options.by_hand = {{"c", {0, 3}}, {"a", {3, 4}}};
+  options.stages = 2;
+  add("a");
+  add("b");
+  EXPECT_EQ(pipelines.form(), nullptr);
+  add("c");
+  const Pipeline* pipeline = pipelines.form();
+  ASSERT_NE(pipeline, nullptr);
+  ASSERT_EQ(pipeline->members.size(), 2U);
+  EXPECT_EQ(pipeline->members[0].node, "c");
+  EXPECT_EQ(pipeline->members[0].layers, (LayerRange{0, 3}));
+  EXPECT_EQ(pipeline->members[1].node, "a");
+  EXPECT_EQ(pipelines.form(), nullptr);
+  EXPECT_EQ(pipelines.successor(*pipeline), (std::vector<std::string>{"c", "a"}));
+  registry.find("a")->status.away = Away{true, 0, ""};
+  EXPECT_TRUE(pipelines.successor(*pipeline).empty());
+}
+
 TEST_F(PipelinesTest, LayersThatDoNotFitAreLeftToOthers) {
   const auto add_with = [&](const std::string& name, std::uint32_t layers_most) {
     control::v1::Register body = testing::worker(name);
@@ -90,6 +111,62 @@ TEST_F(PipelinesTest, EveryFormationHasANewEpochAndTheCulpritRests) {
   ASSERT_NE(second, nullptr) << "a, c and d are free";
   EXPECT_GT(second->epoch, first);
   for (const Member& member : second->members) EXPECT_NE(member.node, "b");
+}
+
+// After a loss whoever has loaded a stage keeps it, and a spare takes the lost one.
+TEST_F(PipelinesTest, WhoHasLoadedAStageGetsItAgain) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) add(name);
+  const Epoch first = pipelines.form()->epoch;
+  for (const char* name : {"a", "b", "c"}) registry.find(name)->loaded = true;
+  registry.lose(*registry.find("b"));
+  pipelines.end(first, {"b"});
+  const Pipeline* second = pipelines.form();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->members[0].node, "a");
+  EXPECT_EQ(second->members[1].node, "d");
+  EXPECT_EQ(second->members[2].node, "c");
+  EXPECT_TRUE(registry.find("a")->loaded);
+  EXPECT_FALSE(registry.find("d")->loaded);
+}
+
+TEST_F(PipelinesTest, WhoMayBeFrozenIsNotChosenWhileOthersAreThere) {
+  for (const char* name : {"a", "b", "c", "d"}) add(name);
+  const Epoch first = pipelines.form()->epoch;
+  for (const char* name : {"a", "b", "c"}) registry.find(name)->loaded = true;
+  clock.advance(std::chrono::milliseconds(501));
+  for (const char* name : {"b", "c", "d"}) registry.find(name)->last_heard = clock.now();
+  pipelines.end(first, {});
+  const Pipeline* second = pipelines.form();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->members[0].node, "d");
+  EXPECT_EQ(second->members[1].node, "b");
+  EXPECT_EQ(second->members[2].node, "c");
+}
+
+// A lost link is one end's fault. Whoever is part of every such loss is left out in the end.
+TEST_F(PipelinesTest, WhoIsAtOneEndOfEveryLostLinkIsChosenLast) {
+  for (const char* name : {"a", "b", "c", "d"}) add(name);
+  const auto lose_link = [&](const Pipeline& pipeline, const char* one, const char* other) {
+    for (const char* name : {one, other}) registry.strike(*registry.find(name));
+    pipelines.end(pipeline.epoch, {one});
+    clock.advance(std::chrono::seconds(1));
+  };
+  lose_link(*pipelines.form(), "a", "b");
+  const auto names = [](const Pipeline& pipeline) {
+    std::set<std::string> found;
+    for (const Member& member : pipeline.members) found.insert(member.node);
+    return found;
+  };
+  const Pipeline* second = pipelines.form();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(names(*second), (std::set<std::string>{"b", "c", "d"})) << "b was not the one to fail";
+  lose_link(*second, "b", "c");
+  const Pipeline* third = pipelines.form();
+  EXPECT_EQ(names(*third), (std::set<std::string>{"a", "c", "d"})) << "b has two strikes";
+  clock.advance(std::chrono::seconds(60));
+  pipelines.end(third->epoch, {});
+  ASSERT_EQ(registry.free_nodes().size(), 4u);
+  for (const Node* node : registry.free_nodes()) EXPECT_EQ(node->strikes, 0u) << "long ago";
 }
 
 TEST_F(PipelinesTest, TheSlowMemberGoesToTheBack) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/limits.h"
 
 namespace hearth::coordinator {
@@ -58,15 +60,33 @@ TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
   EXPECT_EQ(epochs, (std::vector<std::uint64_t>{2, 1, 2, 1}));
 }
 
-TEST(Scheduler, RefusesAFullQueueAndNamesTheLimit) {
-  Scheduler scheduler;
-  for (std::uint64_t id = 0; id < limits::kWaitingSequences; ++id) {
-    ASSERT_TRUE(scheduler.enqueue(sequence(id, 1, 1)).ok());
+std::uint32_t fill(Scheduler& scheduler, const std::string& owner, std::uint64_t first_id) {
+  for (std::uint32_t count = 0;; ++count) {
+    auto one = sequence(first_id + count, 1, 1);
+    one->request.owner = owner;
+    const Status queued = scheduler.enqueue(std::move(one));
+    if (queued.ok()) continue;
+    EXPECT_EQ(queued.error().code, ErrorCode::kNoCapacity);
+    EXPECT_NE(queued.error().message.find("512"), std::string::npos);
+    return count;
   }
-  const Status refused = scheduler.enqueue(sequence(9999, 1, 1));
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
-  EXPECT_NE(refused.error().message.find("512"), std::string::npos);
+}
+
+TEST(Scheduler, NobodyFillsTheQueueAndItsLimitIsNamed) {
+  Scheduler scheduler;
+  EXPECT_EQ(fill(scheduler, "a", 1), 342u) << "two thirds of 512";
+  EXPECT_EQ(fill(scheduler, "a", 1'000), 0u);
+  EXPECT_EQ(fill(scheduler, "b", 2'000), 114u) << "two thirds of what was left";
+  std::uint32_t others = 0;
+  for (std::uint64_t id = 3'000; id < 4'000; ++id) {
+    others += fill(scheduler, std::to_string(id), id * 1'000);
+  }
+  EXPECT_EQ(scheduler.waiting(), limits::kWaitingSequences);
+  EXPECT_EQ(others, limits::kWaitingSequences - 342 - 114);
+  // Whose wait is over gives the place back.
+  scheduler.remove_waiting(SequenceId(1));
+  EXPECT_EQ(fill(scheduler, "a", 10'000'000), 0u) << "it still has most of them";
+  EXPECT_EQ(fill(scheduler, "c", 20'000'000), 1u);
 }
 
 TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
@@ -140,6 +160,35 @@ TEST(Scheduler, WhoeverIsLeftOutsideByALossIsTakenOutOfTheQueue) {
   scheduler.remove_pool(Epoch(2));
   EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(4)) << "though it is not the oldest";
   EXPECT_FALSE(scheduler.pop_unfit());
+}
+
+TEST(Scheduler, TheInterruptedComeFirstInTheirOrderAndWaitForNobodyElsesPipeline) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 8, 32, {"a"});
+  std::vector<std::shared_ptr<Sequence>> all;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    all.push_back(sequence(id, 64, 64));
+    ASSERT_TRUE(scheduler.enqueue(all.back()).ok());
+  }
+  for (int i = 0; i < 2; ++i) scheduler.admit()->admitted = true;
+  std::vector<std::shared_ptr<Sequence>> lost = scheduler.remove_pool(Epoch(1));
+  ASSERT_EQ(lost.size(), 2u);
+  std::reverse(lost.begin(), lost.end());
+  for (const auto& one : lost) one->interrupt(TimePoint{}, Duration{}, true);
+  scheduler.requeue(lost);
+  EXPECT_EQ(scheduler.interrupted(), (std::vector{all[0], all[1]}));
+  scheduler.add_pool(Epoch(2), 2, 32, {"b"});  // too small for all of them
+  EXPECT_EQ(scheduler.pop_unfit(), all[2]) << "who never ran does not wait for a larger one";
+  EXPECT_EQ(scheduler.pop_unfit(), all[3]);
+  EXPECT_FALSE(scheduler.pop_unfit());
+  ASSERT_TRUE(scheduler.enqueue(sequence(5, 8, 8)).ok());
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(5)) << "nobody ahead of it could ever run there";
+  scheduler.add_pool(Epoch(3), 4, 32, {"c"});
+  EXPECT_EQ(scheduler.admit(), all[0]);
+  EXPECT_EQ(all[0]->epoch, Epoch(3));
+  EXPECT_FALSE(scheduler.admit());
+  EXPECT_EQ(scheduler.take_waiting().size(), 0u) << "of those that never ran";
+  EXPECT_EQ(scheduler.waiting(), 1u);
 }
 
 TEST(Scheduler, ALostPipelineGivesUpItsSequencesOnly) {

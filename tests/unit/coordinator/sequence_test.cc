@@ -35,6 +35,25 @@ TEST(Sequence, MayNotGoOnAfterMaxTokens) {
   EXPECT_NE(status.error().message.find("after its 2 tokens"), std::string::npos);
 }
 
+TEST(Sequence, OfWhatIsSaidAgainOnlyTheSameIsTakenAndNotKeptTwice) {
+  Sequence sequence = fresh();
+  sequence.request.sampling.max_tokens = 3;
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  ASSERT_TRUE(sequence.take(token(4)).ok());
+  sequence.interrupt(TimePoint{}, Duration{}, true);
+  EXPECT_EQ(sequence.submit().prompt.size(), 2U) << "its answer; these tests give it no prompt";
+  sequence.again = 2;
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  EXPECT_EQ(sequence.answer.size(), 2U);
+  SampledToken other = token(4);
+  other.token = 9;
+  const Status status = sequence.take(other);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("token 9 at position 4, where it had 1"),
+            std::string::npos);
+  EXPECT_TRUE(sequence.take(token(5, FinishReason::kLength)).ok());
+}
+
 TEST(Sequence, GathersEveryHashOnceAndSortsThem) {
   Sequence sequence = fresh();
   const auto hash = [](Position position, std::uint32_t stage) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -29,6 +30,15 @@ class StoreFolder {
     auto store = open_store(path_);
     EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
     return store.ok() ? *store : nullptr;
+  }
+  // As another process might, with the file in its hands.
+  void execute(const std::string& sql) const {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    char* why = nullptr;
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &why), SQLITE_OK) << why;
+    sqlite3_free(why);
+    sqlite3_close(db);
   }
 
  private:

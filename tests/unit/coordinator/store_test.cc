@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "coordinator/store_requests.h"
 #include "tests/unit/coordinator/store_folder.h"
 
 namespace hearth::coordinator {
@@ -54,6 +55,34 @@ std::string read_file(const std::string& path) {
 }
 void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+TEST(StoreTest, NobodyJoinsWithARoleThatIsNone) {
+  const StoreFolder folder;
+  const auto store = folder.open();
+  for (const int number : {0, 4, 5, 255}) {
+    TokenRecord token = a_token("odd", 1);
+    token.role = static_cast<Role>(number);
+    const Status kept = store->add_token(token);
+    ASSERT_FALSE(kept.ok()) << number;
+    EXPECT_NE(kept.error().message.find("role " + std::to_string(number)), std::string::npos);
+    NodeRecord node = a_node("odd");
+    node.role = token.role;
+    EXPECT_FALSE(admit_node(*store, node).ok()) << number;
+  }
+  ASSERT_TRUE(store->add_token(a_token("t", 1)).ok());
+  ASSERT_TRUE(admit_node(*store, a_node("den")).ok());
+  for (const char* role : {"0", "4", "-1", "4294967297", "9223372036854775807"}) {
+    folder.execute(std::string("UPDATE tokens SET role = ") + role);
+    const auto token = store->find_token("t");
+    ASSERT_FALSE(token.ok()) << role;
+    EXPECT_EQ(token.error().code, ErrorCode::kInvalidInput);
+    EXPECT_NE(token.error().message.find("damaged"), std::string::npos);
+    EXPECT_FALSE(store->tokens().ok());
+    folder.execute(std::string("UPDATE nodes SET role = ") + role);
+    EXPECT_FALSE(store->find_node(a_node("den").key).ok()) << role;
+    EXPECT_FALSE(store->nodes().ok());
+  }
 }
 
 TEST(StoreTest, KeepsWhatItWasTold) {
@@ -189,6 +218,22 @@ TEST(StoreTest, NobodyElseMayReadIt) {
   EXPECT_NE(again.error().message.find("chmod 600"), std::string::npos);
 }
 
+TEST(StoreTest, KnowsWhetherAnyTokenIsGood) {
+  const StoreFolder folder;
+  const auto store = folder.open();
+  EXPECT_FALSE(*store->any_token(150));
+  ASSERT_TRUE(store->add_token(a_token("used up", 0)).ok());
+  EXPECT_FALSE(*store->any_token(150));
+  ASSERT_TRUE(store->add_token(a_token("good", 1)).ok());
+  EXPECT_TRUE(*store->any_token(199));
+  EXPECT_FALSE(*store->any_token(200)) << "expired";
+  ASSERT_TRUE(*store->revoke_token("good"));
+  EXPECT_FALSE(*store->any_token(150));
+  ASSERT_TRUE(store->add_token(a_token("of one", 1)).ok());
+  ASSERT_TRUE(store->admit({a_node("den"), "of one", {}}).ok());
+  EXPECT_FALSE(*store->any_token(150)) << "its use is taken";
+}
+
 TEST(StoreTest, WhatIsNoRegularFileIsRefused) {
   const StoreFolder folder;
   write_file(folder.path() + "/elsewhere", "");
@@ -246,8 +291,14 @@ TEST(StoreTest, EveryCutIsRefused) {
     for (int i = 0; i < 20; ++i) {
       ASSERT_TRUE(store->add_key(a_key(std::to_string(i), "name " + std::to_string(i))).ok());
     }
-    // The last table: an empty page has nothing at its end that a cut could lose.
-    ASSERT_TRUE(store->put_waiting({a_node("den").key, "den", "10.0.0.1", 1, 1}).ok());
+    // The last tables: an empty page has nothing at its end that a cut could lose.
+    const auto requests = open_request_store(folder.path());
+    ASSERT_TRUE(requests.ok());
+    const Hash256 name = blake2b(as_bytes("a request"));
+    ASSERT_TRUE(
+        (*requests)
+            ->write({RequestRow{name, name, "key", 0, Bytes(9)}, RequestTokens{name, Bytes(9)}})
+            .ok());
   }
   const std::string whole = read_file(folder.file());
   ASSERT_GT(whole.size(), 16'384U);

@@ -210,7 +210,7 @@ TEST(AccessTest, PreflightsListMethodsAndEchoHeaders) {
   };
   HttpResponse plain = options_response(head);
   EXPECT_EQ(plain.status, 204U);
-  EXPECT_EQ(value(plain, "Allow"), "GET, HEAD, POST, OPTIONS");
+  EXPECT_EQ(value(plain, "Allow"), "GET, HEAD, POST, DELETE, OPTIONS");
   EXPECT_EQ(value(plain, "Access-Control-Allow-Methods"), "absent");
   head.origin = "app://x";
   EXPECT_EQ(value(options_response(head), "Access-Control-Allow-Headers"),

@@ -36,10 +36,11 @@ TEST(RequestRatesTest, MoreKeysThanBucketsAreServed) {
   }
 }
 
-// Every route asks for a key, but the one that says whether this process is alive.
+// Every route asks for a key, but this machine's own clients for the one that says whether this
+// process is alive.
 TEST(RoutesTest, LivenessAloneIsOpen) {
-  EXPECT_EQ(find_route("GET", "/livez").access, Access::kOpen);
-  EXPECT_EQ(find_route("HEAD", "/livez").access, Access::kOpen);
+  EXPECT_EQ(find_route("GET", "/livez").access, Access::kLocal);
+  EXPECT_EQ(find_route("HEAD", "/livez").access, Access::kLocal);
   for (const char* path : {"/readyz", "/health", "/v1/health", "/v1/models", "/nothing", "/livez/",
                            "/livez/../metrics", "/LIVEZ"}) {
     EXPECT_EQ(find_route("GET", path).access, Access::kKey) << path;
@@ -113,7 +114,25 @@ TEST_F(KeyedServerTest, ThoseWithAKeyAreServed) {
   EXPECT_EQ(complete("authorization: bEaReR   " + user_ + " \r\n").status, 200);
   EXPECT_EQ(ask(get("/v1/models", bearer(user_))).json()["data"].size(), 1U);
   EXPECT_EQ(ask(get("/readyz", bearer(user_))).status, 200);
-  EXPECT_EQ(ask(get("/livez")).status, 200) << "without any";
+  EXPECT_EQ(ask(get("/livez")).status, 200) << "of this machine, without any";
+}
+
+TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
+  Authorization authorization(store_, clock_);
+  RequestHead head;
+  const auto status = [&](Access access, bool local) {
+    const auto verdict = authorization.check(head, access, "tiny", local);
+    return verdict.refusal ? verdict.refusal->status : 200U;
+  };
+  EXPECT_EQ(status(Access::kLocal, true), 200U);
+  EXPECT_EQ(status(Access::kLocal, false), 401U);
+  EXPECT_EQ(status(Access::kKey, true), 401U);
+  head.authorizations = 1;
+  head.authorization = "Bearer " + user_;
+  EXPECT_EQ(status(Access::kLocal, false), 200U);
+  Authorization open(nullptr, clock_);
+  head = {};
+  EXPECT_FALSE(open.check(head, Access::kLocal, "tiny", false).refusal) << "no keys are asked for";
 }
 
 TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {

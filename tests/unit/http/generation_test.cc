@@ -8,77 +8,14 @@
 #include <map>
 #include <utility>
 
+#include "base/hex.h"
 #include "coordinator/http/handlers.h"
+#include "tests/unit/http/played.h"
 #include "tests/unit/http/served_model.h"
 #include "tests/unit/proto/fake_transport.h"
 
 namespace hearth::coordinator::http {
 namespace {
-
-struct PlayedPort final : CoordinatorPort {
-  struct Submitted {
-    GenerateRequest request;
-    std::shared_ptr<SequenceEvents> events;
-    std::function<void(Result<SequenceId>)> done;
-  };
-  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-              std::function<void(Result<SequenceId>)> done) override {
-    submitted.push_back({std::move(request), std::move(events), std::move(done)});
-  }
-  void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
-  void stop(SequenceId sequence, Position position) override {
-    stopped.emplace_back(sequence.value, position);
-  }
-  void status(std::function<void(SwarmStatus)> done) override { done(swarm); }
-
-  std::vector<Submitted> submitted;
-  std::vector<std::uint64_t> cancelled;
-  std::vector<std::pair<std::uint64_t, Position>> stopped;
-  SwarmStatus swarm;
-};
-
-struct PlayedClient final : Exchange {
-  void respond(HttpResponse answer) override {
-    EXPECT_FALSE(response || streaming) << "one answer only";
-    response = std::move(answer);
-  }
-  void start_stream() override {
-    EXPECT_FALSE(response || streaming);
-    streaming = true;
-  }
-  void send(std::string_view event) override {
-    EXPECT_TRUE(streaming && !finished);
-    text += event;
-  }
-  void finish_stream(bool with_error) override {
-    EXPECT_TRUE(streaming && !finished);
-    finished = true;
-    broken = with_error;
-  }
-  void on_gone(std::function<void()> callback) override { leave = std::move(callback); }
-  bool gone() const override { return false; }
-
-  // The JSON of every event but [DONE].
-  std::vector<Json> events() const {
-    std::vector<Json> out;
-    std::string_view rest = text;
-    while (!rest.empty()) {
-      const std::size_t end = rest.find("\n\n");
-      const std::string_view data = rest.substr(6, end - 6);
-      rest.remove_prefix(end + 2);
-      if (data != "[DONE]") out.push_back(Json::parse(data));
-    }
-    return out;
-  }
-  bool done() const { return text.ends_with("data: [DONE]\n\n"); }
-
-  std::optional<HttpResponse> response;
-  std::string text;
-  bool streaming = false;
-  bool finished = false;
-  bool broken = false;
-  std::function<void()> leave;
-};
 
 struct GenerationTest : ::testing::Test {
   hearth::testing::FakeClock clock;
@@ -150,6 +87,34 @@ TEST_F(GenerationTest, DefaultLengthsSeedsAndEndTokens) {
   ASSERT_EQ(port.submitted.size(), 4U);
   EXPECT_EQ(port.submitted[3].request.sampling.max_tokens, 12U) << "what the context leaves";
   EXPECT_TRUE(port.submitted[3].request.sampling.stop_tokens.empty());
+}
+
+TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
+  start(completion());
+  EXPECT_FALSE(port.submitted[0].request.receipt) << "where none are kept";
+  api->options.receipts = true;
+  client = std::make_shared<PlayedClient>();
+  start(completion(2));
+  ASSERT_EQ(port.submitted.size(), 3U);
+  for (const std::size_t i : {1, 2}) {
+    accept(i);
+    token(i, 70, FinishReason::kStop);
+  }
+  ASSERT_TRUE(client->response);
+  const std::string name = Json::parse(client->response->body)["hearth"]["receipt"];
+  EXPECT_EQ(client->response->headers, (HeaderFields{{"x-hearth-receipt", name}}));
+  const ReceiptOrder one = *port.submitted[1].request.receipt;
+  const ReceiptOrder two = *port.submitted[2].request.receipt;
+  EXPECT_EQ(to_hex(one.request), name + "0000");
+  EXPECT_EQ(to_hex(two.request), name + "0001");
+  EXPECT_NE(one.salt, two.salt);
+  client = std::make_shared<PlayedClient>();
+  start(completion(1, true));
+  accept(3);
+  token(3, 70, FinishReason::kStop);
+  const std::string streamed = client->events().back()["hearth"]["receipt"];
+  EXPECT_NE(streamed, name);
+  EXPECT_EQ(client->headers, (HeaderFields{{"x-hearth-receipt", streamed}}));
 }
 
 TEST_F(GenerationTest, WhatDoesNotFitIsRefusedBeforeAnySubmission) {
@@ -352,7 +317,7 @@ TEST_F(GenerationTest, UnreadinessSaysWhatIsMissing) {
 
 TEST_F(GenerationTest, ASilentCoordinatorIsAnsweredForOnce) {
   Gate::Task deadline;
-  api->later = [&](std::chrono::seconds time, Gate::Task task) {
+  api->later = [&](Duration time, Gate::Task task) {
     EXPECT_EQ(time, std::chrono::seconds(limits::kHttpSecondsStatus));
     deadline = std::move(task);
   };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
 #include "coordinator/http/access.h"
 #include "coordinator/http/router.h"
 #include "coordinator/http/sse.h"
@@ -127,6 +128,40 @@ TEST(SseTest, FramesAndBounds) {
   EXPECT_EQ(queue.take(), "a large first eventbc");
   EXPECT_TRUE(queue.empty());
   EXPECT_TRUE(queue.push("b"));
+}
+
+TEST(HeadTest, WhatAClientComesBackWithIsOnePlainValue) {
+  RequestHead head;
+  head.content_length = 2;
+  const auto code = [&] {
+    const auto error = check_body_head(head);
+    return error ? *error->code : std::string();
+  };
+  for (const std::string& good :
+       {std::string("k"), std::string("a key, \"quoted\""), std::string(255, 'x')}) {
+    head.idempotency_keys = {good};
+    EXPECT_EQ(code(), "") << good;
+  }
+  const std::vector<std::vector<std::string>> wrong = {{""},         {std::string(256, 'x')},
+                                                       {"a", "a"},   {std::string("a\0b", 3)},
+                                                       {"t\tb"},     {"\x7f"},
+                                                       {"k\xc3\xa9"}};
+  for (const auto& bad : wrong) {
+    head.idempotency_keys = bad;
+    EXPECT_EQ(code(), "bad_idempotency_key") << bad.front();
+  }
+  head.idempotency_keys = {"k"};
+  for (const auto& bad : wrong) {
+    if (bad.front().size() == 256) continue;
+    head.last_event_ids = bad;
+    EXPECT_EQ(code(), "bad_last_event_id") << bad.front();
+  }
+  head.last_event_ids = {std::string(limits::kLastEventIdBytes + 1, '1')};
+  EXPECT_EQ(code(), "bad_last_event_id");
+  head.last_event_ids = {"0123456789abcdef-1"};
+  EXPECT_EQ(code(), "");
+  head.idempotency_keys.clear();
+  EXPECT_EQ(code(), "bad_last_event_id") << "there is nothing to go on with";
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ class LocalPort final : public CoordinatorPort {
       const auto it = sequences_.find(id);
       if (it != sequences_.end()) it->second.hashes.push_back(hash);
     };
+    request.prompt.insert(request.prompt.end(), request.answer.begin(), request.answer.end());
     const Status status = runner_->submit(open, std::move(request.prompt), std::move(callbacks));
     if (!status.ok()) return done(status.error());
     sequences_[id].events = events;

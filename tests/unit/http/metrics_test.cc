@@ -203,6 +203,8 @@ NodeStatus node(const std::string& name, const std::string& state, LayerRange la
   out.kv_tokens_used = 33;
   out.ring_steps_total = 4;
   out.ring_seconds_total = 0.5;
+  out.late_frames_total = 6;
+  out.replayed_rows_total = 7;
   out.busy_seconds_total = 0.25;
   return out;
 }
@@ -216,9 +218,12 @@ SwarmStatus busy_swarm() {
   status.generation_tokens_total = 77;
   status.cancelled_total = 2;
   status.admitted_total = 11;
+  status.resumed_total = 5;
+  status.late_frames_total = 3;
   status.finished_error_total = 1;
   status.nodes = {node("a", "serving", {0, 2}), node("b", "serving", {2, 4}),
-                  node("c", "serving", {0, 4}), node("d", "lost", {0, 4}), node("e", "free", {})};
+                  node("c", "serving", {0, 4}), node("d", "lost", {0, 4}),
+                  node("e", "free", {}),        node("f", "paused", {})};
   status.pipelines.resize(2);
   status.pipelines[0].kv_pages = 30;
   status.pipelines[0].kv_pages_reserved = 15;
@@ -276,6 +281,7 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.value("hearth_nodes", {{"state", "serving"}}), 3.0);
   EXPECT_EQ(text.value("hearth_nodes", {{"state", "loading"}}), 0.0);
   EXPECT_EQ(text.value("hearth_nodes", {{"state", "lost"}}), 1.0);
+  EXPECT_EQ(text.value("hearth_nodes", {{"state", "paused"}}), 1.0);
   EXPECT_EQ(text.value("hearth_node_steps_total", {{"node", "e"}}), 5.0);
   EXPECT_EQ(text.value("hearth_node_busy_seconds_total", {{"node", "a"}}), 0.25);
   EXPECT_EQ(text.value("hearth_node_tokens_total", {{"node", "a"}}), 40.0);
@@ -285,6 +291,10 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.value("hearth_stage_kv_tokens_used", {{"node", "b"}, {"stage", "1"}}), 33.0);
   EXPECT_EQ(text.families.at("hearth_stage_kv_pages").samples.size(), 3U) << "those that serve";
   EXPECT_EQ(text.value("hearth_admitted_total"), 11.0);
+  EXPECT_EQ(text.value("hearth_resumed_total"), 5.0);
+  EXPECT_EQ(text.value("hearth_late_frames_total"), 3.0);
+  EXPECT_EQ(text.value("hearth_node_late_frames_total", {{"node", "a"}}), 6.0);
+  EXPECT_EQ(text.value("hearth_node_replayed_rows_total", {{"node", "a"}}), 7.0);
   EXPECT_EQ(text.value("hearth_failed_total"), 1.0);
   const Exposition empty(metrics.expose(SwarmStatus()));
   EXPECT_EQ(empty.value("hearth_kv_cache_usage_ratio"), 0.0);

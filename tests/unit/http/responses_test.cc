@@ -61,14 +61,12 @@ TEST(ChoiceTest, NeverCutsACharacterAndDropsTheEndToken) {
   Choice choice(0, request, {1}, "", tiny_model().served.tokenizer);
   EXPECT_FALSE(choice.push(sampled(token_of("\xC3"))));
   EXPECT_TRUE(choice.push(sampled(token_of("\xA9"))));
-  ChoicePart part = choice.take();
-  EXPECT_TRUE(part.first);
+  ChoicePart part = choice.part(0);
   EXPECT_EQ(part.text, "\xC3\xA9");
   EXPECT_EQ(part.logprobs.size(), 2U);
   EXPECT_TRUE(choice.push(sampled(2, FinishReason::kStop)));
-  part = choice.take();
-  EXPECT_FALSE(part.first);
-  EXPECT_EQ(part.finish_reason, "stop");
+  part = choice.part(2);
+  EXPECT_EQ(choice.finish_reason(), "stop");
   EXPECT_EQ(part.text, "");
   EXPECT_EQ(part.token_ids, std::vector<TokenId>{2});  // every id that was sampled
   EXPECT_TRUE(part.logprobs.empty());                  // but no text, so no logprob
@@ -82,9 +80,8 @@ TEST(ChoiceTest, LengthGivesBackBrokenAndHeldText) {
   Choice choice(0, request, {1}, "", tiny_model().served.tokenizer);
   EXPECT_FALSE(choice.push(sampled(token_of("a"))));  // may become the stop string
   EXPECT_TRUE(choice.push(sampled(token_of("\xC3"), FinishReason::kLength)));
-  const ChoicePart part = choice.take();
-  EXPECT_EQ(part.text, "a\xEF\xBF\xBD");
-  EXPECT_EQ(part.finish_reason, "length");
+  EXPECT_EQ(choice.part(0).text, "a\xEF\xBF\xBD");
+  EXPECT_EQ(choice.finish_reason(), "length");
 }
 
 TEST(ChoiceTest, StopStringAcrossTokens) {
@@ -96,9 +93,8 @@ TEST(ChoiceTest, StopStringAcrossTokens) {
   EXPECT_FALSE(choice.push(sampled(token_of("b"))));
   EXPECT_TRUE(choice.push(sampled(token_of("c"))));
   EXPECT_TRUE(choice.stopped_by_text());
-  const ChoicePart part = choice.take();
-  EXPECT_EQ(part.text, "echoa");
-  EXPECT_EQ(part.finish_reason, "stop");
+  EXPECT_EQ(choice.part(0).text, "echoa");
+  EXPECT_EQ(choice.finish_reason(), "stop");
 }
 
 TEST(ResponsesTest, ChunksOfBothEndpoints) {

@@ -317,7 +317,7 @@ TEST_F(HostileTest, ManyIdleConnectionsLeaveAnAnswer) {
   }
   for (const std::string& other : {get("/v1/models"), post("/tokenize", R"({"content":"a"})")}) {
     const Answer refused = ask_one_more(other);
-    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.status, 429);
     EXPECT_EQ(refused.error_code(), "too_many_connections");
     EXPECT_EQ(refused.headers.at("x-request-id").rfind("req-", 0), 0U);
   }
@@ -328,7 +328,7 @@ TEST_F(HostileTest, ManyIdleConnectionsLeaveAnAnswer) {
     if (clients.size() <= limits::kHttpConnections + limits::kHttpProbeConnections) continue;
     const Answer refused = clients.back()->read_answer();
     if (refused.status == 0) continue;  // a silent one's time on a reserved place was over
-    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.status, 429);
     ids.insert(refused.headers.at("x-request-id"));
   }
   clients.clear();

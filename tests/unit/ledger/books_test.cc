@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ledger/history.h"
+
 namespace hearth::ledger {
 namespace {
 
@@ -259,6 +261,21 @@ TEST_F(BooksTest, ANewcomerServesNobodyAndEdgesMustHold) {
             std::string::npos);
 }
 
+TEST_F(BooksTest, WhereNobodyPaysNothingMoves) {
+  const std::int64_t before = books_.balance({});
+  ReceiptEntry entry = entry_of(window(0, 0));
+  entry.payer = PublicKey();
+  add(entry);
+  EXPECT_TRUE(books_.postings().empty());
+  EXPECT_EQ(books_.balance({}), before);
+  EXPECT_EQ(books_.balance({Account::Kind::kEscrow, upper_.public_key()}), 0);
+  latest_[0] = blake2b(entry.receipt);
+  EXPECT_NE(refusal(entry).find("has one already"), std::string::npos);
+  entry = entry_of(window(0, 1));
+  entry.payer = PublicKey();
+  add(entry);
+}
+
 TEST_F(BooksTest, OtherRulesAreSaid) {
   Policy policy;
   policy.veteran_rate = 1;
@@ -288,6 +305,76 @@ TEST_F(BooksTest, AFoldFromNothingComesToTheSame) {
   Books fewer;
   for (std::size_t i = 0; i + 1 < log_.size(); ++i) ASSERT_TRUE(fewer.apply(log_[i]));
   EXPECT_NE(fewer.hash(), books_.hash());
+}
+
+// "kind count credits" of each event of a key.
+std::vector<std::string> history_of(const PublicKey& key, const std::vector<Bytes>& log) {
+  Books books;
+  History history(key);
+  for (std::size_t i = 0; i < log.size(); ++i) {
+    EXPECT_TRUE(books.apply(log[i]).ok());
+    history.add(i, parse_entry(log[i]).value(), books);
+  }
+  std::vector<std::string> lines;
+  for (const Event& event : history.events()) {
+    lines.push_back(std::string(event_name(event.kind)) + " " + std::to_string(event.count) + " " +
+                    std::to_string(event.credits));
+  }
+  return lines;
+}
+
+TEST_F(BooksTest, AHistoryTellsWhatHappenedToAKey) {
+  add_window(0, 0);
+  const std::uint64_t lower = add_window(1, 0);
+  add_window(0, 1);
+  audit(lower, auditor_, window(1, 0).out_root);
+  audit(lower - 1, auditor_, salt_);
+  add(VerdictEntry{lower - 1, upper_.public_key(), Verdict::kFraud, {}});
+  now_ += 2 * kDay;
+  add(ChangeEntry{lower_.public_key()});
+  add_window(1, 1);
+
+  const std::int64_t first = 4 * (24 + 40 * 5);
+  const std::int64_t second = 4 * 64 * 5;
+  const auto text = [](const std::string& what, std::int64_t count, std::int64_t credits) {
+    return what + " " + std::to_string(count) + " " + std::to_string(credits);
+  };
+  EXPECT_EQ(history_of(upper_.public_key(), log_),
+            (std::vector<std::string>{"vouched 1 0", text("served", 2, first + second),
+                                      "was_doubted 1 0", text("fraud", 1, -first - second)}));
+  EXPECT_EQ(history_of(lower_.public_key(), log_),
+            (std::vector<std::string>{"vouched 1 0", text("served", 1, first), "was_right 1 0",
+                                      "changed 1 0", text("served", 1, second)}));
+  EXPECT_EQ(history_of(auditor_.public_key(), log_),
+            (std::vector<std::string>{"vouched 1 0", text("checked", 1, 4 * 64),
+                                      text("disagreed", 1, 0)}));
+  const std::int64_t paid = 2 * first + second + 2 * (first / 10) + second / 10;
+  EXPECT_EQ(history_of(client_.public_key(), log_),
+            (std::vector<std::string>{"granted 1 1000000000", text("paid", 3, -paid),
+                                      text("paid", 1, -second - second / 10)}));
+}
+
+TEST_F(BooksTest, AHistoryOfEscrowSetFree) {
+  add_window(0, 0);
+  now_ += Policy().escrow_idle_seconds + 1;
+  add(VestEntry{upper_.public_key()});
+  const std::int64_t free = 4 * (24 + 40 * 5) / 2;  // half waits for a regular's standing
+  EXPECT_EQ(history_of(upper_.public_key(), log_).back(), "vested 1 " + std::to_string(free));
+}
+
+TEST_F(BooksTest, AHistoryIsBounded) {
+  for (std::size_t i = 0; i < History::kMost + 5; ++i) {
+    now_ += kDay;
+    add(ChangeEntry{upper_.public_key()});
+  }
+  Books books;
+  History history(upper_.public_key());
+  for (std::size_t i = 0; i < log_.size(); ++i) {
+    ASSERT_TRUE(books.apply(log_[i]).ok());
+    history.add(i, parse_entry(log_[i]).value(), books);
+  }
+  EXPECT_EQ(history.events().size(), History::kMost);
+  EXPECT_EQ(history.forgotten(), 6U);  // the changes and the joining, less what is kept
 }
 
 }  // namespace

@@ -35,6 +35,12 @@ TEST(Entry, HasOneEncoding) {
     longer.push_back({});
     EXPECT_FALSE(parse_entry(longer)) << i;
   }
+  const Bytes unpaid = write_entry({77, ReceiptEntry{}});
+  const auto parsed = parse_entry(unpaid);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(std::get<ReceiptEntry>(parsed->body).payer, PublicKey());
+  EXPECT_EQ(receipt_in(unpaid).size(), kReceiptBytes);
+  EXPECT_TRUE(receipt_in(write_entry({77, VestEntry{key}})).empty());
   EXPECT_FALSE(parse_entry(Bytes(9)));
   EXPECT_FALSE(parse_entry(Bytes(41, std::byte{11})));
   Bytes vouched = write_entry({77, MemberEntry{key, {}, true}});

@@ -55,6 +55,11 @@ TEST_F(ManifestTest, ReadsBackWhatItWrote) {
   Manifest other = manifest;
   other.tensors[3].sha256.bytes[0] ^= std::byte{1};
   EXPECT_NE(other.id(), manifest.id());
+  Manifest published = manifest;
+  published.number = 7;
+  published.sources = {"https://example.org/model.gguf", "hf:org/repo/file@main"};
+  EXPECT_EQ(parse_manifest(encode_manifest(published, sign), signed_by_us).value(), published);
+  EXPECT_EQ(published.id(), manifest.id()) << "of the same file";
 }
 
 TEST_F(ManifestTest, ASignatureIsOverEveryByte) {
@@ -105,6 +110,10 @@ TEST_F(ManifestTest, SaysWhatIsWrong) {
   EXPECT_TRUE(names(with([](Manifest& m) { m.tensors[1].name = std::string(64, 'a'); }), "63"));
   EXPECT_TRUE(names(with([](Manifest& m) { m.tensors[1].name = "a\nb"; }), "printable"));
   EXPECT_TRUE(names(with([](Manifest& m) { m.tensors[1].name = "a b"; }), "printable"));
+  EXPECT_TRUE(names(with([](Manifest& m) { m.sources.assign(9, "x"); }), "9 sources"));
+  EXPECT_TRUE(names(with([](Manifest& m) { m.sources = {""}; }), "source"));
+  EXPECT_TRUE(names(with([](Manifest& m) { m.sources = {"a\x1b[2J"}; }), "printable"));
+  EXPECT_TRUE(names(with([](Manifest& m) { m.sources = {std::string(2049, 'a')}; }), "2048"));
 }
 
 TEST_F(ManifestTest, ACountIsNoReasonToAllocate) {

@@ -37,6 +37,12 @@ TEST(Assignment, ReadsWhatFits) {
   EXPECT_EQ(assignment->layers, (LayerRange{2, 4}));
   EXPECT_FALSE(assignment->is_first());
   EXPECT_FALSE(assignment->is_last());
+  EXPECT_FALSE(assignment->model);
+  control::v1::Assign with_receipts = good();
+  with_receipts.set_model(std::string(32, 'm'));
+  const auto receipts = read_assignment(with_receipts, 6);
+  ASSERT_TRUE(receipts.ok());
+  EXPECT_EQ(receipts->model->bytes[31], std::byte{'m'});
 }
 
 TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
@@ -61,6 +67,7 @@ TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
   EXPECT_NE(refusal([](auto& a) { a.set_next_node(""); }).find("node name"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_previous_node("a\n"); }).find("node name"),
             std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_model("short"); }).find("model has 5"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) {
               a.set_stage(2);
               a.mutable_layers()->set_end(6);

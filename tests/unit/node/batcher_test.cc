@@ -88,6 +88,62 @@ TEST(Batcher, DecodesFromItsOwnTokensUntilTheEndAndThenReleases) {
   EXPECT_FALSE(batcher.next().has_value());
 }
 
+// What was generated before goes in like a prompt, in chunks, and one token is sampled behind it.
+TEST(Batcher, GoesOnBehindTheTokensThatASequenceHasAlready) {
+  Batcher batcher({kEpoch, 512, 4, 4});
+  SubmitMessage message = submit_of(1, 3);
+  for (TokenId token = 1003; token < 1009; ++token) message.prompt.push_back(token);
+  ASSERT_TRUE(batcher.submit(message).ok());
+  std::optional<StepBatch> last;
+  for (Position next = 0; next < 9;) {
+    last = batcher.next();
+    ASSERT_TRUE(last.has_value());
+    for (const BatchRow& row : last->rows) {
+      EXPECT_EQ(row.position, next);
+      EXPECT_EQ(row.token, 1000 + static_cast<TokenId>(next++));
+      EXPECT_EQ(row.flags, row.position == 8 ? BatchRow::kSample : 0);
+    }
+  }
+  for (std::uint64_t step = 0; step < last->step.value; ++step) {
+    ASSERT_TRUE(batcher.on_tokens({kEpoch, StepId(step), {}, {}}).ok());
+  }
+  ASSERT_TRUE(batcher.on_tokens(answer_of(*last)).ok());
+  const auto decoded = batcher.next();
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(positions_of(*decoded, 1), std::vector<Position>{9});
+}
+
+// The hash of a row that was sampled holds its token, so it is sampled again and said again.
+TEST(Batcher, WhereHashesAreWantedWhatWasSampledIsSampledAgain) {
+  Batcher batcher({kEpoch, 512, 16, 2});
+  SubmitMessage message = submit_of(1, 3);
+  message.open.report_hashes = true;
+  message.prompt.insert(message.prompt.end(), {7, 8});
+  ASSERT_TRUE(batcher.submit(message).ok());
+  const auto batch = batcher.next();
+  ASSERT_EQ(batch->rows.size(), 5U);
+  for (const BatchRow& row : batch->rows) {
+    EXPECT_EQ(row.flags, row.position >= 2 ? BatchRow::kSample : 0) << row.position;
+  }
+  ASSERT_TRUE(batcher.on_tokens(answer_of(*batch)).ok());
+  const auto decoded = batcher.next();
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(positions_of(*decoded, 1), std::vector<Position>{5}) << "one row, for one new token";
+  EXPECT_FALSE(batcher.next().has_value());
+}
+
+TEST(Batcher, RefusesASequenceThatHasAllItsTokensOrNotItsPrompt) {
+  Batcher batcher({kEpoch, 512, 4, 4});
+  SubmitMessage whole = submit_of(1, 3);
+  whole.open.sampling.max_tokens = 2;
+  whole.prompt.insert(whole.prompt.end(), {7, 8});
+  EXPECT_FALSE(batcher.submit(whole).ok());
+  whole.prompt.resize(2);
+  EXPECT_FALSE(batcher.submit(whole).ok());
+  whole.prompt = {1, 2, 3, 4};
+  EXPECT_TRUE(batcher.submit(whole).ok());
+}
+
 TEST(Batcher, ReleasesTravelWithTheNextRowsAndWaitForAFreeStep) {
   Batcher batcher({kEpoch, 512, 128, 1});
   ASSERT_TRUE(batcher.submit(submit_of(1, 1)).ok());

@@ -91,6 +91,8 @@ class ControlAdapters : public ::testing::Test {
     options.identity = cluster_.identity("home", Role::kCoordinator);
     options.roster = cluster_.book();
     options.admissions = admissions_;
+    options.limits.message_bytes = limits::kControlMessageBytes;  // as large as any may be
+    options.limits.session_bytes = limits::kGiB;
     return options;
   }
   std::unique_ptr<ControlClient> make_client(const std::string& name) {
@@ -165,6 +167,28 @@ TEST_F(ControlAdapters, CarryMessagesInOrderBothWays) {
     EXPECT_EQ(server_events_.frames[s][i], "up " + std::to_string(i));
     EXPECT_EQ(client_events_.frames[c][i], "down " + std::to_string(i));
   }
+}
+
+TEST_F(ControlAdapters, SpeakIpv6) {
+  stop_service();
+  if (!ControlService::open(options("[::1]:0"), server_owner_.poster()).ok()) {
+    GTEST_SKIP() << "this machine has no ::1";
+  }
+  start_service("[::1]:0");
+  LinkId c, s;
+  link(c, s);
+  ASSERT_TRUE(client_send(c, "up"));
+  EXPECT_TRUE(server_events_.wait([&] { return server_events_.frames[s].size() == 1; }));
+}
+
+TEST_F(ControlAdapters, OneKeyHasTwoSessionsAtATime) {
+  LinkId c, s;
+  link(c, s);
+  link(c, s);
+  EXPECT_TRUE(client_closed(dial(address_)));
+  client_owner_.call([&] { client_->close(c); });
+  ASSERT_TRUE(server_closed(s));
+  link(c, s);
 }
 
 TEST_F(ControlAdapters, CarryEmptyAndLargestMessages) {

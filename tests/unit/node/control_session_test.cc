@@ -24,11 +24,23 @@ struct Orders final : ControlEvents {
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override {
     heartbeat.set_steps_total(++beats);
   }
+  void on_countersign(const control::v1::Countersign& message) override {
+    countersigned += message.windows_size();
+  }
+  int countersigned = 0;
   std::vector<std::uint64_t> assigned;
   std::vector<std::uint64_t> unassigned;
   int lost = 0;
-  void on_roster(ByteSpan roster) override { rosters.emplace_back(as_text(roster)); }
+  Bytes on_roster(ByteSpan roster) override {
+    rosters.emplace_back(as_text(roster));
+    return held;
+  }
+  Bytes held;  // the answer
+  void on_measure() override { ++measures; }
+  void on_probe(const control::v1::Probe& probe) override { probed.push_back(probe.node()); }
   std::vector<std::string> rosters;
+  std::vector<std::string> probed;
+  std::uint64_t measures = 0;
   std::uint64_t beats = 0;
 };
 
@@ -301,6 +313,36 @@ TEST_F(ControlSessionTest, HandsOnRosters) {
   tell([](auto& m) { m.mutable_roster()->set_roster("one"); });
   tell([](auto& m) { m.mutable_roster()->set_roster("two"); });
   EXPECT_EQ(orders.rosters, (std::vector<std::string>{"one", "two"}));
+  EXPECT_TRUE(said().has_register_()) << "there is nothing to say to them";
+}
+
+TEST_F(ControlSessionTest, ShowsTheRosterThatItHoldsAgainstAnOlderOne) {
+  begin();
+  for (const char byte : {'n', 'e', 'w'}) orders.held.push_back(static_cast<std::byte>(byte));
+  tell([](auto& m) { m.mutable_roster()->set_roster("old"); });
+  EXPECT_EQ(said().roster().roster(), "new");
+}
+
+TEST_F(ControlSessionTest, WhoSentWrongBytesIsSaidWhereSomebodyHearsIt) {
+  std::vector<WrongBytes> wrong = {{"desk", blake2b(as_bytes("m")), "the header", 0, 9}};
+  options.wrong_bytes = [&] { return std::exchange(wrong, {}); };
+  session.set_away(Away{});
+  EXPECT_EQ(wrong.size(), 1U) << "there is no session yet";
+  begin();
+  pass(milliseconds(250));
+  ASSERT_EQ(said().heartbeat().wrong_bytes_size(), 1);
+  EXPECT_EQ(said().heartbeat().wrong_bytes(0).node(), "desk");
+  pass(milliseconds(250));
+  EXPECT_EQ(said().heartbeat().wrong_bytes_size(), 0) << "once";
+}
+
+TEST_F(ControlSessionTest, MeasuresWhereTheCoordinatorWantsItTo) {
+  begin();
+  EXPECT_EQ(orders.measures, 0U);
+  tell([](auto& m) { m.mutable_registered()->set_measure(true); });
+  EXPECT_EQ(orders.measures, 1U);
+  tell([](auto& m) { m.mutable_probe()->set_node("den"); });
+  EXPECT_EQ(orders.probed, std::vector<std::string>{"den"});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <queue>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/limits.h"
@@ -21,7 +22,9 @@ struct Record {
   std::atomic<int> alive{0};
   std::atomic<int> most_alive{0};
   std::atomic<int> loads{0};
+  std::atomic<int> keeps{0};
   std::atomic<int> resets{0};
+  std::atomic<int> begun{0};
   std::atomic<int> steps{0};
   std::atomic<bool> ready{true};
   std::mutex gate;
@@ -42,6 +45,7 @@ class FakeEngine final : public Engine {
     if (batch.step.value == 13) return Error::invalid("step 13 breaks the contract");
     record_.halves.push_back("begin " + std::to_string(batch.step.value));
     begun_.push_back(std::move(batch));
+    ++record_.begun;
     return ok_status();
   }
   bool ready() const override { return record_.ready; }
@@ -53,6 +57,10 @@ class FakeEngine final : public Engine {
     record_.halves.push_back("finish " + std::to_string(batch.step.value));
     result.released = {SequenceId(batch.step.value)};
     return ok_status();
+  }
+  void keep() override {
+    EXPECT_TRUE(begun_.empty());
+    ++record_.keeps;
   }
   void reset() override {
     EXPECT_TRUE(begun_.empty());
@@ -93,6 +101,7 @@ struct Answers : StageComputeEvents {
   void on_weights_checked(Status status) override {
     order.push_back("weights " + std::string(status ? "kept" : status.error().message));
   }
+  void on_unloaded() override { order.push_back("unloaded"); }
   std::vector<std::string> order;
   Loaded last;
 };
@@ -105,6 +114,8 @@ class EngineThreadTest : public ::testing::Test {
         EngineOptions{},
         [this](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
           ++record_.loads;
+          while (options.layers.begin == 7 && !options.cancelled()) std::this_thread::yield();
+          if (options.layers.begin == 7) return Error{ErrorCode::kCancelled, "given up"};
           if (options.layers.end > 30) return Error::invalid("no such layers");
           return std::unique_ptr<Engine>(std::make_unique<FakeEngine>(record_, options));
         },
@@ -165,12 +176,43 @@ TEST_F(EngineThreadTest, ChecksWeightsBehindTheStepsThatWait) {
             (Order{"weights no layers are loaded", "load 1", "step 11", "weights kept"}));
 }
 
+TEST_F(EngineThreadTest, UnloadingFreesTheEngineBehindTheStepUnderWay) {
+  load(1, 0, 10);
+  std::unique_lock hold(record_.gate);
+  step(1);
+  step(2);
+  while (record_.begun == 0) std::this_thread::yield();
+  thread_->unload();
+  step(3);
+  hold.unlock();
+  wait_for(5);
+  EXPECT_EQ(answers_.order,
+            (Order{"load 1", "step 1", "step 2 cancelled", "unloaded", "step 3 unavailable"}));
+  EXPECT_EQ(record_.alive, 0);
+  load(2, 0, 10);
+  wait_for(6);
+  EXPECT_EQ(record_.loads, 2);
+}
+
+TEST_F(EngineThreadTest, UnloadingEndsALoadingUnderWay) {
+  load(1, 7, 10);
+  while (record_.loads == 0) std::this_thread::yield();
+  thread_->unload();
+  wait_for(2);
+  EXPECT_EQ(answers_.order, (Order{"load 1 failed", "unloaded"}));
+  EXPECT_EQ(record_.alive, 0);
+  load(2, 0, 10);
+  wait_for(3);
+  EXPECT_EQ(answers_.order.back(), "load 2");
+}
+
 TEST_F(EngineThreadTest, KeepsTheEngineOfTheSameRange) {
   load(1, 0, 10);
   load(2, 0, 10);
   wait_for(2);
   EXPECT_EQ(record_.loads, 1);
-  EXPECT_EQ(record_.resets, 1);
+  EXPECT_EQ(record_.keeps, 1);
+  EXPECT_EQ(record_.resets, 0);
 }
 
 TEST_F(EngineThreadTest, NeverHoldsTwoEngines) {
@@ -270,7 +312,8 @@ TEST_F(EngineThreadTest, StepsUnderWayEndBeforeALoadAndACheckOfTheWeights) {
   step(3);
   step(13);
   step(4);
-  wait_for(6);  // the last step has begun
+  wait_for(6);
+  while (record_.begun < 4) std::this_thread::yield();  // the last step, too
   load(2, 0, 10);
   wait_for(8);
   EXPECT_EQ(answers_.order, (Order{"load 1", "step 1", "step 2", "weights kept", "step 3",

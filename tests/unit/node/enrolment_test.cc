@@ -68,6 +68,8 @@ class Home {
     control.identity = TlsIdentity::make(node_).value();
     control.roster = book_;
     control.admissions = &*membership_;
+    control.door = membership_->door();
+    control.limits.strangers = {1'000, 1'000, 1'000, 1'000, 1'000};  // all tests are one address
     owner_.call([&] {
       auto opened = ControlService::open(control, owner_.poster());
       ASSERT_TRUE(opened) << opened.error().message;
@@ -90,7 +92,8 @@ class Home {
   }
   const PublicKey& cluster() const { return cluster_.public_key(); }
   std::string address() const { return service_->address(); }
-  // As hearth approve does, and the server that follows it.
+  // As hearth approve does, once without a name and once with it, and the server that follows it.
+  void look() { EXPECT_TRUE(coordinator::open_door(*store_, clock_.unix_seconds())); }
   void approve(const std::string& name) {
     const auto waiting = store_->waiting();
     ASSERT_TRUE(waiting);
@@ -144,6 +147,11 @@ TEST(Enrolment, AClientsWordBringsAKey) {
 TEST(Enrolment, ADoorOpensByAPersonsWord) {
   Home home;
   const TlsIdentity den = somebody();
+  const auto closed = Door::find(home.address(), den, kPatience);
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code, ErrorCode::kRefused);
+  EXPECT_NE(closed.error().message.find("hearth approve"), std::string::npos);
+  home.look();
   const auto door = Door::find(home.address(), den, kPatience);
   ASSERT_TRUE(door) << door.error().message;
   EXPECT_EQ((*door)->cluster(), home.cluster());
@@ -162,8 +170,22 @@ TEST(Enrolment, ADoorOpensByAPersonsWord) {
   EXPECT_EQ((*door)->knock("attic", kPatience).error().code, ErrorCode::kRefused);
 
   Home middle(true);
+  middle.look();
   EXPECT_FALSE(Door::find(middle.address(), den, kPatience)) << "a man in the middle";
   EXPECT_EQ(Door::find("127.0.0.1:1", den, kPatience).error().code, ErrorCode::kUnavailable);
+}
+
+TEST(Enrolment, AWordThatIsGoodNoMoreIsRefusedAtTheDoorAsInside) {
+  Home home;
+  const JoinToken token = home.token();
+  ASSERT_TRUE(enrol(token, somebody(), {"den", Role::kWorker, {}}, kPatience));
+  const auto closed = enrol(token, somebody(), {"attic", Role::kWorker, {}}, kPatience);
+  home.look();
+  const auto inside = enrol(token, somebody(), {"attic", Role::kWorker, {}}, kPatience);
+  ASSERT_FALSE(closed);
+  ASSERT_FALSE(inside);
+  EXPECT_EQ(closed.error().code, ErrorCode::kInvalidInput);
+  EXPECT_EQ(closed.error().message, inside.error().message);
 }
 
 TEST(Enrolment, AMemberAsksWhereNodesAreAndWhetherItIsReached) {
@@ -180,6 +202,7 @@ TEST(Enrolment, AMemberAsksWhereNodesAreAndWhetherItIsReached) {
   ASSERT_TRUE(reached) << reached.error().message;
   EXPECT_EQ(reached->address, "[::1]:7");
   EXPECT_EQ(reached->error, "no answer");
+  home.look();
   inquirer.identity = somebody();
   EXPECT_EQ(locate(inquirer, "den").error().code, ErrorCode::kRefused);
   inquirer.addresses = {"127.0.0.1:1"};
@@ -237,6 +260,7 @@ TEST(Enrolment, WhoLeavesIsOutAndOnlyTheCoordinatorIsAsked) {
   ASSERT_FALSE(astray);
   EXPECT_EQ(astray.error().code, ErrorCode::kUnavailable);
   EXPECT_TRUE(home.book().find("den"));
+  home.look();
   const auto stranger = node::leave(token.addresses, somebody(), book, kPatience);
   ASSERT_FALSE(stranger);
   EXPECT_EQ(stranger.error().code, ErrorCode::kRefused);

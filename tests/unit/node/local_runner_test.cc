@@ -182,6 +182,38 @@ TEST_F(LocalRunnerTest, RefusesWhatDoesNotFitAndTakesItWhenPagesComeBack) {
   }
 }
 
+// What failover rests upon: prompt and answer so far give the tokens that would have come, with
+// their log probabilities, ends and penalties.
+TEST_F(LocalRunnerTest, AnAnswerGoesOnFromAnyOfItsTokens) {
+  auto runner = LocalRunner::load(file_, plan_of(2, 1, 7, "scalar").options).value();
+  std::uint64_t id = 1;
+  const auto answer = [&](const Request& request, const std::vector<SampledToken>& known) {
+    SequenceOpen open{SequenceId(id++), static_cast<std::uint32_t>(request.prompt.size()), false,
+                      request.sampling};
+    std::vector<TokenId> tokens = request.prompt;
+    for (const SampledToken& token : known) tokens.push_back(token.token);
+    std::vector<SampledToken> got = known;
+    const auto take = [&](const SampledToken& token) {
+      got.push_back(token);
+      got.back().sequence = request.id;
+    };
+    EXPECT_TRUE(runner->submit(open, std::move(tokens), {take, nullptr}).ok());
+    while (step(*runner)) {
+    }
+    return got;
+  };
+  std::size_t cuts = 0;
+  for (const Request& request : requests_) {
+    const std::vector<SampledToken> whole = answer(request, {});
+    ASSERT_NE(whole.back().finish, FinishReason::kNone);
+    for (std::size_t cut = 1; cut < whole.size(); ++cut, ++cuts) {
+      const auto known = static_cast<std::ptrdiff_t>(cut);
+      EXPECT_EQ(answer(request, {whole.begin(), whole.begin() + known}), whole) << cut;
+    }
+  }
+  EXPECT_GT(cuts, 30U);
+}
+
 TEST_F(LocalRunnerTest, ListenersMayCancelAndSubmit) {
   auto runner = LocalRunner::load(file_, plan_of(1, 1, 128, "scalar").options).value();
   SequenceOpen open;

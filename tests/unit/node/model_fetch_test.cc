@@ -1,5 +1,6 @@
 #include "node/model_fetch.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -24,6 +25,7 @@ class FakeSource final : public RangeSource {
  public:
   FakeSource(std::string name, Bytes bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
   const std::string& name() const override { return name_; }
+  std::string node() const override { return of_node; }
   Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) override {
     ++requests;
     std::uint64_t at = begin;
@@ -39,6 +41,7 @@ class FakeSource final : public RangeSource {
 
   std::function<Status()> fails;  // asked before every kilobyte
   bool too_much = false;
+  std::string of_node;  // empty: a web server
   std::atomic<std::uint64_t> sent{0};
   std::atomic<std::uint64_t> requests{0};
 
@@ -147,6 +150,32 @@ TEST_F(ModelFetchTest, WhatIsThereIsNotFetchedAgain) {
   EXPECT_TRUE(fetch().ok()) << "nothing has to be asked";
 }
 
+TEST_F(ModelFetchTest, WhatADiskMadeOfItIsFoundAndFetchedAgain) {
+  const auto from = source("a");
+  const auto first = fetch();
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  const auto& tensor = manifest.tensors[wanted[wanted.size() / 2]];
+  struct stat before {};
+  ASSERT_EQ(::stat(first->path.c_str(), &before), 0);
+  {
+    std::fstream file(first->path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(tensor.offset + tensor.bytes / 2));
+    file.put(static_cast<char>(bytes[tensor.offset + tensor.bytes / 2] ^ std::byte{4}));
+  }
+  // As a backup brings files back: the time says nothing.
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, first->path.c_str(), times, 0), 0);
+  const std::uint64_t sent = from->sent;
+  const auto again = fetch();
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->fetched, tensor.bytes);
+  EXPECT_GE(from->sent - sent, tensor.bytes);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find(tensor.name), std::string::npos) << warnings[0];
+  options.sources.clear();
+  EXPECT_TRUE(fetch().ok()) << "now it is right";
+}
+
 TEST_F(ModelFetchTest, AWholeFileIsUsedWhereItLies) {
   options.files = {folder + "/missing", folder, write("short", Bytes(10)),
                    write("zeros", Bytes(bytes.size())), write("model", bytes)};
@@ -196,6 +225,21 @@ TEST_F(ModelFetchTest, AFileThatChangedIsHashedAgain) {
   EXPECT_EQ(fetch().error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(ModelFetchTest, AFileThatChangedAndHasItsDateAgainIsHashedAgain) {
+  options.files = {write("model", bytes)};
+  ASSERT_TRUE(fetch()->in_place);
+  const auto date = fs::last_write_time(folder + "/model");
+  std::fstream file(folder + "/model", std::ios::in | std::ios::out | std::ios::binary);
+  const auto at = static_cast<std::streamoff>(manifest.tensors[wanted.back()].offset);
+  const char wrong = static_cast<char>(bytes[static_cast<std::size_t>(at)] ^ std::byte{1});
+  file.seekp(at);
+  file.write(&wrong, 1);
+  file.close();
+  fs::last_write_time(folder + "/model", date);
+  ASSERT_EQ(fs::last_write_time(folder + "/model"), date);
+  EXPECT_EQ(fetch().error().code, ErrorCode::kNotFound);
+}
+
 TEST_F(ModelFetchTest, ALiarIsNamedAndTheRangeComesFromElsewhere) {
   for (const bool first : {true, false}) {
     fs::remove_all(options.folder);
@@ -215,6 +259,21 @@ TEST_F(ModelFetchTest, ALiarIsNamedAndTheRangeComesFromElsewhere) {
     EXPECT_LE(static_cast<double>(fetched->fetched), 1.3 * static_cast<double>(own_bytes()))
         << "what was right is kept";
   }
+}
+
+TEST_F(ModelFetchTest, ANodeThatLiesIsToldOf) {
+  const auto bad = liar("desk at 127.0.0.1:1");
+  bad->of_node = "desk";
+  liar("https://example.org");
+  source("attic at 127.0.0.1:2")->of_node = "attic";
+  options.connections = 1;
+  std::vector<WrongBytes> told;
+  options.wrong = [&](const WrongBytes& wrong) { told.push_back(wrong); };
+  ASSERT_TRUE(fetch().ok());
+  ASSERT_EQ(told.size(), 1U) << "of nodes alone, and once";
+  const auto& tensor = manifest.tensors[wanted[wanted.size() / 2]];
+  EXPECT_EQ(told[0], (WrongBytes{"desk", manifest.id(), "tensor " + tensor.name, tensor.offset,
+                                 tensor.offset + tensor.bytes}));
 }
 
 TEST_F(ModelFetchTest, LiarsAloneGiveNothing) {

@@ -23,7 +23,9 @@ struct HeldCompute final : StageCompute {
     loads.push_back(epoch);
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
+  void forget() override { ++forgotten; }
   void check_weights() override { ++checks; }
+  void unload() override {}
   void finish_load() {
     const Epoch epoch = loads.back();
     events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, false}, 8, 1000});
@@ -48,6 +50,7 @@ struct HeldCompute final : StageCompute {
   std::vector<Epoch> loads;
   std::deque<StepBatch> steps;
   int checks = 0;
+  int forgotten = 0;
 };
 
 struct StageRoles : ::testing::Test {

@@ -24,7 +24,13 @@ struct HeldCompute final : StageCompute {
     loads.push_back(epoch);
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
+  void forget() override { ++forgotten; }
   void check_weights() override { ++checks; }
+  void unload() override { ++unloads; }
+  void finish_unload() {
+    --unloads;
+    events->on_unloaded();
+  }
   void finish_load() {
     const Epoch epoch = loads.front();
     loads.pop_front();
@@ -44,6 +50,8 @@ struct HeldCompute final : StageCompute {
   std::deque<Epoch> loads;
   std::deque<StepBatch> steps;
   int checks = 0;
+  int forgotten = 0;
+  int unloads = 0;
 };
 
 // The middle stage of three, unless a test says otherwise.
@@ -202,6 +210,25 @@ TEST_F(StageTest, MoreStepsThanAgreedEndTheEpoch) {
   EXPECT_NE(said().stage_failed().error().find("in flight"), std::string::npos);
 }
 
+TEST_F(StageTest, RowsThatAreSaidAgainAreNotCountedAsComputed) {
+  serve(1);
+  StepBatch step;
+  step.epoch = Epoch(1);
+  step.opens.push_back({SequenceId(1), 2, false, {}});
+  step.rows = {{SequenceId(1), 0, 5, 0}, {SequenceId(1), 1, 5, 0}};
+  step.activations.resize(2 * 4 * 2);
+  data.receive(previous, FrameType::kBatch, encode(step));
+  ASSERT_EQ(compute.steps.size(), 1u);
+  StepResult result;
+  result.replayed = 1;
+  compute.finish_step(std::move(result));
+  EXPECT_EQ(static_cast<StageMachine&>(*stage).replayed_rows(), 1u);
+  clock.advance(milliseconds(250));
+  stage->on_timer();
+  EXPECT_EQ(said().heartbeat().replayed_rows_total(), 1u);
+  EXPECT_EQ(said().heartbeat().rows_total(), 1u);
+}
+
 TEST_F(StageTest, LateFramesAreCountedAndDropped) {
   serve(1);
   const LinkId old_previous = previous;
@@ -304,6 +331,7 @@ TEST_F(StageTest, LosesTheEpochWithTheCoordinatorAndDialsAgain) {
   session = control.open("home:1");
   EXPECT_TRUE(said().has_register_());
   EXPECT_TRUE(stage->refused().empty());
+  EXPECT_EQ(compute.forgotten, 1) << "another coordinator means others by the same ids";
 }
 
 TEST_F(StageTest, ARefusalIsForGood) {
@@ -341,6 +369,95 @@ TEST_F(StageTest, UnassignEndsTheNamedEpochAlone) {
   EXPECT_FALSE(said().has_stage_failed());
   assign(2);
   EXPECT_NE(said().stage_failed().error().find("not newer"), std::string::npos);
+  EXPECT_EQ(compute.forgotten, 0) << "its sequences may come again";
+}
+
+const Away kPause{false, 0, "hearth pause"};
+const Away kDrain{true, 0, "hearth drain"};
+
+TEST_F(StageTest, APauseIsToldAtOnceAndItsLinksWaitForTheCoordinator) {
+  serve(1);
+  batch(1, 0);
+  batch(1, 1);
+  compute.finish_step();
+  const std::size_t sent = data.sent[next].size();
+  stage->set_away(kPause);
+  EXPECT_EQ(said().heartbeat().away().why(), "hearth pause");
+  EXPECT_EQ(compute.unloads, 1);
+  EXPECT_FALSE(stage->rests()) << "the memory is not free yet";
+  compute.finish_step();
+  batch(1, 2);
+  EXPECT_EQ(data.sent[next].size(), sent) << "a step was passed on";
+  EXPECT_TRUE(compute.steps.empty()) << "a step was begun";
+  EXPECT_FALSE(data.closed.contains(next)) << "the neighbours are to hear of it first";
+  compute.finish_unload();
+  EXPECT_TRUE(stage->rests());
+  stage->set_away(kPause);
+  EXPECT_EQ(compute.unloads, 0) << "it is the same one";
+  tell([](auto& message) { message.mutable_unassign()->set_epoch(1); });
+  EXPECT_TRUE(data.closed.contains(next));
+  EXPECT_FALSE(said().has_stage_failed());
+  EXPECT_TRUE(compute.loads.empty()) << "nothing is loaded again";
+  assign(2);
+  EXPECT_NE(said().stage_failed().error().find("owner"), std::string::npos);
+  EXPECT_TRUE(compute.loads.empty());
+  stage->set_away(std::nullopt);
+  EXPECT_TRUE(said().has_heartbeat());
+  EXPECT_FALSE(said().heartbeat().has_away());
+  EXPECT_FALSE(stage->rests());
+  serve(3);
+  EXPECT_TRUE(said().has_stage_ready());
+}
+
+TEST_F(StageTest, ACoordinatorThatDoesNotKnowOfPausesHearsOfAFailureASecondLater) {
+  serve(1);
+  stage->set_away(kPause);
+  clock.advance(milliseconds(999));
+  stage->on_timer();
+  EXPECT_FALSE(data.closed.contains(next));
+  clock.advance(milliseconds(1));
+  stage->on_timer();
+  EXPECT_TRUE(data.closed.contains(next));
+  EXPECT_NE(said().stage_failed().error().find("owner"), std::string::npos);
+}
+
+TEST_F(StageTest, APauseEndsALoading) {
+  assign(1);
+  stage->set_away(kPause);
+  EXPECT_EQ(compute.unloads, 1);
+  compute.refuse_load({ErrorCode::kCancelled, "loading was given up"});
+  EXPECT_FALSE(said().has_stage_failed());
+  compute.finish_unload();
+  EXPECT_TRUE(stage->rests());
+  stage->set_away(std::nullopt);
+  tell([](auto& message) { message.mutable_unassign()->set_epoch(1); });
+  EXPECT_TRUE(compute.loads.empty()) << "what was given up is not taken up again";
+}
+
+TEST_F(StageTest, ADrainedStageServesUntilTheCoordinatorEndsIt) {
+  serve(1);
+  stage->set_away(kDrain);
+  EXPECT_TRUE(said().heartbeat().away().drain());
+  EXPECT_EQ(compute.unloads, 0);
+  batch(1, 0);
+  compute.finish_step();
+  EXPECT_EQ(data.sent[next].size(), 2u);
+  tell([](auto& message) { message.mutable_unassign()->set_epoch(1); });
+  EXPECT_FALSE(stage->rests());
+  EXPECT_EQ(compute.unloads, 1);
+  compute.finish_unload();
+  EXPECT_TRUE(stage->rests());
+}
+
+TEST_F(StageTest, APausedWorkerRegistersAsOne) {
+  stage->set_away(kPause);
+  compute.finish_unload();
+  control.lose(session);
+  clock.advance(milliseconds(100));
+  stage->on_timer();
+  session = control.open("home:1");
+  EXPECT_EQ(said().register_().away().why(), "hearth pause");
+  EXPECT_TRUE(stage->rests());
 }
 
 }  // namespace

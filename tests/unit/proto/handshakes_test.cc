@@ -28,6 +28,23 @@ TEST(Handshakes, AreLimitedInAll) {
   EXPECT_EQ(limits.under_way(), 4u);
 }
 
+TEST(Handshakes, SayWhoWaitsForNothingButRoom) {
+  Handshakes limits({.under_way = 3, .of_address = 2, .burst = 2, .per_second = 1});
+  EXPECT_FALSE(limits.waits_for_room("a", kStart)) << "there is room";
+  for (const char* address : {"a", "a", "b"}) EXPECT_TRUE(limits.begin(address, kStart));
+  EXPECT_FALSE(limits.waits_for_room("a", kStart)) << "it has its share";
+  EXPECT_TRUE(limits.waits_for_room("b", kStart));
+  EXPECT_TRUE(limits.waits_for_room("c", kStart));
+  limits.end("a");
+  limits.end("a");
+  EXPECT_FALSE(limits.waits_for_room("c", kStart));
+  EXPECT_EQ(limits.under_way("a"), 0u);
+  EXPECT_EQ(limits.under_way("b"), 1u);
+  EXPECT_EQ(limits.under_way("nobody"), 0u);
+  for (const char* address : {"b", "c"}) EXPECT_TRUE(limits.begin(address, kStart));
+  EXPECT_FALSE(limits.waits_for_room("a", kStart)) << "its rate is spent";
+}
+
 TEST(Handshakes, OfOneAddressHaveARate) {
   Handshakes limits({.under_way = 10, .of_address = 3, .burst = 5, .per_second = 2});
   const auto once = [&](TimePoint now) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/limits_joining.h"
+#include "base/limits.h"
 
 namespace hearth {
 namespace {

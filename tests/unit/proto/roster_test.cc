@@ -104,6 +104,23 @@ TEST(Roster, RefusesToSignWhatNobodyWouldRead) {
   EXPECT_FALSE(sign_roster(roster, key));
 }
 
+TEST(Roster, ARoleIsOneOfTheFour) {
+  const SecretKey key = SecretKey::generate();
+  Roster roster;
+  roster.entries = {entry("den")};
+  const Bytes good = *sign_roster(roster, key);
+  constexpr std::size_t kRoleAt = 52 + PublicKey::kBytes;  // of the first entry
+  for (const int number : {0, 5, 255}) {
+    Bytes wrong = good;
+    wrong[kRoleAt] = static_cast<std::byte>(number);
+    const auto parsed = parse_roster(signed_again(wrong, key));
+    ASSERT_FALSE(parsed) << number;
+    EXPECT_NE(parsed.error().message.find("role " + std::to_string(number)), std::string::npos);
+    roster.entries[0].role = static_cast<Role>(number);
+    EXPECT_FALSE(sign_roster(roster, key)) << number;
+  }
+}
+
 TEST(Roster, TheLongestFitsItsLimit) {
   const SecretKey key = SecretKey::generate();
   Roster roster;

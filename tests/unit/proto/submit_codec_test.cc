@@ -29,10 +29,20 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
-TEST(SubmitCodec, ThePromptHasExactlyTheAnnouncedLength) {
+// Whoever brings a prompt and as many tokens as were asked for has nothing to go on with.
+TEST(SubmitCodec, BringsThePromptAndFewerTokensThanItWants) {
   SubmitMessage submit = sample_submit();
-  submit.prompt.push_back(1);
-  EXPECT_NE(refusal(submit).find("prompt_tokens 3 need 12"), std::string::npos);
+  submit.open.sampling.max_tokens = 3;
+  EXPECT_EQ(refusal(submit), "");
+  submit.prompt.insert(submit.prompt.end(), {4, 5});
+  EXPECT_EQ(refusal(submit), "");
+  const auto decoded = decode_submit(encode(submit), small_shape(false));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(*decoded, submit);
+  submit.prompt.push_back(6);
+  EXPECT_NE(refusal(submit).find("has 3 to 5 tokens"), std::string::npos) << refusal(submit);
+  submit.prompt.resize(2);
+  EXPECT_NE(refusal(submit).find("has 3 to 5 tokens"), std::string::npos) << refusal(submit);
   submit.open.prompt_tokens = 0xFFFFFFFF;
   EXPECT_NE(refusal(submit).find("context"), std::string::npos);
   submit.open.prompt_tokens = 0;
@@ -50,7 +60,7 @@ TEST(SubmitCodec, RefusesWhatDoesNotFitTheContext) {
 TEST(SubmitCodec, RefusesTokensOutsideTheVocabulary) {
   SubmitMessage submit = sample_submit();
   submit.prompt[1] = 100;
-  EXPECT_NE(refusal(submit).find("prompt is token 100"), std::string::npos);
+  EXPECT_NE(refusal(submit).find("tokens is token 100"), std::string::npos);
 }
 
 TEST(CancelCodec, RoundTripsAndBoundsItsList) {

@@ -235,9 +235,13 @@ TEST_F(TcpTransportTest, HostileBytesEndTheirLinkOnly) {
     std::byte value;
   };
   const std::vector<Case> cases = {
-      {"magic", 0, std::byte{'X'}},         {"unknown type", 4, std::byte{200}},
-      {"control frame", 4, std::byte{7}},   {"reserved", 6, std::byte{1}},
-      {"over 64 MiB", 11, std::byte{0x7F}}, {"over 2^63", 15, std::byte{0xFF}},
+      {"magic", 0, std::byte{'X'}},
+      {"unknown type", 4, std::byte{200}},
+      {"control frame", 4, std::byte{7}},
+      {"reserved", 6, std::byte{1}},
+      {"ping that says more", 4, std::byte{8}},
+      {"over 64 MiB", 11, std::byte{0x7F}},
+      {"over 2^63", 15, std::byte{0xFF}},
   };
   for (const Case& c : cases) {
     TlsPeer peer = known_peer(b);
@@ -281,7 +285,8 @@ TEST_F(TcpTransportTest, AnAnnouncedLengthCostsNoMemory) {
   GTEST_SKIP() << "a sanitizer's own memory is counted too";
 #endif
   Side b;
-  open(b);
+  // None of a hundred peers says another word.
+  open(b, {.stall_deadline = std::chrono::minutes(10), .silence = std::chrono::minutes(10)});
   std::vector<TlsPeer> peers;
   Bytes header = wire(FrameType::kBatch, {});
   const std::uint64_t length = limits::kFrameBytes;
@@ -344,6 +349,30 @@ TEST_F(TcpTransportTest, APeerThatStopsReadingIsDropped) {
   ASSERT_TRUE(b.send(b.events.opened[0], {FrameType::kBatch, Bytes(32 * limits::kMiB)}));
   ASSERT_TRUE(run_until([&] { return b.events.closed.size() == 1; }));
   EXPECT_EQ(b.events.closed.begin()->second.code, ErrorCode::kTimeout);
+}
+
+// A process that is frozen keeps its sockets; what ends its links is that it gives no sign of life.
+TEST_F(TcpTransportTest, AnIdleLinkLivesAndAPeerWithoutASignOfLifeIsDropped) {
+  const TcpOptions quick{.beat = milliseconds(50), .silence = milliseconds(400)};
+  Side a, b;
+  open(a, quick);
+  open(b, quick);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  ASSERT_TRUE(a.send(at_a, {FrameType::kHello, {}}));
+  TlsPeer frozen = known_peer(b);
+  const LinkId at_frozen = b.events.opened.back();
+  frozen.say(wire(FrameType::kHello, {}));
+  frozen.say(wire(FrameType::kBeat, {}));
+  ASSERT_TRUE(run_until([&] { return b.events.closed.contains(at_frozen); }));
+  EXPECT_EQ(b.events.closed[at_frozen].code, ErrorCode::kTimeout);
+  EXPECT_NE(b.events.closed[at_frozen].message.find("no sign of life"), std::string::npos);
+  EXPECT_EQ(received(b, at_frozen), 1u) << "a ping is the transport's own";
+  const auto end = std::chrono::steady_clock::now() + milliseconds(1'200);
+  while (std::chrono::steady_clock::now() < end) io_.run_one_for(milliseconds(50));
+  EXPECT_FALSE(a.events.closed.contains(at_a) || b.events.closed.contains(at_b));
+  ASSERT_TRUE(b.send(at_b, {FrameType::kHello, {}}));
+  ASSERT_TRUE(run_until([&] { return received(a, at_a) == 1 && received(b, at_b) == 1; }));
 }
 
 TEST_F(TcpTransportTest, AFloodOfConnectionsLeavesTheOldOnes) {

@@ -1,0 +1,178 @@
+#include "cli/audit.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/hex.h"
+#include "base/limits.h"
+#include "cli/date_text.h"
+#include "cli/escape.h"
+#include "cli/exit_codes.h"
+#include "ledger/books.h"
+#include "ledger/scan.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, "there is no file " + path};
+  std::string text(limits::kNoteBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  auto checkpoint = ledger::parse_checkpoint(as_bytes(text));
+  if (!checkpoint) return Error::invalid(path + ": " + checkpoint.error().message);
+  return checkpoint;
+}
+
+Result<ledger::ScanOptions> scan_options(const AuditOptions& options) {
+  ledger::ScanOptions scan;
+  TRY(scan.key, log_key(options.key));
+  if (!options.earlier.empty()) {
+    TRY(scan.earlier, kept_checkpoint(options.earlier));
+  }
+  return scan;
+}
+
+// The books of a log that begins as a ledger does. A log of anything else is verified as a log.
+struct Fold {
+  ledger::Books books;
+  bool is_ledger = false;
+
+  Status visit(std::uint64_t index, ByteSpan bytes) {
+    if (index == 0) {
+      const auto first = ledger::parse_entry(bytes);
+      is_ledger = first && std::holds_alternative<ledger::RulesEntry>(first->body);
+    }
+    return is_ledger ? books.apply(bytes) : ok_status();
+  }
+  Status check_cluster(const PublicKey& log) const {
+    REQUIRE(!is_ledger || books.cluster() == log, "tile/entries: entry 0 names cluster " +
+                                                      books.cluster().hex() +
+                                                      ", but the log is of key " + log.hex());
+    return ok_status();
+  }
+};
+
+Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::ScanOptions& options,
+                                   Fold& fold) {
+  TRY(ledger::Scan scan,
+      ledger::scan_log(folder, options, [&fold](std::uint64_t index, ByteSpan bytes) {
+        return fold.visit(index, bytes);
+      }));
+  TRY_VOID(fold.check_cluster(scan.checkpoint.log));
+  return scan;
+}
+
+Json books_json(const Fold& fold) {
+  if (!fold.is_ledger) return Json();
+  return {{"members", fold.books.members()},
+          {"in_circulation", -fold.books.balance({})},
+          {"disputes", fold.books.disputes()},
+          {"hash", fold.books.hash().hex()}};
+}
+
+void print_books(const Fold& fold) {
+  if (!fold.is_ledger) {
+    std::printf("  books         none: the entries are no ledger's, only the log was verified\n");
+    return;
+  }
+  std::printf("  books         members: %zu; credits in circulation: %lld; open disputes: %zu\n",
+              fold.books.members(), static_cast<long long>(-fold.books.balance({})),
+              fold.books.disputes().size());
+  std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
+}
+
+void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {
+  Json witnesses = Json::array();
+  for (const ledger::Cosignature& one : scan.checkpoint.cosignatures) {
+    witnesses.push_back({{"key", one.witness.hex()}, {"time", one.time}});
+  }
+  const Json json = {{"sound", true},
+                     {"key", scan.checkpoint.log.hex()},
+                     {"key_given", !options.key.empty()},
+                     {"entries", scan.checkpoint.size},
+                     {"root", scan.checkpoint.root.hex()},
+                     {"cosignatures", witnesses},
+                     {"books", books_json(fold)},
+                     {"leftover", scan.leftover},
+                     {"strange", scan.strange}};
+  // A file's name may be no UTF-8.
+  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
+                const Fold& fold) {
+  const ledger::Checkpoint& checkpoint = scan.checkpoint;
+  std::printf("the log in %s is sound\n", escape_control(folder).c_str());
+  std::printf("  key           %s\n", checkpoint.log.hex().c_str());
+  if (options.key.empty()) {
+    std::printf(
+        "                taken from the log itself; whether it is the right one, only who "
+        "knows it can say (--key)\n");
+  }
+  std::printf("  entries       %llu, each hashed and compared\n",
+              static_cast<unsigned long long>(checkpoint.size));
+  std::printf("  root          %s\n", checkpoint.root.hex().c_str());
+  std::printf("  cosignatures  %zu\n", checkpoint.cosignatures.size());
+  for (const ledger::Cosignature& one : checkpoint.cosignatures) {
+    std::printf("                %s at %s\n", one.witness.hex().c_str(),
+                date_text(static_cast<std::int64_t>(one.time)).c_str());
+  }
+  print_books(fold);
+  for (const std::string& name : scan.leftover) {
+    std::printf("  beyond the checkpoint, of an append that never ended: %s\n",
+                escape_control(name).c_str());
+  }
+  for (const std::string& name : scan.strange) {
+    std::printf("  no file of a log: %s\n", escape_control(name).c_str());
+  }
+}
+
+}  // namespace
+
+Result<std::optional<PublicKey>> log_key(const std::string& hex) {
+  if (hex.empty()) return std::optional<PublicKey>();
+  const auto bytes = from_hex(hex);
+  REQUIRE(bytes, "--key: a log's key is 64 hex digits");
+  TRY(const PublicKey key, PublicKey::parse(*bytes));
+  return std::optional(key);
+}
+
+std::string log_folder(const std::string& given) {
+  const fs::path inside = fs::path(given) / "ledger";
+  std::error_code ignored;
+  return fs::is_directory(inside, ignored) ? inside.string() : given;
+}
+
+int run_audit(const AuditOptions& options) {
+  const auto what = scan_options(options);
+  if (!what) return fail(what.error());
+  const std::string path = log_folder(options.folder);
+  auto folder = ledger::open_log_folder(path, ledger::LogAccess::kRead);
+  if (!folder) return fail(folder.error());
+  Fold fold;
+  const auto scan = scan_and_fold(**folder, *what, fold);
+  if (scan) {
+    options.json ? print_json(options, *scan, fold) : print_text(options, path, *scan, fold);
+    return kExitDone;
+  }
+  if (scan.error().code != ErrorCode::kInvalidInput) {
+    return fail({scan.error().code, path + ": " + scan.error().message});
+  }
+  if (options.json) {
+    const Json json = {{"sound", false}, {"fault", scan.error().message}};
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  (void)fail(Error::invalid("the log in " + path + " is not sound: " + scan.error().message +
+                            "\nkeep the folder as it is; it is evidence"));
+  return kExitVerification;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,26 @@
+// hearth audit: verifies a ledger's log from its files alone, offline. Exit code 6 where anything
+// is wrong, with the first fault: file, byte and entry.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/crypto.h"
+#include "base/result.h"
+
+namespace hearth::cli {
+
+struct AuditOptions {
+  std::string folder;   // of a server's data, with its log in ledger/, or of a log itself
+  std::string key;      // the log's, 64 hex digits; empty: the one that its checkpoint names
+  std::string earlier;  // a file with a checkpoint that somebody kept; empty: none
+  bool json = false;
+};
+// A log's key as it is given; nothing for an empty text: the one that the log names.
+Result<std::optional<PublicKey>> log_key(const std::string& hex);
+// Where a log lies in a folder that is a server's, or the log's own.
+std::string log_folder(const std::string& given);
+
+int run_audit(const AuditOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,79 @@
+#include "cli/ledger.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+#include "cli/table.h"
+#include "ledger/policy.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ledger::Deterrence;
+using ledger::Level;
+using ledger::Policy;
+
+constexpr Level kServing[] = {Level::kProbation, Level::kRegular, Level::kVeteran};
+
+std::string decimals(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+void print_json(const Policy& policy) {
+  Json json;
+  json["hash"] = ledger::policy_hash(policy).hex();
+  for (const ledger::PolicyRow& row : ledger::policy_table()) {
+    json["policy"].push_back(
+        {{"name", row.name}, {"value", policy.*row.field}, {"unit", row.unit}, {"why", row.why}});
+  }
+  for (const Level level : kServing) {
+    const Deterrence found = ledger::deterrence(policy, level);
+    json["deterrence"].push_back({{"level", ledger::level_name(level)},
+                                  {"audit_rate_ppm", found.rate},
+                                  {"required_windows", found.required},
+                                  {"at_stake_windows", found.stake},
+                                  {"margin", found.margin()},
+                                  {"required_fault_windows", found.required_fault},
+                                  {"fault_windows", found.fault}});
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void print_text(const Policy& policy) {
+  Table rules({"RULE", "VALUE", "UNIT", "WHY"});
+  for (const ledger::PolicyRow& row : ledger::policy_table()) {
+    rules.add({std::string(row.name), std::to_string(policy.*row.field), std::string(row.unit),
+               std::string(row.why)});
+  }
+  for (const std::string& line : rules.lines()) std::printf("%s\n", line.c_str());
+  std::printf(
+      "\nA cheat loses while what it has at stake, in windows' pay, is above\n"
+      "g / (p d (1-q)) - 1, with g and q as assumed above, p the audit rate, and d = 1:\n"
+      "equality of bits misses nothing.\n\n");
+  Table margins(
+      {"LEVEL", "AUDITED", "MUST BE ABOVE", "AT STAKE", "MARGIN", "FAULT ABOVE", "FAULT"});
+  for (const Level level : kServing) {
+    const Deterrence found = ledger::deterrence(policy, level);
+    margins.add({std::string(ledger::level_name(level)),
+                 decimals(static_cast<double>(found.rate) * 100 / ledger::kMillion) + " %",
+                 decimals(found.required), std::to_string(found.stake),
+                 decimals(found.margin()) + " times", decimals(found.required_fault),
+                 std::to_string(found.fault)});
+  }
+  for (const std::string& line : margins.lines()) std::printf("%s\n", line.c_str());
+  std::printf("\nhash of these rules: %s\n", ledger::policy_hash(policy).hex().c_str());
+}
+
+}  // namespace
+
+int run_ledger_policy(const LedgerPolicyOptions& options) {
+  const Policy policy;
+  options.json ? print_json(policy) : print_text(policy);
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

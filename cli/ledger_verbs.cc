@@ -1,0 +1,84 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/audit.h"
+#include "cli/ledger.h"
+#include "cli/standings.h"
+#include "cli/verbs.h"
+#include "cli/verify.h"
+
+namespace hearth::cli {
+namespace {
+
+void add_audit(CLI::App& app, Action& action) {
+  auto o = std::make_shared<AuditOptions>();
+  CLI::App* verb =
+      app.add_subcommand("audit", "Verify a ledger from its files alone, offline (6: not sound)");
+  verb->add_option("folder", o->folder, "a server's data folder, or a log's own")->required();
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");  // HEARTH_KEY_... are the API's
+  verb->add_option("--earlier", o->earlier,
+                   "a file with a checkpoint of it that somebody kept: it must begin so");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_audit(*o); }; });
+}
+
+void add_verify(CLI::App& app, Action& action) {
+  auto o = std::make_shared<VerifyOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "verify", "Verify an answer's receipts by the ledger's files alone, offline (6: not proved)");
+  verb->add_option("receipt", o->receipt, "as the answer has it: hearth.receipt, x-hearth-receipt")
+      ->required();
+  verb->add_option("folder", o->folder,
+                   "a server's data folder, or a log's own (default: this machine's)");
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_verify(*o); }; });
+}
+
+void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o) {
+  verb->add_option("--folder", o->folder,
+                   "a server's data folder, or a log's own (default: this machine's)");
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");
+  verb->add_flag("--json", o->json, "print JSON");
+}
+
+void add_policy(CLI::App* ledger, Action& action) {
+  auto o = std::make_shared<LedgerPolicyOptions>();
+  CLI::App* policy = ledger->add_subcommand(
+      "policy", "Print the rules, and by how much a cheat would lose under them");
+  policy->add_flag("--json", o->json, "print JSON");
+  policy->callback([o, &action] { action = [o] { return run_ledger_policy(*o); }; });
+}
+
+void add_ledger(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StandingsOptions>();
+  CLI::App* ledger = app.add_subcommand(
+      "ledger", "Standing, credit and history of nodes, read from a ledger's files (6: not sound)");
+  ledger->add_option("node", o->node, "a node's name or key (default: all)");
+  add_log_options(ledger, o);
+  ledger->callback([o, ledger, &action] {
+    if (ledger->get_subcommands().empty()) action = [o] { return run_standings(*o); };
+  });
+  add_policy(ledger, action);
+
+  auto t = std::make_shared<StandingsOptions>();
+  t->by_work = true;
+  t->most = 10;
+  CLI::App* top = ledger->add_subcommand("top", "Who served most");
+  top->add_option("-n,--most", t->most, "rows (0: all)");
+  add_log_options(top, t);
+  top->callback([t, &action] { action = [t] { return run_standings(*t); }; });
+}
+
+}  // namespace
+
+void add_ledger_verbs(CLI::App& app, Action& action) {
+  add_audit(app, action);
+  add_verify(app, action);
+  add_ledger(app, action);
+}
+
+}  // namespace hearth::cli

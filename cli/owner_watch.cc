@@ -1,0 +1,81 @@
+#include "cli/owner_watch.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "cli/pause_file.h"
+#include "node/power_supply.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr Duration kOrderEvery = std::chrono::milliseconds(100);
+constexpr Duration kSignsEvery = std::chrono::seconds(1);
+
+std::uint32_t minute_of_day(std::int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts{};
+  if (localtime_r(&time, &parts) == nullptr) return 0;
+  return static_cast<std::uint32_t>(parts.tm_hour * 60 + parts.tm_min);
+}
+
+}  // namespace
+
+OwnerWatch::OwnerWatch(OwnerWatchOptions options, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      availability_(options_.triggers),
+      next_order_(clock.now()),
+      next_signs_(clock.now()) {
+  if (!options_.triggers.games) return;
+  auto games = node::GameWatch::open();
+  if (games.ok()) {
+    games_ = std::move(*games);
+  } else {
+    spdlog::debug("games will not be noticed: {}", games.error().message);
+  }
+}
+
+std::optional<Away> OwnerWatch::look() {
+  const TimePoint now = clock_.now();
+  if (now >= next_order_) {
+    next_order_ = now + kOrderEvery;
+    look_at_order();
+  }
+  signs_.unix_seconds = clock_.unix_seconds();
+  signs_.games = games_ != nullptr ? games_->games() : 0;
+  if (now >= next_signs_) {
+    next_signs_ = now + kSignsEvery;
+    look_around();
+  }
+  return availability_.judge(now, order_, signs_);
+}
+
+void OwnerWatch::look_at_order() {
+  struct stat file {};
+  const bool there = ::stat(pause_file(options_.folder).c_str(), &file) == 0;
+  std::optional<std::pair<std::int64_t, std::uint64_t>> found;
+  if (there) {
+    found = {file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec,
+             static_cast<std::uint64_t>(file.st_ino)};
+  }
+  if (found == seen_) return;
+  seen_ = found;
+  const auto order = read_pause_file(options_.folder);
+  if (order.ok()) {
+    order_ = *order;
+    return;
+  }
+  spdlog::error("paused, for what was said cannot be read: {}", order.error().message);
+  order_ = node::OwnerOrder{};
+}
+
+void OwnerWatch::look_around() {
+  signs_.minute = minute_of_day(signs_.unix_seconds);
+  signs_.on_battery = options_.triggers.battery && node::on_battery(options_.power_supply);
+  if (options_.card) signs_.foreign_memory = options_.card().foreign_memory;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,211 @@
+#include "cli/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/limits.h"
+#include "cli/escape.h"
+#include "cli/exit_codes.h"
+#include "cli/models.h"
+#include "cli/placement_model.h"
+#include "cli/plan_nodes.h"
+#include "cli/progress.h"
+#include "cli/swarm_view.h"
+#include "cli/table.h"
+#include "model/gguf.h"
+#include "model/spec.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using placement::Plan;
+using placement::Problem;
+using placement::Stage;
+
+std::string rate(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  return text;
+}
+
+std::uint64_t kv_bytes(const Problem& problem, const Stage& stage) {
+  return problem.model.kv_bytes * stage.layers.size() * problem.kv_tokens;
+}
+
+std::uint64_t total_weights(const Problem& problem) {
+  std::uint64_t bytes = problem.model.embedding_bytes + problem.model.head_bytes;
+  for (const std::uint64_t layer : problem.model.layer_bytes) bytes += layer;
+  return bytes;
+}
+
+double hop_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from) {
+  return delay_seconds(problem, stages, from) + bytes_seconds(problem, stages, from, 1.0);
+}
+
+std::string figures(const placement::Prediction& p) {
+  return rate(p.tokens_per_second) + " tokens/s for one stream, " + rate(p.all_tokens_per_second) +
+         " for " + std::to_string(p.streams) + " streams together, " +
+         rate(p.prompt_tokens_per_second) + " of a long prompt";
+}
+
+void append(std::vector<std::string>& lines, const Problem& problem, const Plan& plan) {
+  Table table({"STAGE", "NODE", "LAYERS", "WEIGHTS", "KV", "OF", "ONE ROW", "TO THE NEXT"});
+  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    const placement::Node& node = problem.nodes[stage.node];
+    const std::uint64_t kv = kv_bytes(problem, stage);
+    table.add({std::to_string(i + 1), node.name,
+               std::to_string(stage.layers.begin) + "-" + std::to_string(stage.layers.end - 1),
+               format_bytes(stage_bytes(problem, stage.layers) - kv), format_bytes(kv),
+               format_bytes(node.memory_bytes), milliseconds(stage_seconds(problem, stage, 1.0)),
+               milliseconds(hop_seconds(problem, plan.stages, i))});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  lines.push_back(figures(plan.prediction));
+  if (plan.prediction.kv_tokens < std::numeric_limits<std::uint64_t>::max()) {
+    lines.push_back("room for " + std::to_string(plan.prediction.kv_tokens) +
+                    " positions of KV in all");
+  }
+}
+
+Json plan_object(const Problem& problem, const Plan& plan) {
+  Json json;
+  json["stages"] = Json::array();
+  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    const std::uint64_t kv = kv_bytes(problem, stage);
+    json["stages"].push_back({{"node", problem.nodes[stage.node].name},
+                              {"layers", {stage.layers.begin, stage.layers.end}},
+                              {"weight_bytes", stage_bytes(problem, stage.layers) - kv},
+                              {"kv_bytes", kv},
+                              {"memory_bytes", problem.nodes[stage.node].memory_bytes},
+                              {"seconds", stage_seconds(problem, stage, 1.0)},
+                              {"to_next_seconds", hop_seconds(problem, plan.stages, i)}});
+  }
+  const placement::Prediction& p = plan.prediction;
+  json["tokens_per_second"] = p.tokens_per_second;
+  json["all_tokens_per_second"] = p.all_tokens_per_second;
+  json["streams"] = p.streams;
+  json["prompt_tokens_per_second"] = p.prompt_tokens_per_second;
+  json["kv_tokens"] = p.kv_tokens;
+  return json;
+}
+
+Result<std::string> read_nodes_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
+  std::string text(limits::kNodesFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
+                                                      std::to_string(limits::kNodesFileBytes) +
+                                                      " bytes, the limit of a file of nodes");
+  return text;
+}
+
+// The server's nodes in the form of the file.
+Result<std::string> measured_nodes(const PlanOptions& options) {
+  HttpClient http;
+  TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
+  const auto state = nlohmann::json::parse(answer.json, nullptr, false);
+  const auto found = state.find("measured");
+  if (found == state.end() || !found->is_object()) {
+    return Error{
+        ErrorCode::kUnavailable,
+        "the server has no node that has measured itself; start it with --optimise, wait a "
+        "few seconds, or give --nodes FILE"};
+  }
+  return found->dump();
+}
+
+Result<Problem> read_problem(const PlanOptions& options) {
+  TRY(const auto path, resolve_model(options.model));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  TRY(placement::Model model, placement_model(*file, spec));
+  std::string nodes;
+  if (options.nodes.empty()) {
+    TRY(nodes, measured_nodes(options));
+  } else {
+    TRY(nodes, read_nodes_file(options.nodes));
+  }
+  auto problem = read_plan_nodes(nodes, std::move(model));
+  if (!problem.ok()) {
+    const std::string where = options.nodes.empty() ? "the server's nodes" : options.nodes;
+    return Error{problem.error().code, where + ": " + problem.error().message};
+  }
+  problem->objective = options.objective.value_or(placement::Objective::kLatency);
+  problem->stages = options.stages;
+  problem->kv_tokens =
+      options.tokens > 0 ? options.tokens : std::min(spec.context, limits::kDefaultMaxTokens);
+  return problem;
+}
+
+}  // namespace
+
+std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Plan>& plans,
+                                    const std::vector<std::string>& improvements) {
+  std::vector<std::string> lines;
+  lines.push_back(
+      std::to_string(problem.layers()) + " layers, " + format_bytes(total_weights(problem)) +
+      " of weights, KV of " + std::to_string(problem.kv_tokens) + " positions; planned for " +
+      (problem.objective == placement::Objective::kLatency ? "the latency of one stream"
+                                                           : "the throughput of many streams"));
+  append(lines, problem, plans.front());
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    lines.push_back("a pipeline beside it, of its spares:");
+    append(lines, problem, plans[i]);
+  }
+  for (const placement::Spare& spare : plans.front().spares) {
+    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " + spare.why);
+  }
+  if (!improvements.empty()) lines.push_back("what would make it quicker:");
+  for (const std::string& sentence : improvements) {
+    lines.push_back("  " + escape_control(sentence));
+  }
+  return lines;
+}
+
+std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
+                      const std::vector<std::string>& improvements) {
+  Json json;
+  json["objective"] =
+      problem.objective == placement::Objective::kLatency ? "latency" : "throughput";
+  json["pipelines"] = Json::array();
+  for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
+  json["spares"] = Json::array();
+  for (const placement::Spare& spare : plans.front().spares) {
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name}, {"why", spare.why}});
+  }
+  json["improvements"] = improvements;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int run_plan(const PlanOptions& options) {
+  const auto problem = read_problem(options);
+  if (!problem.ok()) return fail(problem.error());
+  const auto plans = placement::plan_replicas(*problem);
+  if (!plans.ok()) return fail(plans.error());
+  const std::vector<std::string> improvements = placement::improvements(*problem, plans->front());
+  if (options.json) {
+    std::printf("%s\n", plan_json(*problem, *plans, improvements).c_str());
+    return kExitDone;
+  }
+  for (const std::string& line : plan_lines(*problem, *plans, improvements)) {
+    std::printf("%s\n", line.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,263 @@
+#include "cli/standings.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "cli/audit.h"
+#include "cli/date_text.h"
+#include "cli/escape.h"
+#include "cli/exit_codes.h"
+#include "cli/identity.h"
+#include "cli/paths.h"
+#include "cli/table.h"
+#include "ledger/books.h"
+#include "ledger/history.h"
+#include "ledger/scan.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ledger::Books;
+using ledger::Event;
+
+constexpr std::size_t kShortestKey = 8;  // digits of a key that may stand for it
+
+// A ledger that was read whole and found sound, and one key's history.
+struct Reading {
+  Books books;
+  std::optional<ledger::History> history;
+};
+
+// Of nobody, when the roster is not here or may not be read: then keys stand for names.
+std::map<PublicKey, std::string> names_of(const std::string& folder, const PublicKey& cluster) {
+  std::map<PublicKey, std::string> names;
+  const auto file = RosterFile::open(folder, cluster);
+  const auto roster = file ? (*file)->book()->roster() : nullptr;
+  if (roster == nullptr) return names;
+  for (const RosterEntry& one : roster->entries) names[one.key] = one.name;
+  return names;
+}
+
+Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& options,
+                     const std::optional<PublicKey>& whose) {
+  Reading reading;
+  if (whose) reading.history.emplace(*whose);
+  const auto visit = [&reading](std::uint64_t index, ByteSpan bytes) -> Status {
+    TRY_VOID(reading.books.apply(bytes));
+    if (!reading.history) return ok_status();
+    TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+    reading.history->add(index, entry, reading.books);
+    return ok_status();
+  };
+  TRY(const ledger::Scan scan, ledger::scan_log(folder, options, visit));
+  REQUIRE(reading.books.cluster() == scan.checkpoint.log,
+          "tile/entries: entry 0 names another cluster than the log's key");
+  return reading;
+}
+
+// The one key that is meant. A name wins over the digits of a key.
+Result<PublicKey> key_of(const std::string& node, const std::map<PublicKey, std::string>& names,
+                         const std::vector<PublicKey>& known) {
+  for (const auto& [key, name] : names) {
+    if (name == node) return key;
+  }
+  const bool digits = node.size() >= kShortestKey &&
+                      node.find_first_not_of("0123456789abcdef") == std::string::npos;
+  std::vector<PublicKey> found;
+  for (const PublicKey& key : known) {
+    if (digits && key.hex().starts_with(node)) found.push_back(key);
+  }
+  if (found.size() == 1) return found.front();
+  if (found.size() > 1) {
+    return Error{ErrorCode::kNotFound, "several keys begin with " + node + "; give more digits"};
+  }
+  return Error{ErrorCode::kNotFound,
+               "the ledger knows no node '" + node +
+                   "'; `hearth ledger` lists those it knows, and keys may stand for names"};
+}
+
+std::string name_of(const PublicKey& key, const std::map<PublicKey, std::string>& names) {
+  const auto found = names.find(key);
+  return found == names.end() ? key.hex().substr(0, 16) : found->second;
+}
+
+std::string percent(std::int64_t ppm) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f %%", static_cast<double>(ppm) * 100 / ledger::kMillion);
+  return text;
+}
+
+std::string_view level_of(const Books& books, const ledger::Standing& standing) {
+  if (standing.is_tombstoned()) return "ended";
+  return ledger::level_name(standing.level(books.policy(), books.time()));
+}
+
+std::int64_t balance_of(const Books& books, const PublicKey& key) {
+  return books.balance({ledger::Account::Kind::kSpendable, key});
+}
+
+Json standing_json(const Books& books, const PublicKey& key, const std::string& name) {
+  Json json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
+  const ledger::Standing* standing = books.standing(key);
+  if (standing == nullptr) return json;
+  json["standing"] = level_of(books, *standing);
+  json["escrow"] = standing->escrow();
+  json["windows_served"] = standing->served();
+  json["audited_right"] = standing->audited_right();
+  json["faults"] = standing->faults(books.policy(), books.time());
+  json["audit_rate_ppm"] = standing->audit_rate(books.policy(), books.time());
+  return json;
+}
+
+// "served 12 windows (+340 credits)"
+std::string sentence(const Event& event) {
+  const std::string n = std::to_string(event.count);
+  const bool one = event.count == 1;
+  const std::string windows = one ? "a window" : n + " windows";
+  std::string text;
+  switch (event.kind) {
+    case Event::Kind::kJoined: text = "joined as a newcomer"; break;
+    case Event::Kind::kVouched: text = "joined, vouched for by the cluster"; break;
+    case Event::Kind::kChanged: text = "came back with another driver, build or address"; break;
+    case Event::Kind::kGranted: text = "was granted credit"; break;
+    case Event::Kind::kPaid: text = "paid for " + windows; break;
+    case Event::Kind::kServed: text = "served " + windows; break;
+    case Event::Kind::kChecked: text = "checked " + windows + " of others and agreed"; break;
+    case Event::Kind::kDisagreed: text = "checked " + windows + " of others and disagreed"; break;
+    case Event::Kind::kWasRight: text = "had " + windows + " checked: right"; break;
+    case Event::Kind::kWasDoubted: text = "had " + windows + " checked: in dispute"; break;
+    case Event::Kind::kFault: text = "was found at fault" + (one ? "" : " " + n + " times"); break;
+    case Event::Kind::kFraud: text = "was found a fraud: its escrow was seized"; break;
+    case Event::Kind::kEquivocation:
+      text = "signed two receipts of one window: its escrow was seized";
+      break;
+    case Event::Kind::kVested: text = "had credit set free from escrow"; break;
+  }
+  if (event.credits != 0) {
+    const char* sign = event.credits > 0 && event.kind != Event::Kind::kVested ? "+" : "";
+    text += " (" + (sign + std::to_string(event.credits)) + " credits)";
+  }
+  return text;
+}
+
+void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
+  const Books& books = reading.books;
+  if (json) {
+    Json out = standing_json(books, key, name);
+    out["history"] = Json::array();
+    for (const Event& event : reading.history->events()) {
+      out["history"].push_back({{"time", event.time},
+                                {"entry", event.entry},
+                                {"event", ledger::event_name(event.kind)},
+                                {"count", event.count},
+                                {"credits", event.credits}});
+    }
+    out["history_forgotten"] = reading.history->forgotten();
+    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  std::printf("%s  %s\n", escape_control(name).c_str(), key.hex().c_str());
+  const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+  if (const ledger::Standing* standing = books.standing(key)) {
+    std::printf("  standing  %s\n", std::string(level_of(books, *standing)).c_str());
+    std::printf(
+        "  audits    %lld of its windows were right; %s are checked; faults that count: %lld\n",
+        number(standing->audited_right()),
+        percent(standing->audit_rate(books.policy(), books.time())).c_str(),
+        number(standing->faults(books.policy(), books.time())));
+    std::printf("  served    %lld windows\n", number(standing->served()));
+    std::printf("  escrow    %lld credits\n", number(standing->escrow()));
+  } else {
+    std::printf("  standing  none: it has not served or checked\n");
+  }
+  std::printf("  balance   %lld credits\n", number(balance_of(books, key)));
+  if (reading.history->forgotten() > 0) {
+    std::printf("  earlier   %llu events\n",
+                static_cast<unsigned long long>(reading.history->forgotten()));
+  }
+  for (const Event& event : reading.history->events()) {
+    std::printf("  %s  %s\n", date_text(event.time).c_str(), sentence(event).c_str());
+  }
+}
+
+void print_all(const Books& books, const std::map<PublicKey, std::string>& names,
+               const StandingsOptions& options) {
+  std::vector<PublicKey> keys = books.keys();
+  std::ranges::stable_sort(keys, [&](const PublicKey& a, const PublicKey& b) {
+    if (!options.by_work) return name_of(a, names) < name_of(b, names);
+    return books.standing(a)->served() > books.standing(b)->served();
+  });
+  if (options.most > 0 && keys.size() > options.most) keys.resize(options.most);
+  if (options.json) {
+    Json nodes = Json::array();
+    for (const PublicKey& key : keys)
+      nodes.push_back(standing_json(books, key, name_of(key, names)));
+    const Json out = {{"cluster", books.cluster().hex()},
+                      {"entries", books.entries()},
+                      {"time", books.time()},
+                      {"in_circulation", -books.balance({})},
+                      {"nodes", std::move(nodes)}};
+    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  if (keys.empty()) {
+    std::printf("nobody has served or checked yet\n");
+    return;
+  }
+  Table table({"NODE", "STANDING", "SERVED", "RIGHT", "FAULTS", "AUDITED", "ESCROW", "BALANCE"});
+  for (const PublicKey& key : keys) {
+    const ledger::Standing& standing = *books.standing(key);
+    table.add({name_of(key, names), std::string(level_of(books, standing)),
+               std::to_string(standing.served()), std::to_string(standing.audited_right()),
+               std::to_string(standing.faults(books.policy(), books.time())),
+               percent(standing.audit_rate(books.policy(), books.time())),
+               std::to_string(standing.escrow()), std::to_string(balance_of(books, key))});
+  }
+  for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+}
+
+// What may be wrong with the log is kInvalidInput here, and nothing else is.
+Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
+            const std::string& data, ledger::LogFolder& folder) {
+  TRY(const ledger::Checkpoint checkpoint, ledger::read_checkpoint(folder));
+  const auto names = names_of(data, checkpoint.log);
+  if (options.node.empty()) {
+    TRY(const Reading reading, read(folder, scan, std::nullopt));
+    print_all(reading.books, names, options);
+    return ok_status();
+  }
+  // A name is known before the log is read; of a key's first digits only the log knows the rest.
+  auto key = key_of(options.node, names, {});
+  if (!key) {
+    TRY(const Reading first, read(folder, scan, std::nullopt));
+    key = key_of(options.node, names, first.books.keys());
+  }
+  if (!key) return key.error();
+  TRY(const Reading reading, read(folder, scan, *key));
+  print_node(reading, *key, name_of(*key, names), options.json);
+  return ok_status();
+}
+
+}  // namespace
+
+int run_standings(const StandingsOptions& options) {
+  const auto key = log_key(options.key);
+  if (!key) return fail(key.error());
+  const std::string data = data_folder(options.folder);
+  const std::string path = log_folder(data);
+  auto folder = ledger::open_log_folder(path, ledger::LogAccess::kRead);
+  if (!folder) return fail(folder.error());
+  const Status shown = show(options, {*key, std::nullopt}, data, **folder);
+  if (shown.ok()) return kExitDone;
+  if (shown.error().code != ErrorCode::kInvalidInput) return fail(shown.error());
+  (void)fail(Error::invalid("the log in " + path + " is not sound: " + shown.error().message +
+                            "\n`hearth audit` names what is wrong with it"));
+  return kExitVerification;
+}
+
+}  // namespace hearth::cli

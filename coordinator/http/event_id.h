@@ -1,0 +1,31 @@
+// EventId: which answer an event of a resumable stream belongs to, and how far its client has been
+// told: "3f2a9c0d1b7e4455-18". It counts tokens and not events, since another process may cut the
+// same text into other events. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::coordinator::http {
+
+struct EventId {
+  std::uint64_t answer = 0;  // a hash of who asked what, of which model
+  // A number a choice, written with dots between: 0 before anything, 1 + t after the role and the
+  // text of t tokens, one more after its end.
+  std::vector<std::uint32_t> told;
+  bool usage = false;  // so is the chunk with the usage; written as a "u" at the end
+  friend bool operator==(const EventId&, const EventId&) = default;
+};
+
+std::string event_id_text(const EventId& id);
+// Nothing for any text that event_id_text() does not write, or with more than
+// limits::kHttpSequences numbers.
+std::optional<EventId> parse_event_id(std::string_view text);
+
+// 16 digits.
+std::string hex16(std::uint64_t value);
+
+}  // namespace hearth::coordinator::http

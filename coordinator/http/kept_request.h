@@ -1,0 +1,41 @@
+// KeptRequest: what another process needs to go on with a request and to give the answer that this
+// one would have given: token ids and numbers, no JSON and no text but stop strings and echoes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "proto/step.h"
+
+namespace hearth::coordinator::http {
+
+struct KeptRequest {
+  std::string fingerprint;  // of the model; hex
+  bool chat = true;
+  bool stream = false;
+  bool include_usage = false;
+  bool return_token_ids = false;
+  std::uint32_t n = 1;  // choices of each prompt
+  std::int64_t created = 0;
+  std::vector<std::string> stop;
+  std::vector<std::string> trust;
+  std::vector<std::string> echoes;  // one a prompt, or none
+  // One a prompt, with the seed of its first choice; sequence and epoch mean nothing.
+  std::vector<SubmitMessage> prompts;
+  friend bool operator==(const KeptRequest&, const KeptRequest&) = default;
+};
+
+// Layout: fields in the order of the struct, little-endian, no padding; each vector and string as a
+// u32 count, then its items, a prompt as a count of bytes and encode(SubmitMessage).
+Bytes encode(const KeptRequest& request);
+
+// Every count is checked against base/limits.h before anything is allocated, every number against
+// its range and the model's shape; bytes left over are refused. Errors are kInvalidInput; kVersion
+// for the request of another model.
+Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
+                                        std::string_view fingerprint);
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,56 @@
+// LinkBook: what the ways between nodes were measured to be, and which one is to be measured next.
+// One at a time in the whole swarm, so that no two share a wire.
+//
+// Threads: everything on the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/registry.h"
+#include "placement/problem.h"
+#include "proto/control.pb.h"
+
+namespace hearth::coordinator {
+
+class LinkBook {
+ public:
+  explicit LinkBook(const Clock& clock) : clock_(clock) {}
+
+  struct Way {
+    std::string from;  // who measures, both directions
+    std::string to;
+  };
+  // The next way between measured nodes of `nodes`, of which those that are lost or away are left
+  // alone, that nobody has measured, or that failed a while ago; it is under way from here on.
+  // Nothing while one is. Ways of nodes that are not among them are forgotten. Of more than
+  // limits::kLinkedNodes the first by name count.
+  std::optional<Way> next(const std::vector<const Node*>& nodes);
+  // What `from` says of the way under way. Figures that no link has are a failure.
+  void take(const std::string& from, const control::v1::Probed& probed);
+
+  // Every way between measured nodes of these has been measured or has failed.
+  bool complete(const std::vector<const Node*>& nodes) const;
+  // Without a rate where there is none.
+  placement::Link find(const std::string& from, const std::string& to) const;
+  std::vector<LinkStatus> all() const;
+
+ private:
+  using Pair = std::pair<std::string, std::string>;  // by name
+  static Pair pair_of(const std::string& a, const std::string& b);
+  void forget(const std::vector<const Node*>& nodes);
+
+  const Clock& clock_;
+  std::map<Pair, TimePoint> tried_;
+  std::map<Pair, placement::Link> links_;  // from, to
+  std::optional<Way> under_way_;
+  TimePoint deadline_{};  // of it
+};
+
+}  // namespace hearth::coordinator

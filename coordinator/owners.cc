@@ -1,0 +1,82 @@
+// Machines that their owners want for themselves: nobody is to blame, and what they served goes on
+// elsewhere as it does after a loss.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "coordinator/coordinator_machine.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr std::uint32_t kOwnersNamed = 4;  // in one sentence
+
+const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
+
+}  // namespace
+
+void CoordinatorMachine::take_away(Node& node, std::optional<Away> away) {
+  if (away == node.status.away) return;
+  node.status.away = std::move(away);
+  const std::string name = node.status.name;
+  if (!node.status.away) {
+    spdlog::info("worker {} is back from its owner", name);
+  } else {
+    const Away& now = *node.status.away;
+    spdlog::info("worker {} is {} by its owner: {}", name, verb_of(now), now.why);
+    if (!now.drain) {
+      node.loaded = false;
+      withdraw_pipeline(node.status.epoch, node.status.stage);
+    }
+  }
+  drain_pipelines();
+  form_pipelines();
+  admit();
+}
+
+void CoordinatorMachine::withdraw_pipeline(Epoch epoch, std::uint32_t stage) {
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  end_pipeline(epoch, pipeline->describe(stage) + " was taken back by its owner", {});
+}
+
+// All are closed before the first one ends, so that none counts on another; then one after the
+// other, for each may take the room on which the next one would count.
+void CoordinatorMachine::drain_pipelines() {
+  std::vector<std::pair<Epoch, std::uint32_t>> draining;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    const auto& members = pipeline.members;
+    const auto away = std::find_if(members.begin(), members.end(), [&](const Member& member) {
+      return registry_.find(member.node)->status.away.has_value();
+    });
+    scheduler_.close_pool(epoch, away != members.end());
+    if (away != members.end()) draining.emplace_back(epoch, away - members.begin());
+  }
+  for (const auto& [epoch, stage] : draining) {
+    const Pipeline* pipeline = pipelines_.find(epoch);
+    if (pipeline != nullptr && may_end_now(*pipeline)) withdraw_pipeline(epoch, stage);
+  }
+}
+
+bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
+  const auto pool = scheduler_.pools().find(pipeline.epoch);
+  if (pool == scheduler_.pools().end() || pool->second.running == 0) return true;
+  if (scheduler_.others_have_room(pipeline.epoch)) return true;
+  const std::vector<std::string> next = pipelines_.successor(pipeline);
+  return !next.empty() && scheduler_.may_all_run_on(pipeline.epoch, next);
+}
+
+std::string CoordinatorMachine::missing_owners() const {
+  std::string sentence;
+  std::uint32_t named = 0;
+  for (const Node* node : registry_.all()) {
+    if (!node->status.away || named++ >= kOwnersNamed) continue;
+    sentence +=
+        "; worker " + node->status.name + " is " + verb_of(*node->status.away) + " by its owner";
+  }
+  return sentence;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,372 @@
+#include "coordinator/receipt_desk.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/hex.h"
+#include "base/limits.h"
+#include "ledger/policy.h"
+#include "proto/fixed_field.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(limits::kReceiptSeconds);
+// Tokens that requests hold while they wait for their receipts.
+constexpr std::size_t kTokens = limits::kReceiptQueueBytes / sizeof(TokenId);
+
+Hash256 as_hash(const PublicKey& key) {
+  Hash256 hash;
+  std::ranges::copy(key.bytes(), hash.bytes.begin());
+  return hash;
+}
+
+std::string describe(const ReceiptPipeline& pipeline, std::size_t stage) {
+  return "node " + pipeline.stages[stage].node + " (stage " + std::to_string(stage) + ")";
+}
+
+std::string describe(const ledger::RequestId& request, std::uint32_t window) {
+  return "request " + to_hex(request) + ", window " + std::to_string(window);
+}
+
+// What all stages of a window must say: positions and tokens of it.
+struct Facts {
+  std::uint32_t first = 0;
+  std::uint32_t positions = 0;
+  Hash256 tokens;
+};
+
+Result<Facts> facts_of(const ReceiptRequest& over, std::uint32_t window, std::uint32_t positions) {
+  Facts facts{window * limits::kWindowPositions, positions, {}};
+  REQUIRE(positions > 0 && facts.first + positions <= over.tokens.size(),
+          "it has " + std::to_string(positions) + " positions from " + std::to_string(facts.first) +
+              " on; the request has " + std::to_string(over.tokens.size()) + " tokens");
+  std::vector<std::uint32_t> tokens;
+  tokens.reserve(positions);
+  for (std::uint32_t i = 0; i < positions; ++i) {
+    tokens.push_back(static_cast<std::uint32_t>(over.tokens[facts.first + i]));
+  }
+  facts.tokens = ledger::commit_tokens(over.order.salt, facts.first, tokens, encode(over.sampling));
+  return facts;
+}
+
+}  // namespace
+
+// --- the log ---
+
+Status ReceiptDesk::recall(ByteSpan bytes) {
+  begun_ = true;
+  if (const ByteSpan receipt = ledger::receipt_in(bytes); !receipt.empty()) {
+    latest_[ledger::worker_in(receipt)] = blake2b(receipt);
+  }
+  TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+  time_ = entry.time;
+  if (const auto* member = std::get_if<ledger::MemberEntry>(&entry.body)) {
+    latest_.emplace(as_hash(member->key), Hash256());
+  }
+  return ok_status();
+}
+
+void ReceiptDesk::log(ledger::EntryBody body) {
+  if (!std::exchange(begun_, true)) {
+    log(ledger::RulesEntry{ledger::policy_hash({}), cluster_.public_key()});
+  }
+  time_ = std::max(time_, clock_.unix_seconds());
+  entries_.push_back(ledger::write_entry({time_, std::move(body)}));
+}
+
+// A cluster lets a node in, and vouches for it by that. Whose machine it is, nobody says: each node
+// is its own owner.
+Hash256& ReceiptDesk::latest(const PublicKey& key) {
+  const auto [found, fresh] = latest_.emplace(as_hash(key), Hash256());
+  if (fresh) log(ledger::MemberEntry{key, blake2b(key.bytes()), true});
+  return found->second;
+}
+
+// --- requests ---
+
+void ReceiptDesk::begin(ReceiptPipeline pipeline) {
+  const Epoch epoch = pipeline.epoch;
+  pipelines_[epoch] = std::make_shared<const ReceiptPipeline>(std::move(pipeline));
+}
+
+void ReceiptDesk::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
+  const auto pipeline = pipelines_.find(epoch);
+  if (pipeline == pipelines_.end() || requests_.size() >= limits::kReceiptRequests) return;
+  if (seen_.size() >= limits::kReceiptsSeen) return;
+  if (!seen_.emplace(RequestKey{request, epoch}, clock_.unix_seconds()).second) return;
+  Request& begun = requests_[{request, epoch}];
+  begun.pipeline = pipeline->second;
+  begun.most = positions;
+}
+
+void ReceiptDesk::over(ReceiptRequest request) {
+  const RequestKey key{request.order.request, request.epoch};
+  const auto found = requests_.find(key);
+  if (found == requests_.end() || found->second.over) return;
+  if (tokens_ + request.tokens.size() > kTokens) {
+    spdlog::warn("request {} has no receipts: too many wait for theirs", to_hex(key.first));
+    requests_.erase(found);
+    return;
+  }
+  tokens_ += request.tokens.size();
+  found->second.over = std::move(request);
+  found->second.over_at = clock_.now();
+  settle(key);
+}
+
+void ReceiptDesk::end(Epoch epoch) {
+  pipelines_.erase(epoch);
+  std::erase_if(seen_, [epoch](const auto& one) { return one.first.second == epoch; });
+  std::erase_if(requests_,
+                [epoch](const auto& one) { return one.first.second == epoch && !one.second.over; });
+}
+
+// --- claims ---
+
+void ReceiptDesk::take(const std::string& node, const control::v1::WindowClaims& claims) {
+  for (const control::v1::WindowClaim& claim : claims.windows()) {
+    const Status taken = take_claim(node, claim);
+    if (taken.ok()) continue;
+    spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    return;
+  }
+}
+
+Status ReceiptDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
+  RequestKey key{{}, Epoch(claim.epoch())};
+  Claim said;
+  said.positions = claim.positions();
+  REQUIRE(read_field(claim.request(), key.first) &&
+              read_field(claim.in_root(), said.in_root.bytes) &&
+              read_field(claim.out_root(), said.out_root.bytes) &&
+              read_field(claim.in_signature(), said.in_signature) &&
+              read_field(claim.out_signature(), said.out_signature),
+          "a request, a root or a signature of a wrong length");
+  const auto found = requests_.find(key);
+  if (found == requests_.end()) return ok_status();  // it went on elsewhere, or waited for too long
+  Request& request = found->second;
+  const std::vector<ReceiptPipeline::Stage>& stages = request.pipeline->stages;
+  const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
+  const std::uint32_t window = claim.window();
+  const std::string what = describe(key.first, window);
+  REQUIRE(stage != stages.end(), what + ": it is no stage of that pipeline");
+  REQUIRE(said.positions <= limits::kWindowPositions,
+          what + " of " + std::to_string(said.positions) + " positions; the limit is " +
+              std::to_string(limits::kWindowPositions));
+  REQUIRE(std::uint64_t{window} * limits::kWindowPositions < request.most,
+          what + ": the request has at most " + std::to_string(request.most) + " positions");
+  const auto index = static_cast<std::uint16_t>(stage - stages.begin());
+  const PublicKey& cluster = cluster_.public_key();
+  const auto edge = [&](std::uint16_t below, const Hash256& root) {
+    return ledger::Edge{key.first, claim.epoch(), below, window, root};
+  };
+  REQUIRE(ledger::check_edge(edge(index, said.in_root), cluster, stage->key, said.in_signature) &&
+              ledger::check_edge(edge(static_cast<std::uint16_t>(index + 1), said.out_root),
+                                 cluster, stage->key, said.out_signature),
+          what + ": the signature of an edge is not its own");
+  Claims& claims = request.windows[window];
+  claims.resize(stages.size());
+  REQUIRE(!claims[index], what + ": it is claimed twice");
+  claims[index] = said;
+  settle(key);
+  return ok_status();
+}
+
+// Every window of a request that is over and that all stages have claimed.
+void ReceiptDesk::settle(const RequestKey& key) {
+  const auto found = requests_.find(key);
+  Request& request = found->second;
+  if (!request.over) return;
+  for (auto window = request.windows.begin(); window != request.windows.end();) {
+    const Claims& claims = window->second;
+    if (!std::ranges::all_of(claims, [](const auto& one) { return one.has_value(); })) {
+      ++window;
+      continue;
+    }
+    const Status settled = settle(request, window->first, claims);
+    if (!settled.ok()) {
+      spdlog::error("no receipts of {}: {}", describe(key.first, window->first),
+                    settled.error().message);
+    }
+    request.positions += claims.front()->positions;
+    window = request.windows.erase(window);
+  }
+  for (const ReceiptPipeline::Stage& stage : request.pipeline->stages) ask(stage.node);
+  // The last token is never fed; that of a cancelled request may be.
+  if (request.positions + 1 < request.over->tokens.size()) return;
+  tokens_ -= request.over->tokens.size();
+  requests_.erase(found);
+}
+
+// Every stage is to sign its receipt, if all of them say the same.
+Status ReceiptDesk::settle(const Request& request, std::uint32_t window, const Claims& claims) {
+  const ReceiptPipeline& pipeline = *request.pipeline;
+  const std::size_t stages = claims.size();
+  TRY(const Facts facts, facts_of(*request.over, window, claims.front()->positions));
+  for (std::size_t i = 0; i < stages; ++i) {
+    REQUIRE(claims[i]->positions == facts.positions,
+            describe(pipeline, i) + " has " + std::to_string(claims[i]->positions) +
+                " positions, the stage before it " + std::to_string(facts.positions));
+    REQUIRE(i == 0 || claims[i]->in_root == claims[i - 1]->out_root,
+            "what went out of " + describe(pipeline, i - 1) + " is not what came in at " +
+                describe(pipeline, i));
+  }
+  REQUIRE(claims.front()->in_root == facts.tokens,
+          describe(pipeline, 0) + " had other tokens than it was sent");
+  REQUIRE(claims.back()->out_root == facts.tokens,
+          describe(pipeline, stages - 1) + " had other tokens than the request has");
+
+  const std::uint32_t end = facts.first + facts.positions;
+  const auto cluster_signs = [&](std::uint16_t below) {
+    return ledger::sign_edge(
+        {request.over->order.request, pipeline.epoch.value, below, window, facts.tokens},
+        cluster_.public_key(), cluster_);
+  };
+  for (std::size_t i = 0; i < stages; ++i) {
+    ledger::Receipt receipt;
+    receipt.slot = {request.over->order.request, pipeline.epoch.value,
+                    static_cast<std::uint16_t>(i), window};
+    receipt.program = pipeline.program;
+    receipt.layer_begin = static_cast<std::uint16_t>(pipeline.stages[i].layers.begin);
+    receipt.layer_end = static_cast<std::uint16_t>(pipeline.stages[i].layers.end);
+    receipt.stages = static_cast<std::uint16_t>(stages);
+    receipt.first_position = facts.first;
+    receipt.positions = facts.positions;
+    receipt.prompt_positions =
+        std::clamp(request.over->prompt_tokens, facts.first, end) - facts.first;
+    receipt.tokens = facts.tokens;
+    receipt.in_root = claims[i]->in_root;
+    receipt.out_root = claims[i]->out_root;
+    receipt.worker = pipeline.stages[i].key;
+    receipt.in_edge = i == 0 ? cluster_signs(0) : claims[i - 1]->out_signature;
+    receipt.out_edge = i + 1 == stages ? cluster_signs(static_cast<std::uint16_t>(stages))
+                                       : claims[i + 1]->in_signature;
+    Signer& signer = signers_[pipeline.stages[i].node];
+    if (signer.next.size() < limits::kReceiptWindows) signer.next.push_back(std::move(receipt));
+  }
+  return ok_status();
+}
+
+// --- receipts ---
+
+void ReceiptDesk::ask(const std::string& node) {
+  const auto found = signers_.find(node);
+  if (found == signers_.end()) return;
+  Signer& signer = found->second;
+  if (!signer.asked.empty()) return;
+  if (signer.next.empty()) {
+    signers_.erase(found);
+    return;
+  }
+  Message& message = messages_.emplace_back();
+  message.node = node;
+  message.body.set_previous(to_field(latest(signer.next.front().worker).bytes));
+  while (!signer.next.empty() && signer.asked.size() < limits::kReceiptBatch) {
+    const ledger::Receipt& receipt = signer.asked.emplace_back(std::move(signer.next.front()));
+    signer.next.pop_front();
+    control::v1::Countersigned& window = *message.body.add_windows();
+    window.set_request(to_field(receipt.slot.request));
+    window.set_epoch(receipt.slot.epoch);
+    window.set_window(receipt.slot.window);
+    window.set_in_signature(to_field(receipt.in_edge));
+    window.set_out_signature(to_field(receipt.out_edge));
+  }
+  signer.asked_at = clock_.now();
+}
+
+void ReceiptDesk::take(const std::string& node, const control::v1::Receipts& receipts) {
+  const auto found = signers_.find(node);
+  if (found == signers_.end()) return;  // late
+  Signer& signer = found->second;
+  const auto was_asked = [&signer](const std::string& bytes) {
+    return std::ranges::any_of(
+        signer.asked, [request = ledger::request_in(as_bytes(bytes))](const ledger::Receipt& one) {
+          return one.slot.request == request;
+        });
+  };
+  const bool late = receipts.receipts_size() > 0 && !was_asked(receipts.receipts(0));
+  if (late) return;  // it answers what was given up; what is asked now is still to be answered
+  for (const std::string& bytes : receipts.receipts()) {
+    const Status taken = take_receipt(signer, as_bytes(bytes));
+    if (taken.ok()) continue;
+    spdlog::error("node {} sent a receipt that is refused: {}", node, taken.error().message);
+    break;  // those behind it follow it in their worker's chain
+  }
+  if (!signer.asked.empty()) {
+    spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
+  }
+  signer.asked.clear();
+  ask(node);
+}
+
+// It must say what was settled, and may say when that was.
+Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
+  TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
+  const std::string what = describe(said.slot.request, said.slot.window);
+  const auto asked = std::ranges::find(signer.asked, said.slot, &ledger::Receipt::slot);
+  REQUIRE(asked != signer.asked.end(), what + ": nobody asked for it");
+  ledger::Receipt expected = std::move(*asked);
+  signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
+  REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
+  REQUIRE(said.program == expected.program, what + ": it is of another model or program");
+  Hash256& previous = latest(said.worker);
+  REQUIRE(said.previous == previous, what + ": it does not follow the worker's latest one");
+  expected.previous = said.previous;
+  expected.begun_ms = said.begun_ms;
+  expected.took_ms = said.took_ms;
+  REQUIRE(said == expected, what + ": it is not what its worker and its neighbours said before");
+  const std::int64_t most = ledger::Policy().audit_seconds;
+  const std::int64_t age =
+      std::max(time_, clock_.unix_seconds()) - static_cast<std::int64_t>(said.begun_ms / 1'000);
+  REQUIRE(age <= most && age >= -most, what + ": it was begun " + std::to_string(age) +
+                                           " seconds ago; the limit is " + std::to_string(most));
+  ledger::ReceiptEntry entry;
+  std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
+  previous = blake2b(bytes);
+  log(entry);
+  return ok_status();
+}
+
+// --- what does not come ---
+
+void ReceiptDesk::lose(const std::string& node) { signers_.erase(node); }
+
+void ReceiptDesk::expire(const Request& request) const {
+  for (const auto& [window, claims] : request.windows) {
+    for (std::size_t i = 0; i < claims.size(); ++i) {
+      if (claims[i]) continue;
+      spdlog::warn("no receipts of {}: {} said nothing of it",
+                   describe(request.over->order.request, window), describe(*request.pipeline, i));
+    }
+  }
+}
+
+void ReceiptDesk::on_timer() {
+  const TimePoint now = clock_.now();
+  for (auto one = requests_.begin(); one != requests_.end();) {
+    const Request& request = one->second;
+    if (!request.over || now - request.over_at < kPatience) {
+      ++one;
+      continue;
+    }
+    expire(request);
+    tokens_ -= request.over->tokens.size();
+    one = requests_.erase(one);
+  }
+  const std::int64_t old = clock_.unix_seconds() - ledger::Policy().audit_seconds;
+  std::erase_if(seen_, [old](const auto& one) { return one.second < old; });
+  std::vector<std::string> silent;
+  for (const auto& [node, signer] : signers_) {
+    if (!signer.asked.empty() && now - signer.asked_at >= kPatience) silent.push_back(node);
+  }
+  for (const std::string& node : silent) {
+    Signer& signer = signers_[node];
+    spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
+    signer.asked.clear();
+    ask(node);
+  }
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,129 @@
+// ReceiptDesk: the coordinator's part in receipts (ledger/PROTOCOL.md, 2). Stages claim windows;
+// when all stages of one have, and its request is over, the desk compares what they say with each
+// other and with the tokens that went in and out. Where everything agrees it signs both ends of the
+// pipeline, hands every stage its neighbours' signatures, and takes the receipts: as entries of the
+// log. What contradicts is an error in the process log that names the node, and is no entry.
+//
+// A window has receipts when its request ended in the pipeline that computed it; what was computed
+// for one that went on elsewhere has none. Stages that say nothing have none either, and their
+// neighbours with them.
+//
+// Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "ledger/entry.h"
+#include "ledger/receipt.h"
+#include "proto/control.pb.h"
+#include "proto/step.h"
+
+namespace hearth::coordinator {
+
+// A pipeline whose stages all make receipts of the same program.
+struct ReceiptPipeline {
+  struct Stage {
+    std::string node;
+    PublicKey key;
+    LayerRange layers;
+  };
+  Epoch epoch;
+  Hash256 program;  // ledger::program_id()
+  std::vector<Stage> stages;
+};
+
+// A request that is over: all of its tokens, the last of which was sampled and never fed.
+struct ReceiptRequest {
+  Epoch epoch;
+  ReceiptOrder order;
+  std::uint32_t prompt_tokens = 0;
+  std::vector<TokenId> tokens;
+  SamplingParams sampling;
+};
+
+class ReceiptDesk {
+ public:
+  ReceiptDesk(SecretKey cluster, const Clock& clock)
+      : cluster_(std::move(cluster)), clock_(clock) {}
+
+  // Every entry of the log so far, in order. Receipts were checked when they were logged.
+  Status recall(ByteSpan entry);
+
+  void begin(ReceiptPipeline pipeline);
+  // On that pipeline; it will have no more positions than so many.
+  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
+  void over(ReceiptRequest request);
+  // The pipeline is gone. Its requests that are not over have no receipts there.
+  void end(Epoch epoch);
+  void take(const std::string& node, const control::v1::WindowClaims& claims);
+  void take(const std::string& node, const control::v1::Receipts& receipts);
+  void lose(const std::string& node);  // what it was asked is not answered any more
+  void on_timer();                     // once a second or so
+
+  // What is to be sent and to be logged since the last call, in order.
+  struct Message {
+    std::string node;
+    control::v1::Countersign body;
+  };
+  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  std::vector<Bytes> take_entries() { return std::exchange(entries_, {}); }
+
+ private:
+  struct Claim {
+    std::uint32_t positions = 0;
+    Hash256 in_root;
+    Hash256 out_root;
+    Signature in_signature{};
+    Signature out_signature{};
+  };
+  using Claims = std::vector<std::optional<Claim>>;  // by stage
+  struct Request {
+    std::shared_ptr<const ReceiptPipeline> pipeline;
+    std::uint64_t most = 0;  // positions
+    std::map<std::uint32_t, Claims> windows;
+    std::optional<ReceiptRequest> over;
+    TimePoint over_at{};
+    std::uint64_t positions = 0;  // of windows that are settled
+  };
+  using RequestKey = std::pair<ledger::RequestId, Epoch>;
+  // A node that signs: what it is to be asked, and what it has been.
+  struct Signer {
+    std::deque<ledger::Receipt> next;
+    std::deque<ledger::Receipt> asked;  // in the order of the Countersign
+    TimePoint asked_at{};
+  };
+
+  Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
+  Status take_receipt(Signer& signer, ByteSpan bytes);
+  void settle(const RequestKey& key);
+  Status settle(const Request& request, std::uint32_t window, const Claims& claims);
+  void expire(const Request& request) const;
+  void ask(const std::string& node);
+  void log(ledger::EntryBody body);
+  Hash256& latest(const PublicKey& key);  // of a member, which it is from then on
+
+  const SecretKey cluster_;
+  const Clock& clock_;
+  std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
+  std::map<RequestKey, Request> requests_;
+  std::map<RequestKey, std::int64_t> seen_;  // requests of the last hour: a slot has one receipt
+  std::size_t tokens_ = 0;                   // that requests hold
+  std::map<std::string, Signer> signers_;
+  std::map<Hash256, Hash256> latest_;  // of members, by key: BLAKE2b of its latest, or zeros
+  std::int64_t time_ = 0;              // of the latest entry
+  bool begun_ = false;                 // the log has its first entry
+  std::vector<Message> messages_;
+  std::vector<Bytes> entries_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,196 @@
+#include "coordinator/receipts.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+#include "ledger/log.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Between two appends: what a crash costs, and what a disk is asked for.
+constexpr auto kPause = std::chrono::milliseconds(500);
+
+}  // namespace
+
+struct Receipts::State : std::enable_shared_from_this<State> {
+  using Work = std::function<void(ReceiptDesk&)>;
+
+  State(const SecretKey& cluster, const Clock& clock, Post given)
+      : desk(cluster, clock), post(std::move(given)) {}
+
+  void push(Work task, std::size_t size);
+  void run();
+  void send_messages();
+  void append();
+
+  // The thread's.
+  ReceiptDesk desk;
+  std::unique_ptr<ledger::Log> log;
+  std::vector<Bytes> entries;  // that are to be appended
+  std::chrono::steady_clock::time_point next_append{};
+  std::chrono::steady_clock::time_point next_timer{};
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::pair<Work, std::size_t>> work;
+  std::size_t bytes = 0;  // of all work
+  bool stopping = false;
+  Post post;  // empty once the owner is gone
+
+  // The owner's.
+  Send send;
+  bool late = false;  // said in the log already
+
+  std::thread thread;
+};
+
+void Receipts::State::push(Work task, std::size_t size) {
+  {
+    const std::lock_guard lock(mutex);
+    if (bytes + size <= limits::kReceiptQueueBytes) {
+      bytes += size;
+      work.emplace_back(std::move(task), size);
+      wake.notify_one();
+      return;
+    }
+  }
+  if (std::exchange(late, true)) return;
+  spdlog::warn("checking receipts does not keep up: some requests have none");
+}
+
+void Receipts::State::run() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait_for(lock, kPause, [this] { return stopping || !work.empty(); });
+    std::deque<std::pair<Work, std::size_t>> tasks = std::exchange(work, {});
+    const bool last = stopping;
+    lock.unlock();
+    std::size_t done = 0;
+    for (auto& [task, size] : tasks) {
+      task(desk);
+      done += size;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_timer) {
+      desk.on_timer();
+      next_timer = now + std::chrono::seconds(1);
+    }
+    send_messages();
+    for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+    if (!entries.empty() && (last || now >= next_append)) {
+      append();
+      next_append = std::chrono::steady_clock::now() + kPause;
+    }
+    lock.lock();
+    bytes -= done;
+    if (last) return;
+  }
+}
+
+void Receipts::State::send_messages() {
+  std::vector<ReceiptDesk::Message> messages = desk.take_messages();
+  if (messages.empty()) return;
+  const std::lock_guard lock(mutex);
+  if (!post) return;
+  post([self = shared_from_this(), messages = std::move(messages)] {
+    for (const ReceiptDesk::Message& message : messages) {
+      if (self->send) self->send(message.node, message.body);
+    }
+  });
+}
+
+void Receipts::State::append() {
+  if (log != nullptr) {
+    const std::vector<ByteSpan> spans(entries.begin(), entries.end());
+    Status appended = ok_status();
+    for (std::size_t at = 0; at < spans.size() && appended.ok(); at += limits::kLogBatch) {
+      const auto part = std::span(spans).subspan(at);
+      const auto index = log->append(part.first(std::min(part.size(), limits::kLogBatch)));
+      if (!index) appended = index.error();
+    }
+    if (!appended.ok()) {
+      spdlog::error("no receipts are logged from here on: {}", appended.error().message);
+      log.reset();
+    }
+  }
+  entries.clear();
+}
+
+Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFolder> folder,
+                                                 const SecretKey& cluster, std::string build,
+                                                 const Clock& clock, Post post) {
+  auto state = std::make_shared<State>(cluster, clock, std::move(post));
+  const auto found = ledger::read_checkpoint(*folder);
+  if (!found && found.error().code == ErrorCode::kNotFound) {
+    TRY(state->log, ledger::Log::create(std::move(folder), cluster));
+  } else {
+    TRY(state->log, ledger::Log::open(std::move(folder), cluster,
+                                      [&state](std::uint64_t /*index*/, ByteSpan entry) {
+                                        return state->desk.recall(entry);
+                                      }));
+  }
+  state->thread = std::thread([raw = state.get()] { raw->run(); });
+  return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
+}
+
+Receipts::Receipts(std::string build, std::shared_ptr<State> state)
+    : build_(std::move(build)), state_(std::move(state)) {}
+
+Receipts::~Receipts() {
+  state_->send = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->post = nullptr;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+}
+
+void Receipts::set_send(Send send) { state_->send = std::move(send); }
+
+void Receipts::begin(ReceiptPipeline pipeline) {
+  state_->push([pipeline = std::move(pipeline)](
+                   ReceiptDesk& desk) mutable { desk.begin(std::move(pipeline)); },
+               0);
+}
+
+void Receipts::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
+  state_->push(
+      [epoch, request, positions](ReceiptDesk& desk) { desk.start(epoch, request, positions); }, 0);
+}
+
+void Receipts::over(ReceiptRequest request) {
+  const std::size_t size = request.tokens.size() * sizeof(TokenId);
+  state_->push(
+      [request = std::move(request)](ReceiptDesk& desk) mutable { desk.over(std::move(request)); },
+      size);
+}
+
+void Receipts::end(Epoch epoch) {
+  state_->push([epoch](ReceiptDesk& desk) { desk.end(epoch); }, 0);
+}
+
+void Receipts::take(const std::string& node, const control::v1::WindowClaims& claims) {
+  state_->push([node, claims](ReceiptDesk& desk) { desk.take(node, claims); },
+               claims.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Receipts& receipts) {
+  state_->push([node, receipts](ReceiptDesk& desk) { desk.take(node, receipts); },
+               receipts.ByteSizeLong());
+}
+
+void Receipts::lose(const std::string& node) {
+  state_->push([node](ReceiptDesk& desk) { desk.lose(node); }, 0);
+}
+
+}  // namespace hearth::coordinator

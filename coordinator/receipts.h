@@ -1,0 +1,51 @@
+// Receipts: keeps a ReceiptDesk and the log that its entries go to, on a thread of their own, so
+// that no request waits for a signature or a disk. Entries of about half a second meet the disk
+// together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left out; requests
+// that it belongs to have no receipts. A log that fails takes nothing more, and requests go on.
+//
+// Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
+// from any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "coordinator/receipt_desk.h"
+#include "ledger/folder.h"
+
+namespace hearth::coordinator {
+
+class Receipts {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  using Send = std::function<void(const std::string& node, const control::v1::Countersign&)>;
+
+  // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
+  // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
+  static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
+                                                const SecretKey& cluster, std::string build,
+                                                const Clock& clock, Post post);
+  ~Receipts();  // what is settled is logged
+
+  const std::string& build() const { return build_; }
+  void set_send(Send send);  // to a node; null: nobody is told
+
+  // As of ReceiptDesk.
+  void begin(ReceiptPipeline pipeline);
+  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
+  void over(ReceiptRequest request);
+  void end(Epoch epoch);
+  void take(const std::string& node, const control::v1::WindowClaims& claims);
+  void take(const std::string& node, const control::v1::Receipts& receipts);
+  void lose(const std::string& node);
+
+ private:
+  struct State;
+  Receipts(std::string build, std::shared_ptr<State> state);
+
+  const std::string build_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,151 @@
+#include "ledger/lookup.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "ledger/entry.h"
+#include "ledger/tiles.h"
+
+namespace hearth::ledger {
+namespace {
+
+// The clock that named an answer may have been set since.
+constexpr std::int64_t kClockSeconds = 60;
+
+std::int64_t time_of(ByteSpan entry) {
+  ByteReader reader(entry);
+  (void)reader.read<std::uint8_t>();
+  return reader.read<std::int64_t>();
+}
+
+bool is_of(ByteSpan receipt, const AnswerName& answer) {
+  if (receipt.empty()) return false;
+  const RequestId request = request_in(receipt);
+  return std::equal(answer.begin(), answer.end(), request.begin());
+}
+
+class Bundles {
+ public:
+  Bundles(LogFolder& folder, std::uint64_t size) : tiles_(folder, size), size_(size) {}
+
+  std::uint64_t count() const { return (size_ + kTileWidth - 1) / kTileWidth; }
+  Result<Bytes> read(std::uint64_t index) { return tiles_.bundle(tile(index)); }
+  // Entries of a bundle that read() gave.
+  Result<std::vector<BundleEntry>> entries(std::uint64_t index, ByteSpan bundle) const {
+    return parse_bundle(bundle, tile(index).width);
+  }
+
+ private:
+  Tile tile(std::uint64_t index) const {
+    return {Tile::kEntries, index, tile_width(0, index, size_)};
+  }
+  TileReader tiles_;
+  std::uint64_t size_;
+};
+
+// The first bundle that may have an entry of this time or later.
+Result<std::uint64_t> first_bundle(Bundles& bundles, std::int64_t since) {
+  std::uint64_t begin = 0;
+  std::uint64_t end = bundles.count();
+  while (begin + 1 < end) {
+    const std::uint64_t middle = begin + (end - begin) / 2;
+    TRY(const Bytes bundle, bundles.read(middle));
+    TRY(const auto entries, bundles.entries(middle, bundle));
+    (time_of(entries.front().bytes) < since ? begin : end) = middle;
+  }
+  return begin;
+}
+
+std::string name_of(const Receipt& receipt) {
+  return "window " + std::to_string(receipt.slot.window) + " of choice " +
+         std::to_string(std::to_integer<unsigned>(receipt.slot.request[14]) << 8 |
+                        std::to_integer<unsigned>(receipt.slot.request[15]));
+}
+
+auto window_of(const Receipt& r) { return std::tie(r.slot.request, r.slot.epoch, r.slot.window); }
+
+// One window's receipts, by stage.
+Status check_window(std::span<const Receipt> stages, const PublicKey& cluster) {
+  const std::string name = name_of(stages.front());
+  const std::uint16_t wanted = stages.front().stages;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    REQUIRE(i < stages.size() && stages[i].slot.stage == i && stages[i].stages == wanted,
+            name + ": stage " + std::to_string(i) + " of " + std::to_string(wanted) +
+                " has no receipt");
+    if (i == 0) continue;
+    const Status agree = check_neighbours(stages[i - 1], stages[i], cluster);
+    REQUIRE(agree.ok(), name + ": " + agree.error().message);
+  }
+  REQUIRE(stages.size() == wanted, name + ": a stage has two receipts");
+  REQUIRE(check_edge(in_edge(stages.front()), cluster, cluster, stages.front().in_edge),
+          name + ": the edge to the first stage is not signed by the cluster");
+  REQUIRE(check_edge(out_edge(stages.back()), cluster, cluster, stages.back().out_edge),
+          name + ": the edge from the last stage is not signed by the cluster");
+  return ok_status();
+}
+
+Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& cluster) {
+  std::uint32_t next_window = 0;
+  std::uint32_t next_position = 0;
+  for (std::size_t begin = 0; begin < receipts.size();) {
+    const Receipt& first = receipts[begin];
+    const bool another = begin == 0 || first.slot.request != receipts[begin - 1].slot.request ||
+                         first.slot.epoch != receipts[begin - 1].slot.epoch;
+    if (another) next_window = next_position = 0;
+    std::size_t end = begin;
+    while (end < receipts.size() && window_of(receipts[end]) == window_of(first)) ++end;
+    REQUIRE(first.slot.window == next_window && first.first_position == next_position,
+            name_of(first) + " begins at position " + std::to_string(first.first_position) +
+                "; what is before it has no receipts");
+    TRY_VOID(check_window(std::span(receipts).subspan(begin, end - begin), cluster));
+    ++next_window;
+    next_position += first.positions;
+    begin = end;
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
+                                                 const AnswerName& answer) {
+  Bundles bundles(folder, checkpoint.size);
+  TRY(std::uint64_t index, first_bundle(bundles, asked_at(answer) - kClockSeconds));
+  std::vector<LoggedReceipt> found;
+  for (; index < bundles.count(); ++index) {
+    TRY(const Bytes bundle, bundles.read(index));
+    TRY(const auto entries, bundles.entries(index, bundle));
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const ByteSpan bytes = entries[i].bytes;
+      if (!is_of(receipt_in(bytes), answer)) continue;
+      found.push_back({index * kTileWidth + i, Bytes(bytes.begin(), bytes.end())});
+    }
+  }
+  return found;
+}
+
+Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint& checkpoint,
+                                            const std::vector<LoggedReceipt>& found) {
+  TileReader tiles(folder, checkpoint.size);
+  std::vector<Receipt> receipts;
+  for (const LoggedReceipt& one : found) {
+    const std::string name = "entry " + std::to_string(one.entry) + ": ";
+    TRY(const Proof proof, inclusion_proof(one.entry, checkpoint.size, tiles.nodes()));
+    const Status included =
+        check_inclusion(leaf_hash(one.bytes), one.entry, checkpoint.size, proof, checkpoint.root);
+    REQUIRE(included.ok(),
+            name + "it is not what the checkpoint signs: " + included.error().message);
+    const auto receipt = parse_receipt(receipt_in(one.bytes), checkpoint.log);
+    REQUIRE(receipt.ok(), name + receipt.error().message);
+    receipts.push_back(*receipt);
+  }
+  std::ranges::sort(receipts, {}, &Receipt::slot);
+  // By window first, then by stage.
+  std::ranges::stable_sort(
+      receipts, [](const Receipt& a, const Receipt& b) { return window_of(a) < window_of(b); });
+  TRY_VOID(check_windows(receipts, checkpoint.log));
+  return receipts;
+}
+
+}  // namespace hearth::ledger

@@ -1,0 +1,68 @@
+// CardContext: one card as a process uses it, shared by the Card and the stages on it. Every call
+// to the card is made within ask(), which chooses the card for the thread, and tells the owner,
+// once, when the card is lost.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "kernels/cuda/lost_card.h"
+#include "kernels/cuda/runtime.h"
+
+namespace hearth::node {
+
+class CardContext {
+ public:
+  // `on_lost`: on any thread.
+  CardContext(std::uint32_t index, std::function<void(const Error&)> on_lost)
+      : index_(index), on_lost_(std::move(on_lost)) {}
+
+  std::uint32_t index() const { return index_; }
+  std::optional<Error> lost() const;
+  // Whatever the reason is, nothing reaches for the card any more.
+  void lose(const Error& error);
+
+  static Error unanswered(std::chrono::milliseconds limit) {
+    return {ErrorCode::kIo,
+            "the card has not answered for " + std::to_string(limit.count()) + " ms"};
+  }
+
+  // Which errors of `calls` lose the card.
+  enum class Loses {
+    kWhereItFailed,  // not: too little memory, no such card, what is wrong with a file
+    kAlways,         // what a step needs and does not get
+  };
+  template <typename Calls>
+  Status ask(Loses loses, const Calls& calls) {
+    return ask_driver(loses, [&]() -> Status {
+      TRY_VOID(kernels::cuda::use_device(index_));
+      return calls();
+    });
+  }
+  // The same of what is asked before it is known that there is such a card.
+  template <typename Calls>
+  Status ask_driver(Loses loses, const Calls& calls) {
+    if (const auto error = lost()) return *error;
+    const Status status = calls();
+    if (!status.ok()) {
+      if (loses == Loses::kWhereItFailed && !kernels::cuda::LostCard::lost()) return status;
+      lose(status.error());
+    }
+    if (const auto error = lost()) return *error;
+    return ok_status();
+  }
+
+ private:
+  const std::uint32_t index_;
+  const std::function<void(const Error&)> on_lost_;
+  mutable std::mutex mutex_;
+  std::optional<Error> lost_;
+};
+
+}  // namespace hearth::node

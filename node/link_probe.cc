@@ -1,0 +1,128 @@
+#include "node/link_probe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(8);  // with all of it
+constexpr std::uint32_t kRoundTrips = 8;                 // the quickest counts
+constexpr std::uint32_t kTaste = 64 * 1024;
+constexpr double kQuick = 0.02;  // seconds of a taste: slower ways get no bulk
+constexpr std::uint32_t kPiece = limits::kPingBytes - 64;
+constexpr std::uint32_t kPieces = 8;
+constexpr double kLeast = 1e-6;  // seconds: nothing on a link is quicker
+
+}  // namespace
+
+LinkProbe::LinkProbe(Transport& transport, const Clock& clock)
+    : transport_(transport), clock_(clock) {
+  transport_.set_events(this);
+}
+
+void LinkProbe::start(std::string node, const std::string& address, Done done) {
+  // Whoever asked before hears that somebody else asks now.
+  if (step_ != Step::kIdle) finish(Error{ErrorCode::kUnavailable, "another way is measured now"});
+  step_ = Step::kDialling;
+  node_ = std::move(node);
+  done_ = std::move(done);
+  rate_ = {};
+  round_trips_ = 0;
+  deadline_ = clock_.now() + kPatience;
+  link_ = transport_.connect(address);
+}
+
+void LinkProbe::on_timer() {
+  if (step_ == Step::kIdle || clock_.now() < deadline_) return;
+  finish(Error{ErrorCode::kUnavailable, "no answer in time"});
+}
+
+void LinkProbe::on_link_open(LinkId link, bool incoming) {
+  if (incoming || link != link_ || step_ != Step::kDialling) return transport_.close(link);
+  const Status peer = check_peer(transport_, link, node_, Role::kWorker);
+  if (!peer.ok()) return finish(peer.error());
+  send(Step::kRoundTrips, 1, {});
+}
+
+void LinkProbe::on_link_closed(LinkId link, const Error& why) {
+  if (link != link_ || step_ == Step::kIdle) return;
+  finish(Error{ErrorCode::kUnavailable, why.message});
+}
+
+void LinkProbe::on_frame(LinkId link, Frame frame) {
+  if (link != link_ || step_ == Step::kIdle) return;
+  if (frame.type == FrameType::kRefused) {
+    return finish(Error{ErrorCode::kRefused, "the node says: " + decode_refused(frame.payload)});
+  }
+  if (frame.type != FrameType::kPong || awaited_ == 0) return;
+  if (frame.payload.size() != answer_bytes_) {
+    return finish(Error::invalid("an answer of " + std::to_string(frame.payload.size()) +
+                                 " bytes to a ping for " + std::to_string(answer_bytes_)));
+  }
+  if (--awaited_ == 0) answered();
+}
+
+void LinkProbe::send(Step step, std::uint32_t pieces, const Ping& ping) {
+  step_ = step;
+  awaited_ = pieces;
+  answer_bytes_ = ping.answer_bytes;
+  sent_at_ = clock_.now();
+  for (std::uint32_t i = 0; i < pieces; ++i) {
+    const Status sent = transport_.send(link_, {FrameType::kPing, encode(ping)});
+    if (!sent.ok()) return finish(sent.error());
+  }
+}
+
+double LinkProbe::spent() const {
+  return std::max(kLeast, std::chrono::duration<double>(clock_.now() - sent_at_).count());
+}
+
+double LinkProbe::rate(std::uint32_t bytes) const {
+  return bytes / std::max(kLeast, spent() - rate_.round_trip_seconds);
+}
+
+void LinkProbe::taste(Step step) {
+  send(step, 1, step == Step::kTasteTo ? Ping{0, kTaste} : Ping{kTaste, 0});
+}
+
+void LinkProbe::bulk(Step step) {
+  send(step, kPieces, step == Step::kBulkTo ? Ping{0, kPiece} : Ping{kPiece, 0});
+}
+
+void LinkProbe::answered() {
+  switch (step_) {
+    case Step::kRoundTrips:
+      rate_.round_trip_seconds =
+          round_trips_ == 0 ? spent() : std::min(rate_.round_trip_seconds, spent());
+      if (++round_trips_ < kRoundTrips) return send(Step::kRoundTrips, 1, {});
+      return taste(Step::kTasteTo);
+    case Step::kTasteTo:
+      rate_.to_bytes_per_second = rate(kTaste);
+      return spent() > kQuick ? taste(Step::kTasteFrom) : bulk(Step::kBulkTo);
+    case Step::kBulkTo:
+      rate_.to_bytes_per_second = rate(kPieces * kPiece);
+      return taste(Step::kTasteFrom);
+    case Step::kTasteFrom:
+      rate_.from_bytes_per_second = rate(kTaste);
+      if (spent() > kQuick) return finish(rate_);
+      return bulk(Step::kBulkFrom);
+    case Step::kBulkFrom:
+      rate_.from_bytes_per_second = rate(kPieces * kPiece);
+      return finish(rate_);
+    case Step::kIdle:
+    case Step::kDialling: return;
+  }
+}
+
+void LinkProbe::finish(Result<LinkRate> result) {
+  step_ = Step::kIdle;
+  awaited_ = 0;
+  transport_.close(std::exchange(link_, LinkId()));
+  const Done done = std::exchange(done_, nullptr);
+  if (done) done(std::move(result));
+}
+
+}  // namespace hearth::node

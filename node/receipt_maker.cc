@@ -1,0 +1,153 @@
+#include "node/receipt_maker.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+// Between two messages of claims: the control port allows no flood.
+constexpr auto kPause = std::chrono::milliseconds(20);
+
+}  // namespace
+
+struct ReceiptMaker::State : std::enable_shared_from_this<State> {
+  using Work = std::function<void(State&)>;
+
+  State(ReceiptIdentity identity, const Clock& clock, Post given)
+      : receipts(std::move(identity), clock), post(std::move(given)) {}
+
+  bool push(Work work, std::size_t size);
+  void run();
+  void send_claims();
+  void to_owner(control::v1::WorkerMessage message);
+
+  // The thread's.
+  WindowReceipts receipts;
+  std::chrono::steady_clock::time_point next_claims{};
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::pair<Work, std::size_t>> work;
+  std::size_t bytes = 0;  // of all work
+  bool stopping = false;
+  Post post;  // empty once the owner is gone
+
+  // The owner's.
+  Send send;
+  bool gap = false;   // the latest step was left out
+  bool late = false;  // said in the log already
+
+  std::thread thread;
+};
+
+bool ReceiptMaker::State::push(Work task, std::size_t size) {
+  const std::lock_guard lock(mutex);
+  if (bytes + size > limits::kReceiptQueueBytes) return false;
+  bytes += size;
+  work.emplace_back(std::move(task), size);
+  wake.notify_one();
+  return true;
+}
+
+void ReceiptMaker::State::run() {
+  const auto due = [this] { return stopping || !work.empty(); };
+  std::unique_lock lock(mutex);
+  for (;;) {
+    if (receipts.has_claims()) {
+      wake.wait_for(lock, kPause, due);
+    } else {
+      wake.wait(lock, due);
+    }
+    if (stopping) return;
+    std::pair<Work, std::size_t> next;
+    if (!work.empty()) {
+      next = std::move(work.front());
+      work.pop_front();
+    }
+    lock.unlock();
+    if (next.first) next.first(*this);
+    send_claims();
+    next.first = nullptr;
+    lock.lock();
+    bytes -= next.second;
+  }
+}
+
+void ReceiptMaker::State::send_claims() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!receipts.has_claims() || now < next_claims) return;
+  next_claims = now + kPause;
+  control::v1::WorkerMessage message;
+  *message.mutable_window_claims() = receipts.take_claims();
+  to_owner(std::move(message));
+}
+
+void ReceiptMaker::State::to_owner(control::v1::WorkerMessage message) {
+  const std::lock_guard lock(mutex);
+  if (!post) return;
+  post([self = shared_from_this(), message = std::move(message)] {
+    if (self->send) self->send(message);
+  });
+}
+
+ReceiptMaker::ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post)
+    : build_(identity.build),
+      state_(std::make_shared<State>(std::move(identity), clock, std::move(post))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+ReceiptMaker::~ReceiptMaker() {
+  state_->send = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->post = nullptr;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+}
+
+void ReceiptMaker::set_send(Send send) { state_->send = std::move(send); }
+
+void ReceiptMaker::begin(const Assignment& assignment, const Hash256& model) {
+  state_->push([assignment, model](State& state) { state.receipts.begin(assignment, model); }, 0);
+}
+
+void ReceiptMaker::step(StepBatch batch, Bytes in) {
+  const std::size_t size =
+      batch.activations.size() + in.size() + batch.rows.size() * sizeof(BatchRow);
+  const bool taken = state_->push([batch = std::move(batch), in = std::move(in)](
+                                      State& state) { state.receipts.step(batch, in); },
+                                  size);
+  if (std::exchange(state_->gap, !taken) || taken) return;
+  // It may have been the one that ends a request, which would then stay open for ever.
+  state_->push([](State& state) { state.receipts.skip(); }, 0);
+  if (std::exchange(state_->late, true)) return;
+  spdlog::warn("hashing does not keep up with computing: some requests have no receipts");
+}
+
+void ReceiptMaker::countersign(control::v1::Countersign message) {
+  const std::size_t size = message.ByteSizeLong();
+  state_->push(
+      [message = std::move(message)](State& state) {
+        control::v1::WorkerMessage answer;
+        *answer.mutable_receipts() = state.receipts.countersign(message);
+        state.to_owner(std::move(answer));
+      },
+      size);
+}
+
+void ReceiptMaker::forget() {
+  state_->push([](State& state) { state.receipts.forget(); }, 0);
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,33 @@
+// A library of the system that is opened at run time, where there is one: what needs it does
+// without where there is none, and it is not needed to build. dlopen(3); any thread.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+
+namespace hearth::node {
+
+struct CloseLibrary {
+  void operator()(void* library) const { dlclose(library); }
+};
+using SharedLibrary = std::unique_ptr<void, CloseLibrary>;
+
+// Null where there is none of this file name.
+inline SharedLibrary open_library(const std::string& name) {
+  return SharedLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+}
+
+// kUnavailable, with what `whose` lacks.
+template <typename Function>
+Status find_function(const SharedLibrary& library, const char* whose, const char* name,
+                     Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library.get(), name));
+  if (function != nullptr) return ok_status();
+  return Error{ErrorCode::kUnavailable, std::string(whose) + " has no " + name};
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,177 @@
+#include "node/window_receipts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "kernels/canonical.h"
+#include "node/engine/step_hash.h"
+#include "proto/fixed_field.h"
+
+namespace hearth::node {
+namespace {
+
+// The i-th of `rows` equal parts; nothing of nothing.
+ByteSpan part(ByteSpan bytes, std::size_t i, std::size_t rows) {
+  const std::size_t each = bytes.size() / rows;
+  return bytes.subspan(i * each, each);
+}
+
+}  // namespace
+
+void WindowReceipts::begin(const Assignment& assignment, const Hash256& model) {
+  open_.clear();
+  assignment_ = assignment;
+  program_ = ledger::program_id(model, identity_.build, kernels::kCanonicalVersion);
+}
+
+void WindowReceipts::step(const StepBatch& batch, ByteSpan in) {
+  if (batch.epoch != assignment_.epoch) return;
+  for (const SequenceOpen& open : batch.opens) {
+    if (!open.receipt) continue;
+    Open begun;
+    begun.order = *open.receipt;
+    begun.prompt_tokens = open.prompt_tokens;
+    begun.sampling = encode(open.sampling);
+    open_.insert_or_assign(open.sequence, std::move(begun));
+  }
+  for (const SequenceTruncate& truncated : batch.truncates) truncate(truncated);
+  const std::size_t rows = batch.rows.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    add_row(batch.rows[i], part(in, i, rows), part(batch.activations, i, rows));
+  }
+  for (const SequenceId sequence : batch.releases) {
+    const auto found = open_.find(sequence);
+    if (found == open_.end()) continue;
+    finish(found->second);
+    open_.erase(found);
+  }
+}
+
+void WindowReceipts::skip() { open_.clear(); }
+
+// Rows of a window that was claimed already cannot be taken back: no receipts any more.
+void WindowReceipts::truncate(const SequenceTruncate& truncate) {
+  const auto found = open_.find(truncate.sequence);
+  if (found == open_.end()) return;
+  Open& open = found->second;
+  if (truncate.length < open.first()) {
+    open_.erase(found);
+    return;
+  }
+  const std::size_t left =
+      std::min<std::size_t>(truncate.length - open.first(), open.tokens.size());
+  open.tokens.resize(left);
+  open.in.resize(std::min(left, open.in.size()));
+  open.out.resize(std::min(left, open.out.size()));
+}
+
+void WindowReceipts::add_row(const BatchRow& row, ByteSpan in, ByteSpan out) {
+  const auto found = open_.find(row.sequence);
+  if (found == open_.end()) return;
+  Open& open = found->second;
+  if (row.position != open.first() + open.tokens.size()) {  // a step was left out
+    open_.erase(found);
+    return;
+  }
+  if (open.tokens.empty()) {
+    open.begun_unix = clock_.unix_seconds();
+    open.begun = clock_.now();
+  }
+  open.tokens.push_back(static_cast<std::uint32_t>(row.token));
+  const LayerRange layers = assignment_.layers;
+  if (!assignment_.is_first()) open.in.push_back(hash_activation(layers.begin, row.position, in));
+  if (!assignment_.is_last()) open.out.push_back(hash_activation(layers.end, row.position, out));
+  if (open.tokens.size() == limits::kWindowPositions) finish(open);
+}
+
+// Leaves the next window, empty.
+void WindowReceipts::finish(Open& open) {
+  const auto positions = static_cast<std::uint32_t>(open.tokens.size());
+  if (positions == 0) return;
+  const Hash256& salt = open.order.salt;
+  const std::uint32_t first = open.first();
+  const Duration took = clock_.now() - open.begun;
+  ledger::Receipt receipt;
+  receipt.slot = {open.order.request, assignment_.epoch.value,
+                  static_cast<std::uint16_t>(assignment_.stage), open.window};
+  receipt.program = program_;
+  receipt.layer_begin = static_cast<std::uint16_t>(assignment_.layers.begin);
+  receipt.layer_end = static_cast<std::uint16_t>(assignment_.layers.end);
+  receipt.stages = static_cast<std::uint16_t>(assignment_.stages);
+  receipt.first_position = first;
+  receipt.positions = positions;
+  receipt.prompt_positions = std::clamp(open.prompt_tokens, first, first + positions) - first;
+  receipt.tokens = ledger::commit_tokens(salt, first, open.tokens, open.sampling);
+  receipt.in_root =
+      assignment_.is_first() ? receipt.tokens : ledger::boundary_root(salt, first, open.in);
+  receipt.out_root =
+      assignment_.is_last() ? receipt.tokens : ledger::boundary_root(salt, first, open.out);
+  receipt.begun_ms = static_cast<std::uint64_t>(open.begun_unix) * 1'000;
+  receipt.took_ms = static_cast<std::uint32_t>(std::min<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(took).count(), UINT32_MAX));
+  ++open.window;
+  open.tokens.clear();
+  open.in.clear();
+  open.out.clear();
+  claim(receipt);
+}
+
+void WindowReceipts::claim(const ledger::Receipt& receipt) {
+  if (claims_.size() >= limits::kReceiptWindows) claims_.pop_front();
+  if (waiting_.size() >= limits::kReceiptWindows) waiting_.erase(waiting_.begin());
+  const ledger::Slot& slot = receipt.slot;
+  waiting_.insert_or_assign({slot.request, slot.epoch, slot.window}, receipt);
+  control::v1::WindowClaim& claim = claims_.emplace_back();
+  claim.set_request(to_field(slot.request));
+  claim.set_epoch(slot.epoch);
+  claim.set_window(slot.window);
+  claim.set_positions(receipt.positions);
+  claim.set_in_root(to_field(receipt.in_root.bytes));
+  claim.set_out_root(to_field(receipt.out_root.bytes));
+  const auto sign = [this](const ledger::Edge& edge) {
+    return to_field(ledger::sign_edge(edge, identity_.cluster, identity_.key));
+  };
+  claim.set_in_signature(sign(ledger::in_edge(receipt)));
+  claim.set_out_signature(sign(ledger::out_edge(receipt)));
+}
+
+control::v1::WindowClaims WindowReceipts::take_claims() {
+  control::v1::WindowClaims taken;
+  const std::size_t count = std::min<std::size_t>(claims_.size(), limits::kReceiptBatch);
+  for (std::size_t i = 0; i < count; ++i) *taken.add_windows() = std::move(claims_[i]);
+  claims_.erase(claims_.begin(), claims_.begin() + static_cast<std::ptrdiff_t>(count));
+  return taken;
+}
+
+control::v1::Receipts WindowReceipts::countersign(const control::v1::Countersign& message) {
+  control::v1::Receipts answer;
+  Hash256 previous;
+  if (!read_field(message.previous(), previous.bytes)) return answer;
+  for (const control::v1::Countersigned& signed_by_both : message.windows()) {
+    Window window{{}, signed_by_both.epoch(), signed_by_both.window()};
+    if (!read_field(signed_by_both.request(), window.request)) continue;
+    const auto found = waiting_.find(window);
+    if (found == waiting_.end()) continue;
+    ledger::Receipt receipt = found->second;
+    waiting_.erase(found);
+    receipt.previous = previous;
+    if (!read_field(signed_by_both.in_signature(), receipt.in_edge) ||
+        !read_field(signed_by_both.out_signature(), receipt.out_edge)) {
+      continue;
+    }
+    const auto bytes = ledger::sign_receipt(receipt, identity_.cluster, identity_.key);
+    if (!bytes) continue;
+    previous = blake2b(*bytes);
+    answer.add_receipts(to_field(*bytes));
+  }
+  return answer;
+}
+
+void WindowReceipts::forget() {
+  open_.clear();
+  waiting_.clear();
+  claims_.clear();
+}
+
+}  // namespace hearth::node

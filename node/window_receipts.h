@@ -1,0 +1,89 @@
+// WindowReceipts: what one stage says of the requests that it computes, window by window
+// (ledger/PROTOCOL.md, 2). Fed with every step of a pipeline, it hashes the rows of requests that
+// want receipts; a window that is full, or whose request is over, becomes a claim: its edges,
+// signed. When the neighbours' signatures come back, it becomes a receipt.
+//
+// Bounded: what waits for signatures beyond limits::kReceiptWindows goes, the oldest first. Rows
+// that do not follow what was seen of their request end its receipts in this pipeline. One thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/limits.h"
+#include "ledger/receipt.h"
+#include "node/assignment.h"
+#include "proto/control.pb.h"
+#include "proto/step.h"
+
+namespace hearth::node {
+
+// Who signs, for which cluster, and what it is that computes.
+struct ReceiptIdentity {
+  SecretKey key;
+  PublicKey cluster;
+  std::string build;
+};
+
+class WindowReceipts {
+ public:
+  WindowReceipts(ReceiptIdentity identity, const Clock& clock)
+      : identity_(std::move(identity)), clock_(clock) {}
+
+  // The next pipeline. What is open in the one before has no receipts.
+  void begin(const Assignment& assignment, const Hash256& model);
+  // `batch` as it leaves the stage; `in`: its activations as they came, empty on the first stage.
+  // A step of another epoch is nothing.
+  void step(const StepBatch& batch, ByteSpan in);
+  void skip();  // a step was left out: what is open has no receipts
+  bool has_claims() const { return !claims_.empty(); }
+  // The oldest that were not taken yet, at most limits::kReceiptBatch; has_claims().
+  control::v1::WindowClaims take_claims();
+  // Of the windows of a Countersign, those that are known here.
+  control::v1::Receipts countersign(const control::v1::Countersign& message);
+  // The coordinator is another one now, or has forgotten what it was told.
+  void forget();
+
+ private:
+  // A request that is open, and its window that is.
+  struct Open {
+    ReceiptOrder order;
+    std::uint32_t prompt_tokens = 0;
+    Bytes sampling;
+    std::uint32_t window = 0;
+    std::vector<std::uint32_t> tokens;
+    std::vector<Hash256> in;   // of the rows, but on the first stage
+    std::vector<Hash256> out;  // but on the last one
+    std::int64_t begun_unix = 0;
+    TimePoint begun{};
+    std::uint32_t first() const { return window * limits::kWindowPositions; }
+  };
+  struct Window {
+    ledger::RequestId request{};
+    std::uint64_t epoch = 0;
+    std::uint32_t window = 0;
+    friend auto operator<=>(const Window&, const Window&) = default;
+  };
+
+  void truncate(const SequenceTruncate& truncate);
+  void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
+  void finish(Open& open);
+  void claim(const ledger::Receipt& receipt);
+
+  const ReceiptIdentity identity_;
+  const Clock& clock_;
+  Assignment assignment_;
+  Hash256 program_;
+  std::unordered_map<SequenceId, Open> open_;
+  std::map<Window, ledger::Receipt> waiting_;  // for signatures; requests' names begin with a time
+  std::deque<control::v1::WindowClaim> claims_;
+};
+
+}  // namespace hearth::node

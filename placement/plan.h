@@ -1,0 +1,46 @@
+// The plan: which nodes form a pipeline, what it will do, who is spare and why, and what would make
+// it quicker.
+//
+// For layers of equal size and at most limits::kExactNodes nodes the plan is the best one of all
+// orders and splits. Where layers differ in size, nodes and order are the best for equal layers,
+// taken once as large as the largest, as the mean and as the smallest; each is split as is best for
+// the sizes as they are, and the quickest that fits is the plan. Of more nodes the exact search
+// sees limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of
+// their own (plan_replicas). Not here: ranges shared between pipelines, and routing by live load.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "placement/problem.h"
+
+namespace hearth::placement {
+
+struct Spare {
+  std::uint32_t node = 0;
+  std::string why;  // a sentence
+};
+
+struct Plan {
+  std::vector<Stage> stages;
+  Prediction prediction;
+  std::vector<Spare> spares;
+};
+
+// kInvalidInput where a number is out of its range; kNoCapacity, with what is wanted and what there
+// is, where the nodes do not hold the model.
+Result<Plan> plan(const Problem& problem);
+
+// The plan's stages without its words: no spare says why.
+Result<std::vector<Stage>> place(const Problem& problem);
+
+// The plan, then one of its spares, and so on while they hold the model.
+Result<std::vector<Plan>> plan_replicas(const Problem& problem);
+
+// The changes that gain the most, each planned anew and as a sentence with its figure; at most
+// three, none that gains less than 3 %.
+std::vector<std::string> improvements(const Problem& problem, const Plan& plan);
+
+}  // namespace hearth::placement

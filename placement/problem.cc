@@ -1,0 +1,205 @@
+#include "placement/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/limits.h"
+
+namespace hearth::placement {
+namespace {
+
+constexpr double kPromptRows = 128.0;  // of one step, as the first stage cuts prompts
+
+Status check_seconds(const std::string& whose, const char* field, double seconds, double least) {
+  REQUIRE(std::isfinite(seconds) && seconds >= least && seconds <= limits::kPlacedSeconds,
+          whose + ": " + field + " is no number from " + std::to_string(least) + " to " +
+              std::to_string(limits::kPlacedSeconds));
+  return ok_status();
+}
+
+Status check_bytes(const char* field, std::uint64_t bytes) {
+  REQUIRE(bytes <= limits::kPlacedBytes, std::string(field) + " is " + std::to_string(bytes) +
+                                             "; the limit is " +
+                                             std::to_string(limits::kPlacedBytes));
+  return ok_status();
+}
+
+Status check_model(const Problem& problem) {
+  const Model& model = problem.model;
+  REQUIRE(!model.layer_bytes.empty() && model.layer_bytes.size() <= limits::kModelLayers,
+          "the model has " + std::to_string(model.layer_bytes.size()) +
+              " layers; it must have 1 to " + std::to_string(limits::kModelLayers));
+  for (const std::uint64_t bytes : model.layer_bytes) {
+    REQUIRE(bytes > 0, "a layer has no bytes");
+    TRY_VOID(check_bytes("the bytes of a layer", bytes));
+  }
+  TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
+  TRY_VOID(check_bytes("the head", model.head_bytes));
+  TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
+  // Of all layers together these are within 64 bits.
+  REQUIRE(model.kv_bytes <= limits::kPlacedKvBytes,
+          "the KV of a position in a layer has " + std::to_string(model.kv_bytes) +
+              " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
+  REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, std::to_string(problem.kv_tokens) +
+                                                          " positions of KV; the limit is " +
+                                                          std::to_string(limits::kPlacedTokens));
+  return ok_status();
+}
+
+std::uint64_t weight_bytes(const Problem& problem, LayerRange layers) {
+  const auto begin = problem.model.layer_bytes.begin();
+  std::uint64_t bytes = std::accumulate(begin + layers.begin, begin + layers.end, std::uint64_t{0});
+  if (layers.begin == 0) bytes += problem.model.embedding_bytes;
+  if (layers.end == problem.layers()) bytes += problem.model.head_bytes;
+  return bytes;
+}
+
+double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows) {
+  const double share = (rows - 1.0) / (static_cast<double>(batch_rows) - 1.0);
+  // A batch that was measured as quicker than one row is noise.
+  return seconds.one + std::max(0.0, seconds.batch - seconds.one) * share;
+}
+
+std::uint64_t kv_room(const Problem& problem, const Stage& stage) {
+  const std::uint64_t weights = weight_bytes(problem, stage.layers);
+  const Node& node = problem.nodes[stage.node];
+  const std::uint64_t position = problem.model.kv_bytes * stage.layers.size();
+  if (position == 0) return std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t left = node.memory_bytes - std::min(node.memory_bytes, weights);
+  return std::min(left, node.kv_budget_bytes) / position;
+}
+
+}  // namespace
+
+double Model::mean_layer_bytes() const {
+  double sum = 0.0;
+  for (const std::uint64_t bytes : layer_bytes) sum += static_cast<double>(bytes);
+  return sum / static_cast<double>(layer_bytes.size());
+}
+
+Status check(const Node& node) {
+  REQUIRE(!node.name.empty() && node.name.size() <= limits::kNodeNameBytes,
+          "a node's name must have 1 to " + std::to_string(limits::kNodeNameBytes) + " bytes");
+  const std::string whose = "node " + node.name;
+  TRY_VOID(check_seconds(whose, "the seconds of a step", node.step_seconds, 0.0));
+  TRY_VOID(
+      check_seconds(whose, "the seconds of a layer", node.layer.one, limits::kLayerSecondsLeast));
+  TRY_VOID(check_seconds(whose, "the seconds of a layer in a batch", node.layer.batch,
+                         limits::kLayerSecondsLeast));
+  TRY_VOID(check_seconds(whose, "the seconds of the head", node.head.one, 0.0));
+  TRY_VOID(check_seconds(whose, "the seconds of the head in a batch", node.head.batch, 0.0));
+  REQUIRE(node.memory_bytes <= limits::kPlacedBytes,
+          whose + ": memory of more than " + std::to_string(limits::kPlacedBytes) + " bytes");
+  return ok_status();
+}
+
+Status check(const Link& link, const std::string& from, const std::string& to) {
+  const std::string whose = "the link from " + from + " to " + to;
+  TRY_VOID(check_seconds(whose, "the delay", link.delay_seconds, 0.0));
+  REQUIRE(std::isfinite(link.bytes_per_second) && link.bytes_per_second >= 0.0 &&
+              link.bytes_per_second <= limits::kLinkBytesPerSecond,
+          whose + ": the bytes a second are no number from 0 to " +
+              std::to_string(limits::kLinkBytesPerSecond));
+  return ok_status();
+}
+
+Status check(const Problem& problem) {
+  TRY_VOID(check_model(problem));
+  const std::size_t nodes = problem.nodes.size();
+  REQUIRE(nodes >= 1 && nodes <= limits::kWorkers,
+          std::to_string(nodes) + " nodes; there must be 1 to " + std::to_string(limits::kWorkers));
+  REQUIRE(problem.links.size() == nodes * nodes, "not every pair of nodes has a link");
+  REQUIRE(problem.batch_rows >= 2 && problem.batch_rows <= limits::kBatchRows,
+          "a batch of " + std::to_string(problem.batch_rows) + " rows; it must have 2 to " +
+              std::to_string(limits::kBatchRows));
+  REQUIRE(problem.stages <= problem.layers(), "the model has " + std::to_string(problem.layers()) +
+                                                  " layers, fewer than " +
+                                                  std::to_string(problem.stages) + " stages");
+  for (const Node& node : problem.nodes) TRY_VOID(check(node));
+  for (std::size_t from = 0; from < nodes; ++from) {
+    for (std::size_t to = 0; to < nodes; ++to) {
+      if (from == to) continue;
+      TRY_VOID(check(problem.links[from * nodes + to], problem.nodes[from].name,
+                     problem.nodes[to].name));
+    }
+  }
+  return ok_status();
+}
+
+std::uint64_t stage_bytes(const Problem& problem, LayerRange layers) {
+  return weight_bytes(problem, layers) + problem.model.kv_bytes * layers.size() * problem.kv_tokens;
+}
+
+bool fits(const Problem& problem, const Stage& stage) {
+  return weight_bytes(problem, stage.layers) <= problem.nodes[stage.node].memory_bytes &&
+         kv_room(problem, stage) >= problem.kv_tokens;
+}
+
+double stage_seconds(const Problem& problem, const Stage& stage, double rows) {
+  const Node& node = problem.nodes[stage.node];
+  double bytes = 0.0;
+  for (std::uint32_t i = stage.layers.begin; i < stage.layers.end; ++i) {
+    bytes += static_cast<double>(problem.model.layer_bytes[i]);
+  }
+  const double layers = bytes / problem.model.mean_layer_bytes();
+  double seconds = node.step_seconds + layers * at_rows(node.layer, rows, problem.batch_rows);
+  if (stage.layers.end == problem.layers()) {
+    seconds += at_rows(node.head, rows, problem.batch_rows);
+  }
+  return seconds;
+}
+
+double delay_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from) {
+  if (stages.size() == 1) return 0.0;
+  const Stage& to = stages[(from + 1) % stages.size()];
+  return problem.link(stages[from].node, to.node).delay_seconds;
+}
+
+// Tokens go back to the first stage in a few bytes.
+double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from,
+                     double rows) {
+  if (from + 1 == stages.size()) return 0.0;
+  const Link& link = problem.link(stages[from].node, stages[from + 1].node);
+  return rows * static_cast<double>(problem.model.activation_bytes) / link.bytes_per_second;
+}
+
+double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows) {
+  double seconds = 0.0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    seconds += stage_seconds(problem, stages[i], rows) + delay_seconds(problem, stages, i) +
+               bytes_seconds(problem, stages, i, rows);
+  }
+  return seconds;
+}
+
+double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows) {
+  double pace = ring_seconds(problem, stages, rows) / static_cast<double>(stages.size() + 1);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    pace = std::max(
+        {pace, stage_seconds(problem, stages[i], rows), bytes_seconds(problem, stages, i, rows)});
+  }
+  return pace;
+}
+
+double cost_seconds(const Problem& problem, const std::vector<Stage>& stages) {
+  if (problem.objective == Objective::kLatency) return ring_seconds(problem, stages, 1.0);
+  return pace_seconds(problem, stages, problem.batch_rows);
+}
+
+Prediction predict(const Problem& problem, const std::vector<Stage>& stages) {
+  Prediction prediction;
+  prediction.tokens_per_second = 1.0 / ring_seconds(problem, stages, 1.0);
+  prediction.all_tokens_per_second =
+      problem.batch_rows / pace_seconds(problem, stages, problem.batch_rows);
+  prediction.streams = problem.batch_rows * static_cast<std::uint32_t>(stages.size() + 1);
+  prediction.prompt_tokens_per_second = kPromptRows / pace_seconds(problem, stages, kPromptRows);
+  prediction.kv_tokens = std::numeric_limits<std::uint64_t>::max();
+  for (const Stage& stage : stages) {
+    prediction.kv_tokens = std::min(prediction.kv_tokens, kv_room(problem, stage));
+  }
+  return prediction;
+}
+
+}  // namespace hearth::placement

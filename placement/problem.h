@@ -1,0 +1,108 @@
+// What placement goes by: nodes and links as they were measured, and what a model takes. Numbers
+// alone; who measures them and who loads anything is elsewhere.
+//
+// Seconds of a stage are linear in its layers (a step's fixed cost, each layer by its bytes, the
+// head on the last stage) and in its rows between one row and a batch. A row of one stream travels
+// the ring: it waits for every stage and every link. With many streams a pipeline of S stages keeps
+// S + 1 steps under way, and the slowest stage or link sets the pace.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace hearth::placement {
+
+enum class Objective : std::uint8_t {
+  kLatency,     // the most tokens a second for a single stream
+  kThroughput,  // the most of all streams together
+};
+
+struct Model {
+  std::vector<std::uint64_t> layer_bytes;  // of weights in memory, of each layer
+  std::uint64_t embedding_bytes = 0;       // on the first stage
+  std::uint64_t head_bytes = 0;            // on the last stage
+  std::uint64_t activation_bytes = 0;      // of one row, from a stage to the next
+  std::uint64_t kv_bytes = 0;              // of one position in one layer
+
+  double mean_layer_bytes() const;
+};
+
+struct RowSeconds {
+  double one = 0.0;    // of a step of one row
+  double batch = 0.0;  // of a step of Problem::batch_rows rows
+};
+
+struct Node {
+  std::string name;
+  double step_seconds = 0.0;       // of every step, whatever its rows and layers
+  RowSeconds layer;                // of a layer of mean size
+  RowSeconds head;                 // of the last stage alone: norm, head and sampling
+  std::uint64_t memory_bytes = 0;  // for weights and KV
+  // Of these, for KV at most.
+  std::uint64_t kv_budget_bytes = std::numeric_limits<std::uint64_t>::max();
+};
+
+struct Link {
+  double delay_seconds = 0.0;     // one way, of a small frame
+  double bytes_per_second = 0.0;  // 0: there is no link
+};
+
+struct Problem {
+  Model model;
+  std::vector<Node> nodes;
+  std::vector<Link> links;  // [from * nodes + to]; a node's link to itself means nothing
+  std::uint32_t batch_rows = 16;
+  std::uint64_t kv_tokens = 0;  // positions that every stage must have room for, of all sequences
+  std::uint32_t stages = 0;     // 0: as many as are best
+  Objective objective = Objective::kLatency;
+
+  const Link& link(std::uint32_t from, std::uint32_t to) const {
+    return links[std::size_t{from} * nodes.size() + to];
+  }
+  std::uint32_t layers() const { return static_cast<std::uint32_t>(model.layer_bytes.size()); }
+};
+
+// Every number is in its range; the error names node or link, field and limit.
+Status check(const Node& node);
+Status check(const Link& link, const std::string& from, const std::string& to);
+Status check(const Problem& problem);
+
+struct Stage {
+  std::uint32_t node = 0;  // of Problem::nodes
+  LayerRange layers;
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
+// Weights and the KV asked for.
+std::uint64_t stage_bytes(const Problem& problem, LayerRange layers);
+bool fits(const Problem& problem, const Stage& stage);
+
+// Of a step of so many rows.
+double stage_seconds(const Problem& problem, const Stage& stage, double rows);
+// Of a hop from one stage to the next: the delay, and the bytes.
+double delay_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from);
+double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from,
+                     double rows);
+
+// Of a step of so many rows, once round the ring.
+double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
+// Between two steps of so many rows, with S + 1 steps under way.
+double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
+// What the objective makes small: the ring of one row, or the pace of a batch.
+double cost_seconds(const Problem& problem, const std::vector<Stage>& stages);
+
+struct Prediction {
+  double tokens_per_second = 0.0;         // of one stream, near the beginning of its context
+  double all_tokens_per_second = 0.0;     // of so many streams together
+  std::uint32_t streams = 0;              // S + 1 steps of batch_rows
+  double prompt_tokens_per_second = 0.0;  // of a long prompt alone
+  std::uint64_t kv_tokens = 0;            // positions that the fullest stage has room for
+};
+Prediction predict(const Problem& problem, const std::vector<Stage>& stages);
+
+}  // namespace hearth::placement

@@ -1,0 +1,35 @@
+// Planted defects of the swarm: mistakes that failover is known for, one at a time, so that it can
+// be shown that the simulation finds each (tests/defects/swarm). Only a build with
+// -DHEARTH_SWARM_DEFECTS=ON has them, all at once, and `sim --defect N` plants one; in any other
+// build planted() is a constant, and the compiler drops what depends on it.
+#pragma once
+
+namespace hearth {
+
+// One line each: number, what it does.
+enum class SwarmDefect : int {
+  kNone = 0,
+  kStaleBatchTaken = 1,        // a stage does not drop a step of a lost pipeline
+  kStaleTokensTaken = 2,       // the first stage does not drop tokens of a lost pipeline
+  kStaleAnswerTaken = 3,       // the coordinator does not drop tokens of a lost pipeline
+  kReplayOneShort = 4,         // a sequence goes on without its newest token
+  kAnswerForgotten = 5,        // a sequence goes on from its prompt alone
+  kAnswerAsPrompt = 6,         // what was generated counts as prompt: penalties, length, positions
+  kSeedAnew = 7,               // a sequence goes on with another seed
+  kTokenTwice = 8,             // the newest token is told again when a sequence goes on
+  kTokenLost = 9,              // the first token after a loss is not told
+  kReservationKept = 10,       // the KV pages of a sequence that has ended are not given back
+  kKvKept = 11,                // a stage keeps its sequences when its pipeline ends
+  kHashesKept = 12,            // hashes of the lost pipeline stay beside those of the next one
+  kInterruptedForgotten = 13,  // the sequences of a lost pipeline are not told and not resumed
+  kRowBeforeReplayed = 14,     // what a stage kept of a row goes out as that of the row behind it
+};
+
+#ifdef HEARTH_SWARM_DEFECTS
+inline SwarmDefect planted_swarm_defect = SwarmDefect::kNone;
+inline bool planted(SwarmDefect defect) { return planted_swarm_defect == defect; }
+#else
+constexpr bool planted(SwarmDefect) { return false; }
+#endif
+
+}  // namespace hearth

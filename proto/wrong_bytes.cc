@@ -1,0 +1,40 @@
+#include "proto/wrong_bytes.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "proto/control.pb.h"
+#include "proto/frame.h"
+
+namespace hearth {
+
+void write_wrong_bytes(const WrongBytes& wrong, control::v1::WrongBytes& message) {
+  message.set_node(wrong.node);
+  message.set_model(wrong.model.bytes.data(), wrong.model.bytes.size());
+  message.set_item(wrong.item);
+  message.set_begin(wrong.begin);
+  message.set_end(wrong.end);
+}
+
+Result<WrongBytes> read_wrong_bytes(const control::v1::WrongBytes& message) {
+  WrongBytes wrong;
+  wrong.node = message.node();
+  TRY_VOID(check_node_name(wrong.node));
+  const ByteSpan model = as_bytes(message.model());
+  REQUIRE(model.size() == wrong.model.bytes.size(),
+          "the model of wrong bytes has an id of " + std::to_string(model.size()) +
+              " bytes; it must have " + std::to_string(wrong.model.bytes.size()));
+  std::copy(model.begin(), model.end(), wrong.model.bytes.begin());
+  REQUIRE(!message.item().empty() && message.item().size() <= limits::kWrongItemBytes,
+          "the name of what is wrong has " + std::to_string(message.item().size()) +
+              " bytes; it must have 1 to " + std::to_string(limits::kWrongItemBytes));
+  wrong.item = decode_refused(as_bytes(message.item()));
+  wrong.begin = message.begin();
+  wrong.end = message.end();
+  REQUIRE(wrong.begin < wrong.end && wrong.end <= limits::kModelFileBytes,
+          "wrong bytes from " + std::to_string(wrong.begin) + " to " + std::to_string(wrong.end) +
+              " are no range of a file of at most " + std::to_string(limits::kModelFileBytes));
+  return wrong;
+}
+
+}  // namespace hearth

@@ -1,0 +1,69 @@
+"""Three workers of a cluster on machines of their own (network namespaces); the cable of one is
+pulled while a stream runs through it, and put back. Exits 77 where namespaces are not permitted.
+"""
+
+import os
+import subprocess
+import time
+
+import machines
+import swarm
+
+STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a second to connect
+PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
+          "--ignore-eos")
+
+
+class Cable(machines.Household):
+    on_the_wire = ("home", "desk", "attic", "cellar")
+
+    def plug(self, machine, state):
+        machines.ip("-n", self.wire.prefix + "hub", "link", "set", machine, state)
+
+    def stream(self, model, cut=None):
+        """What `hearth run` prints, and the longest silence after the cable is pulled."""
+        run = subprocess.Popen(
+            self.wire.words("home", swarm.HEARTH, "run", model, *PROMPT), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=self.home.environment())
+        text, longest, last, pulled = b"", 0.0, None, False
+        while part := os.read(run.stdout.fileno(), 4096):
+            now = time.monotonic()
+            if pulled:
+                longest = max(longest, now - last)
+            text, last = text + part, now
+            if cut is not None and not pulled and len(text) > 100:
+                self.plug(cut, "down")
+                pulled = True
+        self.assertEqual(run.wait(60), 0, run.stderr.read())
+        run.stderr.close()
+        run.stdout.close()
+        self.assertEqual(pulled, cut is not None)
+        return text, longest
+
+    def test_a_pulled_cable(self):
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "2")
+        token = self.good(self.home, "token", "create", "--uses", "3")
+        for worker in self.machines[1:]:
+            worker.start("join", token, "--model", swarm.MODEL, "--name", worker.name)
+        self.answers()
+        swarm.wait_until(lambda: sum(n["state"] in ("serving", "free") for n in self.nodes()) == 3,
+                         60, "three workers")
+        self.ready()
+        model = self.model()
+        expected, _ = self.stream(model)
+        for stage in (0, 1):
+            with self.subTest(stage=stage):
+                victim = next(n["name"] for n in self.nodes()
+                              if n["state"] == "serving" and n["stage"] == stage)
+                found, longest = self.stream(model, victim)
+                print(f"cable of stage {stage} pulled: longest silence {longest:.2f} s", flush=True)
+                self.assertEqual(found, expected)
+                self.assertLess(longest, STALL_S)
+                self.plug(victim, "up")
+                swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
+                                             for n in self.nodes()) == 3, 60, "its return")
+
+
+if __name__ == "__main__":
+    machines.main()

@@ -1,0 +1,242 @@
+"""Workers that vanish or freeze under a stream, as real processes over TLS: the stream goes on with
+the tokens of the fault-free run, none twice and none left out.
+
+HEARTH_FAILOVER_GENERATIONS: how many random faulted generations to run beside the fixed ones.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+import unittest
+
+import swarm
+
+STALL_CRASH_S = 3.0
+STALL_FREEZE_S = 5.0
+TOKENS = 90
+LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 90
+
+
+def request(model, seed, prompt="Tell me a long story about the sea.", tokens=TOKENS):
+    return {"model": model, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True,
+            "temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.4, "seed": seed,
+            "return_token_ids": True, "stream_options": {"include_usage": True}}
+
+
+class Stream(threading.Thread):
+    """One stream, read in the background: token ids and when each came."""
+
+    def __init__(self, api, body):
+        super().__init__(daemon=True)
+        self.api, self.body = api, body
+        self.ids, self.times, self.text = [], [], ""
+        self.began = time.monotonic()
+        self.finish, self.usage, self.error, self.done = None, None, None, False
+        self.start()
+
+    def run(self):
+        try:
+            for at, event in swarm.stream(self.api + "/v1/completions", self.body):
+                self.take(at, event)
+        except Exception as failure:  # a broken connection fails the comparison
+            self.error = repr(failure)
+
+    def take(self, at, event):
+        if event == "[DONE]":
+            self.done = True
+            return
+        self.error = self.error or event.get("error")
+        self.usage = event.get("usage") or self.usage
+        for choice in event.get("choices", []):
+            self.text += choice.get("text", "")
+            self.finish = choice.get("finish_reason") or self.finish
+            fresh = choice.get("token_ids") or []
+            self.ids += fresh
+            self.times += [at] * len(fresh)
+
+    def answer(self):
+        return self.error, self.done, self.ids, self.text, self.finish, self.usage
+
+    def first_after(self):
+        return self.times[0] - self.began
+
+    def longest_gap(self, since):
+        times = [since] + [at for at in self.times if at > since]
+        return max((b - a for a, b in zip(times, times[1:])), default=0.0)
+
+
+def reference(s, body):
+    stream = Stream(s.api, body)
+    stream.join(120)
+    assert stream.done and stream.error is None, stream.answer()
+    return stream.answer()
+
+
+def stage_pid(s, stage):
+    """Process and name of the worker that serves a stage."""
+    node = next(n for n in s.state()["nodes"] if n["state"] == "serving" and n["stage"] == stage)
+    return node["process_id"], node["name"]
+
+
+def sockets(pid):
+    held = 0
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            held += os.readlink(f"/proc/{pid}/fd/{descriptor}").startswith("socket:")
+        except FileNotFoundError:
+            pass
+    return held
+
+
+def all_here(s, count):
+    nodes = s.state()["nodes"]
+    return sum(n["state"] in ("serving", "free") for n in nodes) == count and s._ready()
+
+
+class Failover(unittest.TestCase):
+    """Each test has a swarm with spares of its own."""
+
+    def settle(self, s, count, base):
+        swarm.wait_until(lambda: all_here(s, count), 60, "every worker's return")
+        def nothing_runs():
+            state = s.state()
+            return (state["running"] + state["waiting"] == 0 and
+                    all(p["kv_pages_reserved"] == 0 for p in state["pipelines"]))
+        swarm.wait_until(nothing_runs, 10, "the release of what ran")
+        swarm.wait_until(lambda: all(n["kv_tokens_used"] == 0 for n in s.state()["nodes"]), 10,
+                         "empty KV caches")
+        self.assertEqual(s.state()["totals"]["finished_error"], 0)
+        swarm.wait_until(lambda: sockets(s.process.pid) <= base, 20, "sockets back to baseline")
+
+    def strike(self, s, victims, number):
+        """Signals the workers of these stages; what undoes it."""
+        pids = [stage_pid(s, stage)[0] for stage in victims]
+        for pid in pids:
+            os.kill(pid, number)
+        if number != signal.SIGSTOP:
+            return lambda: None
+        return lambda: [os.kill(pid, signal.SIGCONT) for pid in pids if swarm.alive(pid)]
+
+    def fault(self, s, bodies, expected, victims, number, after):
+        """Runs the bodies, strikes when the first has `after` tokens, compares all."""
+        streams = [Stream(s.api, body) for body in bodies]
+        if after > 0:
+            swarm.wait_until(lambda: len(streams[0].ids) >= after, 60, "the first tokens")
+        else:
+            time.sleep(0.15)  # in the prefill
+        struck = time.monotonic()
+        undo = self.strike(s, victims, number)
+        try:
+            for stream, answer in zip(streams, expected):
+                stream.join(60)
+                self.assertFalse(stream.is_alive(), "the stream hangs")
+                self.assertEqual(stream.answer(), answer)
+        finally:
+            undo()
+        gap = max(stream.longest_gap(struck) for stream in streams)
+        undisturbed = "" if after > 0 else f", of which its prompt takes {self.prompt_s:.2f} s"
+        print(f"stages {victims} signal {number.name} after {after} tokens: "
+              f"longest gap {gap:.2f} s{undisturbed}", flush=True)
+        if after > 0:  # two losses may be noticed one after the other
+            stall = STALL_FREEZE_S if number == signal.SIGSTOP else STALL_CRASH_S
+            self.assertLess(gap, stall * len(victims))
+
+    def test_each_stage_killed_and_frozen_in_decode(self):
+        with swarm.Swarm(4, "--stages", "3") as s:
+            bodies = [request(s.model, seed) for seed in (11, 12)]
+            expected = [reference(s, body) for body in bodies]
+            base = sockets(s.process.pid)
+            for number in (signal.SIGKILL, signal.SIGSTOP):
+                for stage in range(3):
+                    with self.subTest(stage=stage, signal=number.name):
+                        self.fault(s, bodies, expected, [stage], number, 20)
+                        self.settle(s, 4, base)
+            self.assertGreaterEqual(s.state()["totals"]["resumed"], 6)
+            self.assertGreater(sum(node["replayed_rows_total"] for node in s.state()["nodes"]), 100,
+                               "survivors say again what they said")
+
+    def test_prefill_and_two_losses(self):
+        with swarm.Swarm(5, "--stages", "3") as s:
+            short = [request(s.model, 21)]
+            long = [request(s.model, 22, LONG_PROMPT, 12)]
+            expected_short = [reference(s, body) for body in short]
+            expected_long = [reference(s, body) for body in long]
+            alone = Stream(s.api, long[0])
+            alone.join(60)
+            self.prompt_s = alone.first_after()
+            base = sockets(s.process.pid)
+            self.fault(s, long, expected_long, [1], signal.SIGKILL, 0)
+            self.settle(s, 5, base)
+            self.fault(s, long, expected_long, [0], signal.SIGSTOP, 0)
+            self.settle(s, 5, base)
+            self.fault(s, short, expected_short, [0, 2], signal.SIGKILL, 15)
+            self.settle(s, 5, base)
+
+    def test_a_loss_during_recovery(self):
+        with swarm.Swarm(5, "--stages", "3") as s:
+            body = request(s.model, 31)
+            expected = reference(s, body)
+            base = sockets(s.process.pid)
+            stream = Stream(s.api, body)
+            swarm.wait_until(lambda: len(stream.ids) >= 15, 60, "the first tokens")
+            first, second = stage_pid(s, 1)[0], stage_pid(s, 2)[0]
+            os.kill(first, signal.SIGKILL)
+            time.sleep(0.1)
+            os.kill(second, signal.SIGKILL)
+            stream.join(60)
+            self.assertEqual(stream.answer(), expected)
+            self.settle(s, 5, base)
+
+    def test_a_second_pipeline_takes_over(self):
+        with swarm.Swarm(4, "--stages", "2") as s:
+            swarm.wait_until(lambda: sum(p["state"] == "serving"
+                                         for p in s.state()["pipelines"]) == 2, 30,
+                             "two pipelines")
+            bodies = [request(s.model, seed) for seed in (41, 42)]
+            expected = [reference(s, body) for body in bodies]
+            base = sockets(s.process.pid)
+            streams = [Stream(s.api, body) for body in bodies]
+            swarm.wait_until(lambda: all(len(one.ids) >= 10 for one in streams), 60, "tokens")
+            victim = s.state()["pipelines"][0]["nodes"][1]
+            os.kill(s.worker_pids()[victim], signal.SIGKILL)
+            for stream, answer in zip(streams, expected):
+                stream.join(60)
+                self.assertEqual(stream.answer(), answer)
+            self.settle(s, 4, base)
+
+    def test_a_worker_that_its_supervisor_starts_again(self):
+        with swarm.Swarm(3) as s:
+            body = request(s.model, 51)
+            expected = reference(s, body)
+            base = sockets(s.process.pid)
+            self.fault(s, [body], [expected], [1], signal.SIGKILL, 20)
+            self.settle(s, 3, base)
+
+    def test_random_faults(self):
+        count = int(os.environ.get("HEARTH_FAILOVER_GENERATIONS", "0"))
+        if count == 0:
+            self.skipTest("HEARTH_FAILOVER_GENERATIONS asks for none")
+        seed = int(os.environ.get("HEARTH_FAILOVER_SEED", "1"))
+        print(f"HEARTH_FAILOVER_SEED={seed}", flush=True)
+        chance = random.Random(seed)
+        with swarm.Swarm(5, "--stages", "3") as s:
+            bodies = [request(s.model, 100 + i) for i in range(4)]
+            bodies += [request(s.model, 200 + i, LONG_PROMPT, 12) for i in range(2)]
+            expected = [reference(s, body) for body in bodies]
+            base = sockets(s.process.pid)
+            for done in range(0, count, 2):
+                chosen = chance.sample(range(len(bodies)), 2)
+                long = chosen[0] >= 4
+                victims = chance.sample(range(3), chance.choice((1, 1, 1, 2)))
+                number = chance.choice((signal.SIGKILL, signal.SIGSTOP))
+                after = 0 if long else chance.choice((0, 1, 5, 30, TOKENS - 1))
+                with self.subTest(generation=done, victims=victims, signal=number.name):
+                    self.fault(s, [bodies[i] for i in chosen], [expected[i] for i in chosen],
+                               victims, number, after)
+                    self.settle(s, 5, base)
+
+
+if __name__ == "__main__":
+    swarm.main()

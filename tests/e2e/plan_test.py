@@ -1,0 +1,116 @@
+"""hearth plan, from a file of nodes and from a server that places by what it measured."""
+
+import json
+import os
+import signal
+import tempfile
+import unittest
+
+import failover_test
+import swarm
+
+
+def nodes(*, memory=(8_000_000_000, 8_000_000_000), seconds=1e-4):
+    return {"nodes": [{"name": name, "memory_bytes": size,
+                       "weight_bytes_per_second": [20e9 / (1 + at), 5e9 / (1 + at)]}
+                      for at, (name, size) in enumerate(zip(("den", "attic", "cellar"), memory))],
+            "link": {"seconds": seconds, "bytes_per_second": 110e6}}
+
+
+class FromAFile(unittest.TestCase):
+    def plan(self, given, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "nodes.json")
+            with open(path, "w") as file:
+                file.write(given if isinstance(given, str) else json.dumps(given))
+            return swarm.hearth("plan", swarm.MODEL, "--nodes", path, *words)
+
+    def test_who_slows_the_whole_is_spare(self):
+        code, out, err = self.plan(nodes())
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"STAGE +NODE +LAYERS")
+        self.assertRegex(out, r"\n1 +den ")
+        self.assertRegex(out, r"spare attic: adding it makes the whole slower: [\d.]+ instead of")
+
+    def test_json_covers_every_layer_once(self):
+        layers = json.loads(swarm.hearth("show", swarm.MODEL, "--json")[1])["layers"]
+        for words in ((), ("--stages", "2"), ("--optimise", "throughput")):
+            code, out, err = self.plan(nodes(), "--json", *words)
+            self.assertEqual(code, 0, err)
+            stages = json.loads(out)["pipelines"][0]["stages"]
+            self.assertEqual([0] + [stage["layers"][1] for stage in stages],
+                             [stage["layers"][0] for stage in stages] + [layers])
+
+    def test_what_does_not_fit_says_by_how_much(self):
+        code, _, err = self.plan(nodes(memory=(1_000_000, 1_000_000)))
+        self.assertEqual(code, 4)
+        self.assertRegex(err, r"no placement of the \d+ layers: they take [\d.]+ GB .* 0.00 GB")
+
+    def test_a_wrong_file_is_refused_with_its_field(self):
+        wrong = nodes()
+        wrong["nodes"][1]["memory"] = 5
+        code, _, err = self.plan(wrong)
+        self.assertEqual(code, 1)
+        self.assertIn('"memory", which means nothing', err)
+        self.assertEqual(self.plan("{")[0], 1)
+        self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--nodes", "/nowhere")[0], 1)
+        self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--host", "127.0.0.1:9")[0], 3)
+
+
+class FromAServer(unittest.TestCase):
+    def test_layers_are_placed_by_what_was_measured(self):
+        with swarm.Swarm(3, "--stages", "2", "--optimise", "latency") as s:
+            state = s.state()
+            self.assertEqual(len(state["measured"]["nodes"]), 3)
+            self.assertEqual(len(state["measured"]["links"]), 6)
+            stages = sorted(node["layers"] for node in state["nodes"] if node["epoch"])
+            self.assertEqual(len(stages), 2)
+            self.assertEqual(stages[0][1], stages[1][0])
+            spare = [node for node in state["nodes"] if node["state"] == "free"]
+            self.assertIn("it makes the whole", spare[0]["spare"])
+            status = swarm.hearth("status", "--host", s.api)[1]
+            self.assertIn(f"spare   {spare[0]['name']}: in place of another", status)
+            code, out, err = swarm.hearth("plan", swarm.MODEL, "--stages", "2", "--json", "--host",
+                                          s.api)
+            self.assertEqual(code, 0, err)
+            self.assertGreater(json.loads(out)["pipelines"][0]["tokens_per_second"], 0)
+            prompt = ("Say hi", "-n", "8", "--temp", "0", "--seed", "1")
+            here = swarm.hearth("run", s.model, *prompt, "--host", s.api)
+            alone = swarm.hearth("run", "--local", swarm.MODEL, *prompt)
+            self.assertEqual(here[:2], alone[:2], here[2] + alone[2])
+
+    def test_who_starts_again_has_its_place_without_being_measured_anew(self):
+        with swarm.Swarm(2, "--stages", "2", "--optimise", "latency") as s:
+            body = failover_test.request(s.model, 3)
+            expected = failover_test.reference(s, body)
+            before = s.state()["measured"]
+            stream = failover_test.Stream(s.api, body)
+            swarm.wait_until(lambda: len(stream.ids) >= 20, 60, "the first tokens")
+            os.kill(failover_test.stage_pid(s, 1)[0], signal.SIGKILL)
+            stream.join(120)
+            self.assertEqual(stream.answer(), expected)
+            self.assertEqual(s.state()["measured"], before)
+
+    def test_by_hand(self):
+        with swarm.Swarm(3, "--place", "local-2:0-10,local-1:11-29") as s:
+            placed = {node["name"]: node["layers"] for node in s.state()["nodes"] if node["epoch"]}
+            self.assertEqual(placed, {"local-2": [0, 11], "local-1": [11, 30]})
+        with swarm.Swarm(1, "--place", "local-1:0-10,attic:11-29", ready=False) as s:
+            swarm.wait_until(lambda: s.state()["nodes"], 30, "the worker")
+            self.assertIn("worker attic is not here", s.state()["missing"])
+        code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--place", "den:0-10")
+        self.assertEqual(code, 1)
+        self.assertIn("the model's last layer, 29", err)
+        code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--place", "den:1-29")
+        self.assertNotEqual(code, 0)
+        self.assertIn("must begin with 0", err)
+
+    def test_a_server_that_measures_nothing_says_how_to_make_it(self):
+        with swarm.Swarm(1) as s:
+            code, _, err = swarm.hearth("plan", swarm.MODEL, "--host", s.api)
+            self.assertEqual(code, 3)
+            self.assertIn("--optimise", err)
+
+
+if __name__ == "__main__":
+    swarm.main()

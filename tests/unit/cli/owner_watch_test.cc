@@ -1,0 +1,87 @@
+#include "cli/owner_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "cli/pause_file.h"
+#include "tests/unit/cli/pause_folder.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct OwnerWatchTest : ::testing::Test {
+  PauseFolder folder;
+  testing::FakeClock clock;
+  OwnerWatchOptions options;
+  std::unique_ptr<OwnerWatch> owner;
+
+  void begin() {
+    options.folder = folder.path();
+    options.triggers.games = false;
+    options.power_supply = folder.path() + "/power";
+    owner = std::make_unique<OwnerWatch>(options, clock);
+  }
+  std::string why(Duration later = {}) {
+    clock.advance(later);
+    const auto away = owner->look();
+    return away ? away->why : "";
+  }
+  void supply(const std::string& name, const std::string& file, const std::string& text) const {
+    const std::filesystem::path path = options.power_supply / name;
+    std::filesystem::create_directories(path);
+    std::ofstream(path / file) << text << "\n";
+  }
+};
+
+TEST_F(OwnerWatchTest, ObeysWithinATenthOfASecondAndAfterARestart) {
+  begin();
+  EXPECT_EQ(why(), "");
+  ASSERT_TRUE(write_pause_file(folder.path(), {}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth pause");
+  begin();
+  EXPECT_EQ(why(), "hearth pause") << "another process";
+  ASSERT_TRUE(write_pause_file(folder.path(), {true, 0}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth drain");
+  ASSERT_TRUE(*remove_pause_file(folder.path()));
+  EXPECT_EQ(why(milliseconds(100)), "");
+  ASSERT_TRUE(write_pause_file(folder.path(), {false, clock.unix_seconds() + 5}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth pause");
+  EXPECT_EQ(why(seconds(5)), "") << "it ends by itself";
+}
+
+TEST_F(OwnerWatchTest, AnOrderThatCannotBeReadIsAPause) {
+  begin();
+  ASSERT_TRUE(write_pause_file(folder.path(), {}).ok());
+  std::ofstream(pause_file(folder.path())) << "{}";
+  EXPECT_EQ(why(milliseconds(100)), "hearth pause");
+  ASSERT_TRUE(*remove_pause_file(folder.path()));
+  EXPECT_EQ(why(milliseconds(100)), "");
+}
+
+TEST_F(OwnerWatchTest, NoticesTheBatteryAndOthersOnTheCard) {
+  std::uint64_t foreign = 0;
+  options.card = [&] {
+    CardReading reading;
+    reading.foreign_memory = foreign;
+    return reading;
+  };
+  begin();
+  EXPECT_EQ(why(), "");
+  supply("BAT0", "type", "Battery");
+  supply("BAT0", "status", "Discharging");
+  EXPECT_EQ(why(seconds(1)), "it runs on battery");
+  supply("BAT0", "status", "Charging");
+  why(seconds(1));
+  EXPECT_EQ(why(seconds(10)), "");
+  foreign = std::uint64_t{5} << 30;
+  why(seconds(1));
+  EXPECT_EQ(why(seconds(3)), "others use the card");
+}
+
+}  // namespace
+}  // namespace hearth::cli

@@ -1,0 +1,118 @@
+// Two stages that make receipts as ledger/PROTOCOL.md says, without a model.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/receipt_desk.h"
+#include "ledger/receipt.h"
+#include "proto/fixed_field.h"
+
+namespace hearth::testing {
+
+inline SecretKey receipt_key(unsigned char seed) {
+  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
+}
+inline SecretKey receipt_cluster() { return receipt_key(1); }
+
+class ReceiptStage {
+ public:
+  ReceiptStage(std::string name, std::uint16_t stage)
+      : node(std::move(name)),
+        stage_(stage),
+        key_(receipt_key(static_cast<unsigned char>(10 + stage))) {}
+
+  // That it computed all that was fed of the request.
+  control::v1::WindowClaims claim(const coordinator::ReceiptRequest& request,
+                                  std::uint32_t window = 0) {
+    const auto positions = static_cast<std::uint32_t>(request.tokens.size() - 1);
+    const std::vector<std::uint32_t> tokens(request.tokens.begin(), request.tokens.end() - 1);
+    ledger::Receipt r;
+    r.slot = {request.order.request, request.epoch.value, stage_, window};
+    r.program = blake2b(as_bytes("program"));
+    r.layer_begin = static_cast<std::uint16_t>(2 * stage_);
+    r.layer_end = static_cast<std::uint16_t>(2 * stage_ + 2);
+    r.stages = 2;
+    r.positions = positions;
+    r.prompt_positions = std::min(request.prompt_tokens, positions);
+    r.tokens = ledger::commit_tokens(request.order.salt, 0, tokens, encode(request.sampling));
+    const Hash256 between = keyed_blake2b(request.order.salt, as_bytes(boundary));
+    r.in_root = stage_ == 0 ? r.tokens : between;
+    r.out_root = stage_ == 0 ? between : r.tokens;
+    r.begun_ms = 1'700'000'000'000;
+    waiting_[r.slot.request] = r;
+    control::v1::WindowClaims claims;
+    control::v1::WindowClaim& claim = *claims.add_windows();
+    claim.set_request(to_field(r.slot.request));
+    claim.set_epoch(r.slot.epoch);
+    claim.set_window(window);
+    claim.set_positions(positions);
+    claim.set_in_root(to_field(r.in_root.bytes));
+    claim.set_out_root(to_field(r.out_root.bytes));
+    claim.set_in_signature(signature(ledger::in_edge(r)));
+    claim.set_out_signature(signature(ledger::out_edge(r)));
+    return claims;
+  }
+
+  control::v1::Receipts sign(const control::v1::Countersign& message) {
+    control::v1::Receipts answer;
+    Hash256 previous;
+    (void)read_field(message.previous(), previous.bytes);
+    for (const auto& window : message.windows()) {
+      ledger::RequestId request{};
+      (void)read_field(window.request(), request);
+      ledger::Receipt receipt = waiting_.at(request);
+      receipt.previous = previous;
+      (void)read_field(window.in_signature(), receipt.in_edge);
+      (void)read_field(window.out_signature(), receipt.out_edge);
+      if (spoil) spoil(receipt);
+      const auto bytes = ledger::sign_receipt(receipt, receipt_cluster().public_key(), key_);
+      if (!bytes) continue;
+      previous = blake2b(*bytes);
+      answer.add_receipts(to_field(*bytes));
+    }
+    return answer;
+  }
+  PublicKey key() const { return key_.public_key(); }
+
+  std::string node;
+  std::string boundary = "what passed between the stages";
+  std::function<void(ledger::Receipt&)> spoil;
+
+ private:
+  std::string signature(const ledger::Edge& edge) const {
+    return to_field(ledger::sign_edge(edge, receipt_cluster().public_key(), key_));
+  }
+  std::uint16_t stage_;
+  SecretKey key_;
+  std::map<ledger::RequestId, ledger::Receipt> waiting_;
+};
+
+inline std::vector<ReceiptStage> receipt_stages() { return {{"a", 0}, {"b", 1}}; }
+
+inline coordinator::ReceiptPipeline receipt_pipeline(const std::vector<ReceiptStage>& stages) {
+  coordinator::ReceiptPipeline pipeline{Epoch(4), blake2b(as_bytes("program")), {}};
+  std::uint32_t layer = 0;
+  for (const ReceiptStage& stage : stages) {
+    pipeline.stages.push_back({stage.node, stage.key(), {layer, layer + 2}});
+    layer += 2;
+  }
+  return pipeline;
+}
+
+// Five prompt tokens, and two that were sampled.
+inline coordinator::ReceiptRequest receipt_request(unsigned char number) {
+  coordinator::ReceiptRequest request;
+  request.epoch = Epoch(4);
+  request.order.request.fill(std::byte{number});
+  request.order.salt = blake2b(Bytes(1, std::byte{number}));
+  request.prompt_tokens = 5;
+  request.tokens = {1, 2, 3, 4, 5, 6, 7};
+  return request;
+}
+
+}  // namespace hearth::testing

@@ -1,0 +1,121 @@
+#include "coordinator/receipts.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+
+#include "ledger/books.h"
+#include "ledger/scan.h"
+#include "tests/unit/coordinator/receipt_stage.h"
+
+namespace hearth::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReceiptsTest : ::testing::Test {
+  ReceiptsTest() {
+    char name[] = "/tmp/hearth-receipts-XXXXXX";
+    above = ::mkdtemp(name);
+  }
+  ~ReceiptsTest() override {
+    receipts.reset();
+    fs::remove_all(above);
+  }
+
+  Status open(const SecretKey& cluster = testing::receipt_cluster()) {
+    TRY(auto folder,
+        ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
+    TRY(receipts, Receipts::open(std::move(folder), cluster, "build", clock,
+                                 [this](std::function<void()> task) { post(std::move(task)); }));
+    receipts->set_send([this](const std::string& node, const control::v1::Countersign& message) {
+      ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
+      receipts->take(node, stage.sign(message));
+      ++signed_windows;
+    });
+    receipts->begin(testing::receipt_pipeline(stages));
+    return ok_status();
+  }
+  void answer(unsigned char number) {
+    ReceiptRequest request = testing::receipt_request(number);
+    // Books want a window that was begun lately.
+    receipts->start(request.epoch, request.order.request, request.tokens.size());
+    for (ReceiptStage& stage : stages) receipts->take(stage.node, stage.claim(request));
+    receipts->over(request);
+    run_until([this, wanted = signed_windows + 2] { return signed_windows == wanted; });
+  }
+  // How many entries the log on the disk has, all of them as the rules want them.
+  std::uint64_t logged() {
+    receipts.reset();  // which writes what it has
+    auto folder = ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
+    ledger::Books books;
+    const auto scan = ledger::scan_log(
+        **folder, {testing::receipt_cluster().public_key(), {}},
+        [&books](std::uint64_t /*index*/, ByteSpan entry) { return books.apply(entry); });
+    EXPECT_TRUE(scan) << scan.error().message;
+    return scan ? scan->checkpoint.size : 0;
+  }
+
+  using ReceiptStage = testing::ReceiptStage;
+  struct OldClock final : Clock {  // of the windows that stages play
+    TimePoint now() const override { return SystemClock().now(); }
+    std::int64_t unix_seconds() const override { return 1'700'000'100; }
+  } clock;
+  fs::path above;
+  std::vector<ReceiptStage> stages = testing::receipt_stages();
+  std::unique_ptr<Receipts> receipts;
+  int signed_windows = 0;
+
+ private:
+  void post(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    wake_.notify_one();
+  }
+  void run_until(const std::function<bool()>& done) {
+    while (!done()) {
+      std::unique_lock lock(mutex_);
+      ASSERT_TRUE(wake_.wait_for(lock, std::chrono::seconds(60), [&] { return !tasks_.empty(); }));
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+};
+
+TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
+  ASSERT_TRUE(open());
+  EXPECT_EQ(receipts->build(), "build");
+  answer(1);
+  answer(2);
+  EXPECT_EQ(logged(), 3u + 4u);
+  ASSERT_TRUE(open());
+  answer(3);
+  EXPECT_EQ(logged(), 3u + 6u);
+}
+
+TEST_F(ReceiptsTest, ADamagedOrForeignLogIsRefused) {
+  ASSERT_TRUE(open());
+  answer(1);
+  logged();
+  const Status foreign = open(testing::receipt_key(2));
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_NE(foreign.error().message.find("another log"), std::string::npos)
+      << foreign.error().message;
+  fs::resize_file(above / "ledger/tile/entries/000.p/5", 100);
+  const Status damaged = open();
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_NE(damaged.error().message.find("tile/entries/000.p/5"), std::string::npos)
+      << damaged.error().message;
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

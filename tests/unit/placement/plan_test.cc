@@ -1,0 +1,204 @@
+#include "placement/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "placement/search.h"
+#include "tests/unit/placement/instances.h"
+
+namespace hearth::placement {
+namespace {
+
+using instances::random_problem;
+
+// Cards that read a layer in a millisecond, on links that cost a tenth of one.
+Problem cards(std::uint32_t count, std::uint64_t memory = 1'000) {
+  Problem problem;
+  problem.model = {std::vector<std::uint64_t>(8, 100), 0, 0, 1'000, 0};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    problem.nodes.push_back({"card-" + std::to_string(i), 0.0, {1e-3, 2e-3}, {0.0, 0.0}, memory});
+  }
+  problem.links.assign(std::size_t{count} * count, {1e-4, 1e9});
+  return problem;
+}
+
+std::string why(const Plan& plan, std::uint32_t node) {
+  for (const Spare& spare : plan.spares) {
+    if (spare.node == node) return spare.why;
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(PlanTest, WhoSlowsTheWholeIsSpareAndHearsByHowMuch) {
+  const auto plan = placement::plan(cards(2));
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages, (std::vector<Stage>{{0, {0, 8}}}));
+  ASSERT_EQ(plan->spares.size(), 1U);
+  // One node: 8 ms. Two: 8 ms and two hops of 0.1 ms, with a microsecond of bytes.
+  EXPECT_EQ(plan->spares[0].why, "adding it makes the whole slower: 122 instead of 125 tokens/s");
+}
+
+TEST(PlanTest, ThroughputTakesBoth) {
+  Problem problem = cards(2);
+  problem.objective = Objective::kThroughput;
+  const auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 2U);
+  EXPECT_EQ(plan->stages[0].layers.size(), 4U);
+  EXPECT_NEAR(plan->prediction.all_tokens_per_second, 16.0 / 8e-3, 1.0);
+  EXPECT_EQ(plan->prediction.streams, 48U);
+}
+
+TEST(PlanTest, ASlowCardAmongFastOnesGetsFewLayersOrNone) {
+  Problem problem = cards(3, 400);
+  problem.nodes[1].layer = {1e-2, 2e-2};
+  auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 2U);
+  EXPECT_TRUE(contains(why(*plan, 1), "slower"));
+  problem.nodes[2].memory_bytes = 300;  // one layer is left over
+  plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 3U);
+  for (const Stage& stage : plan->stages) {
+    EXPECT_TRUE(stage.node != 1 || stage.layers.size() == 1);
+  }
+}
+
+TEST(PlanTest, TheOrderAvoidsASlowLink) {
+  Problem problem = cards(3, 300);
+  problem.links[0 * 3 + 1].bytes_per_second = 1e5;
+  problem.links[1 * 3 + 0].bytes_per_second = 1e9;
+  const auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 3U);
+  for (std::size_t i = 0; i + 1 < 3; ++i) {
+    EXPECT_FALSE(plan->stages[i].node == 0 && plan->stages[i + 1].node == 1);
+  }
+}
+
+TEST(PlanTest, KvIsPartOfWhatANodeHolds) {
+  Problem problem = cards(2);
+  problem.model.kv_bytes = 1;
+  problem.kv_tokens = 100;  // 8 layers with 100 bytes each more: 1600 of 1000
+  const auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->stages.size(), 2U);
+  problem.kv_tokens = 200;
+  const auto none = placement::plan(problem);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kNoCapacity);
+  EXPECT_TRUE(contains(none.error().message, "200 positions")) << none.error().message;
+}
+
+TEST(PlanTest, MoreStagesThanNodesAreNotPlanned) {
+  Problem problem = cards(2);
+  problem.stages = 3;
+  const auto none = placement::plan(problem);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().message, "3 stages were asked for and there are 2 nodes");
+}
+
+TEST(PlanTest, WhoHoldsNoLayerAndWhoHasNoLinkHearsSo) {
+  Problem problem = cards(3, 400);
+  problem.nodes[1].memory_bytes = 99;
+  auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(contains(why(*plan, 1), "no layer"));
+  problem = cards(3, 400);
+  for (const std::size_t link : {1U, 3U, 5U, 7U}) problem.links[link].bytes_per_second = 0.0;
+  plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(contains(why(*plan, 1), "no pipeline with it")) << why(*plan, 1);
+}
+
+// Where sizes differ the order is chosen for equal ones: close to the best, and never more than
+// fits.
+TEST(PlanTest, LayersOfDifferentSizesAreSplitByTheirSizes) {
+  std::vector<double> ratios;
+  std::uint32_t solved = 0;
+  std::uint32_t missed = 0;
+  for (std::uint64_t seed = 1; seed <= 1'500; ++seed) {
+    const Problem problem = random_problem(seed, {4, 7, false});
+    const double least = instances::least_cost(problem);
+    const auto stages = place(problem);
+    ASSERT_FALSE(stages.ok() && !std::isfinite(least)) << "seed " << seed;
+    if (!std::isfinite(least)) continue;
+    ++solved;
+    if (!stages.ok()) {
+      ++missed;
+      continue;
+    }
+    for (const Stage& stage : *stages) ASSERT_TRUE(fits(problem, stage)) << "seed " << seed;
+    const double ratio = cost_seconds(problem, *stages) / least;
+    ASSERT_GE(ratio, 1.0 - 1e-4) << "seed " << seed;
+    ratios.push_back(ratio);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const auto below = [&](double bound) {
+    return std::lower_bound(ratios.begin(), ratios.end(), bound) - ratios.begin();
+  };
+  std::printf(
+      "%u problems, layers up to 1.6 times as large: %u not solved, %td the best, %td within "
+      "5 %%, worst %.2f\n",
+      solved, missed, below(1.0001), below(1.05), ratios.back());
+  EXPECT_GT(below(1.05), solved * 19 / 20);
+  EXPECT_LT(missed, solved / 50);
+}
+
+TEST(PlanTest, OfManyNodesSixteenAreLookedAtAndTheRestFormMorePipelines) {
+  Problem problem = cards(24, 100);  // eight for one pipeline
+  for (std::uint32_t i = 0; i < 12; ++i) problem.nodes[i].layer = {5e-3, 1e-2};
+  const auto plans = plan_replicas(problem);
+  ASSERT_TRUE(plans.ok());
+  EXPECT_EQ(plans->size(), 3U);
+  std::set<std::uint32_t> used;
+  for (const Plan& plan : *plans) {
+    EXPECT_EQ(plan.stages.size(), 8U);
+    for (const Stage& stage : plan.stages) EXPECT_TRUE(used.insert(stage.node).second);
+  }
+  for (const Stage& stage : plans->front().stages) EXPECT_GE(stage.node, 12U);
+  EXPECT_EQ(used.size(), 24U);
+  EXPECT_TRUE(contains(why(plans->front(), 11), "not looked at"));
+}
+
+TEST(PlanTest, WhatWouldImproveItIsPlannedAnew) {
+  Problem problem = cards(2, 400);
+  problem.links.assign(4, {5e-3, 1e9});
+  const auto plan = placement::plan(problem);
+  ASSERT_TRUE(plan.ok());
+  const auto sentences = improvements(problem, *plan);
+  ASSERT_FALSE(sentences.empty());
+  // Then one node holds everything, and nothing travels.
+  EXPECT_EQ(sentences[0], "twice the memory in card-0: 125 instead of 55.6 tokens/s");
+  EXPECT_LE(sentences.size(), 3U);
+}
+
+TEST(PlanTest, TheSameProblemHasTheSamePlan) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const Problem problem = random_problem(seed, {5, 9, false});
+    const auto one = place(problem);
+    const auto two = place(problem);
+    ASSERT_EQ(one.ok(), two.ok());
+    EXPECT_TRUE(!one.ok() || *one == *two);
+  }
+}
+
+TEST(PlanTest, AFigureOutOfRangeIsAnError) {
+  Problem problem = cards(2);
+  problem.nodes[0].layer.one = 0.0;
+  const auto none = placement::plan(problem);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalidInput);
+}
+
+}  // namespace
+}  // namespace hearth::placement

@@ -1,0 +1,138 @@
+#include "placement/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace hearth::placement {
+namespace {
+
+// Two nodes and four layers, in round numbers: times in seconds that are sums of tenths.
+Problem small() {
+  Problem problem;
+  problem.model = {{100, 100, 100, 100}, 50, 70, 10, 2};
+  problem.kv_tokens = 5;
+  problem.batch_rows = 11;
+  problem.nodes = {{"a", 0.1, {1.0, 2.0}, {0.5, 1.0}, 1'000},
+                   {"b", 0.2, {2.0, 4.0}, {0.25, 0.5}, 1'000}};
+  problem.links = {{}, {0.01, 100.0}, {0.02, 200.0}, {}};
+  return problem;
+}
+
+const std::vector<Stage> kHalves = {{0, {0, 2}}, {1, {2, 4}}};
+
+TEST(ProblemTest, AStageTakesItsLayersAndTheHeadWhereItIsLast) {
+  const Problem problem = small();
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, kHalves[0], 1.0), 0.1 + 2.0);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, kHalves[1], 1.0), 0.2 + 4.0 + 0.25);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, kHalves[0], 11.0), 0.1 + 4.0);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, kHalves[0], 6.0), 0.1 + 3.0);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, kHalves[0], 21.0), 0.1 + 6.0);
+}
+
+TEST(ProblemTest, ALargerLayerTakesLonger) {
+  Problem problem = small();
+  problem.model.layer_bytes = {50, 50, 100, 200};
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, {0, {0, 2}}, 1.0), 0.1 + 1.0);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, {1, {2, 4}}, 1.0), 0.2 + 6.0 + 0.25);
+}
+
+TEST(ProblemTest, ARingIsItsStagesAndItsLinks) {
+  const Problem problem = small();
+  EXPECT_DOUBLE_EQ(ring_seconds(problem, kHalves, 1.0), 2.1 + 4.45 + 0.01 + 10.0 / 100.0 + 0.02);
+  EXPECT_DOUBLE_EQ(ring_seconds(problem, {{0, {0, 4}}}, 1.0), 0.1 + 4.0 + 0.5);
+}
+
+TEST(ProblemTest, TheSlowestSetsThePace) {
+  Problem problem = small();
+  EXPECT_DOUBLE_EQ(pace_seconds(problem, kHalves, 11.0), 0.2 + 8.0 + 0.5);
+  problem.links[1].bytes_per_second = 10.0;  // 11 rows of 10 bytes
+  EXPECT_DOUBLE_EQ(pace_seconds(problem, kHalves, 11.0), 11.0);
+  problem.links[1] = {100.0, 1e9};  // three steps are under way, and no more
+  EXPECT_NEAR(pace_seconds(problem, kHalves, 11.0), (100.0 + 4.1 + 8.7 + 0.02) / 3.0, 1e-6);
+}
+
+TEST(ProblemTest, APredictionIsTheseFigures) {
+  const Problem problem = small();
+  const Prediction prediction = predict(problem, kHalves);
+  EXPECT_DOUBLE_EQ(prediction.tokens_per_second, 1.0 / ring_seconds(problem, kHalves, 1.0));
+  EXPECT_DOUBLE_EQ(prediction.all_tokens_per_second, 11.0 / 8.7);
+  EXPECT_EQ(prediction.streams, 33U);
+  // a: (1000 - 250) / 4 positions, b: (1000 - 270) / 4.
+  EXPECT_EQ(prediction.kv_tokens, 182U);
+}
+
+TEST(ProblemTest, RoomIsForWeightsAndTheKvThatIsWanted) {
+  Problem problem = small();
+  EXPECT_EQ(stage_bytes(problem, {0, 2}), 200U + 50U + 2U * 2U * 5U);
+  EXPECT_EQ(stage_bytes(problem, {0, 4}), 400U + 120U + 2U * 4U * 5U);
+  problem.nodes[0].memory_bytes = 270;
+  EXPECT_TRUE(fits(problem, {0, {0, 2}}));
+  problem.nodes[0].memory_bytes = 269;
+  EXPECT_FALSE(fits(problem, {0, {0, 2}}));
+  problem.nodes[0].memory_bytes = 1'000;
+  problem.nodes[0].kv_budget_bytes = 20;
+  EXPECT_TRUE(fits(problem, {0, {0, 2}}));
+  EXPECT_EQ(predict(problem, kHalves).kv_tokens, 5U);
+  problem.nodes[0].kv_budget_bytes = 19;
+  EXPECT_FALSE(fits(problem, {0, {0, 2}}));
+}
+
+void expect_refused(const Problem& problem, const std::string& word) {
+  const Status status = check(problem);
+  ASSERT_FALSE(status.ok()) << word;
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput);
+  EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
+}
+
+TEST(ProblemTest, FiguresThatNobodyMeasuresAreRefused) {
+  EXPECT_TRUE(check(small()).ok());
+  for (const double bad : {std::nan(""), -1.0, 1e300, std::numeric_limits<double>::infinity()}) {
+    Problem problem = small();
+    problem.nodes[1].layer.one = bad;
+    expect_refused(problem, "node b: the seconds of a layer");
+    problem = small();
+    problem.nodes[1].head.batch = bad;
+    expect_refused(problem, "head");
+    problem = small();
+    problem.links[1].delay_seconds = bad;
+    expect_refused(problem, "from a to b");
+    problem = small();
+    problem.links[2].bytes_per_second = bad;
+    expect_refused(problem, "from b to a");
+  }
+  Problem problem = small();
+  problem.nodes[0].layer.batch = 0.0;
+  expect_refused(problem, "in a batch");
+}
+
+TEST(ProblemTest, SoAreSizesThatCannotBe) {
+  Problem problem = small();
+  problem.model.layer_bytes.clear();
+  expect_refused(problem, "0 layers");
+  problem = small();
+  problem.model.layer_bytes[1] = 0;
+  expect_refused(problem, "no bytes");
+  problem = small();
+  problem.model.layer_bytes[1] = ~std::uint64_t{0};
+  expect_refused(problem, "bytes of a layer");
+  problem = small();
+  problem.kv_tokens = ~std::uint64_t{0};
+  expect_refused(problem, "positions");
+  problem = small();
+  problem.stages = 5;
+  expect_refused(problem, "fewer than 5 stages");
+  problem = small();
+  problem.links.pop_back();
+  expect_refused(problem, "pair");
+  problem = small();
+  problem.batch_rows = 1;
+  expect_refused(problem, "batch");
+  problem = small();
+  problem.nodes[0].name.clear();
+  expect_refused(problem, "name");
+}
+
+}  // namespace
+}  // namespace hearth::placement

@@ -1,0 +1,99 @@
+#include "placement/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/limits.h"
+#include "tests/unit/placement/instances.h"
+
+namespace hearth::placement {
+namespace {
+
+using instances::Bounds;
+using instances::least_cost;
+using instances::random_problem;
+
+void check_shape(const Problem& problem, const std::vector<Stage>& stages) {
+  std::set<std::uint32_t> nodes;
+  std::uint32_t begin = 0;
+  for (const Stage& stage : stages) {
+    ASSERT_TRUE(nodes.insert(stage.node).second);
+    ASSERT_EQ(stage.layers.begin, begin);
+    ASSERT_GT(stage.layers.end, begin);
+    ASSERT_TRUE(fits(problem, stage));
+    begin = stage.layers.end;
+  }
+  ASSERT_EQ(begin, problem.layers());
+  ASSERT_TRUE(instances::linked(problem, stages));
+  if (problem.stages > 0) {
+    ASSERT_EQ(stages.size(), problem.stages);
+  }
+}
+
+// Cost equal to that of the best of all orders of all sets with all splits.
+void check_exact(std::uint64_t first_seed, std::uint64_t count, const Bounds& bounds) {
+  std::uint64_t solved = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + count; ++seed) {
+    const Problem problem = random_problem(seed, bounds);
+    ASSERT_TRUE(check(problem).ok()) << "seed " << seed;
+    const double least = least_cost(problem);
+    const auto stages = search(problem, problem.model.layer_bytes[0]);
+    ASSERT_EQ(stages.has_value(), std::isfinite(least)) << "seed " << seed;
+    if (!stages) continue;
+    ++solved;
+    check_shape(problem, *stages);
+    const double cost = cost_seconds(problem, *stages);
+    ASSERT_NEAR(cost / least, 1.0, 1e-4) << "seed " << seed;
+  }
+  EXPECT_GT(solved, count / 4);
+  EXPECT_LT(solved, count);
+}
+
+TEST(SearchTest, SmallProblemsAreSolvedAsByTryingEverything) { check_exact(1, 4'000, {4, 7}); }
+
+TEST(SearchTest, SoAreThoseOfFiveNodes) { check_exact(100'001, 600, {5, 7}); }
+
+TEST(SearchTest, ANodeThatMustTakePartDoes) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const Problem problem = random_problem(seed, {4, 7});
+    const auto free = search(problem, problem.model.layer_bytes[0]);
+    for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
+      const auto stages = search(problem, problem.model.layer_bytes[0], 1U << node);
+      if (!stages) continue;
+      ASSERT_TRUE(free.has_value());
+      check_shape(problem, *stages);
+      ASSERT_TRUE(std::any_of(stages->begin(), stages->end(),
+                              [&](const Stage& stage) { return stage.node == node; }));
+      ASSERT_GE(cost_seconds(problem, *stages), cost_seconds(problem, *free) * (1.0 - 1e-4));
+    }
+  }
+}
+
+TEST(SearchTest, SixteenNodesArePlaced) {
+  for (const Objective objective : {Objective::kLatency, Objective::kThroughput}) {
+    SeededRandom random(7);
+    Problem problem;
+    problem.model = {std::vector<std::uint64_t>(80, 500), 100, 100, 16'384, 0};
+    problem.objective = objective;
+    for (std::uint32_t i = 0; i < limits::kExactNodes; ++i) {
+      const double layer = 1e-4 * (1.0 + instances::unit(random));
+      problem.nodes.push_back({"n" + std::to_string(i),
+                               5e-5,
+                               {layer, 2.0 * layer},
+                               {layer, 2.0 * layer},
+                               3'000 + instances::below(random, 6'000)});
+    }
+    for (std::uint32_t i = 0; i < limits::kExactNodes * limits::kExactNodes; ++i) {
+      problem.links.push_back(
+          {1e-4 * instances::unit(random), 1.25e8 * (1.0 + 9.0 * instances::unit(random))});
+    }
+    const auto stages = search(problem, 500);
+    ASSERT_TRUE(stages.has_value());
+    check_shape(problem, *stages);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::placement
