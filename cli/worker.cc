@@ -18,6 +18,7 @@
 #include "cli/exit_codes.h"
 #include "cli/known_answers.h"
 #include "cli/loop.h"
+#include "cli/machine_turn.h"
 #include "cli/measuring.h"
 #include "cli/member.h"
 #include "cli/owner_watch.h"
@@ -48,6 +49,8 @@ namespace {
 
 // Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
 constexpr std::chrono::hours kCheckWeightsEvery{4};
+// A measurement takes about two seconds, and the coordinator waits twenty for it.
+constexpr std::chrono::seconds kTurn{12};
 
 std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
 
@@ -274,6 +277,7 @@ class Worker {
 
   Result<node::Measured> measure_here(const node::EngineOptions& engine) const {
     node::Measured measured;
+    const MachineTurn turn(cache_dir() / "measuring.lock", kTurn, engine.cancelled);
     TRY(measured.memory_bytes, *room_);
     TRY(measured.rate, node::measure_stage_rate(model_->file, model_->spec, engine));
     return measured;
