@@ -1,6 +1,8 @@
 // What a hop costs: a frame is sent to another thread by TcpTransport over loopback and echoed.
 // Half of the round trip is one hop: encrypt, write, wake-up, read, decrypt. Prints the median and
-// the 99th percentile beside those of the bare sockets with the same bytes. Asserts nothing.
+// the 99th percentile beside those of the bare sockets with the same bytes, and before them what
+// one thread takes to wake another of its process: a hop between stages has two such hand-overs, to
+// the engine's thread and back, beside the way over the sockets. Asserts nothing.
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,9 +10,11 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -130,9 +134,37 @@ void measure_sockets(std::size_t bytes) {
   print("bare sockets", bytes, std::move(round_trips));
 }
 
+// Two threads wake each other, as a stage's owner and its engine do.
+void measure_hand_over() {
+  std::mutex mutex;
+  std::condition_variable far_wake;
+  std::condition_variable near_wake;
+  int turn = 0;  // odd: the far one's
+  std::thread far_thread([&] {
+    std::unique_lock lock(mutex);
+    for (int i = 0; i < kWarmUp + kRounds; ++i) {
+      far_wake.wait(lock, [&] { return turn % 2 == 1; });
+      ++turn;
+      near_wake.notify_one();
+    }
+  });
+  std::vector<double> round_trips;
+  for (int i = 0; i < kWarmUp + kRounds; ++i) {
+    const auto begun = Steady::now();
+    std::unique_lock lock(mutex);
+    ++turn;
+    far_wake.notify_one();
+    near_wake.wait(lock, [&] { return turn % 2 == 0; });
+    if (i >= kWarmUp) round_trips.push_back(microseconds_since(begun));
+  }
+  far_thread.join();
+  print("hand-over", 0, std::move(round_trips));
+}
+
 }  // namespace
 
 int main() {
+  measure_hand_over();
   for (const std::size_t bytes : {1'200, 16 * 1024, 36 * 1024, 256 * 1024}) {
     measure_sockets(bytes);
     measure_transport(bytes);

@@ -214,11 +214,11 @@ class MachineFaults(machines.Household):
         self.assertTrue(answer[1], answer)
         return answer, client.times[0]
 
-    def serving(self, stage):
-        """The machine that serves a stage."""
-        node = next(n for n in self.state()["nodes"]
-                    if n["state"] == "serving" and n["stage"] == stage)
-        return getattr(self, node["name"])
+    def pipeline(self):
+        """The machines that serve, by stage; None while a late loss is being mended."""
+        nodes = [n for n in self.state()["nodes"] if n["state"] == "serving"]
+        by_stage = {n["stage"]: getattr(self, n["name"]) for n in nodes}
+        return [by_stage[stage] for stage in range(3)] if set(by_stage) == {0, 1, 2} else None
 
     def wait_for_tokens(self, client, count):
         swarm.wait_until(lambda: len(client.ids) >= count or client.error, 60, "tokens")
@@ -241,7 +241,8 @@ class MachineFaults(machines.Household):
     def generation(self, moment, kinds):
         long = moment in ("prefill", "first token")
         chosen = self.chance.sample(self.long if long else self.short, 2)
-        victims = [self.serving(stage) for stage in self.chance.sample(range(3), len(kinds))]
+        stages = swarm.wait_until(self.pipeline, 60, "a pipeline")
+        victims = self.chance.sample(stages, len(kinds))
         after = {"last token": TOKENS - 1}.get(moment, self.chance.choice((1, 5, 30, 60)))
         early = moment in ("before", "idle")
         clients = [] if early else [self.ask(body) for body, _ in chosen]
