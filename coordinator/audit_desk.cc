@@ -109,6 +109,7 @@ void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said
 
 void AuditDesk::on_drawn() {
   undrawn_ = 0;
+  std::uint64_t gone = 0;
   if (mode_ == AuditMode::kSpot) {
     for (const std::uint64_t entry : books_.selected()) {
       const auto found = by_entry_.find(entry);
@@ -116,10 +117,12 @@ void AuditDesk::on_drawn() {
         cases_.at(found->second).request.wanted.insert(entry);
         continue;
       }
-      ++counts_.selected_total;  // its tokens are gone
-      ++counts_.missed_total;
+      ++gone;
     }
   }
+  counts_.selected_total += gone;
+  counts_.missed_total += gone;
+  if (gone > 0) spdlog::warn("{} windows are not audited: their tokens are not kept here", gone);
   for (auto one = cases_.begin(); one != cases_.end();) {
     const auto next = std::next(one);
     Kept& kept = one->second;
@@ -196,8 +199,7 @@ void AuditDesk::start_runs() {
   for (auto& [key, kept] : cases_) {
     if (runs_.size() >= kRunsAtOnce) return;
     if (kept.state != State::kWaiting || clock_.now() < kept.at) continue;
-    const bool feed = kept.generated.has_value();
-    if (auto on = choose(kept)) run(key, kept, std::move(on), feed);
+    if (auto on = choose(kept)) run(key, kept, std::move(on), false);
   }
 }
 
@@ -237,6 +239,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   if (found == runs_.end()) return;
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
+  kept.generated.reset();  // both runs are one pipeline's
   enter(kept, State::kWaiting);
   kept.at += kPutOff;
   counts_.why_waiting = why;
