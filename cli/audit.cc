@@ -75,6 +75,12 @@ Json books_json(const Fold& fold) {
   return {{"members", fold.books.members()},
           {"in_circulation", -fold.books.balance({})},
           {"disputes", fold.books.disputes()},
+          {"audits",
+           {{"draws", fold.books.audits().draws},
+            {"selected", fold.books.audits().selected},
+            {"agreed", fold.books.audits().agreed},
+            {"disagreed", fold.books.audits().disagreed},
+            {"missed", fold.books.audits().missed}}},
           {"hash", fold.books.hash().hex()}};
 }
 
@@ -87,6 +93,13 @@ void print_books(const Fold& fold) {
               fold.books.members(), static_cast<long long>(-fold.books.balance({})),
               fold.books.disputes().size());
   std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
+  const ledger::AuditCounts& audits = fold.books.audits();
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf("  audits        draws, each drawn again: %llu; windows that they selected: %llu\n",
+              number(audits.draws), number(audits.selected));
+  std::printf(
+      "                agreed: %llu; disagreed: %llu; selected and not audited in time: %llu\n",
+      number(audits.agreed), number(audits.disagreed), number(audits.missed));
 }
 
 void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {

@@ -438,8 +438,9 @@ class Server {
   Status open_ledger(const ServeOptions& options) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
-    auto receipts = coordinator::Receipts::open(std::move(folder), identity_->cluster,
-                                                receipt_build(), clock_, loop_.poster());
+    auto receipts =
+        coordinator::Receipts::open(std::move(folder), identity_->cluster, receipt_build(),
+                                    options.audits, clock_, loop_.poster());
     if (!receipts) {
       return Error{receipts.error().code,
                    "the ledger in " + path + " cannot go on: " + receipts.error().message +

@@ -35,6 +35,7 @@ struct ServeOptions {
   bool no_announce = false;  // of the cluster to this network: cli/discovery.h
   bool no_resume = false;    // of answers after a restart: no request is written to disk
   bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
+  coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };

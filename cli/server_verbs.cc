@@ -53,6 +53,18 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
       ->excludes("--stages");
 }
 
+void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
+  using coordinator::AuditMode;
+  const std::map<std::string, AuditMode> modes = {
+      {"off", AuditMode::kOff}, {"spot", AuditMode::kSpot}, {"full", AuditMode::kFull}};
+  verb.add_option_function<std::string>(
+          "--audit", [o, modes](const std::string& name) { o->audits = modes.at(name); },
+          "have answers computed again by another pipeline of the same cut, where there is one: "
+          "none, those that are drawn at the ledger's rates, or all")
+      ->check(CLI::IsMember({"off", "spot", "full"}))
+      ->default_str("spot");
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
@@ -86,6 +98,7 @@ void add_serve(CLI::App& app, Action& action) {
                  "write no request to disk: an answer that a restart cuts off is computed anew");
   verb->add_flag("--no-receipts", o->no_receipts,
                  "keep no ledger: answers have no receipts that prove who computed what");
+  add_audits(*verb, o);
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: chosen)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "as of a worker");

@@ -166,6 +166,10 @@ void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
       return on_receipts(node, message.window_claims(), message.window_claims().windows_size());
     case WorkerMessage::kReceipts:
       return on_receipts(node, message.receipts(), message.receipts().receipts_size());
+    case WorkerMessage::kSeals:
+      return on_receipts(node, message.seals(), message.seals().seals_size());
+    case WorkerMessage::kOpenings:
+      return on_receipts(node, message.openings(), message.openings().openings_size());
     case WorkerMessage::kRoster:
       if (!options_.on_held_roster ||
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {

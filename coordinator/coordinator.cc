@@ -52,17 +52,18 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
   options_.receipts->set_send(
-      [this](const std::string& name, const control::v1::Countersign& countersign) {
+      [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
         const Node* node = registry_.find(name);
         if (node == nullptr || node->state == Node::State::kLost) return;
-        control::v1::CoordinatorMessage message;
-        *message.mutable_countersign() = countersign;
         send_control(node->link, message);
       });
+  options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
 }
 
 CoordinatorMachine::~CoordinatorMachine() {
-  if (options_.receipts != nullptr) options_.receipts->set_send(nullptr);
+  if (options_.receipts == nullptr) return;
+  options_.receipts->set_send(nullptr);
+  options_.receipts->set_run(nullptr);
 }
 
 void CoordinatorMachine::on_timer() {
@@ -354,6 +355,7 @@ SwarmStatus CoordinatorMachine::status() const {
     one.kv_page_tokens = pipeline.kv_page_tokens;
     status.pipelines.push_back(std::move(one));
   }
+  if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   status.late_frames_total = late_frames();
   status.running = scheduler_.running();
   status.waiting = scheduler_.waiting();

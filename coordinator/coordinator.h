@@ -127,6 +127,25 @@ struct AccusedStatus {
   bool out = false;            // nobody is told to fetch from it
 };
 
+enum class AuditMode : std::uint8_t {
+  kOff,   // nothing is drawn
+  kSpot,  // at the rates of ledger/policy.h
+  kFull,  // every window
+};
+
+// Windows of requests that others compute again (coordinator/audit_desk.h), since this process
+// began.
+struct AuditStatus {
+  AuditMode mode = AuditMode::kOff;
+  std::uint64_t selected_total = 0;  // that were to be audited
+  std::uint64_t agreed_total = 0;
+  std::uint64_t disputed_total = 0;
+  std::uint64_t missed_total = 0;  // that nobody could audit in time, or that an auditor refused
+  std::uint64_t waiting = 0;       // of requests that are not being audited yet
+  std::uint32_t running = 0;       // requests that are
+  std::string why_waiting;         // a sentence, or empty
+};
+
 struct PipelineStatus {
   Epoch epoch;
   std::string state;               // forming, serving
@@ -148,6 +167,7 @@ struct SwarmStatus {
   std::vector<LinkStatus> links;
   std::vector<AccusedStatus> accused;
   std::vector<PipelineStatus> pipelines;
+  std::optional<AuditStatus> audits;  // where receipts are made
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   std::uint64_t admitted_total = 0;

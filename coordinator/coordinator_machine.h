@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/audit_case.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/counter_rate.h"
 #include "coordinator/pipeline_links.h"
@@ -97,6 +98,7 @@ class CoordinatorMachine final : public Coordinator,
   void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // Sequences.
+  void submit_audit(AuditRun run);
   void admit();
   void start_sequence(Sequence& sequence);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);

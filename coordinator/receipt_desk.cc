@@ -136,14 +136,7 @@ void ReceiptDesk::take(const std::string& node, const control::v1::WindowClaims&
 
 Status ReceiptDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
   RequestKey key{{}, Epoch(claim.epoch())};
-  Claim said;
-  said.positions = claim.positions();
-  REQUIRE(read_field(claim.request(), key.first) &&
-              read_field(claim.in_root(), said.in_root.bytes) &&
-              read_field(claim.out_root(), said.out_root.bytes) &&
-              read_field(claim.in_signature(), said.in_signature) &&
-              read_field(claim.out_signature(), said.out_signature),
-          "a request, a root or a signature of a wrong length");
+  REQUIRE(read_field(claim.request(), key.first), "a request of a wrong length");
   const auto found = requests_.find(key);
   if (found == requests_.end()) return ok_status();  // it went on elsewhere, or waited for too long
   Request& request = found->second;
@@ -152,24 +145,18 @@ Status ReceiptDesk::take_claim(const std::string& node, const control::v1::Windo
   const std::uint32_t window = claim.window();
   const std::string what = describe(key.first, window);
   REQUIRE(stage != stages.end(), what + ": it is no stage of that pipeline");
-  REQUIRE(said.positions <= limits::kWindowPositions,
-          what + " of " + std::to_string(said.positions) + " positions; the limit is " +
+  REQUIRE(claim.positions() <= limits::kWindowPositions,
+          what + " of " + std::to_string(claim.positions()) + " positions; the limit is " +
               std::to_string(limits::kWindowPositions));
   REQUIRE(std::uint64_t{window} * limits::kWindowPositions < request.most,
           what + ": the request has at most " + std::to_string(request.most) + " positions");
   const auto index = static_cast<std::uint16_t>(stage - stages.begin());
-  const PublicKey& cluster = cluster_.public_key();
-  const auto edge = [&](std::uint16_t below, const Hash256& root) {
-    return ledger::Edge{key.first, claim.epoch(), below, window, root};
-  };
-  REQUIRE(ledger::check_edge(edge(index, said.in_root), cluster, stage->key, said.in_signature) &&
-              ledger::check_edge(edge(static_cast<std::uint16_t>(index + 1), said.out_root),
-                                 cluster, stage->key, said.out_signature),
-          what + ": the signature of an edge is not its own");
+  const auto said = read_claim(claim, key.first, index, stage->key, cluster_.public_key());
+  REQUIRE(said, what + ": " + said.error().message);
   Claims& claims = request.windows[window];
   claims.resize(stages.size());
   REQUIRE(!claims[index], what + ": it is claimed twice");
-  claims[index] = said;
+  claims[index] = *said;
   settle(key);
   return ok_status();
 }

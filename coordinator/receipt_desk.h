@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/ids.h"
+#include "coordinator/window_claim.h"
 #include "ledger/entry.h"
 #include "ledger/receipt.h"
 #include "proto/control.pb.h"
@@ -49,6 +50,7 @@ struct ReceiptRequest {
   std::uint32_t prompt_tokens = 0;
   std::vector<TokenId> tokens;
   SamplingParams sampling;
+  std::vector<std::string> trust = {};  // nodes that may see it; empty: any
 };
 
 class ReceiptDesk {
@@ -70,6 +72,11 @@ class ReceiptDesk {
   void lose(const std::string& node);  // what it was asked is not answered any more
   void on_timer();                     // once a second or so
 
+  // Something else for the log, behind what is there.
+  void log(ledger::EntryBody body);
+  // Whom the log has not named yet it names as a member.
+  void enter(const PublicKey& key) { (void)latest(key); }
+
   // What is to be sent and to be logged since the last call, in order.
   struct Message {
     std::string node;
@@ -79,14 +86,7 @@ class ReceiptDesk {
   std::vector<Bytes> take_entries() { return std::exchange(entries_, {}); }
 
  private:
-  struct Claim {
-    std::uint32_t positions = 0;
-    Hash256 in_root;
-    Hash256 out_root;
-    Signature in_signature{};
-    Signature out_signature{};
-  };
-  using Claims = std::vector<std::optional<Claim>>;  // by stage
+  using Claims = std::vector<std::optional<StageClaim>>;  // by stage
   struct Request {
     std::shared_ptr<const ReceiptPipeline> pipeline;
     std::uint64_t most = 0;  // positions
@@ -109,7 +109,6 @@ class ReceiptDesk {
   Status settle(const Request& request, std::uint32_t window, const Claims& claims);
   void expire(const Request& request) const;
   void ask(const std::string& node);
-  void log(ledger::EntryBody body);
   Hash256& latest(const PublicKey& key);  // of a member, which it is from then on
 
   const SecretKey cluster_;

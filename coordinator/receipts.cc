@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -21,18 +22,22 @@ constexpr auto kPause = std::chrono::milliseconds(500);
 }  // namespace
 
 struct Receipts::State : std::enable_shared_from_this<State> {
-  using Work = std::function<void(ReceiptDesk&)>;
+  using Work = std::function<void(State&)>;
 
-  State(const SecretKey& cluster, const Clock& clock, Post given)
-      : desk(cluster, clock), post(std::move(given)) {}
+  State(const SecretKey& cluster, const Clock& clock, AuditMode mode, Post given)
+      : desk(cluster, clock), audits(cluster, clock, mode), post(std::move(given)) {}
 
   void push(Work task, std::size_t size);
   void run();
+  void collect();
   void send_messages();
   void append();
+  void fold();
+  void draw();
 
   // The thread's.
   ReceiptDesk desk;
+  AuditDesk audits;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   std::chrono::steady_clock::time_point next_append{};
@@ -44,9 +49,11 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::size_t bytes = 0;  // of all work
   bool stopping = false;
   Post post;  // empty once the owner is gone
+  AuditStatus status;
 
   // The owner's.
   Send send;
+  Run run_audit;
   bool late = false;  // said in the log already
 
   std::thread thread;
@@ -73,36 +80,59 @@ void Receipts::State::run() {
     std::deque<std::pair<Work, std::size_t>> tasks = std::exchange(work, {});
     const bool last = stopping;
     lock.unlock();
+    draw();
+    std::optional<AuditStatus> newest;
     std::size_t done = 0;
     for (auto& [task, size] : tasks) {
-      task(desk);
+      task(*this);
       done += size;
     }
     const auto now = std::chrono::steady_clock::now();
     if (now >= next_timer) {
       desk.on_timer();
+      audits.on_timer();
       next_timer = now + std::chrono::seconds(1);
+      newest = audits.status();
     }
-    send_messages();
-    for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+    collect();
     if (!entries.empty() && (last || now >= next_append)) {
       append();
       next_append = std::chrono::steady_clock::now() + kPause;
     }
+    send_messages();
     lock.lock();
+    if (newest) status = *newest;
     bytes -= done;
     if (last) return;
   }
 }
 
+// What both desks have for the log.
+void Receipts::State::collect() {
+  for (const AuditDesk::ForLog& one : audits.take_entries()) {
+    desk.enter(one.member);
+    desk.log(one.body);
+  }
+  for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+}
+
 void Receipts::State::send_messages() {
-  std::vector<ReceiptDesk::Message> messages = desk.take_messages();
-  if (messages.empty()) return;
+  std::vector<AuditDesk::Message> messages = audits.take_messages();
+  for (ReceiptDesk::Message& message : desk.take_messages()) {
+    AuditDesk::Message& one = messages.emplace_back();
+    one.node = std::move(message.node);
+    *one.body.mutable_countersign() = std::move(message.body);
+  }
+  std::vector<AuditRun> runs = audits.take_runs();
+  if (messages.empty() && runs.empty()) return;
   const std::lock_guard lock(mutex);
   if (!post) return;
-  post([self = shared_from_this(), messages = std::move(messages)] {
-    for (const ReceiptDesk::Message& message : messages) {
+  post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs)] {
+    for (const AuditDesk::Message& message : messages) {
       if (self->send) self->send(message.node, message.body);
+    }
+    for (const AuditRun& run : runs) {
+      if (self->run_audit) self->run_audit(run);
     }
   });
 }
@@ -116,7 +146,9 @@ void Receipts::State::append() {
       const auto index = log->append(part.first(std::min(part.size(), limits::kLogBatch)));
       if (!index) appended = index.error();
     }
-    if (!appended.ok()) {
+    if (appended.ok()) {
+      fold();
+    } else {
       spdlog::error("no receipts are logged from here on: {}", appended.error().message);
       log.reset();
     }
@@ -124,17 +156,36 @@ void Receipts::State::append() {
   entries.clear();
 }
 
+void Receipts::State::fold() {
+  for (const Bytes& entry : entries) {
+    const Status folded = audits.logged(entry);
+    if (folded.ok()) continue;
+    spdlog::error("nothing is audited from here on: {}", folded.error().message);
+    return;
+  }
+}
+
+// At a checkpoint, when nothing else is to be the next entry.
+void Receipts::State::draw() {
+  if (!entries.empty() || log == nullptr) return;
+  if (const auto drawn = audits.draw()) {
+    desk.log(*drawn);
+    for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+  }
+}
+
 Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFolder> folder,
                                                  const SecretKey& cluster, std::string build,
-                                                 const Clock& clock, Post post) {
-  auto state = std::make_shared<State>(cluster, clock, std::move(post));
+                                                 AuditMode audits, const Clock& clock, Post post) {
+  auto state = std::make_shared<State>(cluster, clock, audits, std::move(post));
   const auto found = ledger::read_checkpoint(*folder);
   if (!found && found.error().code == ErrorCode::kNotFound) {
     TRY(state->log, ledger::Log::create(std::move(folder), cluster));
   } else {
     TRY(state->log, ledger::Log::open(std::move(folder), cluster,
                                       [&state](std::uint64_t /*index*/, ByteSpan entry) {
-                                        return state->desk.recall(entry);
+                                        const Status known = state->desk.recall(entry);
+                                        return known.ok() ? state->audits.recall(entry) : known;
                                       }));
   }
   state->thread = std::thread([raw = state.get()] { raw->run(); });
@@ -146,6 +197,7 @@ Receipts::Receipts(std::string build, std::shared_ptr<State> state)
 
 Receipts::~Receipts() {
   state_->send = nullptr;
+  state_->run_audit = nullptr;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
@@ -156,41 +208,84 @@ Receipts::~Receipts() {
 }
 
 void Receipts::set_send(Send send) { state_->send = std::move(send); }
+void Receipts::set_run(Run run) { state_->run_audit = std::move(run); }
+
+AuditStatus Receipts::audits() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->status;
+}
 
 void Receipts::begin(ReceiptPipeline pipeline) {
-  state_->push([pipeline = std::move(pipeline)](
-                   ReceiptDesk& desk) mutable { desk.begin(std::move(pipeline)); },
-               0);
+  state_->push(
+      [pipeline = std::move(pipeline)](State& state) {
+        state.audits.begin(pipeline);
+        state.desk.begin(pipeline);
+      },
+      0);
 }
 
 void Receipts::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
   state_->push(
-      [epoch, request, positions](ReceiptDesk& desk) { desk.start(epoch, request, positions); }, 0);
+      [epoch, request, positions](State& state) {
+        // Of what is computed for an audit there are seals, and no receipts.
+        if (!state.audits.is_run(request)) state.desk.start(epoch, request, positions);
+      },
+      0);
 }
 
 void Receipts::over(ReceiptRequest request) {
   const std::size_t size = request.tokens.size() * sizeof(TokenId);
   state_->push(
-      [request = std::move(request)](ReceiptDesk& desk) mutable { desk.over(std::move(request)); },
+      [request = std::move(request)](State& state) mutable {
+        state.audits.over(request);
+        state.desk.over(std::move(request));
+      },
       size);
 }
 
 void Receipts::end(Epoch epoch) {
-  state_->push([epoch](ReceiptDesk& desk) { desk.end(epoch); }, 0);
+  state_->push(
+      [epoch](State& state) {
+        state.audits.end(epoch);
+        state.desk.end(epoch);
+      },
+      0);
 }
 
 void Receipts::take(const std::string& node, const control::v1::WindowClaims& claims) {
-  state_->push([node, claims](ReceiptDesk& desk) { desk.take(node, claims); },
-               claims.ByteSizeLong());
+  state_->push(
+      [node, claims](State& state) {
+        state.audits.take(node, claims);
+        state.desk.take(node, claims);
+      },
+      claims.ByteSizeLong());
 }
 
 void Receipts::take(const std::string& node, const control::v1::Receipts& receipts) {
-  state_->push([node, receipts](ReceiptDesk& desk) { desk.take(node, receipts); },
+  state_->push([node, receipts](State& state) { state.desk.take(node, receipts); },
                receipts.ByteSizeLong());
 }
 
+void Receipts::take(const std::string& node, const control::v1::Seals& seals) {
+  state_->push([node, seals](State& state) { state.audits.take(node, seals); },
+               seals.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Openings& openings) {
+  state_->push([node, openings](State& state) { state.audits.take(node, openings); },
+               openings.ByteSizeLong());
+}
+
+void Receipts::put_off(const ledger::RequestId& run, const std::string& why) {
+  state_->push([run, why](State& state) { state.audits.put_off(run, why); }, why.size());
+}
+
+void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
+  state_->push([run, why](State& state) { state.audits.give_up(run, why); }, why.size());
+}
+
 void Receipts::lose(const std::string& node) {
-  state_->push([node](ReceiptDesk& desk) { desk.lose(node); }, 0);
+  state_->push([node](State& state) { state.desk.lose(node); }, 0);
 }
 
 }  // namespace hearth::coordinator

@@ -1,7 +1,8 @@
-// Receipts: keeps a ReceiptDesk and the log that its entries go to, on a thread of their own, so
-// that no request waits for a signature or a disk. Entries of about half a second meet the disk
-// together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left out; requests
-// that it belongs to have no receipts. A log that fails takes nothing more, and requests go on.
+// Receipts: keeps a ReceiptDesk, an AuditDesk and the log that their entries go to, on a thread of
+// their own, so that no request waits for a signature or a disk. Entries of about half a second
+// meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left
+// out; requests that it belongs to have no receipts. A log that fails takes nothing more, and
+// requests go on.
 //
 // Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
 // from any.
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "coordinator/audit_desk.h"
 #include "coordinator/receipt_desk.h"
 #include "ledger/folder.h"
 
@@ -19,25 +21,33 @@ namespace hearth::coordinator {
 class Receipts {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  using Send = std::function<void(const std::string& node, const control::v1::Countersign&)>;
+  using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
+  // A request that an audit wants to have computed.
+  using Run = std::function<void(AuditRun)>;
 
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
   static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
                                                 const SecretKey& cluster, std::string build,
-                                                const Clock& clock, Post post);
+                                                AuditMode audits, const Clock& clock, Post post);
   ~Receipts();  // what is settled is logged
 
   const std::string& build() const { return build_; }
   void set_send(Send send);  // to a node; null: nobody is told
+  void set_run(Run run);     // null: nothing is audited
+  AuditStatus audits() const;
 
-  // As of ReceiptDesk.
+  // As of ReceiptDesk and AuditDesk.
   void begin(ReceiptPipeline pipeline);
   void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
   void over(ReceiptRequest request);
   void end(Epoch epoch);
   void take(const std::string& node, const control::v1::WindowClaims& claims);
   void take(const std::string& node, const control::v1::Receipts& receipts);
+  void take(const std::string& node, const control::v1::Seals& seals);
+  void take(const std::string& node, const control::v1::Openings& openings);
+  void put_off(const ledger::RequestId& run, const std::string& why);
+  void give_up(const ledger::RequestId& run, const std::string& why);
   void lose(const std::string& node);
 
  private:

@@ -8,11 +8,14 @@
 
 #include <compare>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "ledger/entry.h"
 #include "ledger/policy.h"
+#include "ledger/scan.h"
+#include "ledger/selection.h"
 #include "ledger/standing.h"
 
 namespace hearth::ledger {
@@ -34,9 +37,22 @@ std::int64_t window_price(const Policy& policy, const Receipt& receipt);
 // Of checking it: one prefill of its layers and positions.
 std::int64_t check_price(const Policy& policy, const Receipt& receipt);
 
+// What became of the windows that draws selected, and of those that were audited besides.
+struct AuditCounts {
+  std::uint64_t draws = 0;
+  std::uint64_t selected = 0;   // windows
+  std::uint64_t agreed = 0;     // openings
+  std::uint64_t disagreed = 0;  // openings
+  std::uint64_t missed = 0;  // selected, and nobody opened an audit of it while that was possible
+};
+
+// kTrusted: of whoever checked all signatures before, for its own use; every other rule is checked.
+enum class EntrySignatures { kChecked, kTrusted };
+
 class Books {
  public:
-  explicit Books(const Policy& policy = {}) : policy_(policy) {}
+  explicit Books(const Policy& policy = {}, EntrySignatures signatures = EntrySignatures::kChecked)
+      : policy_(policy), signatures_(signatures) {}
 
   // The next entry of the log. kInvalidInput names the rule that it breaks; the books are then of
   // no use any more.
@@ -56,6 +72,14 @@ class Books {
   const std::vector<Posting>& postings() const { return postings_; }
   // Windows whose audits disagree and that no verdict has ended yet, by their entries.
   std::vector<std::uint64_t> disputes() const;
+  // The latest draw, and the windows that it selected, by their entries.
+  const std::optional<Draw>& draw() const { return draw_; }
+  const std::vector<std::uint64_t>& selected() const { return selected_; }
+  std::size_t windows() const { return windows_.size(); }  // that may be audited, or are in dispute
+  std::uint64_t drawn() const { return drawn_; }           // entries before this one had their draw
+  const AuditCounts& audits() const { return audits_; }
+  // Of all entries so far: what the checkpoint says, and the next draw is over.
+  Hash256 root() const { return edge_.root(); }
   Hash256 hash() const;
 
  private:
@@ -63,6 +87,7 @@ class Books {
     Hash256 owner;
     Hash256 latest;  // of its receipts: BLAKE2b, zeros before the first
     Standing standing;
+    std::set<Hash256> programs = {};  // of its receipts
   };
   struct Window {
     Receipt receipt;
@@ -71,7 +96,9 @@ class Books {
     std::map<PublicKey, Hash256> seals;
     std::set<PublicKey> opened;
     std::set<PublicKey> disagree;
-    bool is_settled = false;  // by a verdict
+    bool is_settled = false;    // by a verdict
+    bool is_first_use = false;  // of its program, by its worker
+    bool is_selected = false;
   };
 
   Status apply(const RulesEntry& entry);
@@ -84,6 +111,7 @@ class Books {
   Status apply(const VerdictEntry& entry);
   Status apply(const EquivocationEntry& entry);
   Status apply(const VestEntry& entry);
+  Status apply(const DrawEntry& entry);
 
   Status post(std::vector<Posting> postings);
   Status check_edges(const Receipt& receipt) const;
@@ -92,6 +120,7 @@ class Books {
   void forget_old_windows();
 
   Policy policy_;
+  EntrySignatures signatures_;
   PublicKey cluster_;
   std::uint64_t entries_ = 0;
   std::int64_t time_ = 0;
@@ -100,6 +129,11 @@ class Books {
   std::map<std::uint64_t, Window> windows_;  // within the audit window, or in dispute
   std::map<Slot, std::uint64_t> slots_;      // of those
   std::vector<Posting> postings_;
+  TreeEdge edge_;
+  std::optional<Draw> draw_;
+  std::uint64_t drawn_ = 0;
+  std::vector<std::uint64_t> selected_;
+  AuditCounts audits_;
 };
 
 }  // namespace hearth::ledger

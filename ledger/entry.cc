@@ -9,8 +9,6 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr std::string_view kSealPurpose = "hearth seal v1";
-
 // One list of fields a kind serves both ways: Archive writes them or reads them.
 struct Writer {
   ByteWriter out;
@@ -121,6 +119,10 @@ template <typename Archive>
 void fields(Archive& a, VestEntry& e) {
   a.key(e.key);
 }
+template <typename Archive>
+void fields(Archive& a, DrawEntry& e) {
+  a.bytes(e.proof);
+}
 
 // The body of kind `kKind`, counted from 1.
 template <std::size_t kKind = 1>
@@ -137,15 +139,6 @@ Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
     TRY_VOID(reader.status);
     return EntryBody(std::move(body));
   }
-}
-
-Bytes sealed_bytes(const PublicKey& cluster, const SealEntry& seal) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(cluster.bytes());
-  writer.write(seal.receipt);
-  writer.append(seal.seal.bytes);
-  return all;
 }
 
 }  // namespace
@@ -177,28 +170,6 @@ ByteSpan receipt_in(ByteSpan entry) {
   constexpr std::byte kKind{5};
   const bool is_receipt = entry.size() == kBytes && entry.front() == kKind;
   return is_receipt ? entry.last(kReceiptBytes) : ByteSpan();
-}
-
-Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,
-                const Hash256& salt) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(as_bytes("hearth sealed root v1"));
-  writer.write(receipt);
-  writer.append(auditor.bytes());
-  writer.append(root.bytes);
-  return keyed_blake2b(salt, all);
-}
-
-SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey& cluster,
-                    const SecretKey& auditor) {
-  SealEntry entry{receipt, auditor.public_key(), seal, {}};
-  entry.signature = auditor.sign(kSealPurpose, sealed_bytes(cluster, entry));
-  return entry;
-}
-
-bool check_seal(const SealEntry& seal, const PublicKey& cluster) {
-  return verify(seal.auditor, kSealPurpose, sealed_bytes(cluster, seal), seal.signature);
 }
 
 }  // namespace hearth::ledger

@@ -8,8 +8,10 @@
 #include <variant>
 
 #include "base/crypto.h"
+#include "base/crypto_vrf.h"
 #include "base/result.h"
 #include "ledger/receipt.h"
+#include "ledger/seal.h"
 
 namespace hearth::ledger {
 
@@ -38,13 +40,7 @@ struct ReceiptEntry {
   PublicKey payer;  // nobody's: a ledger that is a log only; nothing is paid
   std::array<std::byte, kReceiptBytes> receipt{};
 };
-// 6: what an auditor will say of the window of entry `receipt`, sealed to its key.
-struct SealEntry {
-  std::uint64_t receipt = 0;
-  PublicKey auditor;
-  Hash256 seal;  // seal_of()
-  Signature signature{};
-};
+// 6: SealEntry, of ledger/seal.h.
 // 7: and what it was.
 struct OpeningEntry {
   std::uint64_t receipt = 0;
@@ -70,8 +66,15 @@ struct VestEntry {
   PublicKey key;
 };
 
-using EntryBody = std::variant<RulesEntry, MemberEntry, ChangeEntry, GrantEntry, ReceiptEntry,
-                               SealEntry, OpeningEntry, VerdictEntry, EquivocationEntry, VestEntry>;
+// 11: which windows since the draw before it are audited: the proof over the checkpoint of all
+// entries before this one.
+struct DrawEntry {
+  VrfProof proof{};
+};
+
+using EntryBody =
+    std::variant<RulesEntry, MemberEntry, ChangeEntry, GrantEntry, ReceiptEntry, SealEntry,
+                 OpeningEntry, VerdictEntry, EquivocationEntry, VestEntry, DrawEntry>;
 
 struct Entry {
   std::int64_t time = 0;
@@ -85,12 +88,5 @@ Result<Entry> parse_entry(ByteSpan bytes);
 
 // The receipt in an entry of that kind; nothing in any other. Nothing of it is checked.
 ByteSpan receipt_in(ByteSpan entry);
-
-// Nobody but the auditor can have made it, and nobody can read the root from it.
-Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,
-                const Hash256& salt);
-SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey& cluster,
-                    const SecretKey& auditor);
-bool check_seal(const SealEntry& seal, const PublicKey& cluster);
 
 }  // namespace hearth::ledger

@@ -18,6 +18,7 @@ struct Meaning {
 
   Found operator()(const RulesEntry&) const { return {}; }
   Found operator()(const SealEntry&) const { return {}; }
+  Found operator()(const DrawEntry&) const { return {}; }
   Found operator()(const MemberEntry& e) const {
     return of(e.key, e.is_vouched ? Kind::kVouched : Kind::kJoined);
   }

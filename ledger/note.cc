@@ -165,14 +165,18 @@ NoteCheck check_note(const Note& note, const NoteSignature& line, std::string_vi
   return right ? NoteCheck::kRight : NoteCheck::kWrong;
 }
 
+std::string checkpoint_text(std::uint64_t size, const Hash256& root, const PublicKey& log) {
+  return log_name(log) + "\n" + std::to_string(size) + "\n" + base64(root.bytes) + "\n";
+}
+
 Checkpoint sign_checkpoint(std::uint64_t size, const Hash256& root, const SecretKey& log) {
   Checkpoint checkpoint;
   checkpoint.size = size;
   checkpoint.root = root;
   checkpoint.log = log.public_key();
-  const std::string name = log_name(log.public_key());
-  checkpoint.note.text = name + "\n" + std::to_string(size) + "\n" + base64(root.bytes) + "\n";
-  checkpoint.note.signatures.push_back(sign_note(checkpoint.note.text, name, log));
+  checkpoint.note.text = checkpoint_text(size, root, checkpoint.log);
+  checkpoint.note.signatures.push_back(
+      sign_note(checkpoint.note.text, log_name(checkpoint.log), log));
   return checkpoint;
 }
 

@@ -65,6 +65,8 @@ struct Checkpoint {
   std::string text() const { return format_note(note); }
 };
 
+// The three lines that a checkpoint signs.
+std::string checkpoint_text(std::uint64_t size, const Hash256& root, const PublicKey& log);
 Checkpoint sign_checkpoint(std::uint64_t size, const Hash256& root, const SecretKey& log);
 
 // A checkpoint whose log's signature and whose witnesses' cosignatures are all right. Refused as

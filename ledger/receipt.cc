@@ -120,6 +120,13 @@ Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
   return in_cluster(cluster, bytes);
 }
 
+Result<Receipt> read_form(ByteSpan bytes) {
+  REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kMagic),
+          "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
+              " bytes and begins with " + std::string(kMagic));
+  return read_body(bytes.first(kReceiptBytes - kSignatureBytes));
+}
+
 }  // namespace
 
 AnswerName answer_name(std::int64_t unix_seconds, ByteSpan own) {
@@ -157,13 +164,16 @@ Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const Secr
 }
 
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster) {
-  REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kMagic),
-          "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
-              " bytes and begins with " + std::string(kMagic));
+  TRY(const Receipt receipt, read_form(bytes));
   const ByteSpan body = bytes.first(kReceiptBytes - kSignatureBytes);
-  TRY(const Receipt receipt, read_body(body));
   REQUIRE(verify(receipt.worker, kPurpose, in_cluster(cluster, body), bytes.last(kSignatureBytes)),
           "a receipt's signature is not its worker's");
+  TRY_VOID(check_fields(receipt));
+  return receipt;
+}
+
+Result<Receipt> reread_receipt(ByteSpan bytes) {
+  TRY(const Receipt receipt, read_form(bytes));
   TRY_VOID(check_fields(receipt));
   return receipt;
 }

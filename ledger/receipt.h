@@ -87,6 +87,9 @@ Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const Secr
 // Checks form and the worker's signature. The edges need the neighbours' keys: check_edge().
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster);
 
+// The same of bytes whose signature was checked before, of which only the form is checked again.
+Result<Receipt> reread_receipt(ByteSpan bytes);
+
 // Of bytes that are a receipt, or of no use: what a log is searched by.
 RequestId request_in(ByteSpan receipt);
 Hash256 worker_in(ByteSpan receipt);  // the bytes of its key

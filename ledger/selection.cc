@@ -39,9 +39,19 @@ Bytes draw_message(const Checkpoint& checkpoint) {
   return message;
 }
 
+Bytes draw_message(std::uint64_t size, const Hash256& root, const PublicKey& log) {
+  Checkpoint checkpoint;
+  checkpoint.note.text = checkpoint_text(size, root, log);
+  return draw_message(checkpoint);
+}
+
 std::optional<Draw> Draw::open(const Checkpoint& checkpoint, const PublicKey& drawer,
                                ByteSpan proof) {
-  const auto output = vrf_verify(drawer, draw_message(checkpoint), proof);
+  return open(draw_message(checkpoint), drawer, proof);
+}
+
+std::optional<Draw> Draw::open(ByteSpan message, const PublicKey& drawer, ByteSpan proof) {
+  const auto output = vrf_verify(drawer, message, proof);
   if (!output) return std::nullopt;
   return Draw(blake2b(*output));
 }

@@ -21,12 +21,17 @@ namespace hearth::ledger {
 
 // What the VRF is evaluated at: the checkpoint's text and its cosignatures, in the order of names.
 Bytes draw_message(const Checkpoint& checkpoint);
+// Of the checkpoint of a log's first entries, before anybody has cosigned it.
+Bytes draw_message(std::uint64_t size, const Hash256& root, const PublicKey& log);
 
 class Draw {
  public:
   // Nothing when the proof is not `drawer`'s for this checkpoint.
   static std::optional<Draw> open(const Checkpoint& checkpoint, const PublicKey& drawer,
                                   ByteSpan proof);
+
+  // The same for a draw_message() that is there already.
+  static std::optional<Draw> open(ByteSpan message, const PublicKey& drawer, ByteSpan proof);
 
   // Whether the window of this log entry is audited, of which `rate` parts in a million are.
   // Selected at a rate, it is selected at every higher one.

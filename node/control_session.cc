@@ -141,6 +141,8 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kRoster: return on_roster(message.roster());
     case CoordinatorMessage::kHold: return on_hold(message.hold());
     case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
+    case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
+    case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
     case CoordinatorMessage::kProbe:
       if (state_ == State::kRegistered) events_.on_probe(message.probe());
       return;

@@ -146,6 +146,28 @@ void ReceiptMaker::countersign(control::v1::Countersign message) {
       size);
 }
 
+void ReceiptMaker::seal(control::v1::SealOrder order) {
+  const std::size_t size = order.ByteSizeLong();
+  state_->push(
+      [order = std::move(order)](State& state) {
+        control::v1::WorkerMessage answer;
+        *answer.mutable_seals() = state.receipts.seal(order);
+        state.to_owner(std::move(answer));
+      },
+      size);
+}
+
+void ReceiptMaker::open(control::v1::OpenOrder order) {
+  const std::size_t size = order.ByteSizeLong();
+  state_->push(
+      [order = std::move(order)](State& state) {
+        control::v1::WorkerMessage answer;
+        *answer.mutable_openings() = state.receipts.open(order);
+        state.to_owner(std::move(answer));
+      },
+      size);
+}
+
 void ReceiptMaker::forget() {
   state_->push([](State& state) { state.receipts.forget(); }, 0);
 }

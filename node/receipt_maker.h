@@ -28,6 +28,8 @@ class ReceiptMaker {
   void begin(const Assignment& assignment, const Hash256& model);
   void step(StepBatch batch, Bytes in);
   void countersign(control::v1::Countersign message);
+  void seal(control::v1::SealOrder order);
+  void open(control::v1::OpenOrder order);
   void forget();
 
  private:

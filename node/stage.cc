@@ -18,7 +18,18 @@ namespace {
 constexpr std::uint32_t kPrefillRows = 128;
 // Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
 constexpr Duration kFarewell = std::chrono::seconds(1);
+// With SwarmDefect::kOneUnitOff: of so many positions one is wrong.
+constexpr Position kLieEvery = 16;
+constexpr Position kLieAt = 9;
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
+
+// The first activation of a row, in its last bit.
+void put_one_unit_off(StepBatch& batch) {
+  const std::size_t row = batch.activations.size() / std::max<std::size_t>(batch.rows.size(), 1);
+  for (std::size_t i = 0; row > 0 && i < batch.rows.size(); ++i) {
+    if (batch.rows[i].position % kLieEvery == kLieAt) batch.activations[i * row] ^= std::byte{1};
+  }
+}
 
 Hello identity_of(const StageOptions& options) {
   Hello hello;
@@ -174,6 +185,14 @@ void StageMachine::on_control_lost() {
 
 void StageMachine::on_countersign(const control::v1::Countersign& message) {
   if (options_.receipts != nullptr) options_.receipts->countersign(message);
+}
+
+void StageMachine::on_seal_order(const control::v1::SealOrder& order) {
+  if (options_.receipts != nullptr) options_.receipts->seal(order);
+}
+
+void StageMachine::on_open_order(const control::v1::OpenOrder& order) {
+  if (options_.receipts != nullptr) options_.receipts->open(order);
 }
 
 void StageMachine::on_links_failed(const std::string& why, const std::string& peer) {
@@ -400,6 +419,7 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
     serving_->inputs.pop_front();
   }
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
+  if (planted(SwarmDefect::kOneUnitOff)) put_one_unit_off(batch);
   count_step(batch, result);
   if (!result.hashes.empty()) report_hashes(result);
   if (!serving_) return;  // the coordinator was lost while telling it

@@ -68,6 +68,8 @@ class StageMachine final : public Stage,
     return options_.take_roster ? options_.take_roster(roster) : Bytes();
   }
   void on_countersign(const control::v1::Countersign& message) override;
+  void on_seal_order(const control::v1::SealOrder& order) override;
+  void on_open_order(const control::v1::OpenOrder& order) override;
   void on_measure() override;
   void on_probe(const control::v1::Probe& probe) override;
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "kernels/canonical.h"
+#include "ledger/seal.h"
 #include "node/engine/step_hash.h"
 #include "proto/fixed_field.h"
 
@@ -168,7 +169,45 @@ control::v1::Receipts WindowReceipts::countersign(const control::v1::Countersign
   return answer;
 }
 
+control::v1::Seals WindowReceipts::seal(const control::v1::SealOrder& order) {
+  control::v1::Seals answer;
+  for (const control::v1::AuditedWindow& audited : order.windows()) {
+    Window window{{}, audited.epoch(), audited.window()};
+    if (!read_field(audited.request(), window.request)) continue;
+    const auto found = waiting_.find(window);
+    if (found == waiting_.end()) continue;
+    Sealed sealed{found->second.out_root, {}};
+    waiting_.erase(found);
+    random_bytes(sealed.salt.bytes);
+    const std::uint64_t entry = audited.entry();
+    if (!sealed_.emplace(entry, sealed).second) continue;
+    if (sealed_.size() > limits::kReceiptWindows) sealed_.erase(sealed_.begin());
+    const Hash256 hash =
+        ledger::seal_of(entry, identity_.key.public_key(), sealed.root, sealed.salt);
+    const ledger::SealEntry said = ledger::sign_seal(entry, hash, identity_.cluster, identity_.key);
+    control::v1::Seal& seal = *answer.add_seals();
+    seal.set_entry(entry);
+    seal.set_seal(to_field(said.seal.bytes));
+    seal.set_signature(to_field(said.signature));
+  }
+  return answer;
+}
+
+control::v1::Openings WindowReceipts::open(const control::v1::OpenOrder& order) {
+  control::v1::Openings answer;
+  for (const std::uint64_t entry : order.entries()) {
+    const auto found = sealed_.find(entry);
+    if (found == sealed_.end() || std::exchange(found->second.opened, true)) continue;
+    control::v1::Opening& opening = *answer.add_openings();
+    opening.set_entry(entry);
+    opening.set_root(to_field(found->second.root.bytes));
+    opening.set_salt(to_field(found->second.salt.bytes));
+  }
+  return answer;
+}
+
 void WindowReceipts::forget() {
+  sealed_.clear();
   open_.clear();
   waiting_.clear();
   claims_.clear();

@@ -3,6 +3,10 @@
 // want receipts; a window that is full, or whose request is over, becomes a claim: its edges,
 // signed. When the neighbours' signatures come back, it becomes a receipt.
 //
+// An audit is a request like any other until its windows are claimed. Then this stage is told of
+// which entries of the log they are audits, seals what it found, and opens that when it is asked
+// to. What others claimed or sealed it never hears.
+//
 // Bounded: what waits for signatures beyond limits::kReceiptWindows goes, the oldest first. Rows
 // that do not follow what was seen of their request end its receipts in this pipeline. One thread.
 #pragma once
@@ -48,6 +52,11 @@ class WindowReceipts {
   control::v1::WindowClaims take_claims();
   // Of the windows of a Countersign, those that are known here.
   control::v1::Receipts countersign(const control::v1::Countersign& message);
+  // Windows that were claimed here turn out to be audits: what went out of them, sealed. An entry
+  // of the log is sealed once; windows that are not known have no seal.
+  control::v1::Seals seal(const control::v1::SealOrder& order);
+  // Of those entries that were sealed and not opened yet.
+  control::v1::Openings open(const control::v1::OpenOrder& order);
   // The coordinator is another one now, or has forgotten what it was told.
   void forget();
 
@@ -72,6 +81,12 @@ class WindowReceipts {
     friend auto operator<=>(const Window&, const Window&) = default;
   };
 
+  struct Sealed {
+    Hash256 root;
+    Hash256 salt;
+    bool opened = false;
+  };
+
   void truncate(const SequenceTruncate& truncate);
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
   void finish(Open& open);
@@ -84,6 +99,7 @@ class WindowReceipts {
   std::unordered_map<SequenceId, Open> open_;
   std::map<Window, ledger::Receipt> waiting_;  // for signatures; requests' names begin with a time
   std::deque<control::v1::WindowClaim> claims_;
+  std::map<std::uint64_t, Sealed> sealed_;  // by the entry of the log, which only grows
 };
 
 }  // namespace hearth::node

@@ -23,6 +23,7 @@ enum class SwarmDefect : int {
   kHashesKept = 12,            // hashes of the lost pipeline stay beside those of the next one
   kInterruptedForgotten = 13,  // the sequences of a lost pipeline are not told and not resumed
   kRowBeforeReplayed = 14,     // what a stage kept of a row goes out as that of the row behind it
+  kOneUnitOff = 15,            // in some rows a stage sends one activation one unit off
 };
 
 #ifdef HEARTH_SWARM_DEFECTS

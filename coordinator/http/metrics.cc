@@ -145,6 +145,19 @@ void add_stages(const SwarmStatus& status, Families& families) {
         [](const NodeStatus& node) { return node.kv_tokens_used; });
 }
 
+void add_audits(const AuditStatus& audits, Families& families) {
+  const auto count = [&families](const char* name, const char* what, std::uint64_t value) {
+    families.counter(name, what, static_cast<double>(value));
+  };
+  count("hearth_audits_selected_total", "Windows that were to be audited", audits.selected_total);
+  count("hearth_audits_agreed_total", "Audits that agreed", audits.agreed_total);
+  count("hearth_audits_disputed_total", "Audits that found something else", audits.disputed_total);
+  count("hearth_audits_missed_total", "Windows that nobody could audit, or did in time",
+        audits.missed_total);
+  families.gauge("hearth_audits_waiting", "Windows that wait for their audit",
+                 static_cast<double>(audits.waiting));
+}
+
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
   families.gauge("hearth_ready", "1 when a prompt would be answered", status.ready ? 1 : 0);
   const Labels of_model = {{kModelLabel, model}};
@@ -172,6 +185,7 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                    static_cast<double>(status.cancelled_total));
   families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
                  min_replicas(status), {{"model", model}});
+  if (status.audits) add_audits(*status.audits, families);
   add_nodes(status, families);
   add_stages(status, families);
 }

@@ -142,6 +142,21 @@ OrderedJson totals_object(const SwarmStatus& status) {
   return out;
 }
 
+OrderedJson audits_object(const AuditStatus& audits) {
+  OrderedJson out;
+  out["mode"] = audits.mode == AuditMode::kFull   ? "full"
+                : audits.mode == AuditMode::kSpot ? "spot"
+                                                  : "off";
+  out["selected"] = audits.selected_total;
+  out["agreed"] = audits.agreed_total;
+  out["disputed"] = audits.disputed_total;
+  out["missed"] = audits.missed_total;
+  out["waiting"] = audits.waiting;
+  out["running"] = audits.running;
+  if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
+  return out;
+}
+
 OrderedJson model_object(const ServedModel& served) {
   OrderedJson out;
   out["id"] = served.id;
@@ -186,6 +201,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
   if (measured) out["measured"] = measured_object(status);
+  if (status.audits) out["audits"] = audits_object(*status.audits);
   out["totals"] = totals_object(status);
   return out;
 }

@@ -10,6 +10,7 @@
 
 #include "coordinator/receipt_desk.h"
 #include "ledger/receipt.h"
+#include "ledger/seal.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::testing {
@@ -21,10 +22,10 @@ inline SecretKey receipt_cluster() { return receipt_key(1); }
 
 class ReceiptStage {
  public:
-  ReceiptStage(std::string name, std::uint16_t stage)
+  ReceiptStage(std::string name, std::uint16_t stage, unsigned char pipeline = 0)
       : node(std::move(name)),
         stage_(stage),
-        key_(receipt_key(static_cast<unsigned char>(10 + stage))) {}
+        key_(receipt_key(static_cast<unsigned char>(10 + 2 * pipeline + stage))) {}
 
   // That it computed all that was fed of the request.
   control::v1::WindowClaims claim(const coordinator::ReceiptRequest& request,
@@ -77,6 +78,32 @@ class ReceiptStage {
     }
     return answer;
   }
+  control::v1::Seals seal(const control::v1::SealOrder& order) {
+    control::v1::Seals answer;
+    for (const auto& window : order.windows()) {
+      ledger::RequestId request{};
+      (void)read_field(window.request(), request);
+      const Hash256 root = waiting_.at(request).out_root;
+      const Hash256 salt = blake2b(Bytes(1, std::byte(window.entry())));
+      const ledger::SealEntry said =
+          ledger::sign_seal(window.entry(), ledger::seal_of(window.entry(), key(), root, salt),
+                            receipt_cluster().public_key(), key_);
+      control::v1::Seal& seal = *answer.add_seals();
+      seal.set_entry(window.entry());
+      seal.set_seal(to_field(said.seal.bytes));
+      seal.set_signature(to_field(said.signature));
+      control::v1::Opening& opening = sealed_[window.entry()];
+      opening.set_entry(window.entry());
+      opening.set_root(to_field(root.bytes));
+      opening.set_salt(to_field(salt.bytes));
+    }
+    return answer;
+  }
+  control::v1::Openings open(const control::v1::OpenOrder& order) {
+    control::v1::Openings answer;
+    for (const std::uint64_t entry : order.entries()) *answer.add_openings() = sealed_.at(entry);
+    return answer;
+  }
   PublicKey key() const { return key_.public_key(); }
 
   std::string node;
@@ -90,12 +117,17 @@ class ReceiptStage {
   std::uint16_t stage_;
   SecretKey key_;
   std::map<ledger::RequestId, ledger::Receipt> waiting_;
+  std::map<std::uint64_t, control::v1::Opening> sealed_;
 };
 
 inline std::vector<ReceiptStage> receipt_stages() { return {{"a", 0}, {"b", 1}}; }
 
-inline coordinator::ReceiptPipeline receipt_pipeline(const std::vector<ReceiptStage>& stages) {
-  coordinator::ReceiptPipeline pipeline{Epoch(4), blake2b(as_bytes("program")), {}};
+// Two others, that may be a second pipeline.
+inline std::vector<ReceiptStage> other_receipt_stages() { return {{"c", 0, 1}, {"d", 1, 1}}; }
+
+inline coordinator::ReceiptPipeline receipt_pipeline(const std::vector<ReceiptStage>& stages,
+                                                     Epoch epoch = Epoch(4)) {
+  coordinator::ReceiptPipeline pipeline{epoch, blake2b(as_bytes("program")), {}};
   std::uint32_t layer = 0;
   for (const ReceiptStage& stage : stages) {
     pipeline.stages.push_back({stage.node, stage.key(), {layer, layer + 2}});

@@ -27,16 +27,18 @@ struct ReceiptsTest : ::testing::Test {
     fs::remove_all(above);
   }
 
-  Status open(const SecretKey& cluster = testing::receipt_cluster()) {
+  Status open(const SecretKey& cluster = testing::receipt_cluster(),
+              AuditMode audits = AuditMode::kOff) {
     TRY(auto folder,
         ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
-    TRY(receipts, Receipts::open(std::move(folder), cluster, "build", clock,
+    TRY(receipts, Receipts::open(std::move(folder), cluster, "build", audits, clock,
                                  [this](std::function<void()> task) { post(std::move(task)); }));
-    receipts->set_send([this](const std::string& node, const control::v1::Countersign& message) {
-      ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
-      receipts->take(node, stage.sign(message));
-      ++signed_windows;
-    });
+    receipts->set_send(
+        [this](const std::string& node, const control::v1::CoordinatorMessage& message) {
+          ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
+          receipts->take(node, stage.sign(message.countersign()));
+          ++signed_windows;
+        });
     receipts->begin(testing::receipt_pipeline(stages));
     return ok_status();
   }
@@ -67,10 +69,11 @@ struct ReceiptsTest : ::testing::Test {
   } clock;
   fs::path above;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
+  std::vector<ReceiptStage> others = testing::other_receipt_stages();
+  std::vector<AuditRun> asked;
   std::unique_ptr<Receipts> receipts;
   int signed_windows = 0;
 
- private:
   void post(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -100,6 +103,22 @@ TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
   ASSERT_TRUE(open());
   answer(3);
   EXPECT_EQ(logged(), 3u + 6u);
+}
+
+TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {
+  ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
+  receipts->set_run([this](AuditRun run) { asked.push_back(std::move(run)); });
+  receipts->begin(testing::receipt_pipeline(others, Epoch(5)));
+  answer(1);
+  run_until([this] { return !asked.empty(); });
+  EXPECT_EQ(asked[0].nodes, (std::vector<std::string>{"c", "d"}));
+  // Their request is one that makes no receipts, whatever its stages say.
+  ReceiptRequest again = testing::receipt_request(1);
+  again.epoch = Epoch(5);
+  again.order = asked[0].order;
+  receipts->start(again.epoch, again.order.request, again.tokens.size());
+  for (ReceiptStage& stage : others) receipts->take(stage.node, stage.claim(again));
+  EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
 }
 
 TEST_F(ReceiptsTest, ADamagedOrForeignLogIsRefused) {

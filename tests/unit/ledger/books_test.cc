@@ -271,9 +271,13 @@ TEST_F(BooksTest, WhereNobodyPaysNothingMoves) {
   EXPECT_EQ(books_.balance({Account::Kind::kEscrow, upper_.public_key()}), 0);
   latest_[0] = blake2b(entry.receipt);
   EXPECT_NE(refusal(entry).find("has one already"), std::string::npos);
+  const std::uint64_t receipt = books_.entries() - 1;
   entry = entry_of(window(0, 1));
   entry.payer = PublicKey();
   add(entry);
+  audit(receipt, auditor_, hash_of("boundary 0"));
+  EXPECT_EQ(of(upper_).audited_right(), 1);
+  EXPECT_TRUE(books_.postings().empty()) << "checking it is free as well";
 }
 
 TEST_F(BooksTest, OtherRulesAreSaid) {
@@ -287,6 +291,73 @@ TEST_F(BooksTest, OtherRulesAreSaid) {
 }
 
 // From nothing, by anybody: the same books.
+TEST_F(BooksTest, ADrawSelectsByStandingAndAnybodyDrawsAgain) {
+  const std::uint64_t first = add_window(0, 0);
+  const auto draw = [this](const SecretKey& by) {
+    return DrawEntry{vrf_prove(by, draw_message(books_.entries(), books_.root(), cluster_key()))};
+  };
+  EXPECT_NE(refusal(draw(upper_)), "") << "not the cluster's";
+  const DrawEntry early = draw(cluster_);
+  const std::uint64_t second = add_window(1, 0);
+  EXPECT_NE(refusal(early), "") << "over another checkpoint than the newest";
+  EXPECT_EQ(books_.drawn(), 0u);
+  EXPECT_EQ(add(draw(cluster_)), second + 1);
+  EXPECT_EQ(books_.drawn(), second + 1);
+  EXPECT_EQ(books_.selected(), (std::vector<std::uint64_t>{first, second}))
+      << "of the first windows on probation all";
+  EXPECT_TRUE(books_.draw()->selects(first, kMillion));
+
+  // Those that were drawn over before are not drawn again; an audit that never came is counted.
+  const std::uint64_t third = add_window(0, 1);
+  add(draw(cluster_));
+  EXPECT_EQ(books_.selected(), std::vector<std::uint64_t>{third});
+  audit(first, auditor_, hash_of("boundary 0"));
+  audit(third, auditor_, hash_of("something else"));
+  now_ += 2 * Policy().audit_seconds;
+  add_window(0, 2);
+  EXPECT_EQ(books_.audits().draws, 2u);
+  EXPECT_EQ(books_.audits().selected, 3u);
+  EXPECT_EQ(books_.audits().agreed, 1u);
+  EXPECT_EQ(books_.audits().disagreed, 1u);
+  EXPECT_EQ(books_.audits().missed, 1u);
+
+  Books again;
+  for (const Bytes& entry : log_) ASSERT_TRUE(again.apply(entry));
+  EXPECT_EQ(again.root(), books_.root());
+  EXPECT_EQ(again.audits().missed, 1u);
+}
+
+TEST_F(BooksTest, ADrawTakesTheRateThatAWorkerHasEarned) {
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));
+  }
+  const auto draw = [this] {
+    return DrawEntry{
+        vrf_prove(cluster_, draw_message(books_.entries(), books_.root(), cluster_key()))};
+  };
+  add(draw());
+  std::vector<std::uint64_t> windows;
+  for (std::uint32_t i = 100; i < 200; ++i) windows.push_back(add_window(0, i));
+  add(draw());
+  const std::int64_t rate = of(upper_).audit_rate(Policy(), now_);
+  EXPECT_LT(rate, kMillion / 2);
+  std::vector<std::uint64_t> expected;
+  for (const std::uint64_t one : windows) {
+    if (books_.draw()->selects(one, rate)) expected.push_back(one);
+  }
+  EXPECT_EQ(books_.selected(), expected);
+  EXPECT_LT(expected.size(), 60u);
+}
+
+TEST_F(BooksTest, WhoCheckedSignaturesBeforeNeedNotAgain) {
+  const std::uint64_t receipt = add_window(0, 0);
+  audit(receipt, auditor_, hash_of("boundary 0"));
+  Books own({}, EntrySignatures::kTrusted);
+  for (const Bytes& entry : log_) ASSERT_TRUE(own.apply(entry));
+  EXPECT_EQ(own.hash(), books_.hash());
+  EXPECT_FALSE(own.apply(log_.back())) << "every other rule holds";
+}
+
 TEST_F(BooksTest, AFoldFromNothingComesToTheSame) {
   for (std::uint32_t i = 0; i < 5; ++i) {
     audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));

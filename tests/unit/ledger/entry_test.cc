@@ -20,7 +20,8 @@ TEST(Entry, HasOneEncoding) {
                                          OpeningEntry{7, key, {}, {}},
                                          VerdictEntry{7, key, Verdict::kFraud, {}},
                                          EquivocationEntry{},
-                                         VestEntry{key}};
+                                         VestEntry{key},
+                                         DrawEntry{}};
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     const Bytes bytes = write_entry({77, bodies[i]});
     const auto parsed = parse_entry(bytes);
@@ -42,7 +43,7 @@ TEST(Entry, HasOneEncoding) {
   EXPECT_EQ(receipt_in(unpaid).size(), kReceiptBytes);
   EXPECT_TRUE(receipt_in(write_entry({77, VestEntry{key}})).empty());
   EXPECT_FALSE(parse_entry(Bytes(9)));
-  EXPECT_FALSE(parse_entry(Bytes(41, std::byte{11})));
+  EXPECT_FALSE(parse_entry(Bytes(41, std::byte{12})));
   Bytes vouched = write_entry({77, MemberEntry{key, {}, true}});
   vouched.back() = std::byte{2};
   EXPECT_FALSE(parse_entry(vouched));

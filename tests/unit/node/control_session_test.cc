@@ -27,6 +27,14 @@ struct Orders final : ControlEvents {
   void on_countersign(const control::v1::Countersign& message) override {
     countersigned += message.windows_size();
   }
+  void on_seal_order(const control::v1::SealOrder& order) override {
+    to_seal += order.windows_size();
+  }
+  void on_open_order(const control::v1::OpenOrder& order) override {
+    to_open += order.entries_size();
+  }
+  int to_seal = 0;
+  int to_open = 0;
   int countersigned = 0;
   std::vector<std::uint64_t> assigned;
   std::vector<std::uint64_t> unassigned;
@@ -141,6 +149,15 @@ TEST_F(ControlSessionTest, OrdersCountOnlyInASessionThatHasBegun) {
   transport.lose(old);
   assign(4);
   EXPECT_EQ(orders.assigned.size(), 1U);
+}
+
+TEST_F(ControlSessionTest, HandsOnWhatIsToBeSealedAndOpened) {
+  link = transport.open("home:1");
+  registered();
+  tell([](auto& m) { m.mutable_seal_order()->add_windows()->set_entry(3); });
+  tell([](auto& m) { m.mutable_open_order()->add_entries(3); });
+  EXPECT_EQ(orders.to_seal, 1);
+  EXPECT_EQ(orders.to_open, 1);
 }
 
 TEST_F(ControlSessionTest, ALossInAnyStateIsToldOnlyOfASession) {

@@ -80,6 +80,26 @@ TEST_F(ReceiptMakerTest, ClaimsThenSigns) {
   EXPECT_EQ(sent[2].receipts().receipts_size(), 0) << "an answer, though there is nothing to say";
 }
 
+TEST_F(ReceiptMakerTest, SealsThenOpens) {
+  maker->step(request(1), {});
+  owner.run_one();
+  const control::v1::WindowClaim claim = sent.at(0).window_claims().windows(0);
+  control::v1::SealOrder order;
+  control::v1::AuditedWindow& window = *order.add_windows();
+  window.set_request(claim.request());
+  window.set_epoch(claim.epoch());
+  window.set_entry(9);
+  maker->seal(order);
+  owner.run_one();
+  ASSERT_EQ(sent.at(1).seals().seals_size(), 1);
+  control::v1::OpenOrder open;
+  open.add_entries(9);
+  maker->open(open);
+  owner.run_one();
+  ASSERT_EQ(sent.at(2).openings().openings_size(), 1);
+  EXPECT_EQ(sent.at(2).openings().openings(0).root(), claim.out_root());
+}
+
 TEST_F(ReceiptMakerTest, WhatItCannotKeepUpWithIsLeftOut) {
   StepBatch large = request(1);
   large.activations.resize(limits::kReceiptQueueBytes);

@@ -4,6 +4,7 @@
 
 #include "kernels/canonical.h"
 #include "ledger/receipt.h"
+#include "ledger/seal.h"
 #include "proto/fixed_field.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -218,6 +219,43 @@ TEST_F(WindowReceiptsTest, ClaimsGoOutInBatchesAndAreForgotten) {
   message.set_previous(std::string(32, '\0'));
   message.add_windows()->set_request(claims.windows(0).request());
   EXPECT_EQ(stages[1].countersign(message).receipts_size(), 0);
+}
+
+TEST_F(WindowReceiptsTest, AnAuditIsSealedOnceAndOpenedAsItWasSealed) {
+  rows(1, 0, 3, opening(1, 2));
+  release(1);
+  const control::v1::WindowClaim claim = stages[0].take_claims().windows(0);
+  control::v1::SealOrder order;
+  control::v1::AuditedWindow& window = *order.add_windows();
+  window.set_request(claim.request());
+  window.set_epoch(claim.epoch());
+  window.set_entry(55);
+  control::v1::OpenOrder open;
+  open.add_entries(55);
+  EXPECT_EQ(stages[0].open(open).openings_size(), 0) << "before it is sealed";
+  const control::v1::Seals seals = stages[0].seal(order);
+  ASSERT_EQ(seals.seals_size(), 1);
+  EXPECT_EQ(stages[0].seal(order).seals_size(), 0) << "once";
+  ledger::SealEntry said{55, key_of(10).public_key(), {}, {}};
+  ASSERT_TRUE(read_field(seals.seals(0).seal(), said.seal.bytes) &&
+              read_field(seals.seals(0).signature(), said.signature));
+  EXPECT_TRUE(ledger::check_seal(said, kCluster.public_key()));
+  const control::v1::Openings openings = stages[0].open(open);
+  ASSERT_EQ(openings.openings_size(), 1);
+  EXPECT_EQ(openings.openings(0).root(), claim.out_root());
+  Hash256 root;
+  Hash256 salt;
+  ASSERT_TRUE(read_field(openings.openings(0).root(), root.bytes) &&
+              read_field(openings.openings(0).salt(), salt.bytes));
+  EXPECT_EQ(ledger::seal_of(55, said.auditor, root, salt), said.seal);
+  EXPECT_EQ(stages[0].open(open).openings_size(), 0) << "once";
+
+  // One entry has one seal, and a window that was an audit has no receipt.
+  rows(2, 0, 3, opening(2, 2));
+  release(2);
+  window.set_request(stages[0].take_claims().windows(0).request());
+  EXPECT_EQ(stages[0].seal(order).seals_size(), 0);
+  EXPECT_EQ(stages[1].open(open).openings_size(), 0) << "another's";
 }
 
 TEST_F(WindowReceiptsTest, ABadCountersignIsSignedNever) {

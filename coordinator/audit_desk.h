@@ -1,0 +1,145 @@
+// AuditDesk: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
+// grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
+// others with the same cut. When their stages have claimed their windows, each that had the audited
+// one's input seals what it found; when all seals of a request are in the log, all are opened. What
+// differs stands in the log as a dispute.
+//
+// A request's tokens are kept in memory from its end to its audit, and never written: for at most
+// the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
+// audited is counted and said: where nobody else holds the layers, where a restart or the limit
+// took the tokens, where an auditor does not seal or open what it claimed.
+//
+// Any bytes may come from a node. A plain state machine: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "coordinator/audit_case.h"
+#include "coordinator/coordinator.h"
+#include "ledger/books.h"
+
+namespace hearth::coordinator {
+
+class AuditDesk {
+ public:
+  static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
+  static constexpr std::size_t kKeptCases = 8'192;
+  static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
+  static constexpr std::size_t kRunsAtOnce = 4;
+  static constexpr std::uint32_t kTries = 3;  // to have a request computed again
+  // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
+  static constexpr Duration kDrawPause = std::chrono::seconds(2);
+  // Of an auditor, to claim, to seal and to open.
+  static constexpr Duration kPatience = std::chrono::seconds(30);
+
+  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode);
+
+  // The log of earlier processes, entry by entry. kInvalidInput: the rules do not allow it.
+  Status recall(ByteSpan entry);
+  // What follows, as it is on the disk. kInvalidInput likewise, and kNoCapacity beyond
+  // kFoldedWindows: nothing is audited any more.
+  Status logged(ByteSpan entry);
+  // To be the very next entry, when nothing else waits to be one. Nothing: it is not time.
+  std::optional<ledger::DrawEntry> draw();
+
+  void begin(const ReceiptPipeline& pipeline);
+  void end(Epoch epoch);
+  // Whether a request of this name is an audit's.
+  bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
+  void over(const ReceiptRequest& request);  // one that is over, an audit's or not
+  // An audit's request was not taken, for now; or it failed.
+  void put_off(const ledger::RequestId& run, const std::string& why);
+  void give_up(const ledger::RequestId& run, const std::string& why);
+  void take(const std::string& node, const control::v1::WindowClaims& claims);
+  void take(const std::string& node, const control::v1::Seals& seals);
+  void take(const std::string& node, const control::v1::Openings& openings);
+  void on_timer();  // once a second or so
+
+  // What is to be done since the last call, in order: requests to be run; messages; what is for the
+  // log, behind the membership of those who say it.
+  struct Message {
+    std::string node;
+    control::v1::CoordinatorMessage body;
+  };
+  struct ForLog {
+    PublicKey member;
+    ledger::EntryBody body;
+  };
+  std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
+  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  std::vector<ForLog> take_entries() { return std::exchange(entries_, {}); }
+
+  AuditStatus status() const;
+  const ledger::Books& books() const { return books_; }
+
+ private:
+  using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
+  enum class State { kKept, kWaiting, kRunning, kSealing, kOpening };
+  struct Asked {  // of an auditor, by the entry that it audits
+    std::string node;
+    PublicKey key;
+    AuditCase::Finding finding;
+    std::optional<Hash256> seal;
+    bool is_sealed = false;  // in the log
+    bool is_opened = false;
+  };
+  struct Kept {
+    AuditCase request;
+    std::size_t bytes = 0;
+    std::int64_t since = 0;  // unix seconds
+    State state = State::kKept;
+    TimePoint at{};  // when it came to its state; kWaiting: when it may be tried
+    std::uint32_t tries = 0;
+    std::set<Epoch> tried = {};
+    AuditCase::Run run = {};
+    std::optional<AuditCase::Run> generated = {};  // when `run` is fed
+    std::map<std::uint64_t, Asked> asked = {};
+  };
+  using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
+
+  void on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& receipt);
+  void on_drawn();
+  void on_seal(const ledger::SealEntry& seal);
+  void on_opening(const ledger::OpeningEntry& opening);
+  void want(Kept& kept);
+  void start_runs();
+  std::shared_ptr<const ReceiptPipeline> choose(const Kept& kept) const;
+  void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
+  Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
+  void settle(const Key& key, Kept& kept);
+  void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
+  Status take_seal(const std::string& node, const control::v1::Seal& seal);
+  Status take_opening(const std::string& node, const control::v1::Opening& opening);
+  Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
+  void try_again(const Key& key, Kept& kept, const std::string& why);
+  void forget(Cases::iterator one, const std::string& why);
+  void enter(Kept& kept, State state);
+
+  const SecretKey cluster_;
+  const Clock& clock_;
+  AuditMode mode_;
+  ledger::Books books_;
+  std::uint64_t undrawn_ = 0;  // receipts since the latest draw
+  TimePoint next_draw_{};
+  std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
+  Cases cases_;
+  std::size_t bytes_ = 0;
+  std::map<ledger::RequestId, Key> runs_;  // by the audit's own name
+  std::map<std::uint64_t, Key> by_entry_;  // of what is kept
+  AuditStatus counts_;
+  std::vector<AuditRun> to_run_;
+  std::vector<Message> messages_;
+  std::vector<ForLog> entries_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,135 @@
+"""Audits of a real swarm: answers are computed again by another pipeline, and a stage that lies in
+one activation of one position in sixteen, by its last bit, is found and named."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import swarm
+from receipts_test import ask, body
+
+LIAR = os.environ.get("HEARTH_LIAR", "")
+ONE_UNIT_OFF = "15"  # proto/defect.h
+PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello.",
+           "Why is the sky blue?", "Name a fruit."]
+
+
+class Audits(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.processes = []
+        self.addCleanup(self.end)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def start(self, mode, liar=None):
+        """Four workers, which become two pipelines of the same cut."""
+        s = swarm.Swarm(0, "--stages", "2", "--audit", mode, data_dir=self.folder, ready=False)
+        self.addCleanup(s.stop)
+        for name in ("w0", "w1", "w2", "w3"):
+            lies = name == liar
+            words = [LIAR if lies else swarm.HEARTH, "worker", "--model", swarm.MODEL,
+                     "--coordinator", s.info["control"], "--data-dir", str(self.folder), "--name",
+                     name, "--threads", "1"]
+            env = {**os.environ, "HEARTH_DEFECT": ONE_UNIT_OFF if lies else "0"}
+            self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log, env=env))
+            if name == "w0":  # who comes first is the first stage
+                swarm.wait_until(lambda: s.state()["nodes"], 60, "the first worker")
+        swarm.wait_until(lambda: len(self.serving(s)) == 2, 60, "two pipelines")
+        return s
+
+    @staticmethod
+    def serving(s):
+        return [p for p in s.state()["pipelines"] if p["state"] == "serving"]
+
+    def audited(self, s, windows):
+        """The state once so many windows have come to an end."""
+        def over():
+            audits = s.state()["audits"]
+            ended = audits["agreed"] + audits["disputed"] + audits["missed"]
+            quiet = audits["waiting"] == 0 and audits["running"] == 0
+            return audits if ended >= windows and quiet else None
+        return swarm.wait_until(over, 60, f"{windows} windows audited")
+
+    def audit(self):
+        code, out, err = swarm.hearth("audit", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        return json.loads(out)["books"]
+
+    def history(self, node):
+        code, out, err = swarm.hearth("ledger", node, "--folder", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        return {event["event"]: event["count"] for event in json.loads(out)["history"]}
+
+    def test_honest_nodes_agree(self):
+        s = self.start("full")
+        answers = []
+        for i, prompt in enumerate(PROMPTS):
+            answer, _ = ask(s.api, body(s.model, prompt, temperature=1, seed=i))
+            answers.append(answer["choices"][0]["message"]["content"])
+        ask(s.api, body(s.model, "word " * 400))
+        windows = 2 * (len(PROMPTS) + 1)
+        found = self.audited(s, windows)
+        self.assertEqual((found["agreed"], found["disputed"], found["missed"]), (windows, 0, 0))
+        books = self.audit()
+        self.assertEqual(books["disputes"], [])
+        self.assertEqual(books["in_circulation"], 0)
+        self.assertEqual(books["audits"]["agreed"], windows)
+        self.assertGreaterEqual(books["audits"]["draws"], 1)
+        self.assertGreaterEqual(books["audits"]["selected"], windows)
+        events = [self.history(name) for name in ("w0", "w1", "w2", "w3")]
+        self.assertTrue(all("disagreed" not in one and "was_doubted" not in one for one in events))
+        _, metrics = s.get("/metrics")
+        self.assertIn(f"hearth_audits_agreed_total {windows}", metrics)
+
+    def test_a_stage_that_is_one_unit_off_is_named(self):
+        s = self.start("full", liar="w0")
+        liar = next(n for n in s.state()["nodes"] if n["name"] == "w0")
+        pipelines = [p["nodes"] for p in self.serving(s)]
+        own = next(p for p in pipelines if "w0" in p)
+        self.assertEqual((own.index("w0"), liar["stage"]), (0, 0))
+        other = next(p for p in pipelines if "w0" not in p)[liar["stage"]]
+        # Every prompt here has a position that it lies about, so one window is enough.
+        ask(s.api, body(s.model, PROMPTS[0]))
+        found = self.audited(s, 1)
+        self.assertEqual(found["disputed"], 1)
+        books = self.audit()
+        self.assertEqual(len(books["disputes"]), 1)
+        # The one whom the other one contradicts, on one side or the other; nobody else.
+        events = {name: self.history(name) for name in (own[0], own[1], other)}
+        named = {name for name, one in events.items() if "disagreed" in one or "was_doubted" in one}
+        self.assertEqual(named, {"w0", other})
+        self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 \(layers 0 to 15\): "
+                                       rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
+
+    def test_what_nobody_else_holds_is_said(self):
+        s = swarm.Swarm(2, data_dir=self.folder)
+        self.addCleanup(s.stop)
+        ask(s.api, body(s.model, PROMPTS[0]))
+
+        def waiting():
+            audits = s.state()["audits"]
+            return audits if audits["waiting"] == 2 else None
+        found = swarm.wait_until(waiting, 30, "two windows that wait")
+        self.assertEqual(found["mode"], "spot")
+        self.assertIn("no other pipeline", found["why_waiting"])
+
+    def test_off(self):
+        s = swarm.Swarm(2, "--audit", "off", data_dir=self.folder)
+        self.addCleanup(s.stop)
+        _, name = ask(s.api, body(s.model, PROMPTS[0]))
+        swarm.wait_until(lambda: swarm.hearth("verify", name, self.folder)[0] == 0, 30, "receipts")
+        s.stop()
+        self.assertEqual(self.audit()["audits"]["draws"], 0)
+
+
+if __name__ == "__main__":
+    swarm.main()

@@ -1,0 +1,429 @@
+#include "coordinator/audit_desk.h"
+
+#include <gtest/gtest.h>
+
+#include "ledger/books.h"
+#include "tests/unit/coordinator/receipt_stage.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using testing::ReceiptStage;
+
+// Two pipelines of the same cut, a and b, c and d; the desk of receipts, and the log of both desks.
+struct AuditDeskTest : ::testing::Test {
+  AuditDeskTest() { open(AuditMode::kSpot); }
+
+  void open(AuditMode mode) {
+    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+    audits = std::make_unique<AuditDesk>(testing::receipt_cluster(), clock, mode);
+    for (const Bytes& entry : entries) {
+      ASSERT_TRUE(desk->recall(entry));
+      ASSERT_TRUE(audits->recall(entry));
+    }
+    begin(testing::receipt_pipeline(stages));
+    begin(testing::receipt_pipeline(others, Epoch(5)));
+  }
+  void begin(const ReceiptPipeline& pipeline) {
+    desk->begin(pipeline);
+    audits->begin(pipeline);
+  }
+  // One that ends by itself: two tokens are what it may have.
+  static ReceiptRequest request(unsigned char number) {
+    ReceiptRequest request = testing::receipt_request(number);
+    request.sampling.max_tokens = 2;
+    return request;
+  }
+  void answer(const ReceiptRequest& request) {
+    desk->start(request.epoch, request.order.request, request.tokens.size());
+    for (ReceiptStage& stage : stages) desk->take(stage.node, stage.claim(request));
+    audits->over(request);
+    desk->over(request);
+    pump();
+  }
+  // Of the second pipeline, with these tokens.
+  ReceiptRequest computed(const AuditRun& run, std::vector<TokenId> tokens) {
+    ReceiptRequest again;
+    again.epoch = Epoch(5);
+    again.order = run.order;
+    again.prompt_tokens = static_cast<std::uint32_t>(run.prompt.size());
+    again.tokens = std::move(tokens);
+    again.sampling = run.sampling;
+    return again;
+  }
+  void claim(const ReceiptRequest& again) {
+    for (ReceiptStage& stage : others) audits->take(stage.node, stage.claim(again));
+  }
+  void compute(const AuditRun& run, std::vector<TokenId> tokens = {1, 2, 3, 4, 5, 6, 7}) {
+    const ReceiptRequest again = computed(run, std::move(tokens));
+    claim(again);
+    audits->over(again);
+    pump();
+  }
+  ReceiptStage& stage(const std::string& node) {
+    for (auto* list : {&stages, &others}) {
+      for (ReceiptStage& one : *list) {
+        if (one.node == node) return one;
+      }
+    }
+    throw std::out_of_range(node);
+  }
+  // As Receipts does, until nobody has anything to say; what is asked of auditors stays in `asked`
+  // when nobody is to answer it.
+  void pump() {
+    for (bool any = true; any;) {
+      any = false;
+      if (const auto draw = audits->draw()) desk->log(*draw);
+      for (const AuditDesk::ForLog& one : audits->take_entries()) {
+        desk->enter(one.member);
+        desk->log(one.body);
+      }
+      for (const Bytes& entry : desk->take_entries()) {
+        any = true;
+        const Status applied = books.apply(entry);
+        EXPECT_TRUE(applied) << applied.error().message;
+        entries.push_back(entry);
+        EXPECT_TRUE(audits->logged(entry));
+      }
+      for (const ReceiptDesk::Message& message : desk->take_messages()) {
+        any = true;
+        desk->take(message.node, stage(message.node).sign(message.body));
+      }
+      for (AuditRun& run : audits->take_runs()) runs.push_back(std::move(run));
+      for (const AuditDesk::Message& message : audits->take_messages()) {
+        asked.push_back(message);
+        if (!willing) continue;
+        any = true;
+        if (message.body.has_seal_order()) {
+          audits->take(message.node, stage(message.node).seal(message.body.seal_order()));
+        } else {
+          audits->take(message.node, stage(message.node).open(message.body.open_order()));
+        }
+      }
+    }
+  }
+  void later(Duration time) {
+    clock.advance(time);
+    audits->on_timer();
+    pump();
+  }
+  std::uint64_t of_kind(std::size_t kind) const {
+    return static_cast<std::uint64_t>(std::ranges::count_if(entries, [kind](const Bytes& entry) {
+      return ledger::parse_entry(entry)->body.index() == kind - 1;
+    }));
+  }
+
+  testing::FakeClock clock;
+  std::vector<ReceiptStage> stages = testing::receipt_stages();
+  std::vector<ReceiptStage> others = testing::other_receipt_stages();
+  std::unique_ptr<ReceiptDesk> desk;
+  std::unique_ptr<AuditDesk> audits;
+  ledger::Books books;  // of a stranger, who checks everything
+  std::vector<Bytes> entries;
+  std::vector<AuditRun> runs;
+  std::vector<AuditDesk::Message> asked;
+  bool willing = true;  // auditors answer
+};
+
+constexpr std::size_t kSeal = 6;
+constexpr std::size_t kOpening = 7;
+constexpr std::size_t kDrawn = 11;
+
+TEST_F(AuditDeskTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
+  const ReceiptRequest one = request(1);
+  answer(one);
+  ASSERT_EQ(runs.size(), 1u) << "of the first windows all are drawn";
+  const AuditRun& run = runs[0];
+  EXPECT_EQ(run.nodes, (std::vector<std::string>{"c", "d"}));
+  EXPECT_NE(run.order.request, one.order.request) << "nobody can tell that it is an audit";
+  EXPECT_EQ(run.order.salt, one.order.salt);
+  EXPECT_EQ(run.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_TRUE(run.answer.empty()) << "and it is not told what was sampled";
+  EXPECT_EQ(run.sampling, one.sampling);
+  EXPECT_EQ(of_kind(kDrawn), 1u);
+  EXPECT_TRUE(asked.empty());
+  compute(run);
+  EXPECT_EQ(of_kind(kSeal), 2u);
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  ASSERT_EQ(asked.size(), 4u) << "both are asked to seal, then both to open";
+  EXPECT_TRUE(asked[0].body.has_seal_order() && asked[1].body.has_seal_order());
+  EXPECT_TRUE(books.disputes().empty());
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1);
+  EXPECT_EQ(books.standing(stages[1].key())->audited_right(), 1);
+  EXPECT_EQ(books.balance({}), 0) << "a ledger that is a log only";
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.selected_total, 2u);
+  EXPECT_EQ(status.agreed_total, 2u);
+  EXPECT_EQ(status.disputed_total + status.missed_total + status.waiting + status.running, 0u);
+}
+
+TEST_F(AuditDeskTest, AStageThatLiedIsNamedAndNoOther) {
+  for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
+  answer(request(1));
+  compute(runs.at(0));
+  const std::vector<std::uint64_t> disputes = books.disputes();
+  ASSERT_EQ(disputes.size(), 1u);
+  EXPECT_EQ(books.receipt(disputes[0])->worker, stages[0].key());
+  EXPECT_EQ(of_kind(kSeal), 1u) << "what came in behind it was another input";
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.disputed_total, 1u);
+  EXPECT_EQ(status.missed_total, 1u);
+}
+
+TEST_F(AuditDeskTest, OtherTokensAreComputedOnceMoreAsTheyWereClaimed) {
+  // The lie of the first stage moved what was sampled.
+  for (ReceiptStage& stage : stages) stage.boundary = "far off";
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 9});
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].nodes, runs[0].nodes);
+  EXPECT_EQ(runs[1].answer, std::vector<TokenId>{6}) << "what was fed; the last token never was";
+  EXPECT_EQ(runs[1].sampling.max_tokens, 2u);
+  compute(runs[1]);
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
+}
+
+TEST_F(AuditDeskTest, WhoSampledOtherwiseIsTheLastStage) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
+  compute(runs.at(1));
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[1].key());
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1) << "the first one was right";
+}
+
+TEST_F(AuditDeskTest, AnotherLastTokenIsInNoReceipt) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 6, 9});
+  compute(runs.at(1));
+  EXPECT_TRUE(books.disputes().empty());
+  EXPECT_EQ(audits->status().disputed_total, 1u) << "and it is said nevertheless";
+}
+
+TEST_F(AuditDeskTest, WhatItsClientEndedIsAuditedUpToItsEnd) {
+  ReceiptRequest cut = request(1);
+  cut.sampling.max_tokens = 100;
+  answer(cut);
+  EXPECT_EQ(runs.at(0).sampling.max_tokens, 2u);
+  compute(runs.at(0));
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1);
+  EXPECT_EQ(of_kind(kOpening), 1u) << "the last stage's commitment has its sampling in it";
+  EXPECT_EQ(audits->status().missed_total, 1u);
+}
+
+TEST_F(AuditDeskTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
+  audits->end(Epoch(5));
+  begin(testing::receipt_pipeline({stages[0], others[1]}, Epoch(6)));
+  answer(request(1));
+  EXPECT_TRUE(runs.empty());
+  EXPECT_EQ(audits->status().waiting, 2u);
+  EXPECT_FALSE(audits->status().why_waiting.empty());
+  ReceiptPipeline another = testing::receipt_pipeline(others, Epoch(7));
+  another.stages[0].layers.end = another.stages[1].layers.begin = 3;
+  begin(another);
+  later(std::chrono::seconds(1));
+  EXPECT_TRUE(runs.empty()) << "another cut has other boundaries";
+  begin(testing::receipt_pipeline(others, Epoch(8)));
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 1u) << "who comes later may still do it";
+
+  ReceiptRequest secret = request(2);
+  secret.trust = {"a", "b", "c"};
+  answer(secret);
+  later(AuditDesk::kDrawPause);
+  EXPECT_EQ(runs.size(), 1u);
+  later(std::chrono::hours(1));
+  EXPECT_EQ(audits->status().missed_total, 4u) << "what nobody may compute is counted";
+}
+
+TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
+  open(AuditMode::kOff);
+  answer(request(1));
+  EXPECT_EQ(of_kind(kDrawn), 0u);
+  EXPECT_TRUE(runs.empty());
+  entries.clear();
+  books = ledger::Books();
+  open(AuditMode::kFull);
+  for (unsigned char i = 2; i < 60; ++i) {
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+    ASSERT_FALSE(runs.empty()) << "also of windows that no draw selects";
+    compute(runs.back());
+    runs.clear();
+  }
+  EXPECT_EQ(of_kind(kOpening), 2u * 58);
+  EXPECT_GT(books.audits().agreed, books.audits().selected);
+  EXPECT_EQ(audits->status().agreed_total, 2u * 58);
+}
+
+TEST_F(AuditDeskTest, AtLowRatesMostIsForgottenAtOnce) {
+  for (unsigned char i = 1; i < 250; ++i) {
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+    for (const AuditRun& run : std::exchange(runs, {})) compute(run);
+  }
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.agreed_total, books.audits().selected);
+  EXPECT_LT(books.audits().selected, 300u) << "100 of probation's beginning, then 30 %, then less";
+  EXPECT_GT(books.audits().selected, 100u);
+}
+
+// --- attacks (verification.md, 5) ---
+
+TEST_F(AuditDeskTest, ASealIsItsAuditorsOwn) {
+  willing = false;
+  answer(request(1));
+  compute(runs.at(0));
+  ASSERT_EQ(asked.size(), 2u);
+  control::v1::Seals seals = stage("c").seal(asked[0].body.seal_order());
+  audits->take("d", seals);  // a seal that was copied
+  audits->take("a", seals);
+  control::v1::Seals forged = seals;
+  forged.mutable_seals(0)->set_signature(std::string(64, '\1'));
+  audits->take("c", forged);
+  control::v1::Seals elsewhere = seals;
+  elsewhere.mutable_seals(0)->set_entry(2);
+  audits->take("c", elsewhere);
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 0u);
+  audits->take("c", seals);
+  audits->take("c", seals);
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 1u) << "once";
+  EXPECT_EQ(asked.size(), 2u) << "nothing is opened before the other has sealed too";
+  audits->take("c", stage("c").open([&] {
+    control::v1::OpenOrder order;
+    order.add_entries(seals.seals(0).entry());
+    return order;
+  }()));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 0u) << "nor taken";
+}
+
+TEST_F(AuditDeskTest, AnOpeningIsWhatWasSealedAndClaimed) {
+  willing = false;
+  answer(request(1));
+  compute(runs.at(0));
+  std::map<std::string, control::v1::Seals> seals;
+  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+    seals[message.node] = stage(message.node).seal(message.body.seal_order());
+    audits->take(message.node, seals[message.node]);
+  }
+  pump();
+  ASSERT_EQ(asked.size(), 2u);
+  control::v1::Openings right = stage("c").open(asked[0].body.open_order());
+  control::v1::Openings other = right;
+  other.mutable_openings(0)->set_root(std::string(32, '\5'));
+  audits->take("c", other);
+  audits->take("d", right);
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 0u);
+  audits->take("c", right);
+  audits->take("c", right);
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 1u);
+  later(AuditDesk::kPatience);  // d refuses
+  EXPECT_EQ(audits->status().agreed_total, 1u);
+  EXPECT_EQ(audits->status().missed_total, 1u) << "and it is counted";
+  EXPECT_TRUE(books.disputes().empty());
+  audits->take("d", stage("d").open(asked[1].body.open_order()));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 1u) << "too late";
+}
+
+TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
+  willing = false;
+  answer(request(1));
+  const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
+  claim(again);
+  audits->over(again);
+  pump();
+  // It claims the next time what it would rather have found, and seals that.
+  stage("c").boundary = "another";
+  (void)stage("c").claim(again);
+  willing = true;
+  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+    audits->take(message.node, stage(message.node).seal(message.body.seal_order()));
+  }
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 2u);
+  EXPECT_EQ(of_kind(kOpening), 1u) << "d's";
+}
+
+TEST_F(AuditDeskTest, AWindowIsClaimedOnceByItsOwnStage) {
+  answer(request(1));
+  const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
+  const control::v1::WindowClaims first = others[0].claim(again);
+  audits->take("c", first);
+  others[0].boundary = "second thoughts";
+  audits->take("c", others[0].claim(again));
+  audits->take("d", first);  // another's words
+  audits->take("a", stages[1].claim(again));
+  others[0].boundary = others[1].boundary;
+  (void)others[0].claim(again);
+  audits->over(again);
+  pump();
+  EXPECT_TRUE(asked.empty()) << "d has not claimed yet";
+  audits->take("d", others[1].claim(again));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  EXPECT_TRUE(books.disputes().empty());
+}
+
+TEST_F(AuditDeskTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
+  begin(testing::receipt_pipeline({{"e", 0, 2}, {"f", 1, 2}}, Epoch(6)));
+  answer(request(1));
+  ASSERT_EQ(runs.size(), 1u);
+  audits->put_off(runs[0].order.request, "the queue is full");
+  EXPECT_FALSE(audits->is_run(runs[0].order.request));
+  EXPECT_EQ(audits->status().waiting, 2u);
+  later(std::chrono::seconds(3));
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].nodes, runs[0].nodes) << "it was not its fault";
+  audits->give_up(runs[1].order.request, "its pipeline was lost");
+  later(std::chrono::seconds(1));
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_NE(runs[2].nodes, runs[0].nodes);
+  audits->give_up(runs[2].order.request, "its pipeline was lost");
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 3u) << "nobody is left";
+  begin(testing::receipt_pipeline(others, Epoch(9)));
+  later(std::chrono::seconds(1));
+  ASSERT_EQ(runs.size(), 4u);
+  // One that computes and says nothing of it.
+  ReceiptRequest silent = computed(runs[3], {1, 2, 3, 4, 5, 6, 7});
+  silent.epoch = Epoch(9);
+  audits->over(silent);
+  later(AuditDesk::kPatience);
+  EXPECT_EQ(audits->status().missed_total, 2u);
+  EXPECT_EQ(audits->status().running + audits->status().waiting, 0u);
+}
+
+TEST_F(AuditDeskTest, WhatIsKeptIsBoundedAndForgotten) {
+  audits->end(Epoch(5));
+  ReceiptRequest large = request(1);
+  answer(large);
+  EXPECT_EQ(audits->status().waiting, 2u);
+  for (unsigned char i = 2; i < 5; ++i) {
+    ReceiptRequest other = request(i);
+    other.tokens.resize(AuditDesk::kKeptBytes / sizeof(TokenId) / 2, 1);
+    audits->over(other);
+  }
+  EXPECT_EQ(audits->status().missed_total, 2u) << "the oldest gives way, and is counted";
+}
+
+TEST_F(AuditDeskTest, AnotherProcessAuditsWhatItSees) {
+  answer(request(1));
+  open(AuditMode::kSpot);
+  EXPECT_EQ(audits->status().selected_total, 0u);
+  answer(request(2));
+  later(AuditDesk::kDrawPause);
+  compute(runs.back());
+  EXPECT_EQ(audits->status().agreed_total, 2u);
+  EXPECT_EQ(of_kind(kDrawn), 2u);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator
