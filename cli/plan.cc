@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +12,8 @@
 #include "cli/models.h"
 #include "cli/placement_model.h"
 #include "cli/plan_nodes.h"
+#include "cli/plan_ranges.h"
+#include "cli/plan_words.h"
 #include "cli/progress.h"
 #include "cli/swarm_view.h"
 #include "cli/table.h"
@@ -27,36 +28,8 @@ using placement::Plan;
 using placement::Problem;
 using placement::Stage;
 
-std::string rate(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f" : "%.0f", value);
-  return text;
-}
-
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  return text;
-}
-
-std::uint64_t kv_bytes(const Problem& problem, const Stage& stage) {
-  return problem.model.kv_bytes * stage.layers.size() * problem.kv_tokens;
-}
-
-std::uint64_t total_weights(const Problem& problem) {
-  std::uint64_t bytes = problem.model.embedding_bytes + problem.model.head_bytes;
-  for (const std::uint64_t layer : problem.model.layer_bytes) bytes += layer;
-  return bytes;
-}
-
 double hop_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from) {
   return delay_seconds(problem, stages, from) + bytes_seconds(problem, stages, from, 1.0);
-}
-
-std::string figures(const placement::Prediction& p) {
-  return rate(p.tokens_per_second) + " tokens/s for one stream, " + rate(p.all_tokens_per_second) +
-         " for " + std::to_string(p.streams) + " streams together, " +
-         rate(p.prompt_tokens_per_second) + " of a long prompt";
 }
 
 void append(std::vector<std::string>& lines, const Problem& problem, const Plan& plan) {
@@ -64,19 +37,15 @@ void append(std::vector<std::string>& lines, const Problem& problem, const Plan&
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
     const placement::Node& node = problem.nodes[stage.node];
-    const std::uint64_t kv = kv_bytes(problem, stage);
-    table.add({std::to_string(i + 1), node.name,
-               std::to_string(stage.layers.begin) + "-" + std::to_string(stage.layers.end - 1),
+    const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
+    table.add({std::to_string(i + 1), node.name, layers_text(stage.layers),
                format_bytes(stage_bytes(problem, stage.layers) - kv), format_bytes(kv),
-               format_bytes(node.memory_bytes), milliseconds(stage_seconds(problem, stage, 1.0)),
-               milliseconds(hop_seconds(problem, plan.stages, i))});
+               format_bytes(node.memory_bytes),
+               plan_milliseconds(stage_seconds(problem, stage, 1.0)),
+               plan_milliseconds(hop_seconds(problem, plan.stages, i))});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
-  lines.push_back(figures(plan.prediction));
-  if (plan.prediction.kv_tokens < std::numeric_limits<std::uint64_t>::max()) {
-    lines.push_back("room for " + std::to_string(plan.prediction.kv_tokens) +
-                    " positions of KV in all");
-  }
+  append_figures(lines, plan.prediction);
 }
 
 Json plan_object(const Problem& problem, const Plan& plan) {
@@ -84,7 +53,7 @@ Json plan_object(const Problem& problem, const Plan& plan) {
   json["stages"] = Json::array();
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
-    const std::uint64_t kv = kv_bytes(problem, stage);
+    const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
     json["stages"].push_back({{"node", problem.nodes[stage.node].name},
                               {"layers", {stage.layers.begin, stage.layers.end}},
                               {"weight_bytes", stage_bytes(problem, stage.layers) - kv},
@@ -152,16 +121,25 @@ Result<Problem> read_problem(const PlanOptions& options) {
   return problem;
 }
 
+int print(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
+  return kExitDone;
+}
+
+int print_ranges(const Problem& problem, bool json) {
+  const auto plan = placement::plan_ranges(problem);
+  if (!plan.ok()) return fail(plan.error());
+  const std::vector<std::string> improvements = placement::improvements(problem, *plan);
+  if (json) return print({range_plan_json(problem, *plan, improvements)});
+  return print(range_plan_lines(problem, *plan, improvements));
+}
+
 }  // namespace
 
 std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Plan>& plans,
                                     const std::vector<std::string>& improvements) {
   std::vector<std::string> lines;
-  lines.push_back(
-      std::to_string(problem.layers()) + " layers, " + format_bytes(total_weights(problem)) +
-      " of weights, KV of " + std::to_string(problem.kv_tokens) + " positions; planned for " +
-      (problem.objective == placement::Objective::kLatency ? "the latency of one stream"
-                                                           : "the throughput of many streams"));
+  lines.push_back(plan_title(problem));
   append(lines, problem, plans.front());
   for (std::size_t i = 1; i < plans.size(); ++i) {
     lines.push_back("a pipeline beside it, of its spares:");
@@ -170,10 +148,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
   for (const placement::Spare& spare : plans.front().spares) {
     lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " + spare.why);
   }
-  if (!improvements.empty()) lines.push_back("what would make it quicker:");
-  for (const std::string& sentence : improvements) {
-    lines.push_back("  " + escape_control(sentence));
-  }
+  append_improvements(lines, improvements);
   return lines;
 }
 
@@ -195,17 +170,12 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
 int run_plan(const PlanOptions& options) {
   const auto problem = read_problem(options);
   if (!problem.ok()) return fail(problem.error());
+  if (problem->nodes.size() > limits::kExactNodes) return print_ranges(*problem, options.json);
   const auto plans = placement::plan_replicas(*problem);
   if (!plans.ok()) return fail(plans.error());
   const std::vector<std::string> improvements = placement::improvements(*problem, plans->front());
-  if (options.json) {
-    std::printf("%s\n", plan_json(*problem, *plans, improvements).c_str());
-    return kExitDone;
-  }
-  for (const std::string& line : plan_lines(*problem, *plans, improvements)) {
-    std::printf("%s\n", line.c_str());
-  }
-  return kExitDone;
+  if (options.json) return print({plan_json(*problem, *plans, improvements)});
+  return print(plan_lines(*problem, *plans, improvements));
 }
 
 }  // namespace hearth::cli

@@ -1,13 +1,13 @@
 #include "placement/plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <optional>
 
 #include "base/limits.h"
 #include "placement/search.h"
+#include "placement/words.h"
 
 namespace hearth::placement {
 namespace {
@@ -15,18 +15,6 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kGainLeast = 1.03;
 constexpr std::size_t kImprovements = 3;
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 100.0 ? "%.1f" : "%.0f", value);
-  return text;
-}
-
-std::string gigabytes(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
-  return text;
-}
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective == Objective::kLatency ? prediction.tokens_per_second
@@ -131,58 +119,13 @@ std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
           })};
 }
 
-// That the KV budgets of all nodes hold.
-std::uint64_t kv_layers(const Problem& problem) {
-  const std::uint64_t each = problem.model.kv_bytes * problem.kv_tokens;
-  std::uint64_t layers = 0;
-  for (const Node& node : problem.nodes) {
-    layers += each == 0 ? problem.layers()
-                        : std::min<std::uint64_t>(node.kv_budget_bytes / each, problem.layers());
-  }
-  return layers;
-}
-
-Error no_room(const Problem& problem) {
-  std::uint64_t there = 0;
-  for (const Node& node : problem.nodes) there += node.memory_bytes;
-  const std::uint64_t wanted = stage_bytes(problem, {0, problem.layers()});
-  std::string why = "no placement of the " + std::to_string(problem.layers()) +
-                    " layers: they take " + gigabytes(wanted) + " with KV of " +
-                    std::to_string(problem.kv_tokens) + " positions, and the " +
-                    std::to_string(problem.nodes.size()) + " nodes have " + gigabytes(there);
-  if (problem.stages > problem.nodes.size()) {
-    why = std::to_string(problem.stages) + " stages were asked for and there are " +
-          std::to_string(problem.nodes.size()) + " nodes";
-  } else if (kv_layers(problem) < problem.layers()) {
-    why = "no placement of the " + std::to_string(problem.layers()) +
-          " layers: the nodes' KV budgets hold " + std::to_string(problem.kv_tokens) +
-          " positions of " + std::to_string(kv_layers(problem)) +
-          " layers; ask for fewer, or start workers with a larger --kv-budget";
-  } else if (there >= wanted) {
-    why += ", which no order of stages over links that were measured makes use of";
-  }
-  return {ErrorCode::kNoCapacity, why};
-}
-
 std::string why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
                       const std::vector<Stage>& stages, std::uint32_t spare) {
   if (std::find(nodes.begin(), nodes.end(), spare) == nodes.end()) {
     return "not looked at: the search sees " + std::to_string(limits::kExactNodes) + " nodes of " +
            std::to_string(problem.nodes.size());
   }
-  const auto& bytes = problem.model.layer_bytes;
-  const std::uint64_t layer =
-      *std::min_element(bytes.begin(), bytes.end()) + problem.model.kv_bytes * problem.kv_tokens;
-  const std::uint64_t memory = problem.nodes[spare].memory_bytes;
-  if (memory < layer) {
-    return "its " + gigabytes(memory) + " of memory hold no layer of " + gigabytes(layer);
-  }
-  const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
-  if (problem.nodes[spare].kv_budget_bytes < kv) {
-    return "its KV budget of " + gigabytes(problem.nodes[spare].kv_budget_bytes) +
-           " holds no layer's " + gigabytes(kv) + " of " + std::to_string(problem.kv_tokens) +
-           " positions";
-  }
+  if (auto why = why_no_layer(problem, spare)) return *why;
   const Problem part = part_of(problem, nodes);
   const auto bit = [&](std::uint32_t node) {
     const auto place = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
@@ -199,8 +142,8 @@ std::string why_spare(const Problem& problem, const std::vector<std::uint32_t>& 
   if (!with) return "no pipeline with it holds the model over links that were measured";
   const double rate = rate_of(problem, predict(problem, stages));
   const double after = rate_of(part, predict(part, *with));
-  return what + (after < 0.999 * rate ? "slower: " : "no quicker: ") + number(after) +
-         " instead of " + number(rate) + " tokens/s";
+  return what + (after < 0.999 * rate ? "slower: " : "no quicker: ") + rate_text(after) +
+         " instead of " + rate_text(rate) + " tokens/s";
 }
 
 struct Placed {
@@ -223,8 +166,8 @@ void consider(const Problem& changed, double rate, const std::string& change,
   if (!stages.ok()) return;
   const double after = rate_of(changed, predict(changed, *stages));
   if (after < kGainLeast * rate) return;
-  gains.emplace_back(after,
-                     change + ": " + number(after) + " instead of " + number(rate) + " tokens/s");
+  gains.emplace_back(
+      after, change + ": " + rate_text(after) + " instead of " + rate_text(rate) + " tokens/s");
 }
 
 }  // namespace

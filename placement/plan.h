@@ -6,7 +6,8 @@
 // taken once as large as the largest, as the mean and as the smallest; each is split as is best for
 // the sizes as they are, and the quickest that fits is the plan. Of more nodes the exact search
 // sees limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of
-// their own (plan_replicas). Not here: ranges shared between pipelines, and routing by live load.
+// their own (plan_replicas). Ranges that pipelines share are in placement/ranges.h, the way of a
+// request by live load in placement/route.h.
 #pragma once
 
 #include <cstdint>

@@ -57,6 +57,49 @@ class FromAFile(unittest.TestCase):
         self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--host", "127.0.0.1:9")[0], 3)
 
 
+class OfManyNodes(unittest.TestCase):
+    """More than an exact search sees: ranges and their replicas."""
+
+    plan = FromAFile.plan
+
+    def test_ranges_cover_the_model_and_every_node_has_its_place_or_hears_why_not(self):
+        model = json.loads(self.plan(nodes(), "--json")[1])["pipelines"][0]["stages"]
+        whole = sum(stage["weight_bytes"] + stage["kv_bytes"] for stage in model)
+        names = [f"den-{at}" for at in range(24)] + [f"attic-{at}" for at in range(16)] + ["tiny"]
+        memory = {"den": whole, "attic": whole * 2 // 5, "tiny": 1000}
+        rate = {"den": 20e9, "attic": 8e9, "tiny": 8e9}
+        swarm_file = {"nodes": [{"name": name, "memory_bytes": memory[kind],
+                                 "weight_bytes_per_second": [rate[kind], rate[kind] / 4]}
+                                for name in names for kind in [name.split("-")[0]]],
+                      "link": {"seconds": 1e-4, "bytes_per_second": 110e6}}
+        layers = json.loads(swarm.hearth("show", swarm.MODEL, "--json")[1])["layers"]
+        for words in (("--optimise", "throughput"), ("--optimise", "latency"), ("--stages", "4")):
+            code, out, err = self.plan(swarm_file, "--json", *words)
+            self.assertEqual(code, 0, err)
+            plan = json.loads(out)
+            ranges = plan["ranges"]
+            self.assertEqual([0] + [one["layers"][1] for one in ranges],
+                             [one["layers"][0] for one in ranges] + [layers])
+            placed = [node["node"] for one in ranges for node in one["replicas"]]
+            spare = {node["node"]: node["why"] for node in plan["spares"]}
+            self.assertEqual(sorted(placed + list(spare)), sorted(names))
+            self.assertIn("hold no layer", spare["tiny"])
+            for one in ranges:
+                for node in one["replicas"]:
+                    self.assertLessEqual(one["weight_bytes"] + one["kv_bytes"],
+                                         node["memory_bytes"])
+            self.assertLessEqual(plan["all_tokens_per_second"],
+                                 plan["all_tokens_per_second_bound"] * 1.000001)
+            self.assertEqual(len(plan["way"]), len(ranges))
+        self.assertEqual(len(ranges), 4)
+        code, out, err = self.plan(swarm_file, "--optimise", "throughput")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"RANGE +LAYERS +REPLICAS")
+        self.assertRegex(out, r"\nden-0 +\d+ +\d+-\d+ ")
+        self.assertRegex(out, r"no placement of these 41 nodes gives more than [\d.]+ tokens/s")
+        self.assertIn("spare tiny: ", out)
+
+
 class FromAServer(unittest.TestCase):
     def test_layers_are_placed_by_what_was_measured(self):
         with swarm.Swarm(3, "--stages", "2", "--optimise", "latency") as s:

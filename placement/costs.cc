@@ -1,0 +1,82 @@
+#include "placement/costs.h"
+
+#include <algorithm>
+
+namespace hearth::placement {
+namespace {
+
+double median(std::vector<double>& values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Speed speed_of(const Problem& problem, const Node& node) {
+  Speed speed;
+  speed.step = node.step_seconds;
+  speed.one_layer = node.layer.one;
+  speed.one_head = node.head.one;
+  // A batch that was measured as quicker than one row is noise.
+  speed.layer = std::max(node.layer.one, node.layer.batch);
+  speed.head = std::max(node.head.one, node.head.batch);
+  speed.memory = node.memory_bytes;
+  const std::uint64_t kv = problem.model.kv_bytes;
+  speed.kv_budget = kv == 0 ? std::numeric_limits<std::uint64_t>::max() : node.kv_budget_bytes;
+  return speed;
+}
+
+}  // namespace
+
+Costs::Costs(const Problem& problem)
+    : problem_(problem), mean_bytes_(problem.model.mean_layer_bytes()), bytes_{0} {
+  for (const std::uint64_t bytes : problem.model.layer_bytes) {
+    bytes_.push_back(bytes_.back() + bytes);
+  }
+  const auto count = static_cast<std::uint32_t>(problem.nodes.size());
+  const double batch =
+      static_cast<double>(problem.batch_rows) * static_cast<double>(problem.model.activation_bytes);
+  std::vector<double> rates;
+  std::vector<double> delays;
+  for (std::uint32_t from = 0; from < count; ++from) {
+    rates.clear();
+    delays.clear();
+    for (std::uint32_t to = 0; to < count; ++to) {
+      const Link& link = problem.link(from, to);
+      if (to == from || link.bytes_per_second <= 0.0) continue;
+      rates.push_back(link.bytes_per_second);
+      delays.push_back(link.delay_seconds);
+    }
+    Speed& speed = speeds_.emplace_back(speed_of(problem, problem.nodes[from]));
+    const double rate = median(rates);
+    speed.bytes = rate > 0.0 ? batch / rate : 0.0;  // with no link it is a stage alone or none
+    delays_.push_back(median(delays));
+  }
+}
+
+double Costs::weight(LayerRange layers) const {
+  return static_cast<double>(bytes_[layers.end] - bytes_[layers.begin]) / mean_bytes_;
+}
+
+bool Costs::fits(const Speed& speed, LayerRange layers) const {
+  std::uint64_t bytes = bytes_[layers.end] - bytes_[layers.begin];
+  if (layers.begin == 0) bytes += problem_.model.embedding_bytes;
+  if (layers.end == this->layers()) bytes += problem_.model.head_bytes;
+  const std::uint64_t kv = problem_.model.kv_bytes * layers.size() * problem_.kv_tokens;
+  return bytes <= speed.memory && kv <= std::min(speed.memory - bytes, speed.kv_budget);
+}
+
+double Costs::row_seconds(std::uint32_t node, LayerRange layers) const {
+  const Speed& speed = speeds_[node];
+  const double head = layers.end == this->layers() ? speed.one_head : 0.0;
+  return speed.step + weight(layers) * speed.one_layer + head;
+}
+
+// Tokens go back to the first stage in a few bytes.
+double Costs::batch_seconds(const Speed& speed, LayerRange layers) const {
+  const double stage = speed.step + weight(layers) * speed.layer;
+  if (layers.end == this->layers()) return stage + speed.head;
+  return std::max(stage, speed.bytes);
+}
+
+}  // namespace hearth::placement

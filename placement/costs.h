@@ -1,0 +1,56 @@
+// Seconds and bytes of any range on any node in constant time, for searches over thousands of them.
+// The same figures as those of placement/problem.h but for the last bit of a sum.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "placement/problem.h"
+
+namespace hearth::placement {
+
+// What a stage takes of its node. Of a class of nodes: what each of them has at least, and the mean
+// of their speeds.
+struct Speed {
+  double step = 0.0;       // seconds of every step
+  double one_layer = 0.0;  // of a layer of mean size, in a step of one row
+  double one_head = 0.0;   // of the head
+  double layer = 0.0;      // the same of a batch
+  double head = 0.0;
+  double bytes = 0.0;  // of a batch's activations on the node's usual way out
+  std::uint64_t memory = 0;
+  std::uint64_t kv_budget = 0;
+};
+
+class Costs {
+ public:
+  // n^2 steps for n nodes: a node's usual way out is the median of the links that it has. Keeps a
+  // reference to the problem.
+  explicit Costs(const Problem& problem);
+
+  const Problem& problem() const { return problem_; }
+  std::uint32_t layers() const { return static_cast<std::uint32_t>(bytes_.size() - 1); }
+  const Speed& speed(std::uint32_t node) const { return speeds_[node]; }
+  double delay(std::uint32_t node) const { return delays_[node]; }  // of the usual way out, seconds
+
+  // Of the weights, in layers of mean size.
+  double weight(LayerRange layers) const;
+  bool fits(const Speed& speed, LayerRange layers) const;
+  bool fits(std::uint32_t node, LayerRange layers) const { return fits(speeds_[node], layers); }
+  // Of a step of one row.
+  double row_seconds(std::uint32_t node, LayerRange layers) const;
+  // Between two steps of a batch on one replica: the stage's, or its bytes' on the way out.
+  double batch_seconds(const Speed& speed, LayerRange layers) const;
+  double batch_seconds(std::uint32_t node, LayerRange layers) const {
+    return batch_seconds(speeds_[node], layers);
+  }
+
+ private:
+  const Problem& problem_;
+  double mean_bytes_ = 0.0;
+  std::vector<std::uint64_t> bytes_;  // of the weights of all layers before one
+  std::vector<Speed> speeds_;
+  std::vector<double> delays_;
+};
+
+}  // namespace hearth::placement

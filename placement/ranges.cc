@@ -1,0 +1,439 @@
+#include "placement/ranges.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "placement/classes.h"
+#include "placement/costs.h"
+#include "placement/replicas.h"
+#include "placement/words.h"
+
+namespace hearth::placement {
+namespace {
+
+constexpr std::uint32_t kEqualRangesMost = 64;
+// Figures within this are decided by the other one.
+constexpr double kAlikeThroughput = 1.02;
+constexpr double kAlikeLatency = 1.05;
+// What a replica may make of the way of one stream: more, and it is left out. For throughput only
+// where the whole does without it.
+constexpr double kDetourOfLatency = 1.25;
+constexpr double kDetourOfThroughput = 2.0;
+constexpr std::uint32_t kRefinements = 8;
+constexpr double kGainLeast = 1.03;
+constexpr std::size_t kImprovements = 3;
+
+std::vector<LayerRange> ranges_between(const std::vector<std::uint32_t>& cuts) {
+  std::vector<LayerRange> ranges;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) ranges.push_back({cuts[i], cuts[i + 1]});
+  return ranges;
+}
+
+// So many ranges of about the same weight.
+std::vector<LayerRange> equal_ranges(const Costs& costs, std::uint32_t count) {
+  const std::uint32_t layers = costs.layers();
+  const double all = costs.weight({0, layers});
+  std::vector<std::uint32_t> cuts{0};
+  for (std::uint32_t i = 1; i < count; ++i) {
+    std::uint32_t end = cuts.back() + 1;
+    const auto off = [&](std::uint32_t at) {
+      return std::abs(costs.weight({0, at}) - all * i / count);
+    };
+    while (end < layers - (count - i) && off(end + 1) <= off(end)) ++end;
+    cuts.push_back(end);
+  }
+  cuts.push_back(layers);
+  return ranges_between(cuts);
+}
+
+// A boundary moved by a layer; where their number is free, one boundary less or more.
+std::vector<std::vector<std::uint32_t>> cuts_beside(const std::vector<std::uint32_t>& cuts,
+                                                    bool any_number) {
+  std::vector<std::vector<std::uint32_t>> all;
+  for (std::size_t i = 1; i + 1 < cuts.size(); ++i) {
+    std::vector<std::uint32_t> other = cuts;
+    if (cuts[i] - 1 > cuts[i - 1]) {
+      other[i] = cuts[i] - 1;
+      all.push_back(other);
+    }
+    if (cuts[i] + 1 < cuts[i + 1]) {
+      other[i] = cuts[i] + 1;
+      all.push_back(other);
+    }
+    if (!any_number) continue;
+    other = cuts;
+    other.erase(other.begin() + static_cast<std::ptrdiff_t>(i));
+    all.push_back(std::move(other));
+  }
+  for (std::size_t i = 0; any_number && i + 1 < cuts.size(); ++i) {
+    if (cuts[i + 1] - cuts[i] < 2) continue;
+    std::vector<std::uint32_t> other = cuts;
+    other.insert(other.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                 cuts[i] + (cuts[i + 1] - cuts[i]) / 2);
+    all.push_back(std::move(other));
+  }
+  return all;
+}
+
+double rate_of(const Problem& problem, const Prediction& prediction) {
+  return problem.objective == Objective::kLatency ? prediction.tokens_per_second
+                                                  : prediction.all_tokens_per_second;
+}
+
+double other_rate_of(const Problem& problem, const Prediction& prediction) {
+  return problem.objective == Objective::kLatency ? prediction.all_tokens_per_second
+                                                  : prediction.tokens_per_second;
+}
+
+double rows_per_second(const Costs& costs, std::uint32_t node, LayerRange layers) {
+  return costs.problem().batch_rows / costs.batch_seconds(node, layers);
+}
+
+// Of all replicas of the range with the least room.
+std::uint64_t kv_tokens_of(const Problem& problem, const std::vector<Range>& ranges) {
+  constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t least = kAny;
+  for (const Range& range : ranges) {
+    std::uint64_t tokens = 0;
+    for (const std::uint32_t node : range.nodes) {
+      const std::uint64_t room = predict(problem, {{node, range.layers}}).kv_tokens;
+      tokens = room > kAny - tokens ? kAny : tokens + room;
+    }
+    least = std::min(least, tokens);
+  }
+  return least;
+}
+
+// Streams that keep the slowest range busy: the rows under way on every stage and every hop.
+std::uint32_t streams_of(const Costs& costs, const std::vector<Range>& ranges, double rate) {
+  double under_way = 0.0;
+  for (const Range& range : ranges) {
+    double hop = 0.0;
+    for (const std::uint32_t node : range.nodes) {
+      hop += costs.delay(node) + (range.layers.end < costs.layers() ? costs.speed(node).bytes : 0);
+    }
+    const auto replicas = static_cast<double>(range.nodes.size());
+    under_way += costs.problem().batch_rows * replicas * rate / range.all_tokens_per_second;
+    if (ranges.size() > 1) under_way += rate * hop / replicas;
+  }
+  return static_cast<std::uint32_t>(std::ceil(std::min(under_way, 1e9)));
+}
+
+// The way and the figures, of ranges that have replicas. False: no way goes all round.
+bool predict_ranges(const Costs& costs, RangePlan& plan) {
+  const Problem& problem = costs.problem();
+  auto way = quickest_route(problem, offers_of(plan.ranges), {}, 0);
+  if (!way) return false;
+  plan.way = std::move(*way);
+  plan.prediction = predict(problem, plan.way.stages);
+  double rate = std::numeric_limits<double>::infinity();
+  for (const Range& range : plan.ranges) rate = std::min(rate, range.all_tokens_per_second);
+  plan.prediction.all_tokens_per_second = rate;
+  plan.prediction.streams = streams_of(costs, plan.ranges, rate);
+  plan.prediction.kv_tokens = kv_tokens_of(problem, plan.ranges);
+  return true;
+}
+
+double row_and_hop(const Costs& costs, std::uint32_t node, LayerRange layers) {
+  const double seconds = costs.row_seconds(node, layers);
+  if (layers.size() == costs.layers()) return seconds;
+  const bool last = layers.end == costs.layers();
+  return seconds + costs.delay(node) +
+         (last ? 0.0 : costs.speed(node).bytes / costs.problem().batch_rows);
+}
+
+// Of a token whose way goes by this node in place of the one on the quickest way.
+double detour_seconds(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
+  double seconds = way.seconds;
+  for (const Stage& stage : way.stages) {
+    if (stage.layers != layers) continue;
+    seconds += row_and_hop(costs, node, layers) - row_and_hop(costs, stage.node, layers);
+  }
+  return std::max(seconds, way.seconds);
+}
+
+std::string why_slow(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
+  return "a stream by way of it would get " +
+         rate_text(1.0 / detour_seconds(costs, way, node, layers)) + " instead of " +
+         rate_text(1.0 / way.seconds) + " tokens/s";
+}
+
+bool on_way(const Route& way, std::uint32_t node) {
+  return std::any_of(way.stages.begin(), way.stages.end(),
+                     [&](const Stage& stage) { return stage.node == node; });
+}
+
+void leave_out_who_slows(const Costs& costs, RangePlan& plan) {
+  const bool latency = costs.problem().objective == Objective::kLatency;
+  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.way.seconds;
+  for (Range& range : plan.ranges) {
+    std::vector<std::pair<double, std::uint32_t>> slow;
+    for (const std::uint32_t node : range.nodes) {
+      const double seconds = detour_seconds(costs, plan.way, node, range.layers);
+      if (seconds > most && !on_way(plan.way, node)) slow.emplace_back(seconds, node);
+    }
+    std::sort(slow.rbegin(), slow.rend());
+    for (const auto& [seconds, node] : slow) {
+      const double left = range.all_tokens_per_second - rows_per_second(costs, node, range.layers);
+      if (!latency && left < plan.prediction.all_tokens_per_second) continue;
+      range.all_tokens_per_second = left;
+      std::erase(range.nodes, node);
+      plan.spares.push_back({node, why_slow(costs, plan.way, node, range.layers) +
+                                       (latency ? "" : ", and the whole does without it")});
+    }
+  }
+}
+
+bool joined_by_links(const Problem& problem, const std::vector<Range>& ranges, std::size_t range,
+                     std::uint32_t node) {
+  if (ranges.size() == 1) return true;
+  const auto& before = ranges[(range + ranges.size() - 1) % ranges.size()].nodes;
+  const auto& after = ranges[(range + 1) % ranges.size()].nodes;
+  return std::any_of(
+             before.begin(), before.end(),
+             [&](std::uint32_t from) { return problem.link(from, node).bytes_per_second > 0.0; }) &&
+         std::any_of(after.begin(), after.end(), [&](std::uint32_t to) {
+           return problem.link(node, to).bytes_per_second > 0.0;
+         });
+}
+
+std::string why_no_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
+  const Problem& problem = costs.problem();
+  if (auto why = why_no_layer(problem, node)) return *why;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const Range& range : ranges) {
+    if (costs.fits(node, range.layers)) {
+      return "no link that was measured joins it to those before and after it";
+    }
+    least = std::min(least, stage_bytes(problem, range.layers));
+  }
+  return "its " + gigabytes(problem.nodes[node].memory_bytes) +
+         " of memory hold none of the ranges, of which the least takes " + gigabytes(least);
+}
+
+// One cut with its replicas; false where a range has none or no way goes round.
+bool fill(const Costs& costs, const std::vector<LayerRange>& ranges,
+          const std::vector<std::uint32_t>& range_of, RangePlan& plan) {
+  plan.ranges.clear();
+  for (const LayerRange layers : ranges) plan.ranges.push_back({layers, {}, 0.0});
+  for (std::uint32_t node = 0; node < range_of.size(); ++node) {
+    if (range_of[node] == kNoRange) continue;
+    Range& range = plan.ranges[range_of[node]];
+    range.nodes.push_back(node);
+    range.all_tokens_per_second += rows_per_second(costs, node, range.layers);
+  }
+  const bool all = std::all_of(plan.ranges.begin(), plan.ranges.end(),
+                               [](const Range& range) { return !range.nodes.empty(); });
+  return all && predict_ranges(costs, plan);
+}
+
+class Planner {
+ public:
+  explicit Planner(const Problem& problem) : problem_(problem), costs_(problem) {}
+
+  Result<RangePlan> run() {
+    const bool latency = problem_.objective == Objective::kLatency;
+    if (latency) try_pipeline();
+    try_cut(ranges_between(cut_for_classes(costs_, classes_of(costs_))));
+    const auto nodes = static_cast<std::uint32_t>(problem_.nodes.size());
+    const std::uint32_t most = std::min({costs_.layers(), nodes, kEqualRangesMost});
+    for (std::uint32_t count = 1; count <= most; ++count) try_cut(equal_ranges(costs_, count));
+    if (problem_.stages > most) try_cut(equal_ranges(costs_, problem_.stages));
+    if (found_.empty() && !latency) try_pipeline();
+    if (!latency) refine();
+    if (found_.empty()) return no_room(problem_);
+    return chosen();
+  }
+
+ private:
+  void try_pipeline() {
+    const auto stages = place(problem_);
+    if (!stages.ok()) return;
+    std::vector<LayerRange> ranges;
+    std::vector<std::uint32_t> taken(problem_.nodes.size(), kNoRange);
+    for (const Stage& stage : *stages) {
+      taken[stage.node] = static_cast<std::uint32_t>(ranges.size());
+      ranges.push_back(stage.layers);
+    }
+    try_cut(ranges, taken);
+  }
+
+  void try_cut(const std::vector<LayerRange>& ranges) {
+    const bool latency = problem_.objective == Objective::kLatency;
+    try_cut(ranges, latency ? quickest_each(costs_, ranges)
+                            : std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
+  }
+
+  void try_cut(const std::vector<LayerRange>& ranges, const std::vector<std::uint32_t>& taken) {
+    if (ranges.empty() || ranges.size() > problem_.nodes.size()) return;
+    if (problem_.stages != 0 && problem_.stages != ranges.size()) return;
+    RangePlan plan;
+    if (!fill(costs_, ranges, replicate(costs_, ranges, taken), plan)) return;
+    leave_out_who_slows(costs_, plan);
+    if (predict_ranges(costs_, plan)) found_.push_back(std::move(plan));
+  }
+
+  // Cuts beside the best one, as long as one of them is quicker.
+  void refine() {
+    const RangePlan* best = nullptr;
+    for (const RangePlan& plan : found_) {
+      if (best == nullptr ||
+          rate_of(problem_, plan.prediction) > rate_of(problem_, best->prediction)) {
+        best = &plan;
+      }
+    }
+    if (best == nullptr) return;
+    std::vector<std::uint32_t> cuts{0};
+    for (const Range& range : best->ranges) cuts.push_back(range.layers.end);
+    double rate = slowest(cuts);
+    bool refined = false;
+    for (std::uint32_t round = 0; round < kRefinements; ++round) {
+      std::vector<std::uint32_t> better;
+      for (std::vector<std::uint32_t>& beside : cuts_beside(cuts, problem_.stages == 0)) {
+        const double there = slowest(beside);
+        if (there <= rate * (1.0 + 1e-9)) continue;
+        rate = there;
+        better = std::move(beside);
+      }
+      if (better.empty()) break;
+      cuts = std::move(better);
+      refined = true;
+    }
+    if (refined) try_cut(ranges_between(cuts));
+  }
+
+  // Of the slowest range, in steps a second.
+  double slowest(const std::vector<std::uint32_t>& cuts) const {
+    const std::vector<LayerRange> ranges = ranges_between(cuts);
+    const std::vector<std::uint32_t> range_of =
+        replicate(costs_, ranges, std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
+    std::vector<double> rates(ranges.size(), 0.0);
+    for (std::uint32_t node = 0; node < range_of.size(); ++node) {
+      if (range_of[node] == kNoRange) continue;
+      rates[range_of[node]] += 1.0 / costs_.batch_seconds(node, ranges[range_of[node]]);
+    }
+    return *std::min_element(rates.begin(), rates.end());
+  }
+
+  RangePlan chosen() {
+    const bool latency = problem_.objective == Objective::kLatency;
+    const double alike = latency ? kAlikeLatency : kAlikeThroughput;
+    double best = 0.0;
+    for (const RangePlan& plan : found_) best = std::max(best, rate_of(problem_, plan.prediction));
+    RangePlan* chosen = nullptr;
+    for (RangePlan& plan : found_) {
+      if (rate_of(problem_, plan.prediction) * alike < best) continue;
+      const double other = other_rate_of(problem_, plan.prediction);
+      if (chosen == nullptr || other > other_rate_of(problem_, chosen->prediction)) chosen = &plan;
+    }
+    chosen->bound = bound_rows_per_second(costs_);
+    std::vector<bool> named(problem_.nodes.size());
+    for (const Range& range : chosen->ranges) {
+      for (const std::uint32_t node : range.nodes) named[node] = true;
+    }
+    for (const Spare& spare : chosen->spares) named[spare.node] = true;
+    for (std::uint32_t node = 0; node < problem_.nodes.size(); ++node) {
+      if (named[node]) continue;
+      chosen->spares.push_back({node, why_no_range(costs_, chosen->ranges, node)});
+    }
+    std::sort(chosen->spares.begin(), chosen->spares.end(),
+              [](const Spare& a, const Spare& b) { return a.node < b.node; });
+    return std::move(*chosen);
+  }
+
+  const Problem& problem_;
+  const Costs costs_;
+  std::vector<RangePlan> found_;
+};
+
+void consider(const Problem& changed, double rate, const std::string& change,
+              std::vector<std::pair<double, std::string>>& gains) {
+  const auto plan = plan_ranges(changed);
+  if (!plan.ok()) return;
+  const double after = rate_of(changed, plan->prediction);
+  if (after < kGainLeast * rate) return;
+  gains.emplace_back(
+      after, change + ": " + rate_text(after) + " instead of " + rate_text(rate) + " tokens/s");
+}
+
+}  // namespace
+
+std::vector<Stage> offers_of(const std::vector<Range>& ranges) {
+  std::vector<Stage> offers;
+  for (const Range& range : ranges) {
+    for (const std::uint32_t node : range.nodes) offers.push_back({node, range.layers});
+  }
+  return offers;
+}
+
+Result<RangePlan> plan_ranges(const Problem& problem) {
+  TRY_VOID(check(problem));
+  return Planner(problem).run();
+}
+
+RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t node) {
+  const Costs costs(problem);
+  RangePlan after = plan;
+  after.bound = bound_rows_per_second(costs);
+  Range* slowest = nullptr;
+  for (std::size_t i = 0; i < after.ranges.size(); ++i) {
+    Range& range = after.ranges[i];
+    if (!costs.fits(node, range.layers)) continue;
+    if (!joined_by_links(problem, plan.ranges, i, node)) continue;
+    if (slowest == nullptr || range.all_tokens_per_second < slowest->all_tokens_per_second) {
+      slowest = &range;
+    }
+  }
+  if (slowest == nullptr) {
+    after.spares.push_back({node, why_no_range(costs, after.ranges, node)});
+    return after;
+  }
+  const bool latency = problem.objective == Objective::kLatency;
+  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.way.seconds;
+  const LayerRange layers = slowest->layers;
+  if (detour_seconds(costs, plan.way, node, layers) > most) {
+    after.spares.push_back({node, why_slow(costs, plan.way, node, layers)});
+    return after;
+  }
+  slowest->all_tokens_per_second += rows_per_second(costs, node, layers);
+  slowest->nodes.insert(std::upper_bound(slowest->nodes.begin(), slowest->nodes.end(), node), node);
+  predict_ranges(costs, after);
+  return after;
+}
+
+std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan) {
+  const double rate = rate_of(problem, plan.prediction);
+  std::vector<std::pair<double, std::string>> gains;
+  for (const NodeClass& one : classes_of(Costs(problem))) {
+    const std::string whom = std::to_string(one.nodes.size()) + " machines like " +
+                             problem.nodes[one.nodes.front()].name;
+    Problem changed = problem;
+    for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
+    consider(changed, rate, "twice the memory in the " + whom, gains);
+    changed.nodes = problem.nodes;
+    for (const std::uint32_t each : one.nodes) {
+      Node& node = changed.nodes[each];
+      node.layer = {node.layer.one / 2, node.layer.batch / 2};
+      node.head = {node.head.one / 2, node.head.batch / 2};
+    }
+    consider(changed, rate, "machines twice as fast in place of the " + whom, gains);
+  }
+  if (plan.ranges.size() > 1) {
+    Problem changed = problem;
+    for (Link& link : changed.links) link.bytes_per_second *= 10;
+    consider(changed, rate, "links of ten times the rate", gains);
+    changed.links = problem.links;
+    for (Link& link : changed.links) link.delay_seconds /= 2;
+    consider(changed, rate, "half the delay of every link", gains);
+  }
+  std::stable_sort(gains.begin(), gains.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> sentences;
+  for (const auto& [after, sentence] : gains) {
+    if (sentences.size() < kImprovements) sentences.push_back(sentence);
+  }
+  return sentences;
+}
+
+}  // namespace hearth::placement

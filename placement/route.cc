@@ -1,0 +1,149 @@
+#include "placement/route.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "placement/costs.h"
+
+namespace hearth::placement {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+double loaded_seconds(const Problem& problem, const Stage& stage, const Load& load) {
+  return load.wait_seconds + load.slowdown * stage_seconds(problem, stage, 1.0);
+}
+
+class Router {
+ public:
+  Router(const Problem& problem, const std::vector<Stage>& offers, const std::vector<Load>& loads,
+         std::uint64_t kv_tokens)
+      : problem_(problem), offers_(offers), begins_(problem.layers() + 1) {
+    for (std::uint32_t i = 0; i < offers.size(); ++i) {
+      const Load load = loads.empty() ? Load() : loads[i];
+      seconds_.push_back(loaded_seconds(problem, offers[i], load));
+      if (!load.away && load.kv_tokens >= kv_tokens) begins_[offers[i].layers.begin].push_back(i);
+    }
+  }
+
+  std::optional<Route> run() {
+    walk(kNone);
+    const std::vector<double> open = to_end_;
+    std::vector<std::pair<double, std::uint32_t>> firsts;
+    for (const std::uint32_t first : begins_[0]) {
+      if (open[first] < kNever) firsts.emplace_back(open[first] + least_back(first), first);
+    }
+    std::sort(firsts.begin(), firsts.end());
+    Route best;
+    best.seconds = kNever;
+    for (const auto& [least, first] : firsts) {
+      if (least >= best.seconds) break;
+      walk(first);
+      if (to_end_[first] < best.seconds) best = {stages_from(first), to_end_[first]};
+    }
+    if (best.stages.empty()) return std::nullopt;
+    return best;
+  }
+
+ private:
+  bool is_last(std::uint32_t offer) const { return offers_[offer].layers.end == problem_.layers(); }
+
+  double hop(std::uint32_t from, std::uint32_t to) const {
+    const Link& link = problem_.link(offers_[from].node, offers_[to].node);
+    if (link.bytes_per_second <= 0.0) return kNever;
+    return link.delay_seconds +
+           static_cast<double>(problem_.model.activation_bytes) / link.bytes_per_second;
+  }
+
+  double back(std::uint32_t last, std::uint32_t first) const {
+    if (last == first) return 0.0;
+    const Link& link = problem_.link(offers_[last].node, offers_[first].node);
+    return link.bytes_per_second > 0.0 ? link.delay_seconds : kNever;
+  }
+
+  double least_back(std::uint32_t first) const {
+    if (is_last(first)) return 0.0;
+    double least = kNever;
+    for (const auto& offers : begins_) {
+      for (const std::uint32_t last : offers) {
+        if (is_last(last)) least = std::min(least, back(last, first));
+      }
+    }
+    return least;
+  }
+
+  // From each stage to the end, and from there back to `first`; of kNone without the way back.
+  void walk(std::uint32_t first) {
+    to_end_.assign(offers_.size(), kNever);
+    next_.assign(offers_.size(), kNone);
+    for (std::uint32_t begin = problem_.layers(); begin-- > 0;) {
+      for (const std::uint32_t from : begins_[begin]) {
+        if (begin == 0 && first != kNone && from != first) continue;
+        double least = kNever;
+        if (is_last(from)) {
+          least = first == kNone ? 0.0 : back(from, first);
+        } else {
+          for (const std::uint32_t to : begins_[offers_[from].layers.end]) {
+            const double seconds = hop(from, to) + to_end_[to];
+            if (seconds >= least) continue;
+            least = seconds;
+            next_[from] = to;
+          }
+        }
+        to_end_[from] = seconds_[from] + least;
+      }
+    }
+  }
+
+  std::vector<Stage> stages_from(std::uint32_t first) const {
+    std::vector<Stage> stages;
+    for (std::uint32_t at = first; at != kNone; at = next_[at]) stages.push_back(offers_[at]);
+    return stages;
+  }
+
+  const Problem& problem_;
+  const std::vector<Stage>& offers_;
+  std::vector<double> seconds_;
+  std::vector<std::vector<std::uint32_t>> begins_;  // offers that may be taken, by first layer
+  std::vector<double> to_end_;
+  std::vector<std::uint32_t> next_;
+};
+
+}  // namespace
+
+std::optional<Route> quickest_route(const Problem& problem, const std::vector<Stage>& offers,
+                                    const std::vector<Load>& loads, std::uint64_t kv_tokens) {
+  return Router(problem, offers, loads, kv_tokens).run();
+}
+
+std::optional<double> route_seconds(const Problem& problem, const std::vector<Stage>& offers,
+                                    const std::vector<Load>& loads,
+                                    const std::vector<Stage>& stages) {
+  double seconds = 0.0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const auto offer = std::find(offers.begin(), offers.end(), stages[i]);
+    if (offer == offers.end()) return std::nullopt;
+    const Load load =
+        loads.empty() ? Load() : loads[static_cast<std::size_t>(offer - offers.begin())];
+    if (load.away) return std::nullopt;
+    const std::uint32_t next = stages[(i + 1) % stages.size()].node;
+    if (stages.size() > 1 && problem.link(stages[i].node, next).bytes_per_second <= 0.0) {
+      return std::nullopt;
+    }
+    seconds += loaded_seconds(problem, stages[i], load) + delay_seconds(problem, stages, i) +
+               bytes_seconds(problem, stages, i, 1.0);
+  }
+  return seconds;
+}
+
+std::optional<Route> keep_or_leave(const Problem& problem, const std::vector<Stage>& offers,
+                                   const std::vector<Load>& loads, std::uint64_t kv_tokens,
+                                   const Route& held, double margin) {
+  const auto now = route_seconds(problem, offers, loads, held.stages);
+  auto best = quickest_route(problem, offers, loads, kv_tokens);
+  if (now && (!best || *now <= (1.0 + margin) * best->seconds)) return Route{held.stages, *now};
+  return best;
+}
+
+}  // namespace hearth::placement

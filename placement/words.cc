@@ -1,0 +1,73 @@
+#include "placement/words.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace hearth::placement {
+namespace {
+
+// That the KV budgets of all nodes hold.
+std::uint64_t kv_layers(const Problem& problem) {
+  const std::uint64_t each = problem.model.kv_bytes * problem.kv_tokens;
+  std::uint64_t layers = 0;
+  for (const Node& node : problem.nodes) {
+    layers += each == 0 ? problem.layers()
+                        : std::min<std::uint64_t>(node.kv_budget_bytes / each, problem.layers());
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::string rate_text(double tokens_per_second) {
+  char text[32];
+  std::snprintf(text, sizeof text, tokens_per_second < 100.0 ? "%.1f" : "%.0f", tokens_per_second);
+  return text;
+}
+
+std::string gigabytes(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
+  return text;
+}
+
+std::optional<std::string> why_no_layer(const Problem& problem, std::uint32_t node) {
+  const auto& bytes = problem.model.layer_bytes;
+  const std::uint64_t layer =
+      *std::min_element(bytes.begin(), bytes.end()) + problem.model.kv_bytes * problem.kv_tokens;
+  const std::uint64_t memory = problem.nodes[node].memory_bytes;
+  if (memory < layer) {
+    return "its " + gigabytes(memory) + " of memory hold no layer of " + gigabytes(layer);
+  }
+  const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
+  if (problem.nodes[node].kv_budget_bytes < kv) {
+    return "its KV budget of " + gigabytes(problem.nodes[node].kv_budget_bytes) +
+           " holds no layer's " + gigabytes(kv) + " of " + std::to_string(problem.kv_tokens) +
+           " positions";
+  }
+  return std::nullopt;
+}
+
+Error no_room(const Problem& problem) {
+  std::uint64_t there = 0;
+  for (const Node& node : problem.nodes) there += node.memory_bytes;
+  const std::uint64_t wanted = stage_bytes(problem, {0, problem.layers()});
+  std::string why = "no placement of the " + std::to_string(problem.layers()) +
+                    " layers: they take " + gigabytes(wanted) + " with KV of " +
+                    std::to_string(problem.kv_tokens) + " positions, and the " +
+                    std::to_string(problem.nodes.size()) + " nodes have " + gigabytes(there);
+  if (problem.stages > problem.nodes.size()) {
+    why = std::to_string(problem.stages) + " stages were asked for and there are " +
+          std::to_string(problem.nodes.size()) + " nodes";
+  } else if (kv_layers(problem) < problem.layers()) {
+    why = "no placement of the " + std::to_string(problem.layers()) +
+          " layers: the nodes' KV budgets hold " + std::to_string(problem.kv_tokens) +
+          " positions of " + std::to_string(kv_layers(problem)) +
+          " layers; ask for fewer, or start workers with a larger --kv-budget";
+  } else if (there >= wanted) {
+    why += ", which no order of stages over links that were measured makes use of";
+  }
+  return {ErrorCode::kNoCapacity, why};
+}
+
+}  // namespace hearth::placement
