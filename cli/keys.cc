@@ -96,10 +96,11 @@ int run_key_create(const KeyOptions& options) {
                "or OPENAI_API_KEY\n",
                made->key.name.c_str());
   if (first) {
-    std::fprintf(stderr,
-                 "no server has used the data folder %s yet: the key is good for one that does "
-                 "(hearth serve --host ADDRESS), alone or after hearth init NAME\n",
-                 data_folder(options.data_dir).c_str());
+    std::fprintf(
+        stderr,
+        "no server has used the data folder %s yet: the key is good for one that other "
+        "machines reach (hearth serve --host ADDRESS), which needs hearth init NAME first\n",
+        data_folder(options.data_dir).c_str());
   }
   std::printf("%s\n", made->text.c_str());
   return kExitDone;

@@ -236,12 +236,24 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
-    return Error{ErrorCode::kRefused,
-                 "beyond this machine (--host) the API asks for a key, and there is none yet, so "
-                 "nobody could use it; make a cluster with an admin key (hearth init NAME), or a "
-                 "key alone (hearth key create NAME)"};
+    return Error{
+        ErrorCode::kRefused,
+        "beyond this machine (--host) the API asks for a key, and none is valid, so nobody "
+        "could use it; make one: hearth key create NAME"};
   }
   return http;
+}
+
+// Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
+// names what makes one.
+Status check_host(const ServeOptions& options) {
+  if (is_loopback_address(options.host)) return ok_status();
+  const auto cluster = need_cluster(options.data_dir);
+  if (cluster.ok()) return ok_status();
+  return Error{cluster.error().code, "--host " + options.host +
+                                         " opens the API to other machines, and only a cluster's "
+                                         "server does that: " +
+                                         cluster.error().message};
 }
 
 // Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
@@ -555,6 +567,10 @@ int run_serve(const ServeOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {
     fail(log.error());
     return kExitUsage;
+  }
+  if (const Status host = check_host(options); !host) {
+    const int code = fail(host.error());
+    return host.error().code == ErrorCode::kNotFound ? kExitUsage : code;
   }
   // Its workers would end at their start, again and again.
   if (options.local_workers > 0) {

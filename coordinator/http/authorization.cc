@@ -82,10 +82,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   if (!key.ok()) {
     if (key.error().code == ErrorCode::kRefused) return {unauthorized(key.error().message)};
     spdlog::error("API: {}", key.error().message);
-    ApiError error = error_of(503, "unavailable_error", "store_unavailable",
-                              "the server cannot read its keys now; its log says why");
-    error.retry_after = 1;
-    return {std::move(error)};
+    return {std::nullopt, true};
   }
   if (const std::uint32_t wait = rates_.take(key->id, key->requests_per_minute, clock_.now())) {
     ApiError error =

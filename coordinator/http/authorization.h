@@ -45,17 +45,23 @@ class Authorization {
   Authorization(std::shared_ptr<Store> store, const Clock& clock)
       : store_(std::move(store)), clock_(clock) {}
 
+  // Whether a request needs a key, so that strangers may learn nothing but this.
+  bool asks_keys() const { return store_ != nullptr; }
+
   struct Verdict {
-    std::optional<ApiError> refusal;  // 401, 403, 429, or 503 when the store cannot be asked
+    std::optional<ApiError> refusal;  // 401; of a valid key 403 or 429
+    bool silent = false;  // the keys cannot be read now, so no answer would be true: a close
+    bool stranger() const { return silent || (refusal && refusal->status == 401); }
     bool model_allowed = true;
     std::vector<std::string> trust = {};  // the key's
     std::string key_id = {};
   };
   // `local`: the connection comes from this machine's loopback.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
+  // Says in the log why a request was refused, of which its sender heard less; one line a second.
+  void log_refusal(const std::string& reason);
 
  private:
-  void log_refusal(const std::string& reason);
   ApiError unauthorized(const std::string& reason);
 
   const std::shared_ptr<Store> store_;

@@ -30,11 +30,16 @@ struct RequestHead {
   std::string content_type;
   std::string content_encoding;
   std::string expect;
+  std::string requested_method;   // Access-Control-Request-Method
   std::string requested_headers;  // Access-Control-Request-Headers
   std::vector<std::string> idempotency_keys;
   std::vector<std::string> last_event_ids;
   bool keep_alive = true;
 
+  // A browser's question whether a page may ask at all. It carries no key, ever.
+  bool is_preflight() const {
+    return method == "OPTIONS" && !origin.empty() && !requested_method.empty();
+  }
   bool has_body() const { return transfer_encodings > 0 || content_length.value_or(0) > 0; }
 };
 

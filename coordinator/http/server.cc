@@ -168,6 +168,9 @@ class HttpServerImpl final : public HttpServer {
       Session::start(std::move(socket), api_, table_, open >= limits::kHttpConnections);
       return;
     }
+    if (api_->authorization.asks_keys()) {  // and nobody has shown one: a close says enough
+      return api_->authorization.log_refusal("too many connections at once");
+    }
     const std::string answer = full_answer(api_->random);
     error_code ignored;  // a fresh socket has room for these bytes; nobody waits for more
     socket.non_blocking(true, ignored);

@@ -61,11 +61,20 @@ RequestHead read_head(const Parser& parser) {
   head.content_type = text(field::content_type);
   head.content_encoding = text(field::content_encoding);
   head.expect = text(field::expect);
+  head.requested_method = text(field::access_control_request_method);
   head.requested_headers = text(field::access_control_request_headers);
   head.idempotency_keys = values(parser, "Idempotency-Key");
   head.last_event_ids = values(parser, "Last-Event-ID");
   head.keep_alive = parser.keep_alive();
   return head;
+}
+
+ApiError body_too_large() {
+  ApiError out = ApiError::invalid(
+      "the body is larger than " + std::to_string(limits::kHttpBodyBytes) + " bytes", std::nullopt,
+      "body_too_large");
+  out.status = 413;
+  return out;
 }
 
 ApiError parse_failure(const error_code& failure) {
@@ -78,9 +87,7 @@ ApiError parse_failure(const error_code& failure) {
         "the request's head is larger than " + std::to_string(limits::kHttpHeaderBytes) + " bytes";
     out.code = "header_too_large";
   } else if (failure == error::body_limit) {
-    out.status = 413;
-    out.message = "the body is larger than " + std::to_string(limits::kHttpBodyBytes) + " bytes";
-    out.code = "body_too_large";
+    return body_too_large();
   }
   return out;
 }
@@ -168,7 +175,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_body_head(const RequestHead& head, Handler handler);
   void dispatch();
   void answer(const HttpResponse& response);
+  void answer_options(const RequestHead& head);
   void refuse(const ApiError& error, bool close);
+  void refuse_unread(const ApiError& error);
   void write();
   void on_written();
   void linger();
@@ -326,7 +335,7 @@ void SessionImpl::begin_request() {
   line_begins_ = false;
   parser_.emplace();
   parser_->header_limit(limits::kHttpHeaderBytes);
-  parser_->body_limit(limits::kHttpBodyBytes);
+  parser_->body_limit(boost::none);  // on_head() sets it, for those whose body is read
   parser_->eager(false);
   arm_deadline(patience(api_->options.timeouts.header));
 }
@@ -340,24 +349,24 @@ bool SessionImpl::feed() {
   const bool folded = phase_ == Phase::kHead && folds(taken, used);
   buffer_.consume(used);
   if (folded) {
-    refuse(ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"),
-           true);
+    refuse_unread(
+        ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"));
     return false;
   }
   // Beast counts each field alone; the limit is one for the whole head.
   if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
-    refuse(parse_failure(beast::http::error::header_limit), true);
+    refuse_unread(parse_failure(beast::http::error::header_limit));
     return false;
   }
   if (error == beast::http::error::need_more) {
     // Nothing could be taken out and nothing more fits in: a head or a chunk extension too long.
     if (used == 0 && buffer_.size() >= limits::kHttpReadBytes) {
-      refuse(parse_failure(beast::http::error::header_limit), true);
+      refuse_unread(parse_failure(beast::http::error::header_limit));
     }
     return used > 0;
   }
   if (error) {
-    refuse(parse_failure(error), true);
+    refuse_unread(parse_failure(error));
     return false;
   }
   if (phase_ == Phase::kHead && parser_->is_header_done()) {
@@ -384,17 +393,22 @@ void SessionImpl::on_head() {
   context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
   HeadCheck check = check_head(head, api_->names);
-  if (check.error) return refuse(*check.error, check.close);
-  context_.origin = head.origin;
-  if (head.method == "OPTIONS") {
-    if (head.has_body()) context_.keep_alive = false;
-    return answer(options_response(head));
-  }
+  if (!check.error) context_.origin = head.origin;
+  // This machine's own browsers are answered; see ARCHITECTURE.md.
+  const bool local = from_.is_loopback() && !check.error;
+  if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
+  const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
+  if (verdict.silent) return abort();
+  // Before all else that there is to say: whoever shows no key hears nothing else.
+  if (verdict.stranger()) return refuse(*verdict.refusal, check.close);
+  if (check.error) return refuse(*check.error, check.close);
+  if (head.method == "OPTIONS") return answer_options(head);
   if (probes_only_ && !match.probe) return refuse(too_many_connections(), true);
-  const auto verdict =
-      api_->authorization.check(head, match.access, api_->model.id, from_.is_loopback());
   if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
+  if (head.content_length.value_or(0) > limits::kHttpBodyBytes) {
+    return refuse(body_too_large(), true);
+  }
   if (!match.handler) {
     if (head.has_body()) context_.keep_alive = false;  // its body is not read
     return answer(*match.refusal);
@@ -411,6 +425,11 @@ void SessionImpl::on_head() {
   dispatch();
 }
 
+void SessionImpl::answer_options(const RequestHead& head) {
+  if (head.has_body()) context_.keep_alive = false;
+  answer(options_response(head));
+}
+
 void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
   if (!reserve_body(head)) {
@@ -419,6 +438,7 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   }
   handler_ = handler;
   phase_ = Phase::kBody;
+  parser_->body_limit(limits::kHttpBodyBytes);
   parser_->eager(true);
   arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
@@ -458,6 +478,13 @@ void SessionImpl::dispatch() {
 void SessionImpl::refuse(const ApiError& error, bool close) {
   if (close) context_.keep_alive = false;
   answer(error_response(error));
+}
+
+// Of a head that could not be read there is no telling whether it had a key.
+void SessionImpl::refuse_unread(const ApiError& error) {
+  if (phase_ != Phase::kHead || !api_->authorization.asks_keys()) return refuse(error, true);
+  api_->authorization.log_refusal(error.message);
+  abort();
 }
 
 void SessionImpl::respond(std::uint64_t serial, const HttpResponse& response) {
@@ -583,7 +610,7 @@ void SessionImpl::on_deadline() {
                                                : "the request's body did not arrive in time",
                         std::nullopt, "request_timeout");
   error.status = 408;
-  refuse(error, true);
+  refuse_unread(error);
 }
 
 void SessionImpl::arm_ping() {

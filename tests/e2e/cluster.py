@@ -17,6 +17,15 @@ def free_port():
         return held.getsockname()[1]
 
 
+def init(folder):
+    """A cluster on loopback: what its machines say to each other stays on this one."""
+    code, out, err = swarm.hearth("init", "home", "--address", "127.0.0.1", "--control-port",
+                                  free_port(), "--data-dir", folder)
+    if code != 0:
+        raise AssertionError(err)
+    return out.strip()
+
+
 class Cluster(unittest.TestCase):
     """A folder for a coordinator, and one for each machine that joins; all on loopback."""
 
@@ -50,8 +59,7 @@ class Cluster(unittest.TestCase):
         return err
 
     def init(self):
-        return self.good(self.home, "init", "home", "--address", "127.0.0.1", "--control-port",
-                         str(free_port()))
+        return init(self.home)
 
     def serve(self):
         return swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False)

@@ -144,12 +144,21 @@ class Joining(cluster.Cluster):
             elsewhere = {"HEARTH_DATA_DIR": self.folder("elsewhere")}
             self.assertEqual(swarm.hearth("status", "--host", s.api, env=elsewhere)[0], 5)
 
-    def test_beyond_loopback_nothing_listens_without_a_key(self):
-        code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL, "--port", "0",
-                                   "--host", "0.0.0.0")
-        self.assertEqual(code, 5, err)
-        self.assertIn("hearth init NAME", err)
-        self.assertIn("hearth key create NAME", err)
+    def test_beyond_loopback_nothing_listens_without_a_cluster_and_a_key(self):
+        serve = ("serve", "--model", swarm.MODEL, "--stages", "1", "--port", "0", "--host",
+                 "0.0.0.0")
+        self.refused(self.home, "hearth init NAME", *serve, code=2)
+        self.good(self.home, "key", "create", "laptop")
+        err = self.refused(self.home, "hearth init NAME", *serve, code=2)
+        self.assertIn("--host 0.0.0.0", err)
+        self.assertFalse(os.path.exists(os.path.join(self.home, "serve.json")), "none has begun")
+        self.init()
+        for name in ("laptop", "admin"):
+            self.good(self.home, "key", "revoke", name)
+        self.refused(self.home, "hearth key create NAME", *serve, code=5)
+        with self.serve():
+            self.enrol("desk", self.token())
+        self.refused(self.folder("desk"), "on its coordinator's machine", *serve, code=2)
 
     def test_a_member_that_asks_hears_what_to_do(self):
         self.init()

@@ -10,6 +10,7 @@ import unittest
 
 import openai
 
+import cluster
 import swarm
 
 
@@ -82,8 +83,9 @@ class Beyond(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        cluster.init(cls.folder.name)
         cls.user = key(cls.folder.name, "create", "user")
-        cls.admin = key(cls.folder.name, "create", "admin", "--admin")
+        cls.admin = key(cls.folder.name, "create", "boss", "--admin")
         cls.swarm = swarm.Swarm(1, "--host", "0.0.0.0", data_dir=cls.folder.name, ready=False)
         done = swarm.hearth("status", "--wait", "60", "--host", cls.swarm.api,
                             env={"HEARTH_API_KEY": cls.admin})

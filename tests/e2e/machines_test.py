@@ -4,6 +4,7 @@ it, and then without one of them. Exits 77 where namespaces are not permitted.
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -25,8 +26,46 @@ class Cluster(machines.Household):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
+    def closed_to_strangers(self, port, heard):
+        """A TLS alert, or nothing; and no word after the handshake."""
+        self.assertEqual(heard.pop("TLS"), "", port)
+        for name, answer in heard.items():
+            said = bytes.fromhex(answer)
+            self.assertTrue(not said or (said[0] == 21 and len(said) <= 7), f"{port}, {name}: {said}")
+
     def join(self, machine, token):
         machine.start("join", token, "--model", swarm.MODEL, "--name", machine.name)
+
+    def test_strangers_of_an_api_that_is_open_to_others(self):
+        """The third port of a server with --host says 401 to them, whatever they say, or nothing."""
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "1", "--host",
+                        machines.NETWORK + "1", "--port", "11500")
+        self.answers()
+        found = self.scan(machines.NETWORK + "1")
+        self.assertEqual(len(found), 3, found)
+        at_api = found.pop("11500")
+        for port, heard in found.items():
+            self.closed_to_strangers(port, heard)
+        self.assertEqual(at_api.pop("TLS"), "")
+        said = {name: bytes.fromhex(answer).decode("latin-1") for name, answer in at_api.items()}
+        answered = {name: set(re.findall(r"HTTP/1\.[01] (\d+)", text))
+                    for name, text in said.items() if text}
+        self.assertEqual(set().union(*answered.values()), {"401"}, answered)
+        # What could be read was answered: nothing here holds because nobody listens.
+        for name in ("liveness", "HEAD", "a preflight", "a wrong path", "an admin's route",
+                     "a foreign Origin", "a rebinding Host", "a large body", "several at once"):
+            self.assertIn(name, answered)
+        for name in ("noise", "a large header", "a head that folds", "a NUL"):
+            self.assertEqual(said[name], "", name)
+        bodies = {text.split("\r\n\r\n", 1)[1] for name, text in said.items()
+                  if text and name not in ("HEAD", "several at once")}
+        self.assertEqual(len(bodies), 1, "one text for all")
+        key = pathlib.Path(self.home.folder, "admin.key").read_text().strip()
+        code, out, err = self.attic.run("status", "--json", "--host",
+                                        f"http://{machines.NETWORK}1:11500", "--api-key", key)
+        self.assertEqual(code, 0, err)
+        self.assertIn("model", json.loads(out))
 
     def test_init_join_run_remove_restart_leave(self):
         began = time.monotonic()
@@ -80,9 +119,7 @@ class Cluster(machines.Household):
                 found = self.scan(machines.NETWORK + host)
                 self.assertEqual(len(found), ports, found)
                 for port, heard in found.items():
-                    said = bytes.fromhex(heard)
-                    self.assertTrue(not said or (said[0] == 21 and len(said) <= 7),
-                                    f"{port}: {said}")
+                    self.closed_to_strangers(port, heard)
 
         with self.subTest("removed"):
             self.good(self.home, "nodes", "rm", "attic")

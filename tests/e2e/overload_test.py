@@ -5,6 +5,7 @@ import asyncio
 import tempfile
 import unittest
 
+import cluster
 import load
 import swarm
 
@@ -60,9 +61,10 @@ class Overload(unittest.TestCase):
 
     def test_a_greedy_key_keeps_nobody_waiting(self):
         with tempfile.TemporaryDirectory() as folder:
+            cluster.init(folder)
             keys = [swarm.hearth("key", "create", name, "--data-dir", folder)[1].strip()
                     for name in ("greedy", "guest")]
-            admin = swarm.hearth("key", "create", "admin", "--admin", "--data-dir", folder)[1]
+            admin = swarm.hearth("key", "create", "boss", "--admin", "--data-dir", folder)[1]
             with swarm.Swarm(1, "--host", "0.0.0.0", "--kv-budget", "16MB", data_dir=folder,
                              ready=False) as s:
                 code, out, err = swarm.hearth("status", "--wait", "60", "--host", s.api,

@@ -89,7 +89,7 @@ class KeyedServerTest : public testing::Test {
         post("/v1/completions", R"({"model":"tiny","prompt":"hello","max_tokens":2})", headers));
   }
   void refused(const Answer& answer) {
-    EXPECT_EQ(answer.status, 401);
+    ASSERT_EQ(answer.status, 401);
     EXPECT_EQ(answer.error_code(), "invalid_api_key");
     EXPECT_EQ(answer.json()["error"]["type"], "authentication_error");
     EXPECT_TRUE(answer.json()["error"].contains("param"));
@@ -163,8 +163,79 @@ TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   EXPECT_EQ(port_.submitted, 1U) << "only before the key was revoked";
 }
 
-TEST_F(KeyedServerTest, AMegabyteOfTokenIsTooMuchHead) {
-  EXPECT_EQ(complete(bearer(std::string(1 << 20, 'a'))).status, 431);
+// Nothing is answered to what cannot be read: no status, no headers, no words.
+TEST_F(KeyedServerTest, WhatCannotBeReadEndsTheConnection) {
+  const std::string host = "Host: localhost\r\n";
+  const std::string many(1 << 20, 'a');
+  for (const std::string& bytes :
+       {post("/v1/completions", "{}", bearer(many)), "GET / HTTP/1.1\r\nX: " + many,
+        get("/" + many), "GET / HTTP/1.1\r\n" + host + std::string("X: a\0b\r\n\r\n", 10),
+        "GET /livez HTTP/1.1\r\n" + host + "X: a\r\n b\r\n\r\n", "GET / HTTP/1.1\n" + host + "\n",
+        "POST /tokenize HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\n" + host +
+            "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        std::string("\x01\x02\x03 garbage\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + many}) {
+    RawClient client(server_->port());
+    client.send(bytes);
+    EXPECT_TRUE(client.closed()) << bytes.substr(0, 60);
+  }
+  EXPECT_EQ(ask(get("/livez")).status, 200);
+}
+
+// Each of these has another answer where a valid key is shown, or where none is asked for.
+TEST_F(KeyedServerTest, AStrangersMistakesAreNotToldApart) {
+  const std::string host = "Host: localhost\r\n";
+  const std::string origin = "Origin: http://localhost:3000\r\n";
+  const auto both = [&](const std::string& line, const std::string& headers, int known) {
+    SCOPED_TRACE(line.substr(0, 40) + " " + headers);
+    refused(ask(line + " HTTP/1.1\r\n" + headers + "\r\n"));
+    EXPECT_EQ(ask(line + " HTTP/1.1\r\n" + headers + bearer(user_) + "\r\n").status, known);
+  };
+  both("GET /v1/models", "Host: evil.example\r\n", 403);
+  both("GET /livez", "Host: evil.example\r\n", 403);
+  both("GET /livez", "", 400);
+  both("GET /livez", host + host, 400);
+  both("GET /v1/models", host + "Origin: http://evil.example\r\n", 403);
+  both("GET /livez", host + "Origin: http://evil.example\r\n", 403);
+  both("GET /v1/models/%zz", host, 400);
+  both("GET nothing", host, 400);
+  both("GET /" + std::string(10'000, 'a'), host, 414);
+  both("GET /nothing", host, 404);
+  both("DELETE /v1/models", host, 405);
+  both("GET /metrics", host, 403);
+  both("OPTIONS /v1/models", host, 204);
+  both("OPTIONS *", host, 204);
+  both("OPTIONS /v1/models", host + origin, 204);
+  both("OPTIONS /v1/models",
+       host + "Origin: http://evil.example\r\nAccess-Control-Request-Method: GET\r\n", 403);
+  both("POST /tokenize", host, 411);
+  both("POST /tokenize", host + "Content-Length: 9000000\r\n", 413);
+  both("GET /v1/models", host + "Content-Length: 18446744073709551615\r\n", 413);
+  both("POST /tokenize", host + "Content-Length: 2\r\nContent-Type: text/plain\r\n", 415);
+  both("POST /tokenize", host + "Content-Length: 2\r\nExpect: tea\r\n", 417);
+}
+
+TEST_F(KeyedServerTest, AHeadThatDoesNotArriveEndsTheConnection) {
+  HttpOptions options;
+  options.host = "0.0.0.0";
+  options.store = store_;
+  options.timeouts.header = 1;
+  const auto server = HttpServer::start(options, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  RawClient client((*server)->port());
+  client.send("GET /livez HTTP/1.1\r\n");
+  EXPECT_TRUE(client.closed());
+}
+
+TEST_F(KeyedServerTest, AConnectionTooManyHearsNothing) {
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::uint32_t i = 0; i < limits::kHttpConnections + limits::kHttpProbeConnections; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send("G");
+  }
+  RawClient last(server_->port());
+  EXPECT_TRUE(last.closed());
 }
 
 TEST_F(KeyedServerTest, NoRouteButLivenessAnswersAStranger) {
@@ -228,7 +299,7 @@ TEST_F(KeyedServerTest, RatesAreOfEachKey) {
 }
 
 // A page on evil.example whose name was pointed here, and a page that calls from its own site.
-TEST_F(KeyedServerTest, HostAndOriginAreCheckedBeforeTheKey) {
+TEST_F(KeyedServerTest, HostAndOriginAreCheckedOfAKeyToo) {
   const auto with_host = [&](const std::string& host) {
     return ask("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n" + bearer(user_) + "\r\n");
   };
@@ -245,8 +316,9 @@ TEST_F(KeyedServerTest, HostAndOriginAreCheckedBeforeTheKey) {
       << "or its script could not read why";
   const Answer preflight =
       ask("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000\r\n"
+          "Access-Control-Request-Method: GET\r\n"
           "Access-Control-Request-Headers: authorization\r\n\r\n");
-  EXPECT_EQ(preflight.status, 204) << "browsers send no key with it";
+  EXPECT_EQ(preflight.status, 204) << "this machine's browsers send no key with it";
   EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "authorization");
 }
 
