@@ -162,6 +162,8 @@ std::vector<std::string> candidates() {
           "gamma",
           "latency",
           "throughput",
+          "spot",
+          "full",
           "alpha:0-1",
           "beta:0-1",
           "22:00-08:00",
