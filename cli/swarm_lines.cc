@@ -130,6 +130,19 @@ Lines wrong_lines(const SwarmView& view) {
   return lines;
 }
 
+// Nothing before the first audit has come to an end.
+Lines audit_lines(const SwarmView& view) {
+  const AuditsView& audits = view.audits;
+  if (audits.agreed + audits.disputed + audits.missed == 0) return {};
+  std::string line = "audits  windows computed again: " + std::to_string(audits.agreed) +
+                     " agree, " + std::to_string(audits.disputed) +
+                     " in dispute; not audited: " + std::to_string(audits.missed);
+  if (audits.waiting > 0) {
+    line += "; " + std::to_string(audits.waiting) + " wait: " + escape_control(audits.why_waiting);
+  }
+  return {line};
+}
+
 // "paused until 2026-03-01 14:05 (hearth pause)".
 std::string away_text(const NodeView& node) {
   const char* const drain = node.placed ? "draining" : "drained";
@@ -156,6 +169,7 @@ Lines status_lines(const SwarmView& view) {
                  "rates   " + rates_text(view)};
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   Table table(
       {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S", "BUSY", "ROWS"});
   for (const NodeView& node : view.nodes) {
@@ -176,6 +190,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
   lines.push_back(rates_text(view));
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   Table table({"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
   for (const NodeView& node : view.nodes) {
     table.add({node.name, state_text(node), layers_bar(node, view.layers),

@@ -118,6 +118,12 @@ SwarmView view_of(const Json& state) {
     view.accused.push_back({one.at("node"), count_of<std::uint32_t>(one, "accusers"),
                             one.value("item", ""), one.value("out", false)});
   }
+  if (const Json audits = state.value("audits", Json::object()); !audits.empty()) {
+    view.audits = {count_of<std::uint64_t>(audits, "agreed"),
+                   count_of<std::uint64_t>(audits, "disputed"),
+                   count_of<std::uint64_t>(audits, "missed"),
+                   count_of<std::uint64_t>(audits, "waiting"), audits.value("why_waiting", "")};
+  }
   return view;
 }
 

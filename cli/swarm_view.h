@@ -54,6 +54,15 @@ struct AccusedView {
   bool out = false;  // nobody is told to fetch from it
 };
 
+// Windows that were computed again, or should have been.
+struct AuditsView {
+  std::uint64_t agreed = 0;
+  std::uint64_t disputed = 0;
+  std::uint64_t missed = 0;
+  std::uint64_t waiting = 0;
+  std::string why_waiting;
+};
+
 struct SwarmView {
   std::string version;
   std::string model;
@@ -70,6 +79,7 @@ struct SwarmView {
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;
+  AuditsView audits;
 };
 
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.

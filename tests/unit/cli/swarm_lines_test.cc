@@ -88,6 +88,21 @@ TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
 }
 
+TEST(StatusLines, WhatBecameOfAudits) {
+  SwarmView view = serving();
+  const std::size_t before = status_lines(view).size();
+  view.audits.waiting = 2;
+  EXPECT_EQ(status_lines(view).size(), before) << "nothing has come to an end yet";
+  view.audits = {14, 1, 3, 2, "nobody\x1b else"};
+  const Lines lines = status_lines(view);
+  ASSERT_EQ(lines.size(), before + 1);
+  EXPECT_TRUE(lines[3].starts_with(
+      "audits  windows computed again: 14 agree, 1 in dispute; not audited: 3; 2 wait: nobody"))
+      << lines[3];
+  EXPECT_EQ(lines[3].find('\x1b'), std::string::npos);
+  EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
+}
+
 TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {
   const Lines lines = status_lines(uncovered());
   ASSERT_EQ(lines.size(), 8U);

@@ -72,6 +72,20 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   }
 }
 
+TEST(SwarmView, WhatBecameOfAudits) {
+  const auto view = read_swarm_view(
+      with("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,
+                                 "waiting":2,"why_waiting":"nobody"},"pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->audits.agreed, 14U);
+  EXPECT_EQ(view->audits.disputed, 1U);
+  EXPECT_EQ(view->audits.missed, 3U);
+  EXPECT_EQ(view->audits.waiting, 2U);
+  EXPECT_EQ(view->audits.why_waiting, "nobody");
+  EXPECT_FALSE(
+      read_swarm_view(with("\"pipelines\":", R"("audits":{"agreed":"many"},"pipelines":)")).ok());
+}
+
 TEST(SwarmView, RefusesWhatIsNoState) {
   for (const std::string& bad :
        {std::string(), std::string("[]"), std::string("{}"), std::string("{\"ready\":true}"),
