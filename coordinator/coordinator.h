@@ -5,7 +5,7 @@
 // the one that is named. Else,
 // whenever `stages` free workers are registered, they become one, layers split evenly, under a new
 // epoch; a worker that has loaded the layers of a stage gets that stage again. Several pipelines
-// run side by side; a sequence goes to the one with the most free KV pages.
+// run side by side; a sequence goes to the one that is expected to be the quickest.
 //
 // A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
 // with whoever is spare they form the next one, and the interrupted sequences go on there, or on

@@ -36,6 +36,12 @@ const std::string* untrusted(const Sequence& sequence, const KvPool& pool) {
 // One in the background waits for so many others of its owner, not for all that may still come.
 constexpr std::uint32_t kPassedMost = 4;
 
+// A pipeline is passed over for one that is quicker by more than this, so that two that are alike
+// do not take turns by the noise of what is measured.
+constexpr double kPaceMargin = 1.2;
+// What was measured so long before the last token of all is not believed any more.
+constexpr Duration kPaceKept = std::chrono::minutes(1);
+
 bool never_ran(const std::shared_ptr<Sequence>& sequence) { return !sequence->admitted; }
 
 }  // namespace
@@ -168,6 +174,43 @@ std::vector<Scheduler::Waiting::iterator> Scheduler::by_turn() {
   return order;
 }
 
+void Scheduler::take_pace(Epoch epoch, Duration waited, TimePoint now) {
+  const auto pool = pools_.find(epoch);
+  if (pool == pools_.end()) return;
+  last_token_ = std::max(last_token_, now);
+  pool->second.pace.token(waited, pool->second.running, now);
+}
+
+std::optional<double> Scheduler::expected_seconds(const KvPool& pool) const {
+  if (last_token_ - pool.pace.last() > kPaceKept) return std::nullopt;
+  return pool.pace.with_one_more(pool.running);
+}
+
+Epoch Scheduler::quickest(const std::vector<Epoch>& fitting) const {
+  std::optional<double> least;
+  std::uint32_t running = 0;  // on the quickest
+  for (const Epoch epoch : fitting) {
+    const auto expected = expected_seconds(pools_.at(epoch));
+    if (!expected || (least && *expected >= *least)) continue;
+    least = expected;
+    running = pools_.at(epoch).running;
+  }
+  const KvPool* best = nullptr;
+  Epoch chosen;
+  for (const Epoch epoch : fitting) {
+    const KvPool& pool = pools_.at(epoch);
+    const auto expected = expected_seconds(pool);
+    if (least && (expected ? *expected > kPaceMargin * *least : pool.running > running)) {
+      continue;
+    }
+    const bool freer = best == nullptr || pool.pages - pool.reserved > best->pages - best->reserved;
+    if (!freer) continue;
+    best = &pool;
+    chosen = epoch;
+  }
+  return chosen;
+}
+
 std::shared_ptr<Sequence> Scheduler::admit() {
   std::set<Epoch> claimed;  // by those before, which wait for room there; or closed
   if (waiting_.empty()) return nullptr;
@@ -179,17 +222,17 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     if (claimed.size() == pools_.size()) break;
     const Sequence& waiting = **it;
     const std::uint64_t tokens = waiting.tokens_wanted();
-    Epoch best;
-    KvPool* best_pool = nullptr;
-    for (auto& [epoch, pool] : pools_) {
+    std::vector<Epoch> fitting;
+    for (const auto& [epoch, pool] : pools_) {
       if (claimed.contains(epoch) || untrusted(waiting, pool) != nullptr) continue;
       const std::uint32_t free = pool.pages - pool.reserved;
       if (pool.running >= limits::kRunningSequences || pages_wanted(tokens, pool) > free) continue;
-      if (best_pool != nullptr && free <= best_pool->pages - best_pool->reserved) continue;
-      best = epoch;
-      best_pool = &pool;
+      fitting.push_back(epoch);
     }
-    if (best_pool != nullptr) return reserve(it, best, *best_pool);
+    if (!fitting.empty()) {
+      const Epoch best = quickest(fitting);
+      return reserve(it, best, pools_.at(best));
+    }
     for (const auto& [epoch, pool] : pools_) {
       // An interrupted one may wait for a larger pipeline to come back.
       const bool never = waiting.admitted && pages_wanted(tokens, pool) > pool.pages;

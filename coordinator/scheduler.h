@@ -11,12 +11,15 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/fair_share.h"
+#include "coordinator/pipeline_pace.h"
 #include "coordinator/sequence.h"
 
 namespace hearth::coordinator {
@@ -29,6 +32,7 @@ struct KvPool {
   std::uint32_t running = 0;            // sequences that have not both ended and been released
   std::vector<std::string> nodes = {};  // its stages
   bool closed = false;                  // it finishes what runs and gets nothing new
+  PipelinePace pace = {};
 };
 
 class Scheduler {
@@ -56,9 +60,12 @@ class Scheduler {
   void requeue(std::vector<std::shared_ptr<Sequence>> sequences);
   // Those that requeue() brought and that still wait.
   std::vector<std::shared_ptr<Sequence>> interrupted() const;
+  // A token of a sequence on this pipeline came, so long after the one before it.
+  void take_pace(Epoch epoch, Duration waited, TimePoint now);
   // The waiting sequence whose turn it is and that need not wait on, reserved on the fitting
-  // pipeline with the most free pages. None goes to a pipeline that one before it waits for. Null:
-  // all must wait on.
+  // pipeline that is expected to be the quickest; of those within a fifth of it, and those that
+  // were not measured lately and run no more than it, on the one with the most free pages. None
+  // goes to a pipeline that one before it waits for. Null: all must wait on.
   std::shared_ptr<Sequence> admit();
   // The oldest sequence that never ran and that no pipeline that serves could ever hold; null
   // without one.
@@ -81,11 +88,14 @@ class Scheduler {
   using Waiting = std::deque<std::shared_ptr<Sequence>>;
   std::vector<Waiting::iterator> by_turn();
   std::shared_ptr<Sequence> reserve(Waiting::iterator place, Epoch epoch, KvPool& pool);
+  std::optional<double> expected_seconds(const KvPool& pool) const;  // a token, with one more
+  Epoch quickest(const std::vector<Epoch>& fitting) const;
   void settle(const Sequence& sequence);
   void remove_done(const Sequence& sequence);
 
   std::map<Epoch, KvPool> pools_;
-  Waiting waiting_;  // interrupted ones first, each part in the order of arrival
+  TimePoint last_token_{};  // of all pipelines
+  Waiting waiting_;         // interrupted ones first, each part in the order of arrival
   FairShare shares_;
   // Sequences of an owner that went before one of its own in the background, in a row.
   std::map<std::string, std::uint32_t> passed_;

@@ -48,6 +48,7 @@ Status Sequence::take(const SampledToken& token) {
 void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
   epoch = Epoch();
   pages = 0;
+  token_at.reset();
   if (failed) ++fruitless;
   lost_at = now;
   resume_by = now + patience;

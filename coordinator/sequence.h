@@ -26,7 +26,8 @@ struct Sequence {
   bool receipts = false;    // its pipeline makes those that it wants
   std::uint32_t pages = 0;  // reserved on that pipeline
   std::vector<TokenId>
-      answer;             // its tokens so far; with the prompt all that another pipeline needs
+      answer;  // its tokens so far; with the prompt all that another pipeline needs
+  std::optional<TimePoint> token_at;  // of its last token, on the pipeline that it runs on
   bool admitted = false;  // its owner was told so; waits only for another pipeline from then on
   bool answered = false;  // a token with a finish came; no other may follow
   bool ended = false;     // its events have had their last call, or want none

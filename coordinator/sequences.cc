@@ -233,6 +233,9 @@ Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
   const bool again = sequence->again > 0;
   const bool first = sequence->fruitless > 0;
   TRY_VOID(sequence->take(token));
+  const TimePoint now = clock_.now();
+  if (sequence->token_at) scheduler_.take_pace(epoch, now - *sequence->token_at, now);
+  sequence->token_at = now;
   if (again) return ok_status();
   if (planted(SwarmDefect::kTokenLost) && first) return ok_status();
   if (!sequence->ended && !sequence->stopped) deliver(sequence, token);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "placement/classes.h"
 #include "placement/costs.h"
@@ -357,6 +358,20 @@ void consider(const Problem& changed, double rate, const std::string& change,
       after, change + ": " + rate_text(after) + " instead of " + rate_text(rate) + " tokens/s");
 }
 
+// What the same nodes give to many streams where the plan is for the latency of one.
+std::optional<std::string> for_throughput(const Problem& problem, const RangePlan& plan) {
+  if (problem.objective != Objective::kLatency) return std::nullopt;
+  Problem changed = problem;
+  changed.objective = Objective::kThroughput;
+  const auto other = plan_ranges(changed);
+  if (!other.ok()) return std::nullopt;
+  const double all = other->prediction.all_tokens_per_second;
+  if (all < kGainLeast * plan.prediction.all_tokens_per_second) return std::nullopt;
+  return "--optimise throughput: " + rate_text(all) + " instead of " +
+         rate_text(plan.prediction.all_tokens_per_second) + " tokens/s of all together, with " +
+         rate_text(other->prediction.tokens_per_second) + " for one stream";
+}
+
 }  // namespace
 
 std::vector<Stage> offers_of(const std::vector<Range>& ranges) {
@@ -433,6 +448,7 @@ std::vector<std::string> improvements(const Problem& problem, const RangePlan& p
   for (const auto& [after, sentence] : gains) {
     if (sentences.size() < kImprovements) sentences.push_back(sentence);
   }
+  if (auto other = for_throughput(problem, plan)) sentences.push_back(std::move(*other));
   return sentences;
 }
 

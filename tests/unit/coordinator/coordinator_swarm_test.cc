@@ -236,6 +236,30 @@ TEST(CoordinatorSwarm, OfTwoPipelinesOneTakesOverWhatTheOtherLoses) {
   EXPECT_EQ(swarm.machine->status().pipelines.back().epoch, Epoch(3));
 }
 
+TEST(CoordinatorSwarm, ASequenceGoesToThePipelineWhoseTokensCameTheQuickest) {
+  Swarm swarm(1);
+  for (const char* name : {"a", "b"}) swarm.join(name);
+  swarm.complete_all(8);
+  const auto one = swarm.submit(8, 4);
+  const auto two = swarm.submit(8, 4);
+  const auto running = [&](std::size_t pipeline) {
+    return swarm.machine->status().pipelines[pipeline].running;
+  };
+  ASSERT_EQ(running(0), 1u);
+  ASSERT_EQ(running(1), 1u);
+  for (int i = 1; i <= 25; ++i) {
+    swarm.clock.advance(milliseconds(10));
+    swarm.compute(swarm.rings[2], Epoch(2), always);
+    if (i % 5 == 0) swarm.compute(swarm.rings[1], Epoch(1), always);
+  }
+  ASSERT_TRUE(one->over && two->over);
+  ASSERT_EQ(running(0) + running(1), 0u);
+  const auto three = swarm.submit(8, 4);
+  EXPECT_EQ(running(1), 1u) << "10 ms a token; by room alone the first one has it";
+  const auto four = swarm.submit(8, 4);
+  EXPECT_EQ(running(1), 2u) << "20 ms for each of two";
+}
+
 TEST(CoordinatorSwarm, WhatAnEarlierProcessBeganGoesOnBehindItsTokens) {
   Swarm swarm(1);
   swarm.join("a");

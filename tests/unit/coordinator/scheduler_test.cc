@@ -60,6 +60,59 @@ TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
   EXPECT_EQ(epochs, (std::vector<std::uint64_t>{2, 1, 2, 1}));
 }
 
+using std::chrono::milliseconds;
+
+// Epoch 1 has the least room.
+Scheduler two_measured(milliseconds first, milliseconds second) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 100, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 200, 32, {"c", "d"});
+  const TimePoint now = TimePoint() + std::chrono::hours(1);
+  scheduler.take_pace(Epoch(1), first, now);
+  scheduler.take_pace(Epoch(2), second, now);
+  return scheduler;
+}
+
+Epoch next(Scheduler& scheduler, std::uint64_t id) {
+  EXPECT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+  return scheduler.admit()->epoch;
+}
+
+TEST(Scheduler, ChoosesThePipelineThatIsExpectedToBeTheQuickest) {
+  Scheduler scheduler = two_measured(milliseconds(10), milliseconds(45));
+  // With one more each: 10 ms, 20 and 30, all far from 45.
+  for (std::uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(next(scheduler, id), Epoch(1)) << id;
+  EXPECT_EQ(next(scheduler, 4), Epoch(2)) << "40 and 45 are alike, and it has more room";
+  EXPECT_EQ(next(scheduler, 5), Epoch(1)) << "two on the other would take 90";
+}
+
+TEST(Scheduler, NoPipelineIsPassedOverForOneThatIsHardlyQuicker) {
+  Scheduler scheduler = two_measured(milliseconds(10), milliseconds(11));
+  EXPECT_EQ(next(scheduler, 1), Epoch(2));
+}
+
+TEST(Scheduler, APipelineThatIsNotMeasuredIsTriedWhereItRunsNoMore) {
+  Scheduler scheduler = two_measured(milliseconds(10), milliseconds(11));
+  scheduler.add_pool(Epoch(3), 300, 32, {"e"});
+  EXPECT_EQ(next(scheduler, 1), Epoch(3));
+  EXPECT_EQ(next(scheduler, 2), Epoch(2)) << "3 is being measured";
+}
+
+TEST(Scheduler, WhatWasMeasuredLongAgoIsNotBelieved) {
+  Scheduler scheduler = two_measured(milliseconds(10), milliseconds(500));
+  EXPECT_EQ(next(scheduler, 1), Epoch(1));
+  const TimePoint later = TimePoint() + std::chrono::hours(1) + std::chrono::seconds(61);
+  scheduler.take_pace(Epoch(1), milliseconds(10), later);
+  EXPECT_EQ(next(scheduler, 2), Epoch(2));
+}
+
+TEST(Scheduler, TheQuickestWithoutRoomIsPassedOver) {
+  Scheduler scheduler = two_measured(milliseconds(10), milliseconds(500));
+  ASSERT_TRUE(scheduler.enqueue(sequence(1, 32 * 99, 1)).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(1));
+  EXPECT_EQ(next(scheduler, 2), Epoch(2));
+}
+
 std::uint32_t fill(Scheduler& scheduler, const std::string& owner, std::uint64_t first_id) {
   for (std::uint32_t count = 0;; ++count) {
     auto one = sequence(first_id + count, 1, 1);

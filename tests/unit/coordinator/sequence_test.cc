@@ -54,6 +54,14 @@ TEST(Sequence, OfWhatIsSaidAgainOnlyTheSameIsTakenAndNotKeptTwice) {
   EXPECT_TRUE(sequence.take(token(5, FinishReason::kLength)).ok());
 }
 
+// Its next token comes after a replay: the time until then is not its next pipeline's pace.
+TEST(Sequence, WhatIsInterruptedHasNoLastTokenOnItsNextPipeline) {
+  Sequence sequence = fresh();
+  sequence.token_at = TimePoint{} + std::chrono::seconds(1);
+  sequence.interrupt(TimePoint{}, Duration{}, true);
+  EXPECT_FALSE(sequence.token_at.has_value());
+}
+
 TEST(Sequence, GathersEveryHashOnceAndSortsThem) {
   Sequence sequence = fresh();
   const auto hash = [](Position position, std::uint32_t stage) {

@@ -306,6 +306,22 @@ TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
   EXPECT_LE(sentences.size(), 3U);
 }
 
+TEST(RangesTest, APlanForOneStreamSaysWhatAllTogetherLoseByIt) {
+  Problem problem = cards(24);
+  problem.objective = Objective::kLatency;
+  for (std::uint32_t i = 12; i < 24; ++i) problem.nodes[i].layer = {9e-3, 18e-3};
+  const auto plan = plan_ranges(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->spares.size(), 12U);
+  EXPECT_EQ(improvements(problem, *plan).back(),
+            "--optimise throughput: 13333 instead of 12000 tokens/s of all together, with 119 for "
+            "one stream");
+  problem.objective = Objective::kThroughput;
+  const auto other = plan_ranges(problem);
+  ASSERT_TRUE(other.ok());
+  for (const auto& sentence : improvements(problem, *other)) EXPECT_NE(sentence[0], '-');
+}
+
 // Nodes of all speeds and sizes and another delay on every link: its time is printed, for nobody
 // asserts a time.
 TEST(RangesTest, AThousandNodesArePlanned) {
