@@ -159,7 +159,8 @@ class Beyond(unittest.TestCase):
         with self.assertRaises(openai.PermissionDeniedError) as refused:
             self.ask(abroad)
         self.assertEqual(refused.exception.code, "outside_trust_set")
-        self.assertIn(worker, str(refused.exception))
+        self.assertIn("(attic, den)", str(refused.exception))
+        self.assertNotIn(worker, str(refused.exception), "who serves is not this key's to know")
         model = abroad.models.list().data[0].id
         abroad.completions.create(model=model, prompt="a", max_tokens=2,
                                   extra_body={"trust": [worker, "den"]})
