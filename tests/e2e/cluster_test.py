@@ -106,8 +106,13 @@ class Joining(cluster.Cluster):
                                      "client": "client", "admin": "admin"})
             self.good(self.home, "nodes", "rm", "client")
             self.assertEqual(run_as("client", "run", model, "Hi", "-n", "4")[0], 5, "out")
-            self.good(self.folder("admin"), "leave")
+            self.assertEqual(json.loads(self.good(self.folder("admin"), "leave", "--json")),
+                             {"left": "admin", "coordinator_told": True})
             self.assertFalse(pathlib.Path(self.folder("admin"), "api.key").exists())
+            self.refused(self.folder("admin"), "joined no", "leave", "--json")
+            self.assertEqual(
+                json.loads(self.good(self.folder("client"), "leave", "--here-only", "--json")),
+                {"left": "client", "coordinator_told": False})
 
     def test_machines_of_one_host_name(self):
         self.init()
