@@ -184,6 +184,15 @@ class Beyond(unittest.TestCase):
         self.assertEqual(code, 5)
         self.assertIn("admin", err)
 
+    def test_our_own_client_says_when_to_come_again(self):
+        slow = key(self.folder.name, "create", "slow-client", "--rate", "1")
+        model = self.client(self.user).models.list().data[0].id
+        words = ["run", model, "Hello", "-n", "1", "--host", self.swarm.api, "--api-key", slow]
+        swarm.hearth(*words)
+        code, out, err = swarm.hearth(*words)
+        self.assertEqual((code, out), (4, ""), err)
+        self.assertRegex(err, r"this key may send 1 requests a minute; try again in \d+ s")
+
     def test_the_log_names_the_reason(self):
         with self.assertRaises(openai.AuthenticationError):
             self.client("hk1.0123456789abcdef." + "A" * 43).models.list()
