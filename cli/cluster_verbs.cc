@@ -142,6 +142,7 @@ void add_leave(CLI::App& app, Action& action) {
   verb->add_flag("--here-only", o->here_only,
                  "forget the cluster without asking the coordinator, when it is gone");
   verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+  verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_leave(*o); }; });
 }
 

@@ -86,6 +86,31 @@ std::string open_port(const std::string& firewall, std::uint16_t port) {
   return "sudo iptables -I INPUT -p tcp --dport " + text + " -j ACCEPT";
 }
 
+std::string open_port(const NftChain& chain, std::uint16_t port) {
+  // The tables of iptables, where that is nft's front end, are kept and saved by it.
+  if (chain == NftChain{"ip", "filter", "INPUT"}) return open_port("iptables", port);
+  return "sudo nft insert rule " + chain.family + " " + shell_quoted(chain.table) + " " +
+         shell_quoted(chain.name) + " tcp dport " + std::to_string(port) + " accept";
+}
+
+// What keeps others from a port, as far as a firewall's rules say so.
+struct Closed {
+  std::string why;
+  std::string mend;
+};
+std::optional<Closed> closed_by(const FirewallFacts::Active& firewall, std::uint16_t port) {
+  if (firewall.nft) {
+    const auto chain = firewall.nft->closes(port);
+    if (!chain) return std::nullopt;
+    return Closed{"drops in " + chain->family + " " + chain->table + " " + chain->name +
+                      " what others send to",
+                  open_port(*chain, port)};
+  }
+  if (firewall.rules && names_number(*firewall.rules, port)) return std::nullopt;
+  return Closed{firewall.rules ? "has no rule for" : "may not let others reach",
+                open_port(firewall.name, port)};
+}
+
 }  // namespace
 
 const char* health_name(Health health) {
@@ -151,13 +176,22 @@ std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& f
   const std::size_t colon = reach.address.rfind(':');
   const auto port = static_cast<std::uint16_t>(
       colon == std::string::npos ? 0 : std::atoi(reach.address.c_str() + colon + 1));
-  const std::string name = firewall.active.empty() ? "iptables" : firewall.active.front().name;
+  std::string guilty;
+  std::string mend = open_port("iptables", port);
+  for (const FirewallFacts::Active& active : firewall.active) {
+    const auto closed = closed_by(active, port);
+    // Of rules that are only known as text, a number in them proves nothing.
+    if (!closed && active.nft) continue;
+    guilty = active.name;
+    mend = closed ? closed->mend : open_port(active.name, port);
+    break;
+  }
   return {failed("reach",
                  "the coordinator does not reach this machine's worker at " + reach.address + ": " +
                      reach.error +
-                     (firewall.active.empty() ? "; a firewall on the way, or here, lets nobody in"
-                                              : "; " + name + " here lets nobody in"),
-                 open_port(name, port))};
+                     (guilty.empty() ? "; a firewall on the way, or here, lets nobody in"
+                                     : "; " + guilty + " here lets nobody in"),
+                 mend)};
 }
 
 std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths) {
@@ -387,14 +421,13 @@ std::vector<Finding> judge_firewall(const FirewallFacts& firewall, const ServerF
     bool said = false;
     for (const ServerFacts::Port& port : server.ports) {
       if (!server.alive || !port.beyond_loopback) continue;
-      if (active.rules && names_number(*active.rules, port.port)) continue;
+      const auto closed = closed_by(active, port.port);
+      if (!closed) continue;
       said = true;
-      findings.push_back(
-          warning("firewall",
-                  active.name + " is active and " +
-                      (active.rules ? "has no rule for" : "may not let others reach") + " the " +
-                      port.name + " port " + std::to_string(port.port),
-                  open_port(active.name, port.port)));
+      findings.push_back(warning("firewall",
+                                 active.name + " is active and " + closed->why + " the " +
+                                     port.name + " port " + std::to_string(port.port),
+                                 closed->mend));
     }
     if (!said) {
       findings.push_back(

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/nft_rules.h"
+
 namespace hearth::cli {
 
 enum class Health { kOk, kWarning, kFailed, kSkipped };  // skipped: not looked at
@@ -118,8 +120,9 @@ std::vector<Finding> judge_limits(const LimitFacts& limits);
 
 struct FirewallFacts {
   struct Active {
-    std::string name;                  // ufw, firewalld, nftables, iptables
-    std::optional<std::string> rules;  // as text; none where this user may not read them
+    std::string name;                    // ufw, firewalld, nftables, iptables
+    std::optional<std::string> rules;    // as text; none where this user may not read them
+    std::optional<NftRuleset> nft = {};  // of nftables, where nft prints JSON; instead of the text
   };
   std::vector<Active> active;
   bool all_seen = false;  // false: rules that only root may read may be in force

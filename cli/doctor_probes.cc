@@ -36,9 +36,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kTextBytes = std::size_t{4} << 20;  // of a file or a program's output
-constexpr std::size_t kEntries = 4096;                    // of a folder
-constexpr auto kPatience = std::chrono::seconds(5);       // for an answer
+constexpr std::size_t kTextBytes = NftRuleset::kBytesMax;  // of a file or a program's output
+constexpr std::size_t kEntries = 4096;                     // of a folder
+constexpr auto kPatience = std::chrono::seconds(5);        // for an answer
 constexpr int kConnectMilliseconds = 1000;
 
 std::string read_all(std::FILE* file) {
@@ -343,6 +343,19 @@ LimitFacts probe_limits() {
 
 // --- firewall ---
 
+// As JSON, or as text of an nft that was built without it.
+std::optional<FirewallFacts::Active> probe_nft() {
+  auto ruleset =
+      NftRuleset::parse(output_of("PATH=/usr/sbin:/sbin nft -j list ruleset 2>/dev/null"));
+  if (ruleset.ok()) {
+    if (!ruleset->drops()) return std::nullopt;
+    return FirewallFacts::Active{"nftables", std::nullopt, *std::move(ruleset)};
+  }
+  std::string text = output_of("PATH=/usr/sbin:/sbin nft list ruleset 2>/dev/null");
+  if (!nft_drops_input(text)) return std::nullopt;
+  return FirewallFacts::Active{"nftables", std::move(text)};
+}
+
 FirewallFacts probe_firewall() {
   FirewallFacts facts;
   facts.all_seen = geteuid() == 0;
@@ -362,8 +375,7 @@ FirewallFacts probe_firewall() {
     }
     return facts;
   }
-  const std::string ruleset = output_of("PATH=/usr/sbin:/sbin nft list ruleset 2>/dev/null");
-  if (nft_drops_input(ruleset)) facts.active.push_back({"nftables", ruleset});
+  if (auto nft = probe_nft()) facts.active.push_back(*std::move(nft));
   // Asked only where it is in use: asking loads its modules.
   if (read_text("/proc/net/ip_tables_names").find("filter") != std::string::npos) {
     const std::string rules =

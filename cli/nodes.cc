@@ -196,8 +196,16 @@ int run_nodes_restore(const NodesOptions& options) {
 }
 
 int run_leave(const NodesOptions& options) {
+  const auto member = read_member_file(data_folder(options.data_dir));  // gone afterwards
   const Status left = leave_cluster(options.data_dir, options.here_only);
   if (!left) return fail(left.error());
+  if (options.json) {
+    Json out;
+    out["left"] = member.ok() && *member ? Json((*member)->node) : Json(nullptr);
+    out["coordinator_told"] = !options.here_only;
+    std::printf("%s\n", out.dump().c_str());
+    return kExitDone;
+  }
   std::fprintf(stderr, options.here_only
                            ? "forgotten here; on the coordinator's machine: hearth nodes rm NAME\n"
                            : "left the cluster; this machine's key is gone\n");

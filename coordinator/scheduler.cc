@@ -20,16 +20,14 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The stage of a pipeline that the sequence must not reach; null: none.
-const std::string* untrusted(const Sequence& sequence, const std::vector<std::string>& nodes) {
+// Whether a pipeline has a stage that the sequence must not reach.
+bool untrusted(const Sequence& sequence, const std::vector<std::string>& nodes) {
   const std::vector<std::string>& trust = sequence.request.trust;
-  if (trust.empty()) return nullptr;
-  const auto outside = std::find_if(nodes.begin(), nodes.end(),
-                                    [&](const auto& node) { return !contains(trust, node); });
-  return outside == nodes.end() ? nullptr : &*outside;
+  return !trust.empty() && std::any_of(nodes.begin(), nodes.end(),
+                                       [&](const auto& node) { return !contains(trust, node); });
 }
 
-const std::string* untrusted(const Sequence& sequence, const KvPool& pool) {
+bool untrusted(const Sequence& sequence, const KvPool& pool) {
   return untrusted(sequence, pool.nodes);
 }
 
@@ -74,7 +72,7 @@ bool Scheduler::others_have_room(Epoch from) const {
     const auto place = std::find_if(others.begin(), others.end(), [&](const auto& other) {
       const KvPool& pool = other.second;
       const std::uint32_t wanted = pages_wanted(sequence->tokens_wanted(), pool);
-      return untrusted(*sequence, pool) == nullptr && wanted <= pool.pages - pool.reserved;
+      return !untrusted(*sequence, pool) && wanted <= pool.pages - pool.reserved;
     });
     if (place == others.end()) return false;
     place->second.reserved += pages_wanted(sequence->tokens_wanted(), place->second);
@@ -85,7 +83,7 @@ bool Scheduler::others_have_room(Epoch from) const {
 bool Scheduler::may_all_run_on(Epoch from, const std::vector<std::string>& nodes) const {
   return std::all_of(running_.begin(), running_.end(), [&](const auto& one) {
     const Sequence& sequence = *one.second;
-    return sequence.epoch != from || sequence.ended || untrusted(sequence, nodes) == nullptr;
+    return sequence.epoch != from || sequence.ended || !untrusted(sequence, nodes);
   });
 }
 
@@ -106,19 +104,25 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
 Status Scheduler::fits_somewhere(const Sequence& sequence) const {
   const std::uint64_t tokens = sequence.tokens_wanted();
   std::optional<std::uint64_t> most;
-  const std::string* outside = nullptr;
+  bool outside = false;
   for (const auto& [epoch, pool] : pools_) {
     if (pool.closed) continue;
-    if (const std::string* node = untrusted(sequence, pool)) {
-      outside = node;
+    if (untrusted(sequence, pool)) {
+      outside = true;
       continue;
     }
     if (pages_wanted(tokens, pool) <= pool.pages) return ok_status();
     most = std::max(most.value_or(0), std::uint64_t{pool.pages} * pool.page_tokens);
   }
-  if (!most && outside != nullptr) {
-    return Error{ErrorCode::kRefused,
-                 "no pipeline that serves stays inside the trust set: " + *outside + " is outside"};
+  // It hears the names that it gave, or its key has; who else serves is an admin's to know.
+  if (!most && outside) {
+    std::string names;
+    for (const std::string& name : sequence.request.trust) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    return Error{ErrorCode::kRefused, "no pipeline that serves stays inside the trust set (" +
+                                          names +
+                                          "); the server's owner sees who serves: hearth status"};
   }
   return Error{ErrorCode::kNoCapacity, "the KV cache holds " + std::to_string(most.value_or(0)) +
                                            " tokens in all; prompt and "
@@ -236,7 +240,7 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     for (const auto& [epoch, pool] : pools_) {
       // An interrupted one may wait for a larger pipeline to come back.
       const bool never = waiting.admitted && pages_wanted(tokens, pool) > pool.pages;
-      if (untrusted(waiting, pool) == nullptr && !never) claimed.insert(epoch);
+      if (!untrusted(waiting, pool) && !never) claimed.insert(epoch);
     }
   }
   return nullptr;

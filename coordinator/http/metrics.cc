@@ -165,14 +165,19 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                  of_model);
   families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting,
                  of_model);
-  families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status),
+  families.gauge("hearth_kv_cache_usage_perc", "KV pages reserved, 0 to 1", kv_usage(status),
                  of_model);
+  families.gauge("hearth_kv_cache_usage_ratio", "The same, as Prometheus would call it",
+                 kv_usage(status), of_model);
   families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
                    static_cast<double>(status.prompt_tokens_total), of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",
                    static_cast<double>(status.generation_tokens_total), of_model);
   families.counter("hearth_admitted_total", "Sequences that were given room",
                    static_cast<double>(status.admitted_total));
+  families.counter("hearth_num_preemptions_total",
+                   "Times that a sequence was interrupted and is computed again",
+                   static_cast<double>(status.resumed_total), of_model);
   families.counter("hearth_resumed_total",
                    "Times that a sequence went on after the loss of its pipeline",
                    static_cast<double>(status.resumed_total));

@@ -1,6 +1,6 @@
 // Prometheus metrics: vLLM's suffixes, buckets and label model_name under the prefix hearth_, so
-// that its boards work after one replacement; but for shares, which are ratios here by Prometheus'
-// own rules, and caches that Hearth does not have. Thread-safe.
+// that its boards work after one replacement; but for caches that Hearth does not have, and tokens
+// of a step, which only workers count. Shares are there as ratios too. Thread-safe.
 #pragma once
 
 #include <cstdint>

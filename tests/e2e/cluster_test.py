@@ -106,8 +106,13 @@ class Joining(cluster.Cluster):
                                      "client": "client", "admin": "admin"})
             self.good(self.home, "nodes", "rm", "client")
             self.assertEqual(run_as("client", "run", model, "Hi", "-n", "4")[0], 5, "out")
-            self.good(self.folder("admin"), "leave")
+            self.assertEqual(json.loads(self.good(self.folder("admin"), "leave", "--json")),
+                             {"left": "admin", "coordinator_told": True})
             self.assertFalse(pathlib.Path(self.folder("admin"), "api.key").exists())
+            self.refused(self.folder("admin"), "joined no", "leave", "--json")
+            self.assertEqual(
+                json.loads(self.good(self.folder("client"), "leave", "--here-only", "--json")),
+                {"left": "client", "coordinator_told": False})
 
     def test_machines_of_one_host_name(self):
         self.init()
@@ -168,8 +173,16 @@ class Joining(cluster.Cluster):
             code, _, err = swarm.hearth("run", "m", "Hi", env=where)
             self.assertEqual(code, 5, err)
             self.assertIn("hearth token create --role client", err)
+            code, out, err = swarm.hearth("status", "--host", "127.0.0.1:9", env=where)
+            self.assertEqual((code, out), (3, ""), err)
+            self.assertIn("this machine serves as worker desk, and its coordinator's machine alone "
+                          "shows the swarm: there hearth status", err)
             for words in (["create", "mine"], ["list"], ["revoke", "mine"]):
                 self.refused(self.folder("desk"), "another machine's cluster", "key", *words)
+            for words in (["create"], ["list"], ["revoke", "mine"]):
+                self.refused(self.folder("desk"), "this machine is desk in another machine's "
+                             "cluster; that is to be done on its coordinator's machine", "token",
+                             *words)
             self.assertFalse(pathlib.Path(self.folder("desk"), "hearth.db").exists())
             found = json.loads(swarm.hearth("doctor", "--json", env=where)[1])["findings"]
             [one] = [each for each in found if each["check"] == "coordinator"]

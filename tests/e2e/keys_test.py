@@ -159,7 +159,8 @@ class Beyond(unittest.TestCase):
         with self.assertRaises(openai.PermissionDeniedError) as refused:
             self.ask(abroad)
         self.assertEqual(refused.exception.code, "outside_trust_set")
-        self.assertIn(worker, str(refused.exception))
+        self.assertIn("(attic, den)", str(refused.exception))
+        self.assertNotIn(worker, str(refused.exception), "who serves is not this key's to know")
         model = abroad.models.list().data[0].id
         abroad.completions.create(model=model, prompt="a", max_tokens=2,
                                   extra_body={"trust": [worker, "den"]})
@@ -182,6 +183,15 @@ class Beyond(unittest.TestCase):
         code, _, err = swarm.hearth("status", "--host", self.swarm.api, "--api-key", self.user)
         self.assertEqual(code, 5)
         self.assertIn("admin", err)
+
+    def test_our_own_client_says_when_to_come_again(self):
+        slow = key(self.folder.name, "create", "slow-client", "--rate", "1")
+        model = self.client(self.user).models.list().data[0].id
+        words = ["run", model, "Hello", "-n", "1", "--host", self.swarm.api, "--api-key", slow]
+        swarm.hearth(*words)
+        code, out, err = swarm.hearth(*words)
+        self.assertEqual((code, out), (4, ""), err)
+        self.assertRegex(err, r"this key may send 1 requests a minute; try again in \d+ s")
 
     def test_the_log_names_the_reason(self):
         with self.assertRaises(openai.AuthenticationError):

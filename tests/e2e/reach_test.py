@@ -71,6 +71,26 @@ class Reach(machines.Household):
         [one] = self.findings(self.desk, "reach")
         self.assertEqual(one["health"], "ok", one)
 
+    @unittest.skipIf(shutil.which("nft") is None, "nft (nftables) is not installed")
+    def test_a_table_of_ones_own_is_judged_by_its_rules(self):
+        """Of a server's ports each that no rule opens is named, with the chain that closes it."""
+        rules = ("add table inet fence; add chain inet fence arrivals "
+                 "{ type filter hook input priority 0; policy drop; }; "
+                 "add rule inet fence arrivals iif lo accept; "
+                 "add rule inet fence arrivals ct state established,related accept; "
+                 "add rule inet fence arrivals tcp dport { 22, 11000-11501 } accept; "
+                 "add rule inet fence arrivals udp dport 11502 accept")
+        made = subprocess.run(self.wire.words("home", "nft", rules), capture_output=True, text=True)
+        if made.returncode != 0:
+            self.skipTest(f"this kernel takes no nftables rules: {made.stderr.strip()}")
+        [one] = self.findings(self.home, "firewall")
+        self.assertEqual(one["health"], "warning", one)
+        self.assertIn("drops in inet fence arrivals what others send to the data port 11502",
+                      one["text"])
+        self.mend(self.home, one)
+        [one] = self.findings(self.home, "firewall")
+        self.assertEqual(one["health"], "ok", one)
+
     def test_a_way_that_drops_large_packets(self):
         machines.ip("-n", self.wire.prefix + "hub", "link", "set", "home", "mtu", "1280")
         [one] = self.findings(self.desk, "path mtu")

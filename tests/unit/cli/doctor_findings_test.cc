@@ -235,6 +235,39 @@ TEST(DoctorFirewall, MattersWhereSomethingIsOpenToOthers) {
             "--reload\n");
 }
 
+TEST(DoctorFirewall, TheChainThatClosesAPortIsNamedInTheLineThatMendsIt) {
+  const auto nft = [](const std::string& family, const std::string& table,
+                      const std::string& name) {
+    const std::string place = R"("family": ")" + family + R"(", "table": ")" + table + R"(", )";
+    auto rules = NftRuleset::parse(
+        R"({"nftables": [{"chain": {)" + place + R"("name": ")" + name +
+        R"(", "type": "filter", "hook": "input", "policy": "drop"}}, {"rule": {)" + place +
+        R"("chain": ")" + name +
+        R"(", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "tcp", )" +
+        R"("field": "dport"}}, "right": 11500}}, {"accept": null}]}}]})");
+    EXPECT_TRUE(rules.ok());
+    FirewallFacts facts;
+    facts.active.push_back({"nftables", std::nullopt, *rules});
+    return facts;
+  };
+  const ServerFacts open = server({{"api", 11'500, true, true, true}});
+  const ServerFacts both =
+      server({{"api", 11'500, true, true, true}, {"control", 11'501, true, true, true}});
+  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), open)), "ok: \n");
+  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), both)),
+            "warning: sudo nft insert rule inet fence in tcp dport 11501 accept\n");
+  EXPECT_EQ(told(judge_firewall(nft("ip", "filter", "INPUT"), both)),
+            "warning: sudo iptables -I INPUT -p tcp --dport 11501 -j ACCEPT\n");
+  ReachFacts reach;
+  reach.address = "10.0.0.2:4000";
+  reach.error = "timed out";
+  EXPECT_EQ(judge_reach(reach, nft("ip", "fence", "in")).front().mend,
+            "sudo nft insert rule ip fence in tcp dport 4000 accept");
+  reach.address = "10.0.0.2:11500";
+  EXPECT_NE(judge_reach(reach, nft("ip", "fence", "in")).front().text.find("on the way"),
+            std::string::npos);
+}
+
 TEST(DoctorFirewall, TheirOwnTexts) {
   EXPECT_TRUE(ufw_enabled("# c\nENABLED=yes\nLOGLEVEL=low\n"));
   EXPECT_TRUE(ufw_enabled("ENABLED=yes"));

@@ -273,6 +273,7 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.value("hearth_ready"), 1.0);
   EXPECT_EQ(text.value("hearth_num_requests_running"), 3.0);
   EXPECT_EQ(text.value("hearth_num_requests_waiting"), 9.0);
+  EXPECT_EQ(text.value("hearth_kv_cache_usage_perc"), 15.0 / 40.0);
   EXPECT_EQ(text.value("hearth_kv_cache_usage_ratio"), 15.0 / 40.0);
   EXPECT_EQ(text.value("hearth_prompt_tokens_total"), 123456789012345.0);
   EXPECT_EQ(text.value("hearth_generation_tokens_total"), 77.0);
@@ -292,12 +293,13 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.families.at("hearth_stage_kv_pages").samples.size(), 3U) << "those that serve";
   EXPECT_EQ(text.value("hearth_admitted_total"), 11.0);
   EXPECT_EQ(text.value("hearth_resumed_total"), 5.0);
+  EXPECT_EQ(text.value("hearth_num_preemptions_total"), 5.0);
   EXPECT_EQ(text.value("hearth_late_frames_total"), 3.0);
   EXPECT_EQ(text.value("hearth_node_late_frames_total", {{"node", "a"}}), 6.0);
   EXPECT_EQ(text.value("hearth_node_replayed_rows_total", {{"node", "a"}}), 7.0);
   EXPECT_EQ(text.value("hearth_failed_total"), 1.0);
   const Exposition empty(metrics.expose(SwarmStatus()));
-  EXPECT_EQ(empty.value("hearth_kv_cache_usage_ratio"), 0.0);
+  EXPECT_EQ(empty.value("hearth_kv_cache_usage_perc"), 0.0);
   EXPECT_EQ(empty.value("hearth_layer_replicas_min", {{"model", "tiny"}}), 0.0);
 }
 
@@ -349,9 +351,9 @@ TEST(MetricsTest, FamiliesOfVllmNameTheirModel) {
   const Metrics metrics("v", "tiny");
   const Exposition text(metrics.expose(busy_swarm()));
   for (const char* name :
-       {"num_requests_running", "num_requests_waiting", "kv_cache_usage_ratio",
-        "prompt_tokens_total", "generation_tokens_total", "request_success_total",
-        "time_to_first_token_seconds", "inter_token_latency_seconds",
+       {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
+        "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total",
+        "request_success_total", "time_to_first_token_seconds", "inter_token_latency_seconds",
         "request_time_per_output_token_seconds", "e2e_request_latency_seconds",
         "request_queue_time_seconds", "request_inference_time_seconds",
         "request_prefill_time_seconds", "request_decode_time_seconds", "request_prompt_tokens",
