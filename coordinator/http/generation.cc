@@ -5,6 +5,7 @@
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "ledger/salt.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -184,13 +185,17 @@ SamplingParams Generation::sampling_of(std::size_t prompt) const {
   return out;
 }
 
-// Its salt is this server's to know, and comes to its stages with the request.
+// This server's to know, and its client's.
+Hash256 Generation::answer_salt() const {
+  return keyed_blake2b(api_->options.secret, as_bytes("salt of receipt " + receipt_text()));
+}
+
+// Its salt comes to its stages with the request.
 std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
   if (!receipt_) return std::nullopt;
   const ledger::RequestId request =
       ledger::request_of(*receipt_, static_cast<std::uint16_t>(index));
-  const std::string named = "salt of receipt " + to_hex(request);
-  return ReceiptOrder{request, keyed_blake2b(api_->options.secret, as_bytes(named))};
+  return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
 }
 
 void Generation::submit_choice(std::uint32_t index) {

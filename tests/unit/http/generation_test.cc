@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "coordinator/http/handlers.h"
+#include "ledger/salt.h"
 #include "tests/unit/http/played.h"
 #include "tests/unit/http/served_model.h"
 #include "tests/unit/proto/fake_transport.h"
@@ -108,6 +109,13 @@ TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
   EXPECT_EQ(to_hex(one.request), name + "0000");
   EXPECT_EQ(to_hex(two.request), name + "0001");
   EXPECT_NE(one.salt, two.salt);
+  const Json hearth = Json::parse(client->response->body)["hearth"];
+  Hash256 salt;
+  const Bytes digits = from_hex(hearth["salt"].get<std::string>()).value();
+  std::copy(digits.begin(), digits.end(), salt.bytes.begin());
+  EXPECT_EQ(one.salt, ledger::choice_salt(salt, one.request));
+  EXPECT_EQ(two.salt, ledger::choice_salt(salt, two.request));
+  EXPECT_EQ(hearth["max_tokens"], kCompletionMaxTokens);
   client = std::make_shared<PlayedClient>();
   start(completion(1, true));
   accept(3);
