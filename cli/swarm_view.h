@@ -70,6 +70,7 @@ struct SwarmView {
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;
+  std::string ledger_fault;  // why nothing is logged any more; empty: it is, or there is no ledger
 };
 
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.

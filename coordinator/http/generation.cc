@@ -114,7 +114,8 @@ Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoin
   if (request.seed) seed_ = *request.seed;
   id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(keep ? keep->answer : api_->random.next());
   // The same in a process that goes on with it.
-  if (api_->options.receipts) {
+  const LedgerView* const ledger = api_->options.ledger;
+  if (ledger != nullptr && ledger->fault().empty()) {
     const Hash256 own = keyed_blake2b(api_->options.secret, as_bytes("receipt of " + id_));
     receipt_ = ledger::answer_name(created_, own.bytes);
   }

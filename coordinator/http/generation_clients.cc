@@ -213,7 +213,7 @@ OrderedJson Generation::closing_objects() const {
 }
 
 std::optional<AnswerProof> Generation::proof() const {
-  if (!receipt_) return std::nullopt;
+  if (!receipt_ || !api_->options.ledger->fault().empty()) return std::nullopt;
   return AnswerProof{receipt_text(), answer_salt().hex(), lengths_.front()};
 }
 
