@@ -10,7 +10,9 @@
 
 #include "base/result.h"
 #include "cli/run.h"
+#include "coordinator/http/server.h"
 #include "model/chat_template.h"
+#include "model/gguf.h"
 
 namespace hearth::cli {
 
@@ -35,6 +37,7 @@ struct Answer {
   std::string finish_reason;  // stop, length, or cancelled
   std::vector<HashLine> hashes;
   RunFigures figures;
+  std::string saved;  // a saved_answer.h file; empty where the answer has no receipt
 };
 
 class Answerer {
@@ -49,6 +52,10 @@ class Answerer {
 std::unique_ptr<Answerer> swarm_answerer();
 // Loads the model; options.model, stages and threads are fixed from here on.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
+
+// What turns a request into the tokens that a file's model reads, and its tokens into text: the
+// model's shape, tokenizer and chat template.
+Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
 
 Error answer_timed_out(const RunOptions& options);
 

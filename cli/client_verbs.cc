@@ -68,6 +68,8 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_flag("--token-ids", o->token_ids, "print token ids instead of text, one line");
   verb->add_option("--hashes", o->hashes_file,
                    "write JSON lines: step, stage, layers, hash in, hash out");
+  verb->add_option("--receipt", o->receipt_file,
+                   "write question, answer and its receipt's name: what hearth verify needs");
   verb->add_flag("--verbose", o->verbose, "print figures on stderr");
   verb->add_flag("--json", o->json, "print one JSON object when done");
   verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());

@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/limits.h"
 #include "cli/audit.h"
+#include "cli/device.h"
 #include "cli/ledger.h"
 #include "cli/standings.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/verify.h"
 
@@ -27,13 +30,31 @@ void add_verify(CLI::App& app, Action& action) {
   auto o = std::make_shared<VerifyOptions>();
   CLI::App* verb = app.add_subcommand(
       "verify", "Verify an answer's receipts by the ledger's files alone, offline (6: not proved)");
-  verb->add_option("receipt", o->receipt, "as the answer has it: hearth.receipt, x-hearth-receipt")
+  verb->add_option("receipt", o->receipt,
+                   "as the answer has it (hearth.receipt, x-hearth-receipt), or a file with the "
+                   "answer: of hearth run --receipt, or its saved body")
       ->required();
   verb->add_option("folder", o->folder,
                    "a server's data folder, or a log's own (default: this machine's)");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
+  verb->add_flag("--re-execute", o->re_execute,
+                 "compute the answer again with a model file of this machine, and compare");
+  verb->add_option("--request", o->request,
+                   "a file with the body of the request, where the answer's has none");
+  verb->add_option("--model", o->machine.model,
+                   "with --re-execute: file or pulled name (default: as the request names it)");
+  verb->add_option("-t,--threads", o->machine.threads,
+                   "with --re-execute: compute threads (0: all cores)")
+      ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_option("--memory", o->machine.memory_bytes,
+                   "with --re-execute: memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->machine.device,
+                   "with --re-execute: what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
   verb->callback([o, &action] { action = [o] { return run_verify(*o); }; });
 }
 

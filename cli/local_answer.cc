@@ -26,18 +26,13 @@ class LocalAnswerer final : public Answerer {
     const TimePoint begun = self->clock_.now();
     TRY(auto path, resolve_model(options.model));
     TRY(auto file, model::GgufFile::open(path.string()));
-    TRY(self->model_.tokenizer, model::Tokenizer::load(*file));
-    auto source = file->get_string("tokenizer.chat_template");
-    TRY(self->model_.chat_template,
-        model::ChatTemplate::parse(
-            source.ok() ? *source
-                        : std::string(model::default_chat_template(*self->model_.tokenizer))));
+    TRY(self->model_, read_texts(*file));
+    const model::ModelSpec& spec = self->model_.spec;
     node::LocalOptions local;
     local.stages = options.stages;
     local.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     local.memory_bytes = options.memory_bytes;
-    TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
     TRY(self->device_,
         open_device(options.device, *file, spec, whole_model(spec), [&](std::string_view text) {
           if (options.verbose)
@@ -181,6 +176,17 @@ class LocalAnswerer final : public Answerer {
 };
 
 }  // namespace
+
+Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file) {
+  coordinator::http::ServedModel texts;
+  TRY(texts.spec, model::ModelSpec::read(file));
+  TRY(texts.tokenizer, model::Tokenizer::load(file));
+  const auto source = file.get_string("tokenizer.chat_template");
+  TRY(texts.chat_template,
+      model::ChatTemplate::parse(
+          source.ok() ? *source : std::string(model::default_chat_template(*texts.tokenizer))));
+  return texts;
+}
 
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options) {
   return LocalAnswerer::load(options);

@@ -60,6 +60,18 @@ void print_json(const RunOptions& options, const Answer& answer) {
   std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+Status write_receipt(const std::string& path, const Answer& answer) {
+  if (answer.saved.empty()) {
+    return Error{ErrorCode::kNotFound, "the answer has no receipt to write to " + path +
+                                           ": its server keeps none, or it was not complete"};
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << answer.saved;
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
+  return ok_status();
+}
+
 int one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
   Question question;
   question.seed = static_cast<std::uint64_t>(*options.seed);
@@ -88,6 +100,11 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
   std::fflush(stdout);
   if (!options.hashes_file.empty()) {
     if (auto status = write_hashes(options.hashes_file, answer->hashes); !status.ok()) {
+      return fail(status.error());
+    }
+  }
+  if (!options.receipt_file.empty()) {
+    if (auto status = write_receipt(options.receipt_file, *answer); !status.ok()) {
       return fail(status.error());
     }
   }
@@ -159,6 +176,11 @@ int run_run(RunOptions options) {
   }
   if (!chat && prompt.empty()) {
     std::fprintf(stderr, "hearth: the prompt is empty; give one as an argument or on stdin\n");
+    return kExitUsage;
+  }
+  if (!options.receipt_file.empty() && (chat || options.local)) {
+    std::fprintf(stderr, "hearth: --receipt is of one answer of a swarm, not of %s\n",
+                 chat ? "a chat" : "this process alone");
     return kExitUsage;
   }
   std::unique_ptr<Answerer> answerer;

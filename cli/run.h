@@ -20,8 +20,9 @@ struct RunOptions {
   std::string system;
   bool raw = false;  // the prompt as it is, without the chat template
   bool ignore_eos = false;
-  bool token_ids = false;   // print ids instead of text
-  std::string hashes_file;  // JSON lines, one a stage and position
+  bool token_ids = false;    // print ids instead of text
+  std::string hashes_file;   // JSON lines, one a stage and position
+  std::string receipt_file;  // what `hearth verify` needs (saved_answer.h)
   bool verbose = false;
   bool json = false;
 

@@ -226,7 +226,6 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   } else {
     http.requests = requests;
   }
-  http.receipts = !options.no_receipts;
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
@@ -310,6 +309,7 @@ class Server {
     info_.model = served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     http.joinable = cluster_.has_value();
+    http.ledger = receipts_.get();
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
     info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
     api_address_ = api_address_of(options, cluster_, http_->port());

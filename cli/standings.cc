@@ -27,10 +27,10 @@ using ledger::Event;
 
 constexpr std::size_t kShortestKey = 8;  // digits of a key that may stand for it
 
-// A ledger that was read whole and found sound, and one key's history.
+// A ledger that was read whole and found sound, and the histories of the keys that may be meant.
 struct Reading {
   Books books;
-  std::optional<ledger::History> history;
+  std::map<PublicKey, ledger::History> histories;
 };
 
 // Of nobody, when the roster is not here or may not be read: then keys stand for names.
@@ -43,15 +43,24 @@ std::map<PublicKey, std::string> names_of(const std::string& folder, const Publi
   return names;
 }
 
+// The key that an entry may be the first to name.
+const PublicKey* first_named(const ledger::Entry& entry) {
+  if (const auto* member = std::get_if<ledger::MemberEntry>(&entry.body)) return &member->key;
+  if (const auto* grant = std::get_if<ledger::GrantEntry>(&entry.body)) return &grant->to;
+  return nullptr;
+}
+
+// `digits`: of the keys whose histories are wanted, their first ones; empty: of none.
 Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& options,
-                     const std::optional<PublicKey>& whose) {
+                     const std::string& digits) {
   Reading reading;
-  if (whose) reading.history.emplace(*whose);
-  const auto visit = [&reading](std::uint64_t index, ByteSpan bytes) -> Status {
+  const auto visit = [&](std::uint64_t index, ByteSpan bytes) -> Status {
     TRY_VOID(reading.books.apply(bytes));
-    if (!reading.history) return ok_status();
+    if (digits.empty()) return ok_status();
     TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
-    reading.history->add(index, entry, reading.books);
+    const PublicKey* const key = first_named(entry);
+    if (key != nullptr && key->hex().starts_with(digits)) reading.histories.try_emplace(*key, *key);
+    for (auto& [whose, history] : reading.histories) history.add(index, entry, reading.books);
     return ok_status();
   };
   TRY(const ledger::Scan scan, ledger::scan_log(folder, options, visit));
@@ -147,17 +156,20 @@ std::string sentence(const Event& event) {
 
 void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
   const Books& books = reading.books;
+  const auto found = reading.histories.find(key);
+  const ledger::History history =
+      found == reading.histories.end() ? ledger::History(key) : found->second;
   if (json) {
     Json out = standing_json(books, key, name);
     out["history"] = Json::array();
-    for (const Event& event : reading.history->events()) {
+    for (const Event& event : history.events()) {
       out["history"].push_back({{"time", event.time},
                                 {"entry", event.entry},
                                 {"event", ledger::event_name(event.kind)},
                                 {"count", event.count},
                                 {"credits", event.credits}});
     }
-    out["history_forgotten"] = reading.history->forgotten();
+    out["history_forgotten"] = history.forgotten();
     std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return;
   }
@@ -176,11 +188,10 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     std::printf("  standing  none: it has not served or checked\n");
   }
   std::printf("  balance   %lld credits\n", number(balance_of(books, key)));
-  if (reading.history->forgotten() > 0) {
-    std::printf("  earlier   %llu events\n",
-                static_cast<unsigned long long>(reading.history->forgotten()));
+  if (history.forgotten() > 0) {
+    std::printf("  earlier   %llu events\n", static_cast<unsigned long long>(history.forgotten()));
   }
-  for (const Event& event : reading.history->events()) {
+  for (const Event& event : history.events()) {
     std::printf("  %s  %s\n", date_text(event.time).c_str(), sentence(event).c_str());
   }
 }
@@ -227,19 +238,17 @@ Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
   TRY(const ledger::Checkpoint checkpoint, ledger::read_checkpoint(folder));
   const auto names = names_of(data, checkpoint.log);
   if (options.node.empty()) {
-    TRY(const Reading reading, read(folder, scan, std::nullopt));
+    TRY(const Reading reading, read(folder, scan, ""));
     print_all(reading.books, names, options);
     return ok_status();
   }
   // A name is known before the log is read; of a key's first digits only the log knows the rest.
-  auto key = key_of(options.node, names, {});
-  if (!key) {
-    TRY(const Reading first, read(folder, scan, std::nullopt));
-    key = key_of(options.node, names, first.books.keys());
-  }
-  if (!key) return key.error();
-  TRY(const Reading reading, read(folder, scan, *key));
-  print_node(reading, *key, name_of(*key, names), options.json);
+  const auto named = key_of(options.node, names, {});
+  const bool digits = options.node.size() >= kShortestKey;
+  TRY(const Reading reading,
+      read(folder, scan, named ? named->hex() : (digits ? options.node : "")));
+  TRY(const PublicKey key, key_of(options.node, names, reading.books.keys()));
+  print_node(reading, key, name_of(key, names), options.json);
   return ok_status();
 }
 

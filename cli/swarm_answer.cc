@@ -10,6 +10,7 @@
 #include "cli/api_client.h"
 #include "cli/http_client.h"
 #include "cli/interrupt.h"
+#include "cli/saved_answer.h"
 #include "cli/server_option.h"
 
 namespace hearth::cli {
@@ -33,6 +34,7 @@ class SwarmAnswerer final : public Answerer {
     const bool chat = question.raw_prompt.empty() && !question.messages.empty();
     url_ = options_.api_base + (chat ? "/v1/chat/completions" : "/v1/completions");
     answer_ = {};
+    head_ = {};
     answer_.figures.seed = question.seed;
     last_event_.clear();
     done_ = false;
@@ -41,8 +43,8 @@ class SwarmAnswerer final : public Answerer {
     first_ = last_ = TimePoint{};
     headers_ = api_headers(options_.api_key);
     if (!options_.no_resume) headers_["Idempotency-Key"] = new_key();
-    const std::string body =
-        request(question, chat).dump(-1, ' ', false, Json::error_handler_t::replace);
+    asked_ = request(question, chat);
+    const std::string body = asked_.dump(-1, ' ', false, Json::error_handler_t::replace);
     Status asked = post(body, on_text);
     // The server may be starting again, or somebody in between has cut the connection.
     while (!asked.ok() && comes_back()) {
@@ -203,6 +205,10 @@ class SwarmAnswerer final : public Answerer {
       answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
     }
     if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
+      head_ = {{"hearth", chunk["hearth"]}};
+      for (const char* name : {"id", "created", "model"}) {
+        if (chunk.contains(name)) head_[name] = chunk[name];
+      }
       take_hashes(chunk["hearth"].value("hashes", Json::array()));
     }
   }
@@ -230,6 +236,10 @@ class SwarmAnswerer final : public Answerer {
     if (answer_.figures.generated_tokens == 0) {
       answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
     }
+    if (head_.is_object() && head_["hearth"].contains("receipt")) {
+      answer_.saved =
+          write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
+    }
     return std::move(answer_);
   }
 
@@ -238,6 +248,8 @@ class SwarmAnswerer final : public Answerer {
   HttpClient::Headers headers_;
   HttpClient http_;
   SystemClock clock_;
+  Json asked_;  // the body of the request
+  Json head_;   // of the answer, beside its choice; null before its last event
   Answer answer_;
   std::string last_event_;  // its id; after a new connection the answer goes on behind it
   Status error_ = ok_status();

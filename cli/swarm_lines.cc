@@ -143,6 +143,12 @@ Lines audit_lines(const SwarmView& view) {
   return {line};
 }
 
+Lines ledger_lines(const SwarmView& view) {
+  if (view.ledger_fault.empty()) return {};
+  return {"ledger  answers have no receipts until the server starts again: " +
+          escape_control(view.ledger_fault)};
+}
+
 // "paused until 2026-03-01 14:05 (hearth pause)".
 std::string away_text(const NodeView& node) {
   const char* const drain = node.placed ? "draining" : "drained";
@@ -170,6 +176,7 @@ Lines status_lines(const SwarmView& view) {
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   Table table(
       {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S", "BUSY", "ROWS"});
   for (const NodeView& node : view.nodes) {
@@ -191,6 +198,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   Table table({"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
   for (const NodeView& node : view.nodes) {
     table.add({node.name, state_text(node), layers_bar(node, view.layers),

@@ -99,6 +99,7 @@ SwarmView view_of(const Json& state) {
   view.ready = state.at("ready");
   view.missing = state.value("missing", "");
   view.joinable = state.value("joinable", false);
+  view.ledger_fault = state.value("ledger", Json::object()).value("fault", "");
   view.stages_wanted = count_of<std::uint32_t>(state, "stages_wanted");
   view.running = count_of<std::uint32_t>(state, "running");
   view.waiting = count_of<std::uint32_t>(state, "waiting");

@@ -80,6 +80,7 @@ struct SwarmView {
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;
   AuditsView audits;
+  std::string ledger_fault;  // why nothing is logged any more; empty: it is, or there is no ledger
 };
 
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.

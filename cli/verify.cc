@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/hex.h"
 #include "cli/audit.h"
 #include "cli/exit_codes.h"
+#include "cli/interrupt.h"
+#include "cli/known_answers.h"
 #include "cli/paths.h"
 #include "ledger/lookup.h"
 
@@ -17,12 +21,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What is asked for: receipts, and where they are computed again, the answer.
+struct Asked {
+  ledger::AnswerName name{};
+  std::optional<SavedAnswer> saved;
+};
+
 // What was verified, and how long that took once it was found.
 struct Verified {
   ledger::Checkpoint checkpoint;
   std::vector<ledger::LoggedReceipt> found;
   std::vector<ledger::Receipt> receipts;
   double milliseconds = 0.0;
+  std::optional<Reexecuted> again;
 };
 
 Result<ledger::AnswerName> parse_name(const std::string& text) {
@@ -33,6 +44,41 @@ Result<ledger::AnswerName> parse_name(const std::string& text) {
               " hex digits, as an answer has them in hearth.receipt and x-hearth-receipt");
   std::ranges::copy(*bytes, name.begin());
   return name;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char buffer[64 * 1024];
+  while (file && text.size() <= kSavedAnswerBytes) {
+    file.read(buffer, sizeof buffer);
+    text.append(buffer, static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof() && text.size() <= kSavedAnswerBytes) {
+    return Error{ErrorCode::kIo, "cannot read " + path};
+  }
+  return text;
+}
+
+Result<Asked> read_asked(const VerifyOptions& options) {
+  Asked out;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(options.receipt, ignored)) {
+    TRY(out.name, parse_name(options.receipt));
+    REQUIRE(
+        !options.re_execute && options.request.empty(),
+        "a receipt says nothing of what was asked: to compute it again, give the file of hearth "
+        "run --receipt in its place, or the saved answer and --request FILE");
+    return out;
+  }
+  TRY(const std::string answer, read_file(options.receipt));
+  std::string request;
+  if (!options.request.empty()) {
+    TRY(request, read_file(options.request));
+  }
+  TRY(out.saved, read_saved_answer(answer, request));
+  TRY(out.name, parse_name(out.saved->receipt));
+  return out;
 }
 
 Result<Verified> verify(const VerifyOptions& options, const ledger::AnswerName& name,
@@ -64,11 +110,16 @@ void print_json(const Verified& verified) {
                         {"worker", r.worker.hex()},
                         {"program", r.program.hex()}});
   }
-  const Json json = {{"sound", true},
-                     {"key", verified.checkpoint.log.hex()},
-                     {"entries", verified.checkpoint.size},
-                     {"milliseconds", verified.milliseconds},
-                     {"receipts", std::move(receipts)}};
+  Json json = {{"sound", true},
+               {"key", verified.checkpoint.log.hex()},
+               {"entries", verified.checkpoint.size},
+               {"milliseconds", verified.milliseconds},
+               {"receipts", std::move(receipts)}};
+  if (verified.again) {
+    json["computed_again"] = {{"choices", verified.again->choices},
+                              {"positions", verified.again->positions},
+                              {"seconds", verified.again->seconds}};
+  }
   std::printf("%s\n", json.dump().c_str());
 }
 
@@ -82,31 +133,61 @@ void print_text(const Verified& verified) {
                 r.first_position + r.positions, r.layer_begin, r.layer_end, r.worker.hex().c_str());
   }
   std::printf("  checked in    %.1f ms\n", verified.milliseconds);
+  if (!verified.again) return;
+  std::printf("  computed again: the answer and every root of %llu positions are equal (%.1f s)\n",
+              static_cast<unsigned long long>(verified.again->positions), verified.again->seconds);
+}
+
+// The receipts are in order, and the answer, or who computed it, is not.
+int print_difference(const Difference& difference, bool json) {
+  if (json) {
+    Json where = {{"what", differs_name(difference.what)}};
+    if (difference.choice) where["choice"] = *difference.choice;
+    if (difference.window) where["window"] = *difference.window;
+    if (difference.stage) where["stage"] = *difference.stage;
+    if (difference.position) where["position"] = *difference.position;
+    const Json out = {{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
+    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  (void)fail(Error::invalid("computed again, it is not what the receipts say: " + difference.text));
+  return kExitVerification;
+}
+
+// The log does not prove it.
+int print_fault(const std::string& path, const Error& error, bool json) {
+  if (error.code != ErrorCode::kInvalidInput) {
+    return fail({error.code, path + ": " + error.message});
+  }
+  if (json) {
+    const Json out = {{"sound", false}, {"fault", error.message}};
+    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
+  return kExitVerification;
 }
 
 }  // namespace
 
 int run_verify(const VerifyOptions& options) {
-  const auto name = parse_name(options.receipt);
-  if (!name) return fail(name.error());
+  const auto asked = read_asked(options);
+  if (!asked) return fail(asked.error());
   const std::string path = log_folder(data_folder(options.folder));
   auto folder = ledger::open_log_folder(path, ledger::LogAccess::kRead);
   if (!folder) return fail(folder.error());
-  const auto verified = verify(options, *name, **folder);
+  auto verified = verify(options, asked->name, **folder);
+  if (verified && options.re_execute) {
+    catch_interrupts();
+    if (const int code = check_known_answers(); code != kExitDone) return code;
+    auto again = reexecute(options.machine, *asked->saved, verified->receipts);
+    if (!again) return fail(again.error());
+    if (again->difference) return print_difference(*again->difference, options.json);
+    verified->again = std::move(*again);
+  }
   if (verified) {
     options.json ? print_json(*verified) : print_text(*verified);
     return kExitDone;
   }
-  const Error& error = verified.error();
-  if (error.code != ErrorCode::kInvalidInput) {
-    return fail({error.code, path + ": " + error.message});
-  }
-  if (options.json) {
-    const Json json = {{"sound", false}, {"fault", error.message}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-  }
-  (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
-  return kExitVerification;
+  return print_fault(path, verified.error(), options.json);
 }
 
 }  // namespace hearth::cli

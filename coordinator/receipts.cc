@@ -50,6 +50,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   bool stopping = false;
   Post post;  // empty once the owner is gone
   AuditStatus status;
+  std::string fault;
 
   // The owner's.
   Send send;
@@ -149,8 +150,11 @@ void Receipts::State::append() {
     if (appended.ok()) {
       fold();
     } else {
-      spdlog::error("no receipts are logged from here on: {}", appended.error().message);
+      spdlog::error("no receipts are logged from here on, and answers name none: {}",
+                    appended.error().message);
       log.reset();
+      const std::lock_guard lock(mutex);
+      fault = appended.error().message;
     }
   }
   entries.clear();
@@ -205,6 +209,11 @@ Receipts::~Receipts() {
     state_->wake.notify_one();
   }
   state_->thread.join();
+}
+
+std::string Receipts::fault() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->fault;
 }
 
 void Receipts::set_send(Send send) { state_->send = std::move(send); }

@@ -1,8 +1,8 @@
 // Receipts: keeps a ReceiptDesk, an AuditDesk and the log that their entries go to, on a thread of
 // their own, so that no request waits for a signature or a disk. Entries of about half a second
 // meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left
-// out; requests that it belongs to have no receipts. A log that fails takes nothing more, and
-// requests go on.
+// out; requests that it belongs to have no receipts. A log that fails takes nothing more until it
+// is opened again, and requests go on without receipts: fault() says why.
 //
 // Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
 // from any.
@@ -13,12 +13,13 @@
 #include <string>
 
 #include "coordinator/audit_desk.h"
+#include "coordinator/ledger_view.h"
 #include "coordinator/receipt_desk.h"
 #include "ledger/folder.h"
 
 namespace hearth::coordinator {
 
-class Receipts {
+class Receipts final : public LedgerView {
  public:
   using Post = std::function<void(std::function<void()>)>;
   using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
@@ -30,9 +31,10 @@ class Receipts {
   static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
                                                 const SecretKey& cluster, std::string build,
                                                 AuditMode audits, const Clock& clock, Post post);
-  ~Receipts();  // what is settled is logged
+  ~Receipts() override;  // what is settled is logged
 
   const std::string& build() const { return build_; }
+  std::string fault() const override;
   void set_send(Send send);  // to a node; null: nobody is told
   void set_run(Run run);     // null: nothing is audited
   AuditStatus audits() const;

@@ -228,7 +228,7 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     const std::uint64_t tokens = waiting.tokens_wanted();
     std::vector<Epoch> fitting;
     for (const auto& [epoch, pool] : pools_) {
-      if (claimed.contains(epoch) || untrusted(waiting, pool) != nullptr) continue;
+      if (claimed.contains(epoch) || untrusted(waiting, pool)) continue;
       const std::uint32_t free = pool.pages - pool.reserved;
       if (pool.running >= limits::kRunningSequences || pages_wanted(tokens, pool) > free) continue;
       fitting.push_back(epoch);

@@ -147,6 +147,22 @@ Result<StageMemory> host_memory(const model::GgufFile& file, const model::ModelS
   return stage_memory(file, spec, options);
 }
 
+Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
+                                          const LocalOptions& options) {
+  if (options.layers.empty()) return split_layers(spec.layers, options.stages);
+  std::uint32_t next = 0;
+  for (const LayerRange& range : options.layers) {
+    REQUIRE(range.begin == next && range.end > next, "layers " + std::to_string(range.begin) +
+                                                         " to " + std::to_string(range.end) +
+                                                         " do not follow " + std::to_string(next));
+    next = range.end;
+  }
+  REQUIRE(options.layers.size() == options.stages && next == spec.layers,
+          std::to_string(options.layers.size()) + " stages hold " + std::to_string(next) +
+              " layers; the model has " + std::to_string(spec.layers));
+  return options.layers;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
@@ -156,7 +172,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
       options.stages >= 1 && options.stages <= spec.layers,
       std::to_string(options.stages) + " stages for " + std::to_string(spec.layers) + " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
-  const std::vector<LayerRange> ranges = split_layers(spec.layers, options.stages);
+  TRY(const std::vector<LayerRange> ranges, layers_of(spec, options));
   std::vector<EngineOptions> engine_options;
   std::vector<StageMemory> memory;
   std::uint64_t least = kProcessBytes;

@@ -17,7 +17,9 @@
 namespace hearth::node {
 
 struct LocalOptions {
-  std::uint32_t stages = 1;  // layers are split by hearth::split_layers (proto/split.h)
+  std::uint32_t stages = 1;
+  // Of the stages, all of the model's; empty: as hearth::split_layers (proto/split.h) has them.
+  std::vector<LayerRange> layers = {};
   std::uint32_t threads = 1;
   bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages

@@ -52,28 +52,8 @@ ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool
   auto parsed = chat ? parse_chat_request(*json, api.bounds())
                      : parse_completion_request(*json, api.bounds());
   if (!parsed.ok()) return parsed.error();
-  GenerationInput input;
-  input.request = std::move(*parsed);
-  if (auto unknown = check_model(api, input.request.model)) return *unknown;
-  if (chat) {
-    auto ids = encode_chat(api.model, input.request);
-    if (!ids.ok()) return ids.error();
-    input.prompts.push_back(std::move(*ids));
-  }
-  for (const Prompt& prompt : input.request.prompts) {
-    auto ids = encode_prompt(api.model, prompt);
-    if (!ids.ok()) return ids.error();
-    if (input.request.echo) {
-      const auto* text = std::get_if<std::string>(&prompt);
-      input.echoes.push_back(text != nullptr ? *text : decode_tokens(api.model, *ids, false));
-    }
-    input.prompts.push_back(std::move(*ids));
-  }
-  for (const auto& ids : input.prompts) {
-    if (!ids.empty()) continue;
-    return ApiError::invalid("the prompt has no tokens", chat ? "messages" : "prompt");
-  }
-  return input;
+  if (auto unknown = check_model(api, parsed->model)) return *unknown;
+  return tokenise(api.model, std::move(*parsed));
 }
 
 ApiError conflict(unsigned status, std::string message, std::string code) {
@@ -142,6 +122,31 @@ void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
 }
 
 }  // namespace
+
+ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request) {
+  GenerationInput input;
+  input.request = std::move(request);
+  const bool chat = input.request.chat;
+  if (chat) {
+    auto ids = encode_chat(served, input.request);
+    if (!ids.ok()) return ids.error();
+    input.prompts.push_back(std::move(*ids));
+  }
+  for (const Prompt& prompt : input.request.prompts) {
+    auto ids = encode_prompt(served, prompt);
+    if (!ids.ok()) return ids.error();
+    if (input.request.echo) {
+      const auto* text = std::get_if<std::string>(&prompt);
+      input.echoes.push_back(text != nullptr ? *text : decode_tokens(served, *ids, false));
+    }
+    input.prompts.push_back(std::move(*ids));
+  }
+  for (const auto& ids : input.prompts) {
+    if (!ids.empty()) continue;
+    return ApiError::invalid("the prompt has no tokens", chat ? "messages" : "prompt");
+  }
+  return input;
+}
 
 void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
                  std::shared_ptr<Exchange> exchange) {

@@ -5,6 +5,7 @@
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "ledger/salt.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -113,7 +114,8 @@ Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoin
   if (request.seed) seed_ = *request.seed;
   id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(keep ? keep->answer : api_->random.next());
   // The same in a process that goes on with it.
-  if (api_->options.receipts) {
+  const LedgerView* const ledger = api_->options.ledger;
+  if (ledger != nullptr && ledger->fault().empty()) {
     const Hash256 own = keyed_blake2b(api_->options.secret, as_bytes("receipt of " + id_));
     receipt_ = ledger::answer_name(created_, own.bytes);
   }
@@ -184,13 +186,17 @@ SamplingParams Generation::sampling_of(std::size_t prompt) const {
   return out;
 }
 
-// Its salt is this server's to know, and comes to its stages with the request.
+// This server's to know, and its client's.
+Hash256 Generation::answer_salt() const {
+  return keyed_blake2b(api_->options.secret, as_bytes("salt of receipt " + receipt_text()));
+}
+
+// Its salt comes to its stages with the request.
 std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
   if (!receipt_) return std::nullopt;
   const ledger::RequestId request =
       ledger::request_of(*receipt_, static_cast<std::uint16_t>(index));
-  const std::string named = "salt of receipt " + to_hex(request);
-  return ReceiptOrder{request, keyed_blake2b(api_->options.secret, as_bytes(named))};
+  return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
 }
 
 void Generation::submit_choice(std::uint32_t index) {

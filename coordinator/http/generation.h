@@ -32,6 +32,9 @@ struct GenerationInput {
   std::optional<Keep> keep = {};    // its clients may come back to it
 };
 
+// A parsed request as its stages get it. Slow; any thread.
+ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request);
+
 // What an earlier process has done of a request.
 struct Begun {
   std::int64_t created = 0;
@@ -113,6 +116,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Timings timings() const;
   AnswerHead head() const;
   std::string receipt_text() const;  // empty: it has none
+  std::optional<AnswerProof> proof() const;
+  Hash256 answer_salt() const;  // of what has receipts
   HeaderFields headers() const;
   std::optional<ReceiptOrder> receipt_order(std::uint32_t index) const;
 

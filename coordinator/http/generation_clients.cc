@@ -208,8 +208,13 @@ OrderedJson Generation::closing_objects() const {
   for (std::uint32_t i = 0; i < running_.size(); ++i) hashes.push_back({i, running_[i].hashes});
   OrderedJson out;
   out["timings"] = timings_object(timings());
-  out["hearth"] = hearth_object(seed_, receipt_text(), hashes, input_.request.return_hashes);
+  out["hearth"] = hearth_object(seed_, proof(), hashes, input_.request.return_hashes);
   return out;
+}
+
+std::optional<AnswerProof> Generation::proof() const {
+  if (!receipt_ || !api_->options.ledger->fault().empty()) return std::nullopt;
+  return AnswerProof{receipt_text(), answer_salt().hex(), lengths_.front()};
 }
 
 std::string Generation::receipt_text() const { return receipt_ ? to_hex(*receipt_) : ""; }

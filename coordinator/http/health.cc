@@ -20,7 +20,7 @@ void handle_metrics(const std::shared_ptr<Api>& api, HttpRequest,
   respond_with_status(api, std::move(exchange), [api](const SwarmStatus& status) {
     HttpResponse out;
     out.content_type = Metrics::kContentType;
-    out.body = api->metrics.expose(status);
+    out.body = api->metrics.expose(status, api->options.ledger);
     return out;
   });
 }

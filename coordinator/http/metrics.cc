@@ -305,9 +305,13 @@ double Metrics::mean_request_seconds() const {
   return state_->mean_seconds;
 }
 
-std::string Metrics::expose(const SwarmStatus& status) const {
+std::string Metrics::expose(const SwarmStatus& status, const LedgerView* ledger) const {
   Families families;
   add_swarm(status, state_->model, families);
+  if (ledger != nullptr) {
+    families.gauge("hearth_ledger_logs", "1 while receipts are logged; 0: the log has failed",
+                   ledger->fault().empty() ? 1 : 0);
+  }
   std::vector<MetricFamily> all = state_->registry.Collect();
   for (MetricFamily& family : families.take()) all.push_back(std::move(family));
   return prometheus::TextSerializer().Serialize(all);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/ledger_view.h"
 
 namespace hearth::coordinator::http {
 
@@ -42,8 +43,8 @@ class Metrics {
   // Of finished requests, exponentially weighted; 1 before there was one.
   double mean_request_seconds() const;
 
-  // The text exposition, the swarm's own figures included.
-  std::string expose(const SwarmStatus& status) const;
+  // The text exposition, the swarm's own figures included. `ledger`: where one is kept.
+  std::string expose(const SwarmStatus& status, const LedgerView* ledger = nullptr) const;
 
  private:
   struct State;

@@ -44,11 +44,15 @@ double per_second(std::uint64_t count, double ms) {
 
 }  // namespace
 
-OrderedJson hearth_object(std::uint64_t seed, const std::string& receipt,
+OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes) {
   OrderedJson out;
   out["seed"] = static_cast<std::int64_t>(seed);  // as a request takes it
-  if (!receipt.empty()) out["receipt"] = receipt;
+  if (proof) {
+    out["receipt"] = proof->receipt;
+    out["salt"] = proof->salt;
+    out["max_tokens"] = proof->max_tokens;
+  }
   if (!with_hashes) return out;
   OrderedJson rows = OrderedJson::array();
   for (const ChoiceHashes& choice : hashes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,17 @@ struct ChoiceHashes {
   std::vector<RowHash> hashes;
 };
 
-// The `hearth` object: what an exact repetition needs, the name of its receipts (empty: none are
-// made), and the hashes when asked for.
-OrderedJson hearth_object(std::uint64_t seed, const std::string& receipt,
+// What a client needs to prove its answer: the name of the receipts, and what their commitments
+// hold that a request need not say.
+struct AnswerProof {
+  std::string receipt;
+  std::string salt;              // hex, of ledger/salt.h
+  std::uint32_t max_tokens = 0;  // that each choice could have
+};
+
+// The `hearth` object: what an exact repetition needs, and the hashes when asked for. `proof`:
+// nothing when no receipts are made.
+OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes);
 OrderedJson usage_object(const Usage& usage);
 OrderedJson timings_object(const Timings& timings);

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/ledger_view.h"
 #include "coordinator/store.h"
 #include "coordinator/store_requests.h"
 #include "model/chat_template.h"
@@ -64,7 +65,8 @@ struct HttpOptions {
   std::shared_ptr<RequestStore> requests;
   // Of the names of kept requests, and of the salts of receipts: Store::secret_key().
   Hash256 secret;
-  bool receipts = false;   // the coordinator keeps them: answers name theirs
+  // The coordinator keeps one: answers name their receipts. Null: none. Outlives the server.
+  const LedgerView* ledger = nullptr;
   std::uint16_t port = 0;  // 0: any free one
   std::string version;
   bool joinable = false;           // other machines may join the cluster: hearth init was here

@@ -187,6 +187,11 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   out["waiting"] = status.waiting;
   out["tokens_per_second"] = status.tokens_per_second;
   out["prompt_tokens_per_second"] = status.prompt_tokens_per_second;
+  if (api.options.ledger != nullptr) {
+    const std::string fault = api.options.ledger->fault();
+    out["ledger"] = {{"logs", fault.empty()}};
+    if (!fault.empty()) out["ledger"]["fault"] = fault;
+  }
   out["model"] = model_object(api.model);
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));

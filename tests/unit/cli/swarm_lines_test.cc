@@ -50,6 +50,15 @@ SwarmView uncovered() {
   return view;
 }
 
+TEST(StatusLines, ALogThatFailedIsSaid) {
+  SwarmView view = serving();
+  view.ledger_fault = "no space\n left";
+  const std::string line =
+      "ledger  answers have no receipts until the server starts again: no space? left";
+  EXPECT_EQ(status_lines(view)[3], line);
+  EXPECT_EQ(top_lines(view, "api", "now")[2], line);
+}
+
 TEST(StatusLines, NodesRangesStatesAndRates) {
   EXPECT_EQ(status_lines(serving()),
             (Lines{"model   tiny  (20 layers, 145 MB)", "ready   yes",

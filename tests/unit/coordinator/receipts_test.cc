@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "ledger/books.h"
 #include "ledger/scan.h"
@@ -16,6 +18,33 @@ namespace hearth::coordinator {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A folder whose disk is full from some moment on.
+class FullDisk final : public ledger::LogFolder {
+ public:
+  FullDisk(std::unique_ptr<ledger::LogFolder> folder, const std::atomic<bool>& full)
+      : folder_(std::move(folder)), full_(full) {}
+
+  Result<Bytes> read(const std::string& name, std::size_t limit) override {
+    return folder_->read(name, limit);
+  }
+  Status write(std::span<const File> files) override {
+    if (full_) return Error{ErrorCode::kIo, "the disk is full"};
+    return folder_->write(files);
+  }
+  Status sync_names(const std::string& folder) override { return folder_->sync_names(folder); }
+  Status rename(const std::string& from, const std::string& to) override {
+    return folder_->rename(from, to);
+  }
+  Status remove(const std::string& name) override { return folder_->remove(name); }
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    return folder_->list(folder);
+  }
+
+ private:
+  std::unique_ptr<ledger::LogFolder> folder_;
+  const std::atomic<bool>& full_;
+};
 
 struct ReceiptsTest : ::testing::Test {
   ReceiptsTest() {
@@ -31,6 +60,7 @@ struct ReceiptsTest : ::testing::Test {
               AuditMode audits = AuditMode::kOff) {
     TRY(auto folder,
         ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
+    folder = std::make_unique<FullDisk>(std::move(folder), full);
     TRY(receipts, Receipts::open(std::move(folder), cluster, "build", audits, clock,
                                  [this](std::function<void()> task) { post(std::move(task)); }));
     receipts->set_send(
@@ -68,6 +98,7 @@ struct ReceiptsTest : ::testing::Test {
     std::int64_t unix_seconds() const override { return 1'700'000'100; }
   } clock;
   fs::path above;
+  std::atomic<bool> full = false;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   std::vector<ReceiptStage> others = testing::other_receipt_stages();
   std::vector<AuditRun> asked;
@@ -119,6 +150,28 @@ TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {
   receipts->start(again.epoch, again.order.request, again.tokens.size());
   for (ReceiptStage& stage : others) receipts->take(stage.node, stage.claim(again));
   EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
+}
+
+TEST_F(ReceiptsTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
+  ASSERT_TRUE(open());
+  answer(1);
+  EXPECT_EQ(receipts->fault(), "");
+  EXPECT_EQ(logged(), 3u + 2u);
+  ASSERT_TRUE(open());
+  full = true;
+  answer(2);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (receipts->fault().empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_NE(receipts->fault().find("the disk is full"), std::string::npos);
+  answer(3);  // nobody waits for a disk
+  full = false;
+  EXPECT_EQ(logged(), 3u + 2u) << "what follows a failed append is not appended";
+  ASSERT_TRUE(open());
+  EXPECT_EQ(receipts->fault(), "");
+  answer(4);
+  EXPECT_EQ(logged(), 3u + 4u);
 }
 
 TEST_F(ReceiptsTest, ADamagedOrForeignLogIsRefused) {

@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "coordinator/http/handlers.h"
+#include "ledger/salt.h"
 #include "tests/unit/http/played.h"
 #include "tests/unit/http/served_model.h"
 #include "tests/unit/proto/fake_transport.h"
@@ -92,7 +93,11 @@ TEST_F(GenerationTest, DefaultLengthsSeedsAndEndTokens) {
 TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
   start(completion());
   EXPECT_FALSE(port.submitted[0].request.receipt) << "where none are kept";
-  api->options.receipts = true;
+  struct Ledger final : LedgerView {
+    std::string fault() const override { return said; }
+    std::string said;
+  } ledger;
+  api->options.ledger = &ledger;
   client = std::make_shared<PlayedClient>();
   start(completion(2));
   ASSERT_EQ(port.submitted.size(), 3U);
@@ -108,6 +113,13 @@ TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
   EXPECT_EQ(to_hex(one.request), name + "0000");
   EXPECT_EQ(to_hex(two.request), name + "0001");
   EXPECT_NE(one.salt, two.salt);
+  const Json hearth = Json::parse(client->response->body)["hearth"];
+  Hash256 salt;
+  const Bytes digits = from_hex(hearth["salt"].get<std::string>()).value();
+  std::copy(digits.begin(), digits.end(), salt.bytes.begin());
+  EXPECT_EQ(one.salt, ledger::choice_salt(salt, one.request));
+  EXPECT_EQ(two.salt, ledger::choice_salt(salt, two.request));
+  EXPECT_EQ(hearth["max_tokens"], kCompletionMaxTokens);
   client = std::make_shared<PlayedClient>();
   start(completion(1, true));
   accept(3);
@@ -115,6 +127,20 @@ TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
   const std::string streamed = client->events().back()["hearth"]["receipt"];
   EXPECT_NE(streamed, name);
   EXPECT_EQ(client->headers, (HeaderFields{{"x-hearth-receipt", streamed}}));
+  // What will not be in the log is not named: not by an answer that had begun, and by no other.
+  client = std::make_shared<PlayedClient>();
+  start(completion());
+  accept(4);
+  ledger.said = "no space left on the disk";
+  token(4, 70, FinishReason::kStop);
+  EXPECT_FALSE(Json::parse(client->response->body)["hearth"].contains("receipt"));
+  client = std::make_shared<PlayedClient>();
+  start(completion());
+  EXPECT_FALSE(port.submitted[5].request.receipt);
+  accept(5);
+  token(5, 70, FinishReason::kStop);
+  EXPECT_EQ(client->response->headers, HeaderFields());
+  EXPECT_FALSE(Json::parse(client->response->body)["hearth"].contains("receipt"));
 }
 
 TEST_F(GenerationTest, WhatDoesNotFitIsRefusedBeforeAnySubmission) {

@@ -129,7 +129,8 @@ TEST(LogprobsTest, PartsOfAStreamContinueTheOffsets) {
 
 TEST(LogprobsTest, TheSeedIsReportedAsARequestTakesIt) {
   for (const std::int64_t seed : {INT64_MIN, std::int64_t{-5}, std::int64_t{0}, INT64_MAX}) {
-    const OrderedJson value = hearth_object(static_cast<std::uint64_t>(seed), "", {}, false);
+    const OrderedJson value =
+        hearth_object(static_cast<std::uint64_t>(seed), std::nullopt, {}, false);
     Json body = {{"model", "m"}, {"prompt", "a"}, {"seed", Json::parse(value.dump())["seed"]}};
     auto again = parse_completion_request(body, {400, 512});
     ASSERT_TRUE(again.ok()) << value;
@@ -156,13 +157,14 @@ TEST(LogprobsTest, HashesAreListedByChoice) {
   row.stage = 1;
   row.layers = {2, 4};
   row.in.bytes.fill(std::byte{0xAB});
-  const OrderedJson value = hearth_object(1, "", {{0, {row}}, {1, {}}, {2, {row, row}}}, true);
+  const OrderedJson value =
+      hearth_object(1, std::nullopt, {{0, {row}}, {1, {}}, {2, {row, row}}}, true);
   ASSERT_EQ(value["hashes"].size(), 3U);
   EXPECT_EQ(value["hashes"][0]["step"], 3);
   EXPECT_EQ(value["hashes"][1]["choice"], 2);
   EXPECT_EQ(value["hashes"][0]["layers"], OrderedJson::array({2, 4}));
   EXPECT_TRUE(value["hashes"][0]["in"].get<std::string>().starts_with("abab"));
-  EXPECT_EQ(hearth_object(1, "", {}, true)["hashes"], OrderedJson::array());
+  EXPECT_EQ(hearth_object(1, std::nullopt, {}, true)["hashes"], OrderedJson::array());
 }
 
 }  // namespace

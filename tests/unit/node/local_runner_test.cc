@@ -247,6 +247,14 @@ TEST_F(LocalRunnerTest, RefusesOptionsThatCannotWork) {
   EXPECT_FALSE(LocalRunner::load(file_, plan_of(6, 1, 128, "scalar").options).ok());
   EXPECT_FALSE(LocalRunner::load(file_, plan_of(1, 0, 128, "scalar").options).ok());
   EXPECT_FALSE(LocalRunner::load(file_, plan_of(1, 1, 0, "scalar").options).ok());
+  LocalOptions split = plan_of(2, 1, 128, "scalar").options;
+  for (const auto& layers : std::vector<std::vector<LayerRange>>{
+           {{0, 4}}, {{0, 4}, {4, 6}}, {{0, 2}, {3, 5}}, {{0, 3}, {2, 5}}, {{0, 5}, {5, 5}}}) {
+    split.layers = layers;
+    EXPECT_FALSE(LocalRunner::load(file_, split).ok());
+  }
+  split.layers = {{0, 4}, {4, 5}};
+  EXPECT_TRUE(LocalRunner::load(file_, split).ok());
 }
 
 }  // namespace

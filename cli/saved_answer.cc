@@ -1,0 +1,188 @@
+#include "cli/saved_answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hex.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+Json member(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? Json() : *found;
+}
+
+std::uint64_t whole(const Json& value, std::uint64_t most, const char* what) {
+  if (!value.is_number_integer() || value < 0 || value > most) {
+    throw std::string(what) + " is no whole number from 0 to " + std::to_string(most);
+  }
+  return value.get<std::uint64_t>();
+}
+
+Hash256 hash(const Json& value, const char* what) {
+  const auto bytes =
+      value.is_string() ? from_hex(value.get_ref<const std::string&>()) : std::optional<Bytes>();
+  Hash256 out;
+  if (!bytes || bytes->size() != out.bytes.size()) {
+    throw std::string(what) + " is not 64 hex digits";
+  }
+  std::ranges::copy(*bytes, out.bytes.begin());
+  return out;
+}
+
+std::string text_of(const Json& choice) {
+  for (const char* name : {"message", "delta"}) {
+    const Json inner = member(choice, name);
+    if (!inner.is_object()) continue;
+    const Json content = member(inner, "content");
+    return content.is_string() ? content.get<std::string>() : "";
+  }
+  const Json text = member(choice, "text");
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+void take_choice(const Json& choice, SavedAnswer& out) {
+  if (!choice.is_object()) throw std::string("a choice is no object");
+  const Json index = member(choice, "index");
+  const auto number = index.is_null() ? 0 : whole(index, kSavedChoices - 1, "choices[].index");
+  SavedChoice& saved = out.choices[static_cast<std::uint32_t>(number)];
+  saved.text += text_of(choice);
+  saved.ended = saved.ended || member(choice, "finish_reason").is_string();
+  const Json ids = member(choice, "token_ids");
+  if (!ids.is_array()) return;
+  if (!saved.token_ids) saved.token_ids.emplace();
+  for (const Json& id : ids) {
+    saved.token_ids->push_back(static_cast<TokenId>(whole(id, INT32_MAX, "choices[].token_ids")));
+  }
+}
+
+void take_hearth(const Json& hearth, SavedAnswer& out) {
+  const Json receipt = member(hearth, "receipt");
+  if (receipt.is_string()) out.receipt = receipt;
+  if (const Json salt = member(hearth, "salt"); !salt.is_null())
+    out.salt = hash(salt, "hearth.salt");
+  // As a request takes it: the whole of int64.
+  if (const Json seed = member(hearth, "seed"); !seed.is_null()) {
+    if (!seed.is_number_integer()) throw std::string("hearth.seed is no whole number");
+    out.seed = seed.get<std::uint64_t>();
+  }
+  if (const Json most = member(hearth, "max_tokens"); !most.is_null()) {
+    out.max_tokens = static_cast<std::uint32_t>(whole(most, INT32_MAX, "hearth.max_tokens"));
+  }
+  const Json hashes = member(hearth, "hashes");
+  if (!hashes.is_array()) return;
+  for (const Json& row : hashes) {
+    if (!row.is_object()) throw std::string("a row of hearth.hashes is no object");
+    const Json choice = member(row, "choice");
+    const auto index =
+        choice.is_null() ? 0 : whole(choice, kSavedChoices - 1, "hearth.hashes[].choice");
+    const auto stage = whole(member(row, "stage"), UINT16_MAX, "hearth.hashes[].stage");
+    const auto position = whole(member(row, "step"), INT32_MAX, "hearth.hashes[].step");
+    out.choices[static_cast<std::uint32_t>(index)]
+        .hashes[static_cast<std::uint32_t>(stage)][static_cast<Position>(position)] =
+        hash(member(row, "out"), "hearth.hashes[].out");
+  }
+}
+
+void take_answer(const Json& answer, SavedAnswer& out) {
+  if (!answer.is_object()) throw std::string("it is no JSON object");
+  if (const Json error = member(answer, "error"); error.is_object()) {
+    throw std::string("it is an error and no answer");
+  }
+  if (const Json created = member(answer, "created"); !created.is_null()) {
+    out.created = static_cast<std::int64_t>(whole(created, INT64_MAX, "created"));
+  }
+  const Json choices = member(answer, "choices");
+  if (choices.is_array()) {
+    for (const Json& choice : choices) take_choice(choice, out);
+  }
+  if (const Json hearth = member(answer, "hearth"); hearth.is_object()) take_hearth(hearth, out);
+}
+
+Json parse(std::string_view text) {
+  Json value = Json::parse(text, nullptr, false);
+  if (!value.is_object()) throw std::string("it is no JSON object");
+  return value;
+}
+
+// One `data:` line an event; what other lines say does not matter here.
+void take_stream(std::string_view text, SavedAnswer& out) {
+  constexpr std::string_view kData = "data:";
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(kData)) continue;
+    line.remove_prefix(kData.size());
+    if (line.find('{') == std::string_view::npos) continue;  // [DONE]
+    take_answer(parse(line), out);
+  }
+}
+
+SavedAnswer read(std::string_view answer, std::string_view request) {
+  SavedAnswer out;
+  const std::size_t first = answer.find_first_not_of(" \t\r\n");
+  const bool object = first != std::string_view::npos && answer[first] == '{';
+  if (!object) {
+    take_stream(answer, out);
+  } else {
+    Json value = parse(answer);
+    if (value.contains("answer")) {
+      take_answer(value["answer"], out);
+      out.request = std::move(value["request"]);
+    } else {
+      take_answer(value, out);
+    }
+  }
+  if (!request.empty()) out.request = parse(request);
+  return out;
+}
+
+}  // namespace
+
+Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request) {
+  const std::string limit =
+      "over " + std::to_string(kSavedAnswerBytes) + " bytes, which is the limit";
+  REQUIRE(answer.size() <= kSavedAnswerBytes, "the answer is " + limit);
+  REQUIRE(request.size() <= kSavedAnswerBytes, "the request is " + limit);
+  SavedAnswer out;
+  try {
+    out = read(answer, request);
+  } catch (const std::string& what) {
+    return Error::invalid("what is to be an answer cannot be read: " + what);
+  } catch (const Json::exception& bad) {
+    return Error::invalid(std::string("what is to be an answer cannot be read: ") + bad.what());
+  }
+  REQUIRE(!out.receipt.empty(),
+          "the answer names no receipt in hearth.receipt: its server makes none, or its stream was "
+          "not saved to the end");
+  REQUIRE(out.request.is_object(),
+          "it says nothing of what was asked; give the body of the request with --request FILE");
+  REQUIRE(out.salt != Hash256() && out.max_tokens > 0,
+          "the answer has no hearth.salt or no hearth.max_tokens, by which its receipts are "
+          "computed again");
+  REQUIRE(!out.choices.empty(), "the answer has no choices");
+  return out;
+}
+
+std::string write_saved_answer(const Json& request, const Json& head, const std::string& text,
+                               const std::vector<TokenId>& token_ids,
+                               const std::string& finish_reason) {
+  const bool chat = request.contains("messages");
+  Json choice = {{"index", 0}, {"finish_reason", finish_reason}, {"token_ids", token_ids}};
+  if (chat) {
+    choice["message"] = {{"role", "assistant"}, {"content", text}};
+  } else {
+    choice["text"] = text;
+  }
+  Json answer = head;
+  answer["object"] = chat ? "chat.completion" : "text_completion";
+  answer["choices"] = Json::array({std::move(choice)});
+  const Json file = {{"request", request}, {"answer", std::move(answer)}};
+  return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,53 @@
+// SavedAnswer: a request and its answer as a client has kept them, from which the answer's receipts
+// are computed again (recompute.h). Two forms are read: the file of `hearth run --receipt`, one
+// object {"request": ..., "answer": ...}; and the two bodies of any OpenAI client, each in a file,
+// the answer as one object or as the events of a stream.
+//
+// Any bytes may be parsed. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace hearth::cli {
+
+inline constexpr std::size_t kSavedAnswerBytes = std::size_t{64} << 20;
+inline constexpr std::uint32_t kSavedChoices = 65'536;  // as a receipt can number them
+
+struct SavedChoice {
+  std::string text;
+  std::optional<std::vector<TokenId>> token_ids;  // where return_token_ids was asked for
+  bool ended = false;                             // it has a finish_reason
+  // What left a stage at a position, where return_hashes was asked for: [stage][position].
+  std::map<std::uint32_t, std::map<Position, Hash256>> hashes = {};
+};
+
+struct SavedAnswer {
+  nlohmann::json request;  // an object
+  std::string receipt;     // hearth.receipt, unchecked
+  Hash256 salt;
+  std::uint64_t seed = 0;
+  std::uint32_t max_tokens = 0;
+  std::optional<std::int64_t> created = {};
+  std::map<std::uint32_t, SavedChoice> choices = {};  // by index
+};
+
+// kInvalidInput says what is missing, and how to have it. `request`: its body where it lies beside
+// `answer`; empty where both are one object.
+Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request);
+
+// The file of `hearth run --receipt`, for one choice.
+std::string write_saved_answer(const nlohmann::json& request, const nlohmann::json& head,
+                               const std::string& text, const std::vector<TokenId>& token_ids,
+                               const std::string& finish_reason);
+
+}  // namespace hearth::cli

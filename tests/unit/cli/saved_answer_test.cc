@@ -1,0 +1,110 @@
+#include "cli/saved_answer.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kName(28, 'a');
+const std::string kSalt = "5a" + std::string(62, '0');
+const Json kRequest = {{"model", "m"}, {"messages", Json::array()}};
+
+Json hearth() { return {{"seed", -3}, {"receipt", kName}, {"salt", kSalt}, {"max_tokens", 40}}; }
+Json answer() {
+  return {{"created", 1'700'000'000},
+          {"choices", Json::array({{{"index", 0},
+                                    {"message", {{"content", "Hi"}}},
+                                    {"finish_reason", "stop"},
+                                    {"token_ids", {7, 2}}}})},
+          {"hearth", hearth()}};
+}
+
+std::string why_not(const Json& changed, const std::string& request = kRequest.dump()) {
+  const auto read = read_saved_answer(changed.dump(), request);
+  EXPECT_FALSE(read.ok());
+  return read.ok() ? "" : read.error().message;
+}
+
+TEST(SavedAnswer, TheBodiesOfAClient) {
+  const auto read = read_saved_answer(answer().dump(), kRequest.dump());
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->request, kRequest);
+  EXPECT_EQ(read->receipt, kName);
+  EXPECT_EQ(read->salt.hex(), kSalt);
+  EXPECT_EQ(static_cast<std::int64_t>(read->seed), -3);
+  EXPECT_EQ(read->max_tokens, 40U);
+  EXPECT_EQ(read->created, 1'700'000'000);
+  ASSERT_EQ(read->choices.size(), 1U);
+  const SavedChoice& choice = read->choices.at(0);
+  EXPECT_EQ(choice.text, "Hi");
+  EXPECT_TRUE(choice.ended);
+  EXPECT_EQ(choice.token_ids, (std::vector<TokenId>{7, 2}));
+}
+
+TEST(SavedAnswer, AStreamAsItCame) {
+  const std::string text =
+      ": ping\n\nid: 1\ndata: "
+      "{\"created\":5,\"choices\":[{\"index\":1,\"delta\":{\"content\":\"H\"},"
+      "\"token_ids\":[7]}]}\r\n\ndata: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"i\"},"
+      "\"finish_reason\":\"length\",\"token_ids\":[8]}],\"hearth\":" +
+      hearth().dump() + "}\n\ndata: [DONE]";
+  const auto read = read_saved_answer(text, kRequest.dump());
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const SavedChoice& choice = read->choices.at(1);
+  EXPECT_EQ(choice.text, "Hi");
+  EXPECT_TRUE(choice.ended);
+  EXPECT_EQ(choice.token_ids, (std::vector<TokenId>{7, 8}));
+  EXPECT_EQ(read->created, 5);
+}
+
+TEST(SavedAnswer, TheFileOfRunIsReadAgain) {
+  const Json head = {{"created", 9}, {"hearth", hearth()}};
+  for (const Json& request : {kRequest, Json{{"model", "m"}, {"prompt", "a"}}}) {
+    const std::string file = write_saved_answer(request, head, "text", {1, 2, 3}, "length");
+    const auto read = read_saved_answer(file, "");
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read->request, request);
+    EXPECT_EQ(read->choices.at(0).text, "text");
+    EXPECT_EQ(read->choices.at(0).token_ids, (std::vector<TokenId>{1, 2, 3}));
+    EXPECT_EQ(read->created, 9);
+  }
+}
+
+TEST(SavedAnswer, HashesAreReadByStageAndPosition) {
+  Json with = answer();
+  with["hearth"]["hashes"] = {{{"choice", 0}, {"step", 4}, {"stage", 1}, {"out", kSalt}}};
+  const auto read = read_saved_answer(with.dump(), kRequest.dump());
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->choices.at(0).hashes.at(1).at(4).hex(), kSalt);
+}
+
+TEST(SavedAnswer, WhatIsMissingIsSaid) {
+  EXPECT_NE(why_not(answer(), "").find("--request"), std::string::npos);
+  EXPECT_NE(why_not(answer(), "[]").find("no JSON object"), std::string::npos);
+  Json no = answer();
+  no["hearth"].erase("receipt");
+  EXPECT_NE(why_not(no).find("hearth.receipt"), std::string::npos);
+  no = answer();
+  no["hearth"].erase("salt");
+  EXPECT_NE(why_not(no).find("hearth.salt"), std::string::npos);
+  no = answer();
+  no["hearth"]["salt"] = "5A";
+  EXPECT_NE(why_not(no).find("64 hex digits"), std::string::npos);
+  no = answer();
+  no["choices"][0]["token_ids"][1] = -1;
+  EXPECT_NE(why_not(no).find("token_ids"), std::string::npos);
+  no = answer();
+  no["choices"][0]["index"] = kSavedChoices;
+  EXPECT_NE(why_not(no).find("choices[].index"), std::string::npos);
+  no = answer();
+  no["choices"] = Json::array();
+  EXPECT_NE(why_not(no).find("no choices"), std::string::npos);
+  EXPECT_NE(why_not({{"error", {{"message", "no"}}}}).find("an error"), std::string::npos);
+  EXPECT_FALSE(read_saved_answer("{", kRequest.dump()).ok());
+  EXPECT_FALSE(read_saved_answer("", "").ok());
+}
+
+}  // namespace
+}  // namespace hearth::cli
