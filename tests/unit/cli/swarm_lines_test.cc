@@ -54,7 +54,7 @@ TEST(StatusLines, ALogThatFailedIsSaid) {
   SwarmView view = serving();
   view.ledger_fault = "no space\n left";
   const std::string line =
-      "ledger  answers have no receipts until the server starts again: no space? left";
+      "ledger  answers have no receipts until the server starts again: no space\\x0a left";
   EXPECT_EQ(status_lines(view)[3], line);
   EXPECT_EQ(top_lines(view, "api", "now")[2], line);
 }
