@@ -29,6 +29,19 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   void run();
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
+  // Behind what is being hashed; `fill` puts in what the owner is to send.
+  template <typename Order>
+  void answer(Order order,
+              void (*fill)(WindowReceipts&, const Order&, control::v1::WorkerMessage&)) {
+    const std::size_t size = order.ByteSizeLong();
+    push(
+        [order = std::move(order), fill](State& state) {
+          control::v1::WorkerMessage message;
+          fill(state.receipts, order, message);
+          state.to_owner(std::move(message));
+        },
+        size);
+  }
 
   // The thread's.
   WindowReceipts receipts;
@@ -136,36 +149,24 @@ void ReceiptMaker::step(StepBatch batch, Bytes in) {
 }
 
 void ReceiptMaker::countersign(control::v1::Countersign message) {
-  const std::size_t size = message.ByteSizeLong();
-  state_->push(
-      [message = std::move(message)](State& state) {
-        control::v1::WorkerMessage answer;
-        *answer.mutable_receipts() = state.receipts.countersign(message);
-        state.to_owner(std::move(answer));
-      },
-      size);
+  state_->answer<control::v1::Countersign>(
+      std::move(message), [](WindowReceipts& receipts, const auto& order, auto& answer) {
+        *answer.mutable_receipts() = receipts.countersign(order);
+      });
 }
 
 void ReceiptMaker::seal(control::v1::SealOrder order) {
-  const std::size_t size = order.ByteSizeLong();
-  state_->push(
-      [order = std::move(order)](State& state) {
-        control::v1::WorkerMessage answer;
-        *answer.mutable_seals() = state.receipts.seal(order);
-        state.to_owner(std::move(answer));
-      },
-      size);
+  state_->answer<control::v1::SealOrder>(
+      std::move(order), [](WindowReceipts& receipts, const auto& windows, auto& answer) {
+        *answer.mutable_seals() = receipts.seal(windows);
+      });
 }
 
 void ReceiptMaker::open(control::v1::OpenOrder order) {
-  const std::size_t size = order.ByteSizeLong();
-  state_->push(
-      [order = std::move(order)](State& state) {
-        control::v1::WorkerMessage answer;
-        *answer.mutable_openings() = state.receipts.open(order);
-        state.to_owner(std::move(answer));
-      },
-      size);
+  state_->answer<control::v1::OpenOrder>(
+      std::move(order), [](WindowReceipts& receipts, const auto& entries, auto& answer) {
+        *answer.mutable_openings() = receipts.open(entries);
+      });
 }
 
 void ReceiptMaker::forget() {

@@ -13,8 +13,6 @@ namespace hearth::placement {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kGainLeast = 1.03;
-constexpr std::size_t kImprovements = 3;
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective == Objective::kLatency ? prediction.tokens_per_second
@@ -160,14 +158,9 @@ Result<Placed> placed(const Problem& problem) {
   return no_room(problem);
 }
 
-void consider(const Problem& changed, double rate, const std::string& change,
-              std::vector<std::pair<double, std::string>>& gains) {
+void consider(const Problem& changed, const std::string& change, Gains& gains) {
   const auto stages = place(changed);
-  if (!stages.ok()) return;
-  const double after = rate_of(changed, predict(changed, *stages));
-  if (after < kGainLeast * rate) return;
-  gains.emplace_back(
-      after, change + ": " + rate_text(after) + " instead of " + rate_text(rate) + " tokens/s");
+  if (stages.ok()) gains.add(change, rate_of(changed, predict(changed, *stages)));
 }
 
 }  // namespace
@@ -206,34 +199,27 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
 }
 
 std::vector<std::string> improvements(const Problem& problem, const Plan& plan) {
-  const double rate = rate_of(problem, plan.prediction);
-  std::vector<std::pair<double, std::string>> gains;
+  Gains gains(rate_of(problem, plan.prediction));
   for (const Stage& stage : plan.stages) {
     Problem changed = problem;
     Node& node = changed.nodes[stage.node];
     node.memory_bytes *= 2;
-    consider(changed, rate, "twice the memory in " + node.name, gains);
+    consider(changed, "twice the memory in " + node.name, gains);
     node.memory_bytes /= 2;
     node.layer = {node.layer.one / 2, node.layer.batch / 2};
     node.head = {node.head.one / 2, node.head.batch / 2};
-    consider(changed, rate, "a machine twice as fast in place of " + node.name, gains);
+    consider(changed, "a machine twice as fast in place of " + node.name, gains);
   }
   if (plan.stages.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    consider(changed, rate, "links of ten times the rate", gains);
+    consider(changed, "links of ten times the rate", gains);
     for (Link& link : changed.links) {
       link = {link.delay_seconds / 2, link.bytes_per_second / 10};
     }
-    consider(changed, rate, "half the delay of every link", gains);
+    consider(changed, "half the delay of every link", gains);
   }
-  std::stable_sort(gains.begin(), gains.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::string> sentences;
-  for (const auto& [after, sentence] : gains) {
-    if (sentences.size() < kImprovements) sentences.push_back(sentence);
-  }
-  return sentences;
+  return gains.largest();
 }
 
 }  // namespace hearth::placement

@@ -22,8 +22,6 @@ constexpr double kAlikeLatency = 1.05;
 constexpr double kDetourOfLatency = 1.25;
 constexpr double kDetourOfThroughput = 2.0;
 constexpr std::uint32_t kRefinements = 8;
-constexpr double kGainLeast = 1.03;
-constexpr std::size_t kImprovements = 3;
 
 std::vector<LayerRange> ranges_between(const std::vector<std::uint32_t>& cuts) {
   std::vector<LayerRange> ranges;
@@ -348,14 +346,9 @@ class Planner {
   std::vector<RangePlan> found_;
 };
 
-void consider(const Problem& changed, double rate, const std::string& change,
-              std::vector<std::pair<double, std::string>>& gains) {
+void consider(const Problem& changed, const std::string& change, Gains& gains) {
   const auto plan = plan_ranges(changed);
-  if (!plan.ok()) return;
-  const double after = rate_of(changed, plan->prediction);
-  if (after < kGainLeast * rate) return;
-  gains.emplace_back(
-      after, change + ": " + rate_text(after) + " instead of " + rate_text(rate) + " tokens/s");
+  if (plan.ok()) gains.add(change, rate_of(changed, plan->prediction));
 }
 
 // What the same nodes give to many streams where the plan is for the latency of one.
@@ -418,36 +411,30 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
 }
 
 std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan) {
-  const double rate = rate_of(problem, plan.prediction);
-  std::vector<std::pair<double, std::string>> gains;
+  Gains gains(rate_of(problem, plan.prediction));
   for (const NodeClass& one : classes_of(Costs(problem))) {
     const std::string whom = std::to_string(one.nodes.size()) + " machines like " +
                              problem.nodes[one.nodes.front()].name;
     Problem changed = problem;
     for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    consider(changed, rate, "twice the memory in the " + whom, gains);
+    consider(changed, "twice the memory in the " + whom, gains);
     changed.nodes = problem.nodes;
     for (const std::uint32_t each : one.nodes) {
       Node& node = changed.nodes[each];
       node.layer = {node.layer.one / 2, node.layer.batch / 2};
       node.head = {node.head.one / 2, node.head.batch / 2};
     }
-    consider(changed, rate, "machines twice as fast in place of the " + whom, gains);
+    consider(changed, "machines twice as fast in place of the " + whom, gains);
   }
   if (plan.ranges.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    consider(changed, rate, "links of ten times the rate", gains);
+    consider(changed, "links of ten times the rate", gains);
     changed.links = problem.links;
     for (Link& link : changed.links) link.delay_seconds /= 2;
-    consider(changed, rate, "half the delay of every link", gains);
+    consider(changed, "half the delay of every link", gains);
   }
-  std::stable_sort(gains.begin(), gains.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::string> sentences;
-  for (const auto& [after, sentence] : gains) {
-    if (sentences.size() < kImprovements) sentences.push_back(sentence);
-  }
+  std::vector<std::string> sentences = gains.largest();
   if (auto other = for_throughput(problem, plan)) sentences.push_back(std::move(*other));
   return sentences;
 }

@@ -6,6 +6,8 @@
 namespace hearth::placement {
 namespace {
 
+constexpr std::size_t kImprovements = 3;
+
 // That the KV budgets of all nodes hold.
 std::uint64_t kv_layers(const Problem& problem) {
   const std::uint64_t each = problem.model.kv_bytes * problem.kv_tokens;
@@ -68,6 +70,23 @@ Error no_room(const Problem& problem) {
     why += ", which no order of stages over links that were measured makes use of";
   }
   return {ErrorCode::kNoCapacity, why};
+}
+
+void Gains::add(const std::string& change, double tokens_per_second) {
+  if (tokens_per_second < kGainLeast * before_) return;
+  all_.emplace_back(tokens_per_second, change + ": " + rate_text(tokens_per_second) +
+                                           " instead of " + rate_text(before_) + " tokens/s");
+}
+
+std::vector<std::string> Gains::largest() const {
+  auto sorted = all_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> sentences;
+  for (const auto& [after, sentence] : sorted) {
+    if (sentences.size() < kImprovements) sentences.push_back(sentence);
+  }
+  return sentences;
 }
 
 }  // namespace hearth::placement
