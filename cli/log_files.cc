@@ -77,7 +77,7 @@ std::vector<std::string> logged_nodes(const std::string& data_folder) {
     if (names.size() < kNodesMost) names.emplace(split_log_line(line).node);
   });
   for (const std::string& name : workers_with_files(data_folder)) {
-    if (!name.empty()) names.insert(name);
+    names.insert(name.empty() ? "worker" : name);
   }
   return {names.begin(), names.end()};
 }

@@ -53,7 +53,9 @@ Error nothing_of(const std::string& node, const std::string& data_dir) {
 Result<Source> find_source(const LogsOptions& options) {
   const std::string server = server_log_file(options.data_dir);
   if (!options.node.empty()) {
-    const std::string own = worker_log_file(options.data_dir, options.node);
+    // "worker" is who was started without a name.
+    const std::string name = options.node == "worker" ? "" : options.node;
+    const std::string own = worker_log_file(options.data_dir, name);
     if (options.node.find('/') == std::string::npos && exists(own)) {
       return Source{own, options.node, ""};
     }

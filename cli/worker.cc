@@ -403,6 +403,17 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::u
   return ok_status();
 }
 
+namespace {
+
+// Every start of a joined machine's worker logs to one file, with or without --name.
+std::string logged_as(const WorkerOptions& options) {
+  if (!options.name.empty()) return options.name;
+  const auto member = read_member_file(data_folder(options.data_dir));
+  return member.ok() && *member ? (*member)->node : "";
+}
+
+}  // namespace
+
 std::string receipt_build() { return "hearth " HEARTH_VERSION; }
 
 int run_worker(const WorkerOptions& options) {
@@ -410,7 +421,8 @@ int run_worker(const WorkerOptions& options) {
     fail(log.error());
     return kExitUsage;
   }
-  if (!options.no_log_file) log_to_file_or_warn(worker_log_file(options.data_dir, options.name));
+  if (!options.no_log_file)
+    log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;
   auto model = open_worker_model(options);
   if (!model.ok()) return fail(model.error());

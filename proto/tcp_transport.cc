@@ -178,6 +178,8 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void beat(TimePoint time);
   // Ends the link with an event. Only from the io_context, never inside a call of the owner.
   void fail(const Error& why);
+  // The same for bytes that no peer may send: the log names it, whatever the link was for.
+  void misspoke(const Error& why);
   void drop();
 
   std::shared_ptr<Core> core;
@@ -314,7 +316,7 @@ void TcpTransport::Link::deliver() {
   while (state == State::kOpen) {
     Frame frame;
     const Result<bool> complete = reader.next(frame);
-    if (!complete) return fail(complete.error());
+    if (!complete) return misspoke(complete.error());
     if (!*complete) return;
     if (frame.type == FrameType::kBeat) continue;
     if (!write_failed) deadline = TimePoint{0};
@@ -330,7 +332,7 @@ void TcpTransport::Link::deliver() {
 bool TcpTransport::Link::answer(ByteSpan payload) {
   const auto ping = decode_ping(payload);
   if (!ping) {
-    fail(ping.error());
+    misspoke(ping.error());
     return false;
   }
   enqueue({FrameType::kPong, Bytes(ping->answer_bytes)});
@@ -464,6 +466,15 @@ void TcpTransport::Link::fail(const Error& why) {
   drop();
   if (refused && core->options.on_refused) core->options.on_refused(why.message);
   if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
+}
+
+void TcpTransport::Link::misspoke(const Error& why) {
+  if (core->options.on_refused) {
+    const auto peer = core->options.roster->find(tls->peer());
+    const std::string who = peer ? "node " + peer->name : "key " + tls->peer().hex();
+    core->options.on_refused(who + ": " + why.message);
+  }
+  fail(why);
 }
 
 void TcpTransport::Link::drop() {

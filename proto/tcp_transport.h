@@ -28,7 +28,8 @@ struct TcpOptions {
   std::string listen_address{};  // host:port, port 0: any free one; empty: do not listen
   TlsIdentity identity{};        // ours
   std::shared_ptr<const RosterBook> roster{};  // that names us and our peers
-  // Why an incoming link was refused before it opened, for the log; its peer hears an alert.
+  // For the log: why an incoming link was refused before it opened, where its peer hears an alert,
+  // and which peer's bytes were none that it may send.
   std::function<void(const std::string& why)> on_refused{};
   std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
   std::size_t send_queue_bytes = limits::kSendQueueBytes;  // per link

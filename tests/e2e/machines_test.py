@@ -155,6 +155,9 @@ class Cluster(machines.Household):
             self.desk.stop()
             self.desk.start("worker", "--model", swarm.MODEL)
             swarm.wait_until(lambda: self.desk.log().count("registered with") >= 3, 30, "the desk")
+            files = [path.name for path in (self.desk.folder / "logs").glob("*.log")]
+            self.assertEqual(files, ["worker-desk.log"], "of every start")
+            self.assertIn("registered with", self.good(self.desk, "logs", "-n", "20"))
             self.ready()
             self.assertEqual(self.good(self.home, "run", self.model(), *prompt[2:]), answer)
 

@@ -43,7 +43,7 @@ TEST(LogFiles, NodesThatHaveLogged) {
   folder.append("worker-den.1.log", "x\n");
   folder.append("worker.log", "x\n");
   folder.append("other.txt", "x\n");
-  EXPECT_EQ(logged_nodes(folder.path()), (Names{"coordinator", "den", "local-1", "old"}));
+  EXPECT_EQ(logged_nodes(folder.path()), (Names{"coordinator", "den", "local-1", "old", "worker"}));
   EXPECT_EQ(workers_with_files(folder.path()), (Names{"", "den"}));
 }
 

@@ -77,7 +77,10 @@ TEST_F(LogsTest, WithoutAServerTheOneWorker) {
   EXPECT_EQ(logs({}), "x\n");
   folder.append("worker-den.log", "y\n");
   EXPECT_EQ(logs({}), "");
-  EXPECT_NE(error.find("name one: den"), std::string::npos) << error;
+  EXPECT_NE(error.find("name one: den, worker"), std::string::npos) << error;
+  LogsOptions options;
+  options.node = "worker";
+  EXPECT_EQ(logs(options), "x\n");
 }
 
 }  // namespace

@@ -254,6 +254,9 @@ TEST_F(TcpTransportTest, HostileBytesEndTheirLinkOnly) {
     const LinkId bad = b.events.opened.back();
     EXPECT_EQ(b.events.closed.at(bad).code, ErrorCode::kInvalidInput) << c.what;
     EXPECT_EQ(received(b, bad), 0u) << c.what;
+    ASSERT_FALSE(b.refused.empty()) << c.what;
+    EXPECT_EQ(b.refused.back().find("node "), 0u) << "the log names it: " << b.refused.back();
+    b.refused.clear();
     EXPECT_TRUE(run_until([&] { return peer.hung_up(); })) << c.what;
   }
   ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(10, 1)}));
