@@ -53,9 +53,9 @@ Error nothing_of(const std::string& node, const std::string& data_dir) {
 Result<Source> find_source(const LogsOptions& options) {
   const std::string server = server_log_file(options.data_dir);
   if (!options.node.empty()) {
-    // "worker" is who was started without a name.
-    const std::string name = options.node == "worker" ? "" : options.node;
-    const std::string own = worker_log_file(options.data_dir, name);
+    std::string own = worker_log_file(options.data_dir, options.node);
+    // Who was started without a name is "worker", unless somebody has that name.
+    if (options.node == "worker" && !exists(own)) own = worker_log_file(options.data_dir, "");
     if (options.node.find('/') == std::string::npos && exists(own)) {
       return Source{own, options.node, ""};
     }

@@ -32,6 +32,11 @@ class Reach(machines.Household):
         out = machine.run("doctor", "--json")[1]
         return [one for one in json.loads(out)["findings"] if one["check"] == check]
 
+    def add_rules(self, machine, rules):
+        made = subprocess.run(self.wire.words(machine, "nft", rules), capture_output=True, text=True)
+        if made.returncode != 0:
+            self.skipTest(f"this kernel takes no nftables rules: {made.stderr.strip()}")
+
     def mend(self, machine, finding):
         words = shlex.split(finding["mend"])
         self.assertEqual(words[0], "sudo")
@@ -59,9 +64,7 @@ class Reach(machines.Household):
                  "{ type filter hook input priority 0; policy drop; }; "
                  "add rule inet filter input iif lo accept; "
                  "add rule inet filter input tcp sport 11501 accept")
-        made = subprocess.run(self.wire.words("desk", "nft", rules), capture_output=True, text=True)
-        if made.returncode != 0:
-            self.skipTest(f"this kernel takes no nftables rules: {made.stderr.strip()}")
+        self.add_rules("desk", rules)
         [one] = self.findings(self.desk, "reach")
         self.assertEqual(one["health"], "failed", one)
         self.assertIn("nftables here lets nobody in", one["text"])
@@ -80,9 +83,7 @@ class Reach(machines.Household):
                  "add rule inet fence arrivals ct state established,related accept; "
                  "add rule inet fence arrivals tcp dport { 22, 11000-11501 } accept; "
                  "add rule inet fence arrivals udp dport 11502 accept")
-        made = subprocess.run(self.wire.words("home", "nft", rules), capture_output=True, text=True)
-        if made.returncode != 0:
-            self.skipTest(f"this kernel takes no nftables rules: {made.stderr.strip()}")
+        self.add_rules("home", rules)
         [one] = self.findings(self.home, "firewall")
         self.assertEqual(one["health"], "warning", one)
         self.assertIn("drops in inet fence arrivals what others send to the data port 11502",

@@ -81,6 +81,8 @@ TEST_F(LogsTest, WithoutAServerTheOneWorker) {
   LogsOptions options;
   options.node = "worker";
   EXPECT_EQ(logs(options), "x\n");
+  folder.append("worker-worker.log", "z\n");
+  EXPECT_EQ(logs(options), "z\n") << "whose name it is comes first";
 }
 
 }  // namespace
