@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/limits.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/own_place.h"
 #include "cli/progress.h"
 #include "proto/ping.h"
+#include "proto/rate_trial.h"
 #include "proto/tcp_transport.h"
 
 namespace hearth::cli {
@@ -25,10 +25,6 @@ using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(5);  // with one connection
-constexpr std::uint32_t kPiece = limits::kPingBytes - 64;
-constexpr std::uint32_t kPieces = 8;  // of a bulk
-constexpr std::uint32_t kTaste = 64 * 1024;
-constexpr double kQuick = 0.02;  // seconds of a taste: slower ways get no bulk
 
 double since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
@@ -122,15 +118,19 @@ Result<Probe> probe(const OwnPlace& own, const std::string& node, const std::str
 
 Result<Rates> measure(const OwnPlace& own, const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
-  const auto rate = [&](Ping taste, Ping piece) -> Result<double> {
-    TRY(const double tasted, link->ping(1, taste));
-    if (tasted > kQuick) return kTaste / tasted;
-    TRY(const double seconds, link->ping(kPieces, piece));
-    return static_cast<double>(kPieces) * kPiece / seconds;
+  const auto rate = [&](bool to) -> Result<double> {
+    RateTrial trial;
+    for (bool enough = false; !enough;) {
+      const RateTrial::Pings pings = trial.next();
+      TRY(const double seconds,
+          link->ping(pings.count, to ? Ping{0, pings.bytes} : Ping{pings.bytes, 0}));
+      enough = trial.took(seconds);
+    }
+    return trial.bytes_per_second();
   };
   Rates rates;
-  TRY(rates.to, rate({0, kTaste}, {0, kPiece}));
-  TRY(rates.from, rate({kTaste, 0}, {kPiece, 0}));
+  TRY(rates.to, rate(true));
+  TRY(rates.from, rate(false));
   return rates;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/limits.h"
+#include "proto/frame.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -84,7 +85,9 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
                        placement::check(back, way.to, way.from).ok() &&
                        there.bytes_per_second > 0.0 && back.bytes_per_second > 0.0;
   if (!figures) {
-    spdlog::warn("the way from {} to {} was not measured", way.from, way.to);
+    const std::string why = decode_refused(as_bytes(probed.error()));
+    spdlog::warn("the way from {} to {} was not measured: {}", way.from, way.to,
+                 why.empty() ? "its figures are none that a link has" : why);
     return;
   }
   links_[{way.from, way.to}] = there;

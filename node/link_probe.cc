@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
-
 namespace hearth::node {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(8);  // with all of it
 constexpr std::uint32_t kRoundTrips = 8;                 // the quickest counts
-constexpr std::uint32_t kTaste = 64 * 1024;
-constexpr double kQuick = 0.02;  // seconds of a taste: slower ways get no bulk
-constexpr std::uint32_t kPiece = limits::kPingBytes - 64;
-constexpr std::uint32_t kPieces = 8;
-constexpr double kLeast = 1e-6;  // seconds: nothing on a link is quicker
+constexpr double kLeast = 1e-6;                          // seconds: nothing on a link is quicker
 
 }  // namespace
 
@@ -80,41 +74,32 @@ double LinkProbe::spent() const {
   return std::max(kLeast, std::chrono::duration<double>(clock_.now() - sent_at_).count());
 }
 
-double LinkProbe::rate(std::uint32_t bytes) const {
-  return bytes / std::max(kLeast, spent() - rate_.round_trip_seconds);
+void LinkProbe::send_rate() {
+  const RateTrial::Pings pings = trial_.next();
+  send(step_, pings.count, step_ == Step::kTo ? Ping{0, pings.bytes} : Ping{pings.bytes, 0});
 }
 
-void LinkProbe::taste(Step step) {
-  send(step, 1, step == Step::kTasteTo ? Ping{0, kTaste} : Ping{kTaste, 0});
-}
-
-void LinkProbe::bulk(Step step) {
-  send(step, kPieces, step == Step::kBulkTo ? Ping{0, kPiece} : Ping{kPiece, 0});
+void LinkProbe::took_rate() {
+  const bool enough = trial_.took(spent() - rate_.round_trip_seconds);
+  if (!enough) return send_rate();
+  if (step_ == Step::kFrom) {
+    rate_.from_bytes_per_second = trial_.bytes_per_second();
+    return finish(rate_);
+  }
+  rate_.to_bytes_per_second = trial_.bytes_per_second();
+  step_ = Step::kFrom;
+  trial_ = {};
+  send_rate();
 }
 
 void LinkProbe::answered() {
-  switch (step_) {
-    case Step::kRoundTrips:
-      rate_.round_trip_seconds =
-          round_trips_ == 0 ? spent() : std::min(rate_.round_trip_seconds, spent());
-      if (++round_trips_ < kRoundTrips) return send(Step::kRoundTrips, 1, {});
-      return taste(Step::kTasteTo);
-    case Step::kTasteTo:
-      rate_.to_bytes_per_second = rate(kTaste);
-      return spent() > kQuick ? taste(Step::kTasteFrom) : bulk(Step::kBulkTo);
-    case Step::kBulkTo:
-      rate_.to_bytes_per_second = rate(kPieces * kPiece);
-      return taste(Step::kTasteFrom);
-    case Step::kTasteFrom:
-      rate_.from_bytes_per_second = rate(kTaste);
-      if (spent() > kQuick) return finish(rate_);
-      return bulk(Step::kBulkFrom);
-    case Step::kBulkFrom:
-      rate_.from_bytes_per_second = rate(kPieces * kPiece);
-      return finish(rate_);
-    case Step::kIdle:
-    case Step::kDialling: return;
-  }
+  if (step_ != Step::kRoundTrips) return took_rate();
+  rate_.round_trip_seconds =
+      round_trips_ == 0 ? spent() : std::min(rate_.round_trip_seconds, spent());
+  if (++round_trips_ < kRoundTrips) return send(Step::kRoundTrips, 1, {});
+  step_ = Step::kTo;
+  trial_ = {};
+  send_rate();
 }
 
 void LinkProbe::finish(Result<LinkRate> result) {

@@ -1,6 +1,6 @@
 // LinkProbe: measures the way to another node over a data link of its own, with pings that the
 // transport at its far end answers once it has received all of them: round trip, and bytes a second
-// each way as the receiver takes them.
+// each way as the receiver takes them (proto/rate_trial.h).
 //
 // Threads: everything on the owner's thread.
 #pragma once
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "proto/ping.h"
+#include "proto/rate_trial.h"
 #include "proto/transport.h"
 
 namespace hearth::node {
@@ -40,16 +41,13 @@ class LinkProbe final : public TransportEvents {
   void on_link_closed(LinkId link, const Error& why) override;
 
  private:
-  // What is under way: several round trips, then each way a taste and, where that was quick, a
-  // bulk.
-  enum class Step { kIdle, kDialling, kRoundTrips, kTasteTo, kBulkTo, kTasteFrom, kBulkFrom };
+  enum class Step { kIdle, kDialling, kRoundTrips, kTo, kFrom };
 
   void send(Step step, std::uint32_t pieces, const Ping& ping);
   void answered();
-  void taste(Step step);
-  void bulk(Step step);
+  void send_rate();
+  void took_rate();
   double spent() const;
-  double rate(std::uint32_t bytes) const;
   void finish(Result<LinkRate> result);
 
   Transport& transport_;
@@ -63,6 +61,7 @@ class LinkProbe final : public TransportEvents {
   std::uint32_t awaited_ = 0;       // answers
   std::uint32_t answer_bytes_ = 0;  // of each
   std::uint32_t round_trips_ = 0;
+  RateTrial trial_;
   LinkRate rate_;
 };
 

@@ -40,10 +40,10 @@ TEST_F(LinkProbeTest, MeasuresRoundTripAndBothWays) {
   start();
   transport.open("den:1");
   for (int i = 0; i < 8; ++i) answer(std::chrono::microseconds(i == 3 ? 500 : 900));
-  answer(std::chrono::milliseconds(1));                                     // a taste there
-  answer(std::chrono::milliseconds(80) + std::chrono::microseconds(500));   // 8 MiB
-  answer(std::chrono::milliseconds(1));                                     // a taste back
-  answer(std::chrono::milliseconds(160) + std::chrono::microseconds(500));  // 8 MiB
+  for (int way = 1; way <= 2; ++way) {
+    for (int size = 0; size < 5; ++size) answer(std::chrono::milliseconds(1));
+    answer(way * std::chrono::milliseconds(80) + std::chrono::microseconds(500));  // 8 MiB
+  }
   ASSERT_TRUE(result && result->ok());
   EXPECT_NEAR((*result)->round_trip_seconds, 500e-6, 1e-9);
   const double bytes = 8.0 * (limits::kPingBytes - 64);
@@ -56,7 +56,9 @@ TEST_F(LinkProbeTest, ASlowWayGetsNoBulk) {
   start();
   transport.open("den:1");
   for (int i = 0; i < 8; ++i) answer(std::chrono::milliseconds(10));
+  answer(std::chrono::milliseconds(70));  // with a burst
   answer(std::chrono::milliseconds(110));
+  answer(std::chrono::milliseconds(70));
   answer(std::chrono::milliseconds(210));
   ASSERT_TRUE(result && result->ok());
   EXPECT_NEAR((*result)->to_bytes_per_second, 65'536 / 0.1, 1.0);
