@@ -24,6 +24,8 @@ enum class SwarmDefect : int {
   kInterruptedForgotten = 13,  // the sequences of a lost pipeline are not told and not resumed
   kRowBeforeReplayed = 14,     // what a stage kept of a row goes out as that of the row behind it
   kOneUnitOff = 15,            // in some rows a stage sends one activation one unit off
+  kOneUnitOnce = 16,           // the same, in one row of all
+  kOneUnitContested = 17,      // the same, and who is accused of it denies it
 };
 
 #ifdef HEARTH_SWARM_DEFECTS
