@@ -15,7 +15,6 @@ bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const
               const float* v);
 bool attention(const AttentionArgs& args);
 // The inverse of kv_read: a slot of a page from its bytes, of which any are taken.
-void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page,
-              std::uint32_t slot);
+void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page, std::uint32_t slot);
 
 }  // namespace hearth::kernels::scalar
