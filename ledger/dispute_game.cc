@@ -350,10 +350,14 @@ Status DisputeGame::check_agreed(const Agreed& value) const {
   const auto within = check_inclusion(leaf, value.slot, shape.slots(value.position),
                                       value.slot_path, value.position_root);
   REQUIRE(within.ok(), "an input is not what they agree on: " + within.error().message);
-  const auto under = check_inclusion(position_leaf(value.position_root), value.position, end_,
-                                     value.position_path, said_[0].trace);
-  REQUIRE(under.ok(), "an input's position is not in the trace: " + under.error().message);
-  return ok_status();
+  // What is left of the first difference is the same in both traces.
+  Status under = ok_status();
+  for (const Said& said : said_) {
+    under = check_inclusion(position_leaf(value.position_root), value.position, end_,
+                            value.position_path, said.trace);
+    if (under.ok()) return under;
+  }
+  return Error::invalid("an input's position is in neither trace: " + under.error().message);
 }
 
 }  // namespace hearth::ledger

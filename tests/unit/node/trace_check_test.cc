@@ -32,9 +32,12 @@ void distort(const ledger::TraceShape& shape, TraceOp op, Bytes& value) {
   value = bytes_of(x);
 }
 
+// Nothing is computed from a chain: who lies there alone has no dispute, so it lies of its row too.
 Fault at(const ledger::TraceShape& shape, std::uint32_t position, TraceSlot slot) {
   return [&shape, position, slot](std::uint32_t where, const TraceSlot& what, Bytes& value) {
-    if (where == position && what == slot) distort(shape, slot.op, value);
+    if (where != position) return;
+    if (what == slot) distort(shape, slot.op, value);
+    if (slot.op == TraceOp::kChain && what.op == TraceOp::kOutgoing) value[0] ^= std::byte{1};
   };
 }
 
@@ -213,7 +216,8 @@ TEST(TraceCheck, AnHonestSideNeverLosesToAnyLiar) {
     const std::uint32_t byte = static_cast<std::uint32_t>(random());
     const auto bit = static_cast<std::byte>(1U << random() % 3);
     const auto liar = of.liar([=](std::uint32_t where, const TraceSlot& what, Bytes& value) {
-      if (where == position && what == slot) value[byte % value.size()] ^= bit;
+      // The scales of a quantised row are behind its values; no engine goes on with any others.
+      if (where == position && what == slot) value[byte % (value.size() / 2)] ^= bit;
     });
     if (!of.differ(*liar, *of.honest)) continue;
     ++games;
@@ -227,15 +231,17 @@ TEST(TraceCheck, ADoctoredFileIsRefusedAndNeverBlamesTheHonest) {
   const auto product = of.liar(at(of.honest->shape(), 6, {TraceOp::kUp, 1}));
   const auto attention = of.liar(at(of.honest->shape(), 6, {TraceOp::kAttention, 0}));
   for (Tracer* liar : {product.get(), attention.get()}) {
-    const Bytes whole = write_dispute(of.play(*liar, *of.honest, 1)).value();
-    for (std::size_t at_byte = 0; at_byte < whole.size(); at_byte += 3) {
+    const DisputeFile file = of.play(*liar, *of.honest, 1);
+    ASSERT_TRUE(check_dispute(file, nullptr)->decided);
+    const Bytes whole = write_dispute(file).value();
+    for (std::size_t at_byte = 0; at_byte < whole.size(); at_byte += at_byte < 2'000 ? 1 : 13) {
       Bytes changed = whole;
       changed[at_byte] ^= static_cast<std::byte>(1U << at_byte % 8);
       const auto parsed = ledger::parse_dispute(changed);
       if (!parsed) continue;
       const auto finding = check_dispute(*parsed, nullptr);
-      EXPECT_FALSE(finding.ok() && finding->decided && finding->wrong[1]) << "byte " << at_byte;
-      EXPECT_FALSE(finding.ok() && finding->decided) << "byte " << at_byte << " changes nothing";
+      EXPECT_FALSE(finding.ok() && finding->decided)
+          << "byte " << at_byte << " changes nothing, or blames somebody";
     }
   }
 }
@@ -244,6 +250,7 @@ TEST(TraceCheck, EvidenceOfAnotherValueIsRefused) {
   const Disputed of(disputed_model("llama"), {0, 2});
   const auto liar = of.liar(at(of.honest->shape(), 6, {TraceOp::kDown, 1}));
   DisputeFile file = of.play(*liar, *of.honest, 1);
+  ASSERT_TRUE(check_dispute(file, nullptr)->decided);
   DisputeFile without = file;
   without.evidence.reset();
   EXPECT_FALSE(check_dispute(without, nullptr).ok());
