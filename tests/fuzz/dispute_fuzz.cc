@@ -21,14 +21,14 @@ const SecretKey& key_of(DisputeSide side) {
   return side == DisputeSide::kWorker ? worker : auditor;
 }
 
-CheckedCase make_case() {
+CheckedCase make_case(std::uint32_t positions) {
   DisputeCase said;
   said.cluster = key_of(DisputeSide::kAuditor).public_key();
   Receipt receipt;
   receipt.stages = 2;
   receipt.layer_end = 2;
-  receipt.positions = 3;
-  receipt.prompt_positions = 3;
+  receipt.positions = positions;
+  receipt.prompt_positions = positions;
   receipt.out_root = blake2b(as_bytes("root"));
   said.receipts.push_back(
       sign_receipt(receipt, said.cluster, key_of(DisputeSide::kWorker)).value());
@@ -40,16 +40,18 @@ CheckedCase make_case() {
   shape.hidden = shape.feed_forward = shape.head_dim = 32;
   shape.heads = shape.kv_heads = 1;
   shape.vocabulary = 300;
-  shape.prompt = 3;
+  shape.prompt = positions;
   shape.frequencies.assign(16, 1.0);
   shape.local_frequencies.assign(16, 1.0);
   return check_case(std::move(said)).value();
 }
 
 void play(ByteSpan bytes) {
-  static const CheckedCase of = make_case();
-  DisputeGame game(of);
+  // A window of one position begins with the root of the trace.
+  static const CheckedCase cases[] = {make_case(1), make_case(3)};
   ByteReader reader(bytes);
+  const CheckedCase& of = cases[reader.read<std::uint8_t>() % 2];
+  DisputeGame game(of);
   while (!game.outcome() && reader.remaining() > 0) {
     const auto side = static_cast<DisputeSide>(reader.read<std::uint8_t>() % kDisputeSides);
     const auto wanted = std::min<std::size_t>(reader.read<std::uint16_t>(), reader.remaining());
@@ -61,7 +63,9 @@ void play(ByteSpan bytes) {
     INVARIANT(done.ok() == awaited, "a signed move that is awaited is taken");
   }
   if (game.outcome()) {
-    INVARIANT(game.outcome()->lost[0] != game.outcome()->lost[1], "who contradicts himself loses");
+    const DisputeOutcome& outcome = *game.outcome();
+    INVARIANT(outcome.shapes_differ != (outcome.lost[0] != outcome.lost[1]),
+              "who contradicts himself loses");
   }
 }
 

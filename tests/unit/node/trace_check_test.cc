@@ -246,6 +246,26 @@ TEST(TraceCheck, ADoctoredFileIsRefusedAndNeverBlamesTheHonest) {
   }
 }
 
+TEST(TraceCheck, WhoSignsOtherWeightsIsFoundOutByTheModel) {
+  const Disputed of(disputed_model("llama"), {0, 2});
+  for (const TraceOp op : {TraceOp::kMixed, TraceOp::kDown}) {
+    const auto liar = of.liar(at(of.honest->shape(), 6, {op, 1}));
+    DisputeFile file = of.play(*liar, *of.honest, 1);
+    const auto round = static_cast<std::uint32_t>(file.moves.size() / 2 - 1);
+    auto& move = file.moves[file.moves.size() - 2];
+    ASSERT_EQ(move.side, ledger::DisputeSide::kWorker);
+    move = ledger::sign_move(ledger::check_case(file.said)->id, round, move.side,
+                             Bytes(sizeof(Hash256), std::byte{1}), of.worker)
+               .value();
+    const auto alone = check_dispute(file, nullptr);
+    ASSERT_TRUE(alone.ok()) << alone.error().message;
+    EXPECT_EQ(alone->decided, op == TraceOp::kMixed) << "no weights are read there";
+    const auto finding = check_dispute(file, of.file.get());
+    ASSERT_TRUE(finding.ok()) << finding.error().message;
+    EXPECT_TRUE(finding->decided && finding->wrong[0] && !finding->wrong[1]) << finding->why;
+  }
+}
+
 TEST(TraceCheck, EvidenceOfAnotherValueIsRefused) {
   const Disputed of(disputed_model("llama"), {0, 2});
   const auto liar = of.liar(at(of.honest->shape(), 6, {TraceOp::kDown, 1}));
