@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/audit.h"
 #include "cli/device.h"
+#include "cli/dispute.h"
 #include "cli/ledger.h"
 #include "cli/standings.h"
 #include "cli/values.h"
@@ -32,19 +33,21 @@ void add_verify(CLI::App& app, Action& action) {
       "verify", "Verify an answer's receipts by the ledger's files alone, offline (6: not proved)");
   verb->add_option("receipt", o->receipt,
                    "as the answer has it (hearth.receipt, x-hearth-receipt), or a file with the "
-                   "answer: of hearth run --receipt, or its saved body")
-      ->required();
+                   "answer: of hearth run --receipt, or its saved body");
   verb->add_option("folder", o->folder,
                    "a server's data folder, or a log's own (default: this machine's)");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->add_flag("--re-execute", o->re_execute,
-                 "compute the answer again with a model file of this machine, and compare");
+  CLI::Option* re_execute =
+      verb->add_flag("--re-execute", o->re_execute,
+                     "compute the answer again with a model file of this machine, and compare");
   verb->add_option("--request", o->request,
                    "a file with the body of the request, where the answer's has none");
-  verb->add_option("--model", o->machine.model,
-                   "with --re-execute: file or pulled name (default: as the request names it)");
+  verb->add_option(
+      "--model", o->machine.model,
+      "file or pulled name: with --re-execute (default: as the request names it); with "
+      "--dispute, what the weights are compared with");
   verb->add_option("-t,--threads", o->machine.threads,
                    "with --re-execute: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
@@ -55,7 +58,20 @@ void add_verify(CLI::App& app, Action& action) {
                    "with --re-execute: what computes; auto: the first card, if there is one")
       ->check(device_text())
       ->capture_default_str();
-  verb->callback([o, &action] { action = [o] { return run_verify(*o); }; });
+  CLI::Option* dispute = verb->add_option(
+      "--dispute", o->dispute,
+      "in place of a receipt: the file of a dispute; who is wrong in it, by its moves and by the "
+      "one value in which the two differ, computed again");
+  verb->get_option("receipt")->excludes(dispute);
+  verb->get_option("folder")->excludes(dispute);
+  re_execute->excludes(dispute);
+  verb->callback([o, &action] {
+    if (o->dispute.empty() && o->receipt.empty()) throw CLI::RequiredError("receipt");
+    action = [o] {
+      if (o->dispute.empty()) return run_verify(*o);
+      return run_dispute({o->dispute, o->machine.model, o->key, o->json});
+    };
+  });
 }
 
 void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o) {

@@ -14,5 +14,7 @@ void dequantize_row(const PackedMatrix& w, std::uint32_t row, float* out);
 bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
               const float* v);
 bool attention(const AttentionArgs& args);
+// The inverse of kv_read: a slot of a page from its bytes, of which any are taken.
+void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page, std::uint32_t slot);
 
 }  // namespace hearth::kernels::scalar

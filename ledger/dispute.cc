@@ -226,6 +226,7 @@ Result<Bytes> write_dispute(const DisputeFile& file) {
   writer.append(file.said.opened_salt.bytes);
   writer.append(file.said.salt.bytes);
   put_bytes(writer, encode(file.said.shape));
+  writer.append(file.model.bytes);
   put_text(writer, file.build);
   writer.write(static_cast<std::uint8_t>(file.moves.size()));
   for (const DisputeMove& move : file.moves) {
@@ -253,6 +254,7 @@ Result<DisputeFile> parse_dispute(ByteSpan bytes) {
   REQUIRE(as_text(reader.raw(kMagic.size())) == kMagic, "this is no dispute's file (HRD1)");
   DisputeFile out;
   TRY_VOID(read_case(reader, out.said));
+  out.model = reader.hash();
   out.build = reader.text();
   const auto moves = reader.number<std::uint8_t>();
   for (std::size_t i = 0; i < moves && !reader.failed(); ++i) {

@@ -58,7 +58,10 @@ struct DisputeTokens {
 
 struct DisputeFile {
   DisputeCase said;
-  std::string build;               // of the program that the receipts name
+  // What the receipts' program is made of (program_id): the model, by its manifest's id or else by
+  // its header's fingerprint, and the name of the build.
+  Hash256 model;
+  std::string build;
   std::vector<DisputeMove> moves;  // in the order in which they were taken
   std::optional<DisputeEvidence> evidence;
   std::optional<DisputeTokens> tokens;

@@ -133,7 +133,9 @@ void DisputeGame::begin(std::uint64_t now_ms) { deadline_ms_ = now_ms + kMoveMs;
 bool DisputeGame::awaits(DisputeSide side) const { return !outcome_ && !moved_[index_of(side)]; }
 
 void DisputeGame::lose(std::array<bool, kDisputeSides> who, std::string why) {
-  outcome_ = DisputeOutcome{who, std::move(why), false, std::nullopt};
+  outcome_ = DisputeOutcome{};
+  outcome_->lost = who;
+  outcome_->why = std::move(why);
   round_ = DisputeRound::kOver;
 }
 
@@ -188,9 +190,11 @@ Status DisputeGame::read(const DisputeMove& move, Said& said) const {
         std::min(case_.said.shape.chunk_bytes(op), case_.said.shape.value_bytes(op) - begin);
     const ByteSpan bytes = reader.take(size);
     said.chunk.assign(bytes.begin(), bytes.end());
-    said.weights = read_hash(reader);
     REQUIRE(!reader.failed() && trace_chunk(said.chunk) == said.node,
             "its bytes are not those of the chunk");
+  } else if (round_ == DisputeRound::kWeights) {
+    said.weights = read_hash(reader);
+    REQUIRE(!reader.failed(), "it has no digest");
   } else {
     TRY(said.opened, read_hashes(reader, open_node(node_).size()));
     Hash256 node = close_node(node_, said.opened);
@@ -276,6 +280,7 @@ void DisputeGame::advance() {
       return next(DisputeRound::kElement);
     }
     case DisputeRound::kElement: return find_element();
+    case DisputeRound::kWeights: return finish();
     case DisputeRound::kOver: return;
   }
 }
@@ -307,19 +312,26 @@ void DisputeGame::enter_position() {
 }
 
 void DisputeGame::find_element() {
+  const TraceShape& shape = case_.said.shape;
+  const TraceOp op = shape.at(position_, slot_).op;
+  const auto differs = std::ranges::mismatch(said_[0].chunk, said_[1].chunk).in1;
+  const std::size_t byte =
+      chunk_ * shape.chunk_bytes(op) + static_cast<std::size_t>(differs - said_[0].chunk.begin());
+  element_ = static_cast<std::uint32_t>(byte / shape.element_bytes(op));
+  next(DisputeRound::kWeights);
+}
+
+void DisputeGame::finish() {
   DisputeFound found;
   found.position = position_;
   found.slot = slot_;
   found.what = case_.said.shape.at(position_, slot_);
+  found.element = element_;
   found.chunk = chunk_;
   for (std::size_t i = 0; i < kDisputeSides; ++i) {
     found.chunks[i] = said_[i].chunk;
     found.weights[i] = said_[i].weights;
   }
-  const auto differs = std::ranges::mismatch(found.chunks[0], found.chunks[1]).in1;
-  const auto byte = chunk_ * case_.said.shape.chunk_bytes(found.what.op) +
-                    static_cast<std::size_t>(differs - found.chunks[0].begin());
-  found.element = static_cast<std::uint32_t>(byte / case_.said.shape.element_bytes(found.what.op));
   outcome_ = DisputeOutcome{};
   outcome_->found = std::move(found);
   round_ = DisputeRound::kOver;
@@ -338,10 +350,14 @@ Status DisputeGame::check_agreed(const Agreed& value) const {
   const auto within = check_inclusion(leaf, value.slot, shape.slots(value.position),
                                       value.slot_path, value.position_root);
   REQUIRE(within.ok(), "an input is not what they agree on: " + within.error().message);
-  const auto under = check_inclusion(position_leaf(value.position_root), value.position, end_,
-                                     value.position_path, said_[0].trace);
-  REQUIRE(under.ok(), "an input's position is not in the trace: " + under.error().message);
-  return ok_status();
+  // What is left of the first difference is the same in both traces.
+  Status under = ok_status();
+  for (const Said& said : said_) {
+    under = check_inclusion(position_leaf(value.position_root), value.position, end_,
+                            value.position_path, said.trace);
+    if (under.ok()) return under;
+  }
+  return Error::invalid("an input's position is in neither trace: " + under.error().message);
 }
 
 }  // namespace hearth::ledger

@@ -55,7 +55,8 @@ enum class DisputeRound : std::uint8_t {
   kPositions,  // opens the trace
   kSlots,      // opens a position
   kChunks,     // the chunks of one value
-  kElement,    // one chunk, and which weights it was computed with
+  kElement,    // one chunk
+  kWeights,    // digest of the weights that its first differing element was computed with
   kOver,
 };
 
@@ -109,6 +110,9 @@ class DisputeGame {
   TreeRange node() const { return node_; }
   std::uint32_t position() const { return position_; }
   std::uint32_t slot() const { return slot_; }
+  std::uint32_t chunk() const { return chunk_; }
+  std::uint32_t element() const { return element_; }
+  std::uint32_t end() const { return end_; }  // positions of the traces
 
   // kInvalidInput: not that side's move, or not its signature; nothing has changed. A move that is
   // signed and wrong ends the game.
@@ -146,6 +150,7 @@ class DisputeGame {
   void descend();
   void enter_position();
   void find_element();
+  void finish();
   void next(DisputeRound round);
   void lose(std::array<bool, kDisputeSides> who, std::string why);
 
@@ -163,6 +168,7 @@ class DisputeGame {
   std::uint32_t position_ = 0;
   std::uint32_t slot_ = 0;
   std::uint32_t chunk_ = 0;
+  std::uint32_t element_ = 0;
   std::optional<DisputeOutcome> outcome_;
 };
 

@@ -62,6 +62,7 @@ struct TraceShape {
   static constexpr std::uint8_t kScaledEntry = 8;  // embeddings are scaled
   static constexpr std::uint8_t kHalves = 16;      // RoPE turns halves, not neighbours
   static constexpr std::uint8_t kGelu = 32;        // in place of silu
+  static constexpr std::uint8_t kTied = 64;        // the head is the embedding
   std::uint32_t layer_begin = 0;
   std::uint32_t layer_end = 0;
   std::uint32_t layers = 0;  // of the model

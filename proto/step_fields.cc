@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "proto/sampling_codec.h"
 
 namespace hearth::fields {
 
@@ -185,6 +186,13 @@ Bytes encode(const SamplingParams& params) {
   ByteWriter writer(out);
   fields::write_sampling(writer, params);
   return out;
+}
+
+Result<SamplingParams> decode_sampling(ByteSpan bytes, std::uint32_t vocabulary) {
+  ByteReader reader(bytes);
+  TRY(SamplingParams params, fields::read_sampling(reader, vocabulary));
+  TRY_VOID(fields::check_consumed(reader, "sampling parameters"));
+  return params;
 }
 
 }  // namespace hearth
