@@ -115,11 +115,27 @@ bool equal_secrets(ByteSpan a, ByteSpan b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+namespace {
+
+// The check takes longer than all else that is done with an entry of the ledger, and nearly all
+// keys are of the few members of a swarm: each thread remembers some that it found valid.
+bool is_valid_point(ByteSpan bytes) {
+  using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
+  thread_local std::array<std::optional<KeyBytes>, 64> valid;
+  auto& known = valid[std::to_integer<std::size_t>(bytes.front()) % valid.size()];
+  if (known && std::ranges::equal(*known, bytes)) return true;
+  if (crypto_core_ed25519_is_valid_point(raw(bytes)) != 1) return false;
+  std::ranges::copy(bytes, known.emplace().begin());
+  return true;
+}
+
+}  // namespace
+
 Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
   ensure_sodium();
   REQUIRE(bytes.size() == kBytes, "a public key of " + std::to_string(bytes.size()) +
                                       " bytes; an Ed25519 key has " + std::to_string(kBytes));
-  REQUIRE(crypto_core_ed25519_is_valid_point(raw(bytes)) == 1,
+  REQUIRE(is_valid_point(bytes),
           "the bytes of a public key are no Ed25519 key: not canonical, or of small order");
   PublicKey key;
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
