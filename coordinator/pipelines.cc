@@ -97,7 +97,7 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
 }
 
 std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
-  std::optional<Placing::Placed> placed = placing_.choose(free);
+  std::optional<Placing::Placed> placed = placing_.choose(free, !pipelines_.empty());
   if (!placed) return {};
   free = std::move(placed->nodes);
   return std::move(placed->layers);

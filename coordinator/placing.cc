@@ -24,8 +24,6 @@ constexpr double kHysteresis = 1.05;
 // Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
 constexpr std::size_t kFew = 8;
 
-bool doubtful(const Node* node) { return node->strikes > 0 || node->late; }
-
 bool linked(const Problem& problem, const std::vector<Stage>& stages) {
   for (std::size_t i = 0; i < stages.size() && stages.size() > 1; ++i) {
     const std::uint32_t next = stages[(i + 1) % stages.size()].node;
@@ -111,20 +109,6 @@ std::vector<Stage> with_what_is_there(const Problem& problem, const std::vector<
   return Filling(problem).best(std::move(there));
 }
 
-// Those that can be placed, with those in doubt only where they are wanted.
-std::vector<Node*> placeable(const std::vector<Node*>& free, bool all) {
-  std::vector<Node*> nodes;
-  for (Node* node : free) {
-    if (node->status.measured && (all || !doubtful(node))) nodes.push_back(node);
-  }
-  if (nodes.size() > limits::kLinkedNodes) {
-    std::sort(nodes.begin(), nodes.end(),
-              [](const Node* a, const Node* b) { return a->status.name < b->status.name; });
-    nodes.resize(limits::kLinkedNodes);
-  }
-  return nodes;
-}
-
 }  // namespace
 
 // A question in whole, so that another thread can answer it.
@@ -140,12 +124,22 @@ struct Placing::Search {
   std::size_t attempt = 0;
   std::vector<Stage> stages;  // empty: none
   std::vector<placement::Spare> spares;
+  std::optional<placement::Chains> chains;  // in their place, of more than an exact search sees
   std::string why_not;
   std::atomic<bool> done{false};
 
   void run() {
     for (attempt = 0; attempt < attempts.size(); ++attempt) {
       const Problem& problem = attempts[attempt].problem;
+      if (problem.nodes.size() > limits::kExactNodes) {
+        auto planned = placement::plan_chains(problem);
+        if (!planned.ok()) {
+          why_not = planned.error().message;
+          continue;
+        }
+        chains = std::move(*planned);
+        break;
+      }
       auto best = placement::place(problem);
       if (!best.ok()) {
         why_not = best.error().message;
@@ -162,9 +156,10 @@ struct Placing::Search {
 };
 
 Placing::Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links)
-    : options_(options), clock_(clock), links_(links) {}
+    : options_(options), clock_(clock), links_(links), pool_(options, links) {}
 
 std::string Placing::why_spare(const std::string& node) const {
+  if (pool_.has_cut()) return pool_.why_spare(node);
   const auto found = spares_.find(node);
   return found == spares_.end() ? "" : found->second;
 }
@@ -198,7 +193,7 @@ std::string Placing::question(const std::vector<Node*>& free) const {
   for (const Node* node : free) {
     text += " " + node->status.name + "@" + std::to_string(node->since.count()) +
             (node->status.measured ? "m" : "") + (node->loaded ? "l" : "") +
-            (doubtful(node) ? "d" : "");
+            (doubtful(*node) ? "d" : "");
   }
   return text;
 }
@@ -240,11 +235,16 @@ Placing::Placed Placing::placed(const std::vector<Node*>& nodes, const std::vect
 std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
   const std::vector<Node*> all = placeable(nodes, true);
   if (all.empty()) return {};
-  const std::vector<Stage> stages = with_what_is_there(problem_of(all), all);
-  if (stages.empty()) return {};
-  for (const Stage& stage : stages) {
-    const NodeStatus& status = all[stage.node]->status;
-    if (status.partial && !holds(status, stage.layers)) return {};
+  std::optional<Placed> there;
+  if (pool_.has_cut()) there = pool_.with_what_is_there(all);
+  if (!there) {
+    const std::vector<Stage> stages = with_what_is_there(problem_of(all), all);
+    if (!stages.empty()) there = placed(all, stages);
+  }
+  if (!there) return {};
+  for (std::size_t i = 0; i < there->nodes.size(); ++i) {
+    const NodeStatus& status = there->nodes[i]->status;
+    if (status.partial && !holds(status, there->layers[i])) return {};
   }
   std::vector<std::string> names;
   for (const Node* node : all) names.push_back(node->status.name);
@@ -262,7 +262,8 @@ std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>&
       const std::vector<Node*> nodes = placeable(free, all);
       if (nodes.empty()) continue;
       Search::Attempt& attempt = search_->attempts.emplace_back();
-      attempt.problem = problem_of(nodes);
+      const bool many = nodes.size() > limits::kExactNodes;
+      attempt.problem = many ? pool_.problem_of(nodes) : problem_of(nodes);
       for (const Node* node : nodes) attempt.names.push_back(node->status.name);
     }
     const auto& elsewhere = options_.placement->elsewhere;
@@ -275,11 +276,28 @@ std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>&
   return done() ? search_ : nullptr;
 }
 
-std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free) {
+std::optional<Placing::Placed> Placing::from_pool(const std::vector<Node*>& free, bool beside) {
+  std::string asked = question(free) + (beside ? " beside others" : "");
+  if (asked == without_pipeline_) return std::nullopt;
+  auto placed = pool_.next(free, beside);
+  if (placed) {
+    waiting_.clear();
+  } else {
+    waiting_ = "the nodes that are free do not make a pipeline of the plan's ranges";
+    without_pipeline_ = std::move(asked);
+  }
+  return placed;
+}
+
+std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, bool beside) {
   hopes_ = false;
   if (free.empty()) {
     waiting_.clear();
     return std::nullopt;
+  }
+  if (pool_.has_cut()) {
+    auto placed = from_pool(free, beside);
+    if (placed || beside) return placed;
   }
   hopes_ = !settled(free);
   if (hopes_) return std::nullopt;
@@ -296,6 +314,11 @@ std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free) {
   if (hopes_) {
     waiting_ = "the best placement is being searched for";
     return std::nullopt;
+  }
+  if (found->chains) {
+    pool_.adopt(*found->chains, found->attempts[found->attempt].names);
+    without_pipeline_.clear();
+    return from_pool(free, beside);
   }
   if (found->stages.empty()) {
     waiting_ = found->attempts.empty() ? "no node has measured itself" : found->why_not;
@@ -317,6 +340,7 @@ Placing::Placed Placing::take(const Search& search, const std::vector<Node*>& fr
   }
   waiting_.clear();
   spares_.clear();
+  pool_.drop();
   for (const Node* node : free) {
     if (!node->status.measured) spares_[node->status.name] = "it has not measured itself";
   }

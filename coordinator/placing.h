@@ -6,6 +6,9 @@
 // little: a lost stage goes to the node that makes the whole quickest, and nobody else loads
 // anything. Of more than a few nodes what is loaded is kept whatever it costs, for the search would
 // hold everybody up, and where nothing is loaded the search is made elsewhere.
+//
+// Of more than limits::kExactNodes free nodes one cut is planned for all pipelines, and kept for as
+// long as one of them runs or can be formed (coordinator/range_pool.h).
 #pragma once
 
 #include <map>
@@ -17,6 +20,7 @@
 #include "base/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/link_book.h"
+#include "coordinator/range_pool.h"
 #include "coordinator/registry.h"
 #include "placement/problem.h"
 
@@ -24,16 +28,14 @@ namespace hearth::coordinator {
 
 class Placing {
  public:
-  struct Placed {
-    std::vector<Node*> nodes;  // by stage
-    std::vector<LayerRange> layers;
-  };
+  using Placed = coordinator::Placed;
 
   Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links);
 
   // Of the free nodes, in their order; who is in doubt (late, or part of lost links) is taken where
-  // the others do not hold the model. Nothing: waiting() says for what.
-  std::optional<Placed> choose(const std::vector<Node*>& free);
+  // the others do not hold the model. `beside`: other pipelines run. Nothing: waiting() says for
+  // what.
+  std::optional<Placed> choose(const std::vector<Node*>& free, bool beside = false);
   // Those of these nodes of which there will be a pipeline when they are free: with what is loaded,
   // or by one node alone, and without fetching anything. Empty: nobody knows before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
@@ -55,6 +57,8 @@ class Placing {
   std::shared_ptr<const Search> search(const std::vector<Node*>& free, const std::string& asked);
   // What is there and who fills its gaps best, where that takes at most so long.
   std::optional<Placed> kept(const std::vector<Node*>& nodes, double most) const;
+  // Sets waiting() where a plan is kept of which there is no pipeline now.
+  std::optional<Placed> from_pool(const std::vector<Node*>& free, bool beside);
   Placed take(const Search& search, const std::vector<Node*>& free);
   static Placed placed(const std::vector<Node*>& nodes,
                        const std::vector<placement::Stage>& stages);
@@ -65,8 +69,10 @@ class Placing {
   std::string waiting_;
   bool hopes_ = false;
   std::string unanswered_;  // the question to which there was no answer: it is not asked again
+  std::string without_pipeline_;    // likewise, of the nodes that wait in the pool
   std::shared_ptr<Search> search_;  // under way elsewhere, or its answer
   std::map<std::string, std::string> spares_;
+  RangePool pool_;
 };
 
 }  // namespace hearth::coordinator

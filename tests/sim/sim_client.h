@@ -27,6 +27,7 @@ struct Tally {
 
 class SimClient {
  public:
+  // `stages`: of every pipeline; 0: they differ, and no request asks for hashes.
   SimClient(SimWorld& world, const Reference& reference, std::uint32_t stages);
 
   // A random request, or the given one. Returns its index among all streams, or -1 when refused.

@@ -8,14 +8,12 @@
 namespace hearth::sim {
 namespace {
 
-// Room for a few sequences at once, so that admission has something to refuse.
-constexpr std::size_t kKvBytesPerLayer = 160 * 1024;
 // For what went out of every page: which pages a sequence gets must not matter to a trace.
 constexpr std::size_t kReplayBytes = 1 << 20;
 
-Bytes model_bytes() {
+Bytes model_bytes(std::uint32_t layers) {
   model::SyntheticOptions options;
-  options.layers = 5;
+  options.layers = layers;
   options.hidden = 64;
   options.feed_forward = 64;
   options.heads = 2;
@@ -29,7 +27,8 @@ Bytes model_bytes() {
 
 }  // namespace
 
-EnginePool::EnginePool() : bytes_(model_bytes()) {
+EnginePool::EnginePool(std::uint32_t layers, std::size_t kv_bytes_per_layer)
+    : kv_bytes_per_layer_(kv_bytes_per_layer), bytes_(model_bytes(layers)) {
   auto file = model::GgufFile::parse(bytes_, "synthetic");
   INVARIANT(file.ok(), "the synthetic model is a model file");
   file_ = *file;
@@ -47,7 +46,7 @@ std::unique_ptr<node::Engine> EnginePool::take(LayerRange layers, std::uint32_t 
   }
   node::EngineOptions options;
   options.layers = layers;
-  options.kv_budget_bytes = layers.size() * kKvBytesPerLayer;
+  options.kv_budget_bytes = layers.size() * kv_bytes_per_layer_;
   options.batch_rows = 64;
   options.replay_bytes = kReplayBytes;
   options.stage = stage;
@@ -133,7 +132,8 @@ void SimCompute::unload() {
 }
 
 void SimCompute::compute(StepBatch batch) {
-  const Duration time = world_.microseconds(100, 600) * slowness_;
+  const Duration time = step_time_ ? step_time_(layers_, batch.rows.size())
+                                   : world_.microseconds(100, 600) * slowness_;
   answer_after(time, [this, batch = std::move(batch)]() mutable {
     node::StepResult result;
     Status status = engine_->step(batch, result);

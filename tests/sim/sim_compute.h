@@ -16,10 +16,13 @@
 
 namespace hearth::sim {
 
+// Room for a few sequences at once, so that admission has something to refuse.
+constexpr std::size_t kKvBytesPerLayer = 160 * 1024;
+
 // The model of all swarms, and engines that are loaded once and lent to one stage at a time.
 class EnginePool {
  public:
-  EnginePool();
+  explicit EnginePool(std::uint32_t layers = 5, std::size_t kv_bytes_per_layer = kKvBytesPerLayer);
   const std::shared_ptr<const model::GgufFile>& file() const { return file_; }
   const model::ModelSpec& spec() const { return spec_; }
 
@@ -28,6 +31,7 @@ class EnginePool {
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  const std::size_t kv_bytes_per_layer_;
   Bytes bytes_;  // that file_ looks into
   std::shared_ptr<const model::GgufFile> file_;
   model::ModelSpec spec_;
@@ -38,6 +42,9 @@ class SimCompute final : public node::StageCompute {
  public:
   // `slowness` multiplies the time of every step.
   SimCompute(EnginePool& pool, SimWorld& world, std::uint32_t slowness);
+  // From here on a step takes so long, in place of a random time.
+  using StepTime = std::function<Duration(LayerRange layers, std::size_t rows)>;
+  void set_step_time(StepTime step_time) { step_time_ = std::move(step_time); }
   ~SimCompute() override;
 
   void set_events(node::StageComputeEvents* events) override { events_ = events; }
@@ -63,6 +70,7 @@ class SimCompute final : public node::StageCompute {
   EnginePool& pool_;
   SimWorld& world_;
   std::uint32_t slowness_;
+  StepTime step_time_;
   node::StageComputeEvents* events_ = nullptr;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   TimePoint free_at_{};

@@ -2,6 +2,8 @@
 // when the two runs of a seed differ, when two seeds give the same trace, or when fewer than G
 // generations end as the reference.
 // sim --seed S: runs one, printing its trace.
+// sim --many N [--first S]: N swarms of 24 to 60 nodes that are placed by measurement, each twice.
+// sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
 // --defect D plants one of proto/defect.h, in a build that has them.
 #include <spdlog/spdlog.h>
 
@@ -11,6 +13,7 @@
 #include <set>
 
 #include "proto/defect.h"
+#include "tests/sim/sim_many.h"
 #include "tests/sim/sim_swarm.h"
 
 namespace hearth::sim {
@@ -117,6 +120,60 @@ int run_many(std::uint64_t first, std::uint64_t seeds, std::uint64_t least, Engi
   return good ? 0 : 1;
 }
 
+unsigned long long long_of(std::uint64_t value) { return value; }
+
+int run_many_nodes_of(std::uint64_t first, std::uint64_t seeds, bool trace) {
+  EnginePool pool(kManyLayers);
+  const Reference reference(pool);
+  bool good = true;
+  ManyOutcome sum;
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    const ManyOutcome once = run_many_nodes(seed, pool, reference, trace);
+    bool right = once.violations.empty();
+    for (const std::string& violation : once.violations) {
+      std::printf("seed %llu: %s\n", long_of(seed), violation.c_str());
+    }
+    if (!trace && run_many_nodes(seed, pool, reference, false).trace_hash != once.trace_hash) {
+      std::printf("seed %llu: its two runs differ\n", long_of(seed));
+      right = false;
+    }
+    std::printf("seed %llu: %u nodes, %u pipelines; %llu finished as the reference\n",
+                long_of(seed), once.nodes, once.pipelines, long_of(once.tally.finished));
+    good = good && right;
+    sum.crashes += once.crashes;
+    sum.freezes += once.freezes;
+    sum.pauses += once.pauses;
+    sum.other_faults += once.other_faults;
+    sum.joined += once.joined;
+    sum.resumed += once.resumed;
+    sum.tally.finished += once.tally.finished;
+    sum.tally.tokens += once.tally.tokens;
+    sum.tally.failed += once.tally.failed;
+  }
+  std::printf(
+      "%u crashes, %u freezes, %u pauses, %u links broken, %u joined; %llu times a sequence went "
+      "on elsewhere; %llu finished as the reference with %llu tokens, %llu failed\n",
+      sum.crashes, sum.freezes, sum.pauses, sum.other_faults, sum.joined, long_of(sum.resumed),
+      long_of(sum.tally.finished), long_of(sum.tally.tokens), long_of(sum.tally.failed));
+  const bool much = sum.tally.finished > 0 && sum.crashes > 0 && sum.freezes > 0 &&
+                    sum.joined > 0 && sum.resumed > 0;
+  if (seeds >= 3 && !much) std::printf("too little happened\n");
+  return good && (seeds < 3 || much) ? 0 : 1;
+}
+
+int serve_many_of(std::uint64_t first, std::uint64_t seeds) {
+  EnginePool pool(kManyLayers, kManyKvBytesPerLayer);
+  const Reference reference(pool);
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Served served = serve_many(seed, pool, reference);
+    std::printf("| %llu | %u | %u | %.0f | %.0f | %.2f |\n", long_of(seed), served.nodes,
+                served.pipelines, served.bound, served.tokens_per_second,
+                served.bound > 0 ? served.tokens_per_second / served.bound : 0.0);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace hearth::sim
 
@@ -124,6 +181,8 @@ int main(int argc, char** argv) {
   std::uint64_t first = 1;
   std::uint64_t seeds = 200;
   std::uint64_t least = 0;
+  std::uint64_t many = 0;
+  std::uint64_t served = 0;
   bool replay = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
@@ -136,12 +195,18 @@ int main(int argc, char** argv) {
       seeds = value;
     } else if (std::strcmp(argv[i], "--least") == 0) {
       least = value;
+    } else if (std::strcmp(argv[i], "--many") == 0) {
+      many = value;
+    } else if (std::strcmp(argv[i], "--served") == 0) {
+      served = value;
     } else if (std::strcmp(argv[i], "--defect") == 0 && !hearth::sim::plant(value)) {
       std::printf("this build has no planted defects: -DHEARTH_SWARM_DEFECTS=ON\n");
       return 2;
     }
   }
   spdlog::set_level(spdlog::level::off);
+  if (many > 0) return hearth::sim::run_many_nodes_of(first, many, many == 1);
+  if (served > 0) return hearth::sim::serve_many_of(first, served);
   hearth::sim::EnginePool pool;
   const hearth::sim::Reference reference(pool);
   if (!replay) return hearth::sim::run_many(first, seeds, least, pool, reference);

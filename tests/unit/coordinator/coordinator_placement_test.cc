@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "coordinator/coordinator.h"
 #include "tests/unit/coordinator/workers.h"
@@ -188,6 +189,69 @@ TEST_F(CoordinatorPlacementTest, APairThatOneLeftIsNotWaitedFor) {
   control.lose(b);
   machine->on_timer();
   EXPECT_EQ(last(a).probe().node(), "c");
+}
+
+struct ManyWorkersTest : CoordinatorPlacementTest {
+  std::map<std::string, LinkId> links;
+  std::map<std::string, std::size_t> read;  // of the messages to each
+
+  void add(const std::string& name) {
+    links[name] = join(name);
+    say(links[name], measured(1e-3, 200));
+  }
+  // Every node beats, and measures what it is asked for.
+  void pass_all(Duration pause) {
+    std::vector<LinkId> all;
+    for (const auto& [name, link] : links) all.push_back(link);
+    pass(pause, all);
+    for (bool asked = true; asked;) {
+      asked = false;
+      for (const auto& [name, link] : links) {
+        const auto messages = heard(link);
+        for (std::size_t& at = read[name]; at < messages.size(); ++at) {
+          if (!messages[at].has_probe()) continue;
+          say(link, probed(messages[at].probe().node()));
+          asked = true;
+        }
+      }
+      machine->on_timer();
+    }
+  }
+  std::map<std::uint64_t, std::vector<std::string>> pipelines() const {
+    std::map<std::uint64_t, std::vector<std::string>> all;
+    for (const PipelineStatus& one : machine->status().pipelines) all[one.epoch.value] = one.nodes;
+    return all;
+  }
+};
+
+TEST_F(ManyWorkersTest, HaveOneCutAndWhoComesWaitsUntilItIsWanted) {
+  for (int i = 10; i < 28; ++i) add("n" + std::to_string(i));
+  for (int i = 0; i < 14; ++i) pass_all(std::chrono::milliseconds(250));
+  const auto before = pipelines();
+  ASSERT_EQ(before.size(), 9U) << machine->status().missing;
+  for (const auto& [epoch, nodes] : before) {
+    ASSERT_EQ(nodes.size(), 2U);
+    EXPECT_EQ(last(links[nodes[0]]).assign().layers().end(), 2U);
+    EXPECT_EQ(last(links[nodes[1]]).assign().layers().begin(), 2U);
+  }
+  add("late");
+  for (int i = 0; i < 20; ++i) pass_all(std::chrono::milliseconds(250));
+  EXPECT_EQ(pipelines(), before);
+  EXPECT_FALSE(last(links["late"]).has_assign());
+  for (const NodeStatus& node : machine->status().nodes) {
+    if (node.name == "late") {
+      EXPECT_NE(node.spare.find("in the pool"), std::string::npos) << node.spare;
+    }
+  }
+  const std::vector<std::string> hit = before.begin()->second;
+  control.lose(links[hit[0]]);
+  links.erase(hit[0]);
+  pass_all(std::chrono::milliseconds(250));
+  auto after = before;
+  after.erase(before.begin()->first);
+  after[pipelines().rbegin()->first] = {"late", hit[1]};
+  EXPECT_EQ(pipelines(), after) << "the others run as they did";
+  EXPECT_EQ(last(links["late"]).assign().layers().end(), 2U);
 }
 
 TEST_F(CoordinatorPlacementTest, WhoIsNotAskedAndWhatNobodyAskedForDoesNothing) {
