@@ -32,6 +32,7 @@ struct AuditRun {
   std::vector<TokenId> prompt;
   std::vector<TokenId> answer;  // that is fed; from there on it goes on by itself
   SamplingParams sampling;
+  ledger::Level min_level = ledger::Level::kNewcomer;  // of them
 };
 
 class AuditCase {

@@ -104,7 +104,9 @@ void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said
   if (found == cases_.end()) return;
   found->second.request.add(entry, *receipt);
   by_entry_[entry] = found->first;
-  if (mode_ == AuditMode::kFull) found->second.request.wanted.insert(entry);
+  const bool all =
+      mode_ == AuditMode::kFull || found->second.request.request().verify == Verify::kFull;
+  if (all) found->second.request.wanted.insert(entry);
 }
 
 void AuditDesk::on_drawn() {
@@ -164,7 +166,12 @@ void AuditDesk::over(const ReceiptRequest& request) {
     return settle(key, kept);
   }
   const auto pipeline = pipelines_.find(request.epoch);
-  if (mode_ == AuditMode::kOff || pipeline == pipelines_.end()) return;
+  if (mode_ == AuditMode::kOff || pipeline == pipelines_.end()) {
+    AuditOutcome none{AuditOutcome::Kind::kUnaudited, request.order.request, request.epoch};
+    none.why = mode_ == AuditMode::kOff ? "nothing is audited here" : "its pipeline was lost";
+    if (request.verify == Verify::kFull) outcomes_.push_back(std::move(none));
+    return;
+  }
   const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
   while (!cases_.empty() && (bytes_ + bytes > kKeptBytes || cases_.size() >= kKeptCases)) {
     forget(cases_.begin(), "too many requests wait for their audit");
@@ -186,6 +193,11 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
     counts_.missed_total += missed;
     spdlog::warn("request {}: {} of its windows are not audited: {}", to_hex(key.first), missed,
                  why);
+  }
+  const bool asked = kept.request.request().verify == Verify::kFull;
+  if (!why.empty() && (missed > 0 || asked) && !kept.is_disputed) {
+    outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
+    outcomes_.back().why = why;
   }
   bytes_ -= kept.bytes;
   runs_.erase(kept.run.name);
@@ -211,6 +223,7 @@ std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(const Kept& kept) const
   for (const auto& [epoch, one] : pipelines_) {
     if (!same_cut(*one, own) || share_a_node(*one, own) || kept.tried.contains(epoch)) continue;
     if (!is_within(*one, kept.request.request().trust)) continue;
+    if (!is_at_level(*one, kept.request.request().min_level)) continue;
     fit.push_back(one);
     candidates.push_back({one->stages.front().key, owner_of(one->stages.front().key)});
   }
@@ -444,9 +457,57 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
   if (!wanted) ++counts_.selected_total;
+  report_opening(one->first, kept, opening.receipt, asked->second);
   kept.asked.erase(asked);
   if (!kept.asked.empty()) return;
+  if (kept.request.wanted.empty() && !kept.is_disputed) {
+    outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
+    return forget(one, "");
+  }
   forget(one, "what came in there was computed otherwise already, or its client ended it");
+}
+
+// --- what is said of it ---
+
+AuditOutcome AuditDesk::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
+  AuditOutcome out{kind, key.first, key.second};
+  out.windows = kept.agreed;
+  return out;
+}
+
+void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
+                               const Asked& asked) {
+  const AuditCase::Finding& finding = asked.finding;
+  if (finding.agrees) {
+    return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
+  }
+  kept.is_disputed = true;
+  AuditOutcome disputed = outcome(key, kept, AuditOutcome::Kind::kDisputed);
+  disputed.entry = entry;
+  disputed.stage = finding.stage;
+  disputed.window = finding.window;
+  disputed.node = kept.request.pipeline().stages[finding.stage].node;
+  outcomes_.push_back(std::move(disputed));
+}
+
+// Whom the log does not name yet begins where those begin that the cluster vouches for.
+bool AuditDesk::is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const {
+  return std::ranges::all_of(pipeline.stages, [&](const ReceiptPipeline::Stage& one) {
+    const ledger::Standing* standing = books_.standing(one.key);
+    if (standing == nullptr) return least <= ledger::Level::kProbation;
+    return !standing->is_tombstoned() && standing->level(books_.policy(), books_.time()) >= least;
+  });
+}
+
+Standings AuditDesk::standings() const {
+  Standings all;
+  const ledger::Policy& policy = books_.policy();
+  for (const PublicKey& key : books_.keys()) {
+    const ledger::Standing& one = *books_.standing(key);
+    all[key] = {one.level(policy, books_.time()), one.audited_right(),
+                one.faults(policy, books_.time()), one.is_tombstoned()};
+  }
+  return all;
 }
 
 // --- time ---

@@ -25,6 +25,7 @@
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "coordinator/audit_case.h"
+#include "coordinator/audit_outcome.h"
 #include "coordinator/coordinator.h"
 #include "ledger/books.h"
 
@@ -78,8 +79,11 @@ class AuditDesk {
   std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
   std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
   std::vector<ForLog> take_entries() { return std::exchange(entries_, {}); }
+  // Of requests of which windows were to be audited.
+  std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
   AuditStatus status() const;
+  Standings standings() const;  // of all members of the log
   const ledger::Books& books() const { return books_; }
 
  private:
@@ -104,6 +108,8 @@ class AuditDesk {
     AuditCase::Run run = {};
     std::optional<AuditCase::Run> generated = {};  // when `run` is fed
     std::map<std::uint64_t, Asked> asked = {};
+    std::vector<AuditedWindow> agreed = {};
+    bool is_disputed = false;
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
 
@@ -123,6 +129,9 @@ class AuditDesk {
   Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
+  bool is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const;
+  AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
+  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked);
   void enter(Kept& kept, State state);
 
   const SecretKey cluster_;
@@ -140,6 +149,7 @@ class AuditDesk {
   std::vector<AuditRun> to_run_;
   std::vector<Message> messages_;
   std::vector<ForLog> entries_;
+  std::vector<AuditOutcome> outcomes_;
 };
 
 }  // namespace hearth::coordinator

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/ids.h"
+#include "coordinator/audit_outcome.h"
 #include "coordinator/window_claim.h"
 #include "ledger/entry.h"
 #include "ledger/receipt.h"
@@ -50,7 +51,9 @@ struct ReceiptRequest {
   std::uint32_t prompt_tokens = 0;
   std::vector<TokenId> tokens;
   SamplingParams sampling;
-  std::vector<std::string> trust = {};  // nodes that may see it; empty: any
+  std::vector<std::string> trust = {};                 // nodes that may see it; empty: any
+  ledger::Level min_level = ledger::Level::kNewcomer;  // of nodes that may
+  Verify verify = Verify::kNone;
 };
 
 class ReceiptDesk {

@@ -42,6 +42,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::vector<Bytes> entries;  // that are to be appended
   std::chrono::steady_clock::time_point next_append{};
   std::chrono::steady_clock::time_point next_timer{};
+  std::optional<std::uint64_t> counted;  // entries, when standings were
 
   std::mutex mutex;
   std::condition_variable wake;
@@ -50,11 +51,13 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   bool stopping = false;
   Post post;  // empty once the owner is gone
   AuditStatus status;
+  std::shared_ptr<const Standings> standings;  // null when nothing is audited
   std::string fault;
 
   // The owner's.
   Send send;
   Run run_audit;
+  Outcome outcome;
   bool late = false;  // said in the log already
 
   std::thread thread;
@@ -83,6 +86,7 @@ void Receipts::State::run() {
     lock.unlock();
     draw();
     std::optional<AuditStatus> newest;
+    std::shared_ptr<const Standings> known;
     std::size_t done = 0;
     for (auto& [task, size] : tasks) {
       task(*this);
@@ -94,6 +98,10 @@ void Receipts::State::run() {
       audits.on_timer();
       next_timer = now + std::chrono::seconds(1);
       newest = audits.status();
+      if (newest->mode != AuditMode::kOff &&
+          std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
+        known = std::make_shared<const Standings>(audits.standings());
+      }
     }
     collect();
     if (!entries.empty() && (last || now >= next_append)) {
@@ -103,6 +111,8 @@ void Receipts::State::run() {
     send_messages();
     lock.lock();
     if (newest) status = *newest;
+    if (known) standings = std::move(known);
+    if (newest && newest->mode == AuditMode::kOff) standings = nullptr;
     bytes -= done;
     if (last) return;
   }
@@ -125,15 +135,20 @@ void Receipts::State::send_messages() {
     *one.body.mutable_countersign() = std::move(message.body);
   }
   std::vector<AuditRun> runs = audits.take_runs();
-  if (messages.empty() && runs.empty()) return;
+  std::vector<AuditOutcome> outcomes = audits.take_outcomes();
+  if (messages.empty() && runs.empty() && outcomes.empty()) return;
   const std::lock_guard lock(mutex);
   if (!post) return;
-  post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs)] {
+  post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs),
+        outcomes = std::move(outcomes)] {
     for (const AuditDesk::Message& message : messages) {
       if (self->send) self->send(message.node, message.body);
     }
     for (const AuditRun& run : runs) {
       if (self->run_audit) self->run_audit(run);
+    }
+    for (const AuditOutcome& outcome : outcomes) {
+      if (self->outcome) self->outcome(outcome);
     }
   });
 }
@@ -202,6 +217,7 @@ Receipts::Receipts(std::string build, std::shared_ptr<State> state)
 Receipts::~Receipts() {
   state_->send = nullptr;
   state_->run_audit = nullptr;
+  state_->outcome = nullptr;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
@@ -218,10 +234,16 @@ std::string Receipts::fault() const {
 
 void Receipts::set_send(Send send) { state_->send = std::move(send); }
 void Receipts::set_run(Run run) { state_->run_audit = std::move(run); }
+void Receipts::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
 
 AuditStatus Receipts::audits() const {
   const std::lock_guard lock(state_->mutex);
   return state_->status;
+}
+
+std::shared_ptr<const Standings> Receipts::standings() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->standings;
 }
 
 void Receipts::begin(ReceiptPipeline pipeline) {

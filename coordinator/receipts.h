@@ -25,6 +25,7 @@ class Receipts final : public LedgerView {
   using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
   // A request that an audit wants to have computed.
   using Run = std::function<void(AuditRun)>;
+  using Outcome = std::function<void(const AuditOutcome&)>;
 
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
@@ -35,9 +36,12 @@ class Receipts final : public LedgerView {
 
   const std::string& build() const { return build_; }
   std::string fault() const override;
-  void set_send(Send send);  // to a node; null: nobody is told
-  void set_run(Run run);     // null: nothing is audited
+  void set_send(Send send);           // to a node; null: nobody is told
+  void set_run(Run run);              // null: nothing is audited
+  void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
   AuditStatus audits() const;
+  // By the latest entries of the log; null while nothing is audited.
+  std::shared_ptr<const Standings> standings() const;
 
   // As of ReceiptDesk and AuditDesk.
   void begin(ReceiptPipeline pipeline);

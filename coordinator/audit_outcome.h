@@ -1,0 +1,63 @@
+// What a request asks of audits, and what came of those of one request.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "ledger/policy.h"
+#include "ledger/receipt.h"
+
+namespace hearth::coordinator {
+
+// How an answer is to be verified. Draws do not know of it (ledger/PROTOCOL.md, 4).
+enum class Verify : std::uint8_t {
+  kNone,  // as the draw says, and nobody is told
+  kSpot,  // as the draw says; placed on nodes of standing where there is a choice
+  kFull,  // every window besides, placed likewise, and who asked is told what came of it
+};
+
+// A window of one stage that others computed again with the same result.
+struct AuditedWindow {
+  std::uint64_t entry = 0;  // of the log: its receipt
+  std::uint32_t stage = 0;
+  std::uint32_t window = 0;
+  std::uint32_t others = 0;  // nodes
+};
+
+// After kDisputed another one may follow; the others are the last of their request.
+struct AuditOutcome {
+  enum class Kind : std::uint8_t {
+    kAgreed,     // all windows that were to be audited
+    kDisputed,   // of `entry` somebody else has another result, and nobody has judged who is right
+    kFalse,      // judged: that of `entry` is false
+    kUnaudited,  // not all windows could be, and none differs
+  };
+  Kind kind = Kind::kAgreed;
+  ledger::RequestId request{};
+  Epoch epoch;
+  std::vector<AuditedWindow> windows = {};  // that agree
+  // Of kDisputed and kFalse: the first window that differs, and whose it is.
+  std::uint64_t entry = 0;
+  std::uint32_t stage = 0;
+  std::uint32_t window = 0;
+  std::string node = {};
+  // Of kFalse: the answer as it is right, from its first token on.
+  std::vector<TokenId> answer = {};
+  std::string why = {};  // of kUnaudited
+};
+
+// Of one node, as the log says.
+struct NodeStanding {
+  ledger::Level level = ledger::Level::kNewcomer;
+  std::int64_t audited_right = 0;
+  std::int64_t faults = 0;  // that still count
+  bool is_tombstoned = false;
+  friend bool operator==(const NodeStanding&, const NodeStanding&) = default;
+};
+using Standings = std::map<PublicKey, NodeStanding>;
+
+}  // namespace hearth::coordinator
