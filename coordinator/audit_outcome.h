@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/crypto.h"
@@ -27,6 +29,12 @@ struct AuditedWindow {
   std::uint32_t window = 0;
   std::uint32_t others = 0;  // nodes
 };
+
+// none, spot, full; nothing for other words.
+std::optional<Verify> verify_named(std::string_view name);
+std::string_view verify_name(Verify verify);
+// As ledger::level_name() says it.
+std::optional<ledger::Level> level_named(std::string_view name);
 
 // After kDisputed another one may follow; the others are the last of their request.
 struct AuditOutcome {
