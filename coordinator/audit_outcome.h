@@ -36,7 +36,7 @@ std::string_view verify_name(Verify verify);
 // As ledger::level_name() says it.
 std::optional<ledger::Level> level_named(std::string_view name);
 
-// After kDisputed another one may follow; the others are the last of their request.
+// The last of its request, unless it waits for a verdict.
 struct AuditOutcome {
   enum class Kind : std::uint8_t {
     kAgreed,     // all windows that were to be audited
@@ -53,6 +53,8 @@ struct AuditOutcome {
   std::uint32_t stage = 0;
   std::uint32_t window = 0;
   std::string node = {};
+  bool awaits_verdict = false;  // of kDisputed: somebody is asked who is right
+  bool is_last() const { return kind != Kind::kDisputed || !awaits_verdict; }
   // Of kFalse: the answer as it is right, from its first token on.
   std::vector<TokenId> answer = {};
   std::string why = {};  // of kUnaudited

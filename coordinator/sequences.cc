@@ -243,7 +243,7 @@ void CoordinatorMachine::take_outcome(const AuditOutcome& outcome) {
   const auto found = audited_.find(outcome.request);
   if (found == audited_.end()) return;
   const std::shared_ptr<SequenceEvents> events = found->second;
-  if (outcome.kind != AuditOutcome::Kind::kDisputed) audited_.erase(found);
+  if (outcome.is_last()) audited_.erase(found);
   events->on_audit(outcome);
 }
 

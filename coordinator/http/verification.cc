@@ -8,8 +8,6 @@ namespace {
 
 using Kind = AuditOutcome::Kind;
 
-bool is_final(const AuditOutcome& outcome) { return outcome.kind != Kind::kDisputed; }
-
 bool may_reach(const GenerationRequest& request, const PipelineStatus& pipeline) {
   if (pipeline.state != "serving") return false;
   if (pipeline.level < request.min_level.value_or(ledger::Level::kNewcomer)) return false;
@@ -42,7 +40,7 @@ std::string Verification::why_not(const SwarmStatus& status, const GenerationReq
 
 bool Verification::take(const Choice& claimed, const AuditOutcome& outcome) {
   std::optional<Known>& known = outcomes_[claimed.index()];
-  if (!can() || asked_ != Verify::kFull || (known && is_final(known->outcome))) return false;
+  if (!can() || asked_ != Verify::kFull || (known && known->outcome.is_last())) return false;
   known = {outcome, std::nullopt};
   if (outcome.kind != Kind::kFalse) return true;
   const std::vector<TokenId>& told = claimed.token_ids();
@@ -62,7 +60,7 @@ const Choice& Verification::right(const Choice& claimed) const {
 
 bool Verification::waits() const {
   return can() && asked_ == Verify::kFull && std::ranges::any_of(outcomes_, [](const auto& known) {
-           return !known || !is_final(known->outcome);
+           return !known || !known->outcome.is_last();
          });
 }
 

@@ -108,9 +108,10 @@ struct VerifiedAnswer : ::testing::Test {
     }
     pump();
   }
-  void audit(Kind kind, std::vector<TokenId> right = {}) {
+  void audit(Kind kind, std::vector<TokenId> right = {}, bool awaits = false) {
     AuditOutcome outcome;
     outcome.kind = kind;
+    outcome.awaits_verdict = awaits;
     outcome.windows = {{12, 0, 0, 1}};
     outcome.entry = 13;
     outcome.stage = 1;
@@ -168,7 +169,7 @@ TEST_F(VerifiedAnswer, OneThatIsNoStreamComesWithItsReport) {
 TEST_F(VerifiedAnswer, ADisputeIsSaidAndTheVerdictWaitedFor) {
   ask(true);
   compute();
-  audit(Kind::kDisputed);
+  audit(Kind::kDisputed, {}, true);
   EXPECT_FALSE(client->done());
   ASSERT_EQ(said().size(), 1u);
   EXPECT_EQ(said()[0]["verified"]["state"], "disputed");
@@ -183,6 +184,15 @@ TEST_F(VerifiedAnswer, ADisputeIsSaidAndTheVerdictWaitedFor) {
   ASSERT_EQ(last["corrected"].size(), 1u);
   EXPECT_EQ(last["corrected"][0]["token_ids"], Json::parse("[70, 75, 76]"));
   EXPECT_EQ(last["corrected"][0]["finish_reason"], "length");
+}
+
+TEST_F(VerifiedAnswer, ADisputeThatNobodyJudgesIsItsEnd) {
+  ask(false);
+  compute();
+  audit(Kind::kDisputed);
+  ASSERT_TRUE(client->response);
+  EXPECT_EQ(answer()["hearth"]["verified"]["state"], "disputed");
+  EXPECT_EQ(answer()["choices"][0]["token_ids"], Json::parse("[70, 71]"));
 }
 
 TEST_F(VerifiedAnswer, OneThatIsNoStreamIsTheRightOneAndSaysSo) {
