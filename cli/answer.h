@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "cli/run.h"
+#include "cli/verified.h"
 #include "coordinator/http/server.h"
 #include "model/chat_template.h"
 #include "model/gguf.h"
@@ -37,14 +38,16 @@ struct Answer {
   std::string finish_reason;  // stop, length, or cancelled
   std::vector<HashLine> hashes;
   RunFigures figures;
+  Verified verified;
   std::string saved;  // a saved_answer.h file; empty where the answer has no receipt
 };
 
 class Answerer {
  public:
   virtual ~Answerer() = default;
-  // Calls on_text with each piece as it comes; Ctrl-C ends the answer with "cancelled" in
-  // finish_reason and what there is so far. kTimeout when options.timeout_seconds have passed.
+  // Calls on_text with each piece as it comes, which `verified` may take back; Ctrl-C ends the
+  // answer with "cancelled" in finish_reason and what there is so far. kTimeout when
+  // options.timeout_seconds have passed.
   virtual Result<Answer> ask(const RunOptions& options, const Question& question,
                              const std::function<void(std::string_view)>& on_text) = 0;
 };
@@ -56,6 +59,9 @@ Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
 // What turns a request into the tokens that a file's model reads, and its tokens into text: the
 // model's shape, tokenizer and chat template.
 Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
+
+// On stderr. True where the right answer is another one, which is to be printed behind it.
+bool print_verified(const Verified& verified);
 
 Error answer_timed_out(const RunOptions& options);
 

@@ -142,7 +142,8 @@ class Chat {
       exit_ = fail(answer.error());
       return;
     }
-    exit_ = kExitDone;
+    if (print_verified(answer->verified)) std::printf("%s\n\n", answer->text.c_str());
+    exit_ = answer->verified.is_doubtful() ? kExitVerification : kExitDone;
     history_.push_back({"user", text});
     history_.push_back({"assistant", answer->text});
     if (options_.verbose) print_figures(answer->figures);

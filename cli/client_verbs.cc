@@ -78,6 +78,17 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_option("--trust", o->trust, "only nodes of these names may compute it (a,b,c)")
       ->delimiter(',')
       ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("--verify", o->verify,
+                   "none: others compute it again as the ledger draws; spot: and nodes of standing "
+                   "are preferred; full: all of it, and what came of it is said (6: it is false or "
+                   "in dispute)")
+      ->check(verify_text());
+  verb->add_flag("--verify-strict", o->verify_strict,
+                 "with --verify full: ask nothing where nobody could verify it");
+  verb->add_option("--min-level", o->min_level,
+                   "only nodes of this level or above may see it: newcomer, probation, regular or "
+                   "veteran (hearth ledger shows levels)")
+      ->check(level_text());
   verb->add_flag("--local", o->local, "in this process alone, no swarm");
   verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
       ->check(whole_number(1, limits::kStages));

@@ -48,15 +48,16 @@ void print_ids(const std::vector<TokenId>& ids) {
 }
 
 void print_json(const RunOptions& options, const Answer& answer) {
-  const nlohmann::json line = {{"model", options.model},
-                               {"text", answer.text},
-                               {"token_ids", answer.token_ids},
-                               {"finish_reason", answer.finish_reason},
-                               {"seed", answer.figures.seed},
-                               {"prompt_tokens", answer.figures.prompt_tokens},
-                               {"completion_tokens", answer.figures.generated_tokens},
-                               {"seconds_to_first_token", answer.figures.prompt_seconds},
-                               {"seconds", answer.figures.total_seconds}};
+  nlohmann::json line = {{"model", options.model},
+                         {"text", answer.text},
+                         {"token_ids", answer.token_ids},
+                         {"finish_reason", answer.finish_reason},
+                         {"seed", answer.figures.seed},
+                         {"prompt_tokens", answer.figures.prompt_tokens},
+                         {"completion_tokens", answer.figures.generated_tokens},
+                         {"seconds_to_first_token", answer.figures.prompt_seconds},
+                         {"seconds", answer.figures.total_seconds}};
+  if (!answer.verified.object.is_null()) line.update(answer.verified.object);
   std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
@@ -81,7 +82,9 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
     if (!options.system.empty()) question.messages.push_back({"system", options.system});
     question.messages.push_back({"user", prompt});
   }
-  const bool streams = !options.token_ids && !options.json;
+  const bool text = !options.token_ids && !options.json;
+  // What is in a pipe or a file cannot be taken back: there it comes when it is verified.
+  const bool streams = text && (options.verify != "full" || isatty(STDOUT_FILENO) == 1);
   bool wrote = false;
   auto answer = answerer.ask(options, question, [&](std::string_view text) {
     if (!streams) return;
@@ -97,6 +100,9 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
   if (options.token_ids) print_ids(answer->token_ids);
   if (options.json) print_json(options, *answer);
   if (streams) std::printf("\n");
+  if (text && !streams) std::printf("%s\n", answer->text.c_str());
+  std::fflush(stdout);
+  if (print_verified(answer->verified) && streams) std::printf("%s\n", answer->text.c_str());
   std::fflush(stdout);
   if (!options.hashes_file.empty()) {
     if (auto status = write_hashes(options.hashes_file, answer->hashes); !status.ok()) {
@@ -109,10 +115,18 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
     }
   }
   if (options.verbose) print_figures(answer->figures);
-  return answer->finish_reason == "cancelled" ? kExitInterrupted : kExitDone;
+  if (answer->finish_reason == "cancelled") return kExitInterrupted;
+  return answer->verified.is_doubtful() ? kExitVerification : kExitDone;
 }
 
 }  // namespace
+
+bool print_verified(const Verified& verified) {
+  if (verified.sentence.empty()) return false;
+  std::fprintf(stderr, "hearth: %s\n", verified.sentence.c_str());
+  if (verified.right) std::fputs("hearth: the right answer:\n", stderr);
+  return verified.right.has_value();
+}
 
 Error answer_timed_out(const RunOptions& options) {
   char seconds[32];

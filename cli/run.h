@@ -44,6 +44,9 @@ struct RunOptions {
   double timeout_seconds = 0.0;
   bool no_resume = false;          // ends with its connection; the server keeps nothing of it
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
+  std::string verify;              // none, spot, full; empty: the server's
+  bool verify_strict = false;      // refused where nobody could verify it
+  std::string min_level;           // of nodes that may see it; empty: the server's
 };
 
 int run_run(RunOptions options);

@@ -229,6 +229,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
+  http.verify = options.verify;
+  http.min_level = options.min_level;
   if (is_loopback_address(options.host)) return http;
   http.names = names_of_machine(options);
   http.store = std::move(store);

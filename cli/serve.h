@@ -36,6 +36,9 @@ struct ServeOptions {
   bool no_resume = false;    // of answers after a restart: no request is written to disk
   bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
+  // Of requests that do not say: how they are verified, and which nodes may see them.
+  coordinator::Verify verify = coordinator::Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process_log.h
 };

@@ -63,6 +63,18 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           "none, those that are drawn at the ledger's rates, or all")
       ->check(CLI::IsMember({"off", "spot", "full"}))
       ->default_str("spot");
+  verb.add_option_function<std::string>(
+          "--verify",
+          [o](const std::string& name) { o->verify = *coordinator::verify_named(name); },
+          "how answers are verified whose request does not say (hearth run --help)")
+      ->check(verify_text())
+      ->default_str("none");
+  verb.add_option_function<std::string>(
+          "--min-level",
+          [o](const std::string& name) { o->min_level = *coordinator::level_named(name); },
+          "nodes below this level see no prompt whose request does not say otherwise")
+      ->check(level_text())
+      ->default_str("newcomer");
 }
 
 void add_serve(CLI::App& app, Action& action) {

@@ -110,6 +110,15 @@ std::int64_t balance_of(const Books& books, const PublicKey& key) {
   return books.balance({ledger::Account::Kind::kSpendable, key});
 }
 
+// Of its windows.
+std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
+  const std::vector<std::uint64_t> disputes = books.disputes();
+  return static_cast<std::uint64_t>(std::ranges::count_if(disputes, [&](std::uint64_t entry) {
+    const ledger::Receipt* receipt = books.receipt(entry);
+    return receipt != nullptr && receipt->worker == key;
+  }));
+}
+
 Json standing_json(const Books& books, const PublicKey& key, const std::string& name) {
   Json json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
   const ledger::Standing* standing = books.standing(key);
@@ -119,6 +128,8 @@ Json standing_json(const Books& books, const PublicKey& key, const std::string& 
   json["windows_served"] = standing->served();
   json["audited_right"] = standing->audited_right();
   json["faults"] = standing->faults(books.policy(), books.time());
+  json["in_dispute"] = in_dispute(books, key);
+  json["tombstoned"] = standing->is_tombstoned();
   json["audit_rate_ppm"] = standing->audit_rate(books.policy(), books.time());
   return json;
 }
@@ -182,6 +193,14 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
         number(standing->audited_right()),
         percent(standing->audit_rate(books.policy(), books.time())).c_str(),
         number(standing->faults(books.policy(), books.time())));
+    if (const std::uint64_t open = in_dispute(books, key); open > 0) {
+      std::printf(
+          "  disputes  %llu of its windows: others have another result, and nobody has judged\n",
+          static_cast<unsigned long long>(open));
+    }
+    if (standing->is_tombstoned()) {
+      std::printf("  ended     for fraud or equivocation: it neither serves nor checks again\n");
+    }
     std::printf("  served    %lld windows\n", number(standing->served()));
     std::printf("  escrow    %lld credits\n", number(standing->escrow()));
   } else {

@@ -141,6 +141,9 @@ class SwarmAnswerer final : public Answerer {
     if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
     if (!options_.stop.empty()) body["stop"] = options_.stop;
     if (!options_.trust.empty()) body["trust"] = options_.trust;
+    if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
+    if (options_.verify_strict) body["hearth"]["verify_strict"] = true;
+    if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
     if (!chat) {
       body["prompt"] = question.raw_prompt;
       return body;
@@ -205,11 +208,12 @@ class SwarmAnswerer final : public Answerer {
       answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
     }
     if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
-      head_ = {{"hearth", chunk["hearth"]}};
+      head_["hearth"].update(chunk["hearth"]);
       for (const char* name : {"id", "created", "model"}) {
         if (chunk.contains(name)) head_[name] = chunk[name];
       }
       take_hashes(chunk["hearth"].value("hashes", Json::array()));
+      answer_.verified = read_verified(head_["hearth"]);
     }
   }
 
@@ -239,6 +243,12 @@ class SwarmAnswerer final : public Answerer {
     if (head_.is_object() && head_["hearth"].contains("receipt")) {
       answer_.saved =
           write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
+    }
+    // What was saved is what the receipts are of.
+    if (const auto& right = answer_.verified.right) {
+      answer_.text = right->text;
+      answer_.token_ids = right->token_ids;
+      answer_.finish_reason = right->finish_reason;
     }
     return std::move(answer_);
   }

@@ -166,6 +166,37 @@ std::string state_text(const NodeView& node) {
   return node.state + ", has " + percent(share);
 }
 
+// "regular, 84 right, 1 fault".
+std::string standing_text(const NodeView& node) {
+  if (!node.standing) return "-";
+  const NodeView::Standing& one = *node.standing;
+  if (one.tombstoned) return "ended: it lied";
+  std::string text = one.level + ", " + std::to_string(one.audited_right) + " right";
+  if (one.faults > 0) text += ", " + count_of(one.faults, "fault");
+  return text;
+}
+
+// One row a node; with its standing, where the ledger names any of them.
+class NodeTable {
+ public:
+  NodeTable(const SwarmView& view, std::vector<std::string> head)
+      : standings_(std::ranges::any_of(
+            view.nodes, [](const NodeView& node) { return node.standing.has_value(); })),
+        table_(with(std::move(head), "STANDING")) {}
+  void add(const NodeView& node, std::vector<std::string> cells) {
+    table_.add(with(std::move(cells), standing_text(node)));
+  }
+  Lines lines() const { return table_.lines(); }
+
+ private:
+  std::vector<std::string> with(std::vector<std::string> cells, std::string last) const {
+    if (standings_) cells.push_back(std::move(last));
+    return cells;
+  }
+  bool standings_;
+  Table table_;
+};
+
 }  // namespace
 
 Lines status_lines(const SwarmView& view) {
@@ -177,10 +208,11 @@ Lines status_lines(const SwarmView& view) {
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
-  Table table(
-      {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S", "BUSY", "ROWS"});
+  NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
+                         "BUSY", "ROWS"});
   for (const NodeView& node : view.nodes) {
-    table.add({node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
+    table.add(node,
+              {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
                node.placed ? layers_text(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percent(node.busy_ratio), std::to_string(node.rows_total)});
@@ -199,12 +231,12 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
-  Table table({"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
+  NodeTable table(view, {"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
   for (const NodeView& node : view.nodes) {
-    table.add({node.name, state_text(node), layers_bar(node, view.layers),
-               rate(node.rows_per_second),
-               bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
-               node.placed ? format_bytes(node.weight_bytes) : "-"});
+    table.add(node, {node.name, state_text(node), layers_bar(node, view.layers),
+                     rate(node.rows_per_second),
+                     bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
+                     node.placed ? format_bytes(node.weight_bytes) : "-"});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
   for (std::string& line : card_lines(view)) lines.push_back(std::move(line));

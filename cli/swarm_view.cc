@@ -59,6 +59,14 @@ std::optional<Away> away_of(const Json& node) {
               found->value("why", "")};
 }
 
+std::optional<NodeView::Standing> standing_of(const Json& node) {
+  const auto found = node.find("standing");
+  if (found == node.end()) return std::nullopt;
+  return NodeView::Standing{found->at("level"), count_of<std::uint64_t>(*found, "audited_right"),
+                            count_of<std::uint64_t>(*found, "faults"),
+                            found->value("tombstoned", false)};
+}
+
 NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>& page_tokens) {
   NodeView node;
   node.name = json.at("name");
@@ -85,6 +93,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
   node.spare = json.value("spare", "");
+  node.standing = standing_of(json);
   node.card = card_of(json.value("card", Json::object()));
   return node;
 }

@@ -37,6 +37,14 @@ struct NodeView {
   std::string device;  // a card's name; empty: the processor
   CardReading card;
   std::string spare;  // why no pipeline has it; empty: it is not said
+  // As the ledger has it.
+  struct Standing {
+    std::string level;
+    std::uint64_t audited_right = 0;
+    std::uint64_t faults = 0;  // that still count
+    bool tombstoned = false;   // it neither serves nor checks again
+  };
+  std::optional<Standing> standing;
 };
 
 // A stage for which no worker is here.

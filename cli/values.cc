@@ -108,6 +108,12 @@ CLI::Validator memory_size(std::uint64_t low, std::uint64_t high) {
   return CLI::Validator(change, "e.g. 512MB");
 }
 
+CLI::Validator verify_text() { return CLI::IsMember({"none", "spot", "full"}); }
+
+CLI::Validator level_text() {
+  return CLI::IsMember({"newcomer", "probation", "regular", "veteran"});
+}
+
 CLI::Validator text_within(std::size_t bytes) {
   const auto check = [bytes](const std::string& text) -> std::string {
     if (!text.empty() && text.size() <= bytes) return "";

@@ -25,6 +25,10 @@ CLI::Validator log_level();
 CLI::Validator memory_size(std::uint64_t low, std::uint64_t high);
 inline constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 50;  // 1 PiB
 
+// none, spot or full; and the names of levels.
+CLI::Validator verify_text();
+CLI::Validator level_text();
+
 CLI::Validator text_within(std::size_t bytes);
 CLI::Validator stop_string();
 CLI::Validator model_name_text();

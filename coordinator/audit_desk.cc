@@ -195,9 +195,13 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
                  why);
   }
   const bool asked = kept.request.request().verify == Verify::kFull;
-  if (!why.empty() && (missed > 0 || asked) && !kept.is_disputed) {
+  if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
     outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
     outcomes_.back().why = why;
+  }
+  if (kept.dispute) {
+    outcomes_.push_back(*kept.dispute);
+    outcomes_.back().windows = kept.agreed;
   }
   bytes_ -= kept.bytes;
   runs_.erase(kept.run.name);
@@ -460,7 +464,7 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   report_opening(one->first, kept, opening.receipt, asked->second);
   kept.asked.erase(asked);
   if (!kept.asked.empty()) return;
-  if (kept.request.wanted.empty() && !kept.is_disputed) {
+  if (kept.request.wanted.empty() && !kept.dispute) {
     outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
     return forget(one, "");
   }
@@ -481,13 +485,13 @@ void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
   if (finding.agrees) {
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
   }
-  kept.is_disputed = true;
+  if (kept.dispute) return;
   AuditOutcome disputed = outcome(key, kept, AuditOutcome::Kind::kDisputed);
   disputed.entry = entry;
   disputed.stage = finding.stage;
   disputed.window = finding.window;
   disputed.node = kept.request.pipeline().stages[finding.stage].node;
-  outcomes_.push_back(std::move(disputed));
+  kept.dispute = std::move(disputed);
 }
 
 // Whom the log does not name yet begins where those begin that the cluster vouches for.

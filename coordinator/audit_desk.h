@@ -109,7 +109,7 @@ class AuditDesk {
     std::optional<AuditCase::Run> generated = {};  // when `run` is fed
     std::map<std::uint64_t, Asked> asked = {};
     std::vector<AuditedWindow> agreed = {};
-    bool is_disputed = false;
+    std::optional<AuditOutcome> dispute = {};
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
 

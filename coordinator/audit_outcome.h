@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/crypto.h"
@@ -28,7 +30,13 @@ struct AuditedWindow {
   std::uint32_t others = 0;  // nodes
 };
 
-// After kDisputed another one may follow; the others are the last of their request.
+// none, spot, full; nothing for other words.
+std::optional<Verify> verify_named(std::string_view name);
+std::string_view verify_name(Verify verify);
+// As ledger::level_name() says it.
+std::optional<ledger::Level> level_named(std::string_view name);
+
+// The last of its request, unless it waits for a verdict.
 struct AuditOutcome {
   enum class Kind : std::uint8_t {
     kAgreed,     // all windows that were to be audited
@@ -45,6 +53,8 @@ struct AuditOutcome {
   std::uint32_t stage = 0;
   std::uint32_t window = 0;
   std::string node = {};
+  bool awaits_verdict = false;  // of kDisputed: somebody is asked who is right
+  bool is_last() const { return kind != Kind::kDisputed || !awaits_verdict; }
   // Of kFalse: the answer as it is right, from its first token on.
   std::vector<TokenId> answer = {};
   std::string why = {};  // of kUnaudited

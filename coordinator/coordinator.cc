@@ -58,12 +58,14 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
         send_control(node->link, message);
       });
   options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
+  options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
 }
 
 CoordinatorMachine::~CoordinatorMachine() {
   if (options_.receipts == nullptr) return;
   options_.receipts->set_send(nullptr);
   options_.receipts->set_run(nullptr);
+  options_.receipts->set_outcome(nullptr);
 }
 
 void CoordinatorMachine::on_timer() {
@@ -95,6 +97,7 @@ void CoordinatorMachine::on_timer() {
   drain_pipelines();
   measure_ways();
   form_pipelines();
+  take_standings();
   admit();
 }
 
@@ -164,6 +167,7 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   std::vector<std::string> nodes;
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes));
+  rank_pools();
   admit();
 }
 
@@ -191,6 +195,7 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
   links_.close(epoch);
   std::vector<std::shared_ptr<Sequence>> over =
       interrupt(scheduler_.remove_pool(epoch), !culprits.empty());
+  rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
   for (const Member& member : members) {
@@ -336,7 +341,10 @@ SwarmStatus CoordinatorMachine::status() const {
   status.uncovered = uncovered();
   status.stages_wanted = options_.stages;
   status.nodes = registry_.snapshot();
+  std::map<std::string, LinkId> links;
+  for (const Node* node : registry_.known()) links[node->status.name] = node->link;
   for (NodeStatus& node : status.nodes) {
+    node.standing = standing_of(links[node.name]);
     if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
   }
   status.links = pipelines_.ways().all();
@@ -350,6 +358,8 @@ SwarmStatus CoordinatorMachine::status() const {
     if (pool != scheduler_.pools().end()) {
       one.running = pool->second.running;
       one.kv_pages_reserved = pool->second.reserved;
+      one.level = pool->second.level;
+      one.twins = twins_of(pipeline);
     }
     one.kv_pages = pipeline.kv_pages;
     one.kv_page_tokens = pipeline.kv_page_tokens;

@@ -37,6 +37,7 @@
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "coordinator/audit_outcome.h"
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
@@ -60,10 +61,14 @@ struct GenerateRequest {
   // What is told of it begins with the next one.
   std::vector<TokenId> answer = {};
   std::optional<ReceiptOrder> receipt = {};  // made where CoordinatorOptions::receipts are kept
+  Verify verify = Verify::kNone;
+  // Of every node that sees it, its audits' too.
+  ledger::Level min_level = ledger::Level::kNewcomer;
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
-// other than kNone, or after on_error, nothing follows. kError inside a token becomes on_error.
+// other than kNone, or after on_error, nothing follows but on_audit. kError inside a token becomes
+// on_error.
 class SequenceEvents {
  public:
   virtual ~SequenceEvents() = default;
@@ -72,6 +77,9 @@ class SequenceEvents {
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;
   virtual void on_error(const Error& error) = 0;
+  // Of an answer with Verify::kFull, some time after its end. The coordinator promises none: who
+  // waits for it needs a bound.
+  virtual void on_audit(const AuditOutcome& /*outcome*/) {}
 };
 
 struct NodeStatus {
@@ -110,6 +118,7 @@ struct NodeStatus {
   double heartbeat_age_seconds = 0.0;
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // then, of a free one: why no pipeline has it
+  std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
 };
 
 // The way from a node to another, as measured.
@@ -154,6 +163,8 @@ struct PipelineStatus {
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;
   std::uint32_t kv_page_tokens = 0;
+  ledger::Level level = ledger::Level::kNewcomer;  // the lowest of its nodes; newcomer: or unknown
+  std::vector<Epoch> twins;  // that serve with the same cut, so that each can audit the other
 };
 
 struct SwarmStatus {
@@ -228,7 +239,7 @@ class Coordinator {
   // kUnavailable: no pipeline serves. kInvalidInput: breaks a range, or prompt + max_tokens passes
   // the context. kNoCapacity: more KV than any pipeline has in all (never fits), or the queue
   // holds limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves
-  // has a stage outside request.trust.
+  // has a stage outside request.trust, or one below request.min_level.
   virtual Result<SequenceId> submit(GenerateRequest request,
                                     std::shared_ptr<SequenceEvents> events) = 0;
   // Ends a sequence without further events. Unknown ids are ignored.

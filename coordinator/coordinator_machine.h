@@ -100,6 +100,12 @@ class CoordinatorMachine final : public Coordinator,
   // Sequences.
   void submit_audit(AuditRun run);
   void admit();
+  void take_standings();
+  void rank_pools();  // by standings_, and by whom they can be audited
+  ledger::Level level_of(const std::vector<std::string>& nodes) const;
+  std::optional<NodeStanding> standing_of(LinkId link) const;
+  std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
+  void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
   void release(Sequence& sequence);
@@ -127,6 +133,9 @@ class CoordinatorMachine final : public Coordinator,
   Scheduler scheduler_;
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
+  std::shared_ptr<const Standings> standings_;  // by which pools have their levels
+  // Owners of answers whose windows are all being audited; the oldest first.
+  std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   std::string last_loss_;                 // why the last pipeline ended, until one serves again
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};

@@ -65,7 +65,7 @@ bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
   if (pool == scheduler_.pools().end() || pool->second.running == 0) return true;
   if (scheduler_.others_have_room(pipeline.epoch)) return true;
   const std::vector<std::string> next = pipelines_.successor(pipeline);
-  return !next.empty() && scheduler_.may_all_run_on(pipeline.epoch, next);
+  return !next.empty() && scheduler_.may_all_run_on(pipeline.epoch, next, level_of(next));
 }
 
 std::string CoordinatorMachine::missing_owners() const {

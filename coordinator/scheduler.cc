@@ -20,15 +20,50 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Whether a pipeline has a stage that the sequence must not reach.
-bool untrusted(const Sequence& sequence, const std::vector<std::string>& nodes) {
+bool outside_trust(const Sequence& sequence, const std::vector<std::string>& nodes) {
   const std::vector<std::string>& trust = sequence.request.trust;
   return !trust.empty() && std::any_of(nodes.begin(), nodes.end(),
                                        [&](const auto& node) { return !contains(trust, node); });
 }
 
+// Whether a pipeline has a stage that the sequence must not reach.
+bool untrusted(const Sequence& sequence, const std::vector<std::string>& nodes,
+               ledger::Level level) {
+  return level < sequence.request.min_level || outside_trust(sequence, nodes);
+}
+
 bool untrusted(const Sequence& sequence, const KvPool& pool) {
-  return untrusted(sequence, pool.nodes);
+  return untrusted(sequence, pool.nodes, pool.level);
+}
+
+// It hears the names that it gave, or its key has; who else serves is an admin's to know.
+Error refusal(const Sequence& sequence, std::optional<ledger::Level> best) {
+  if (best) {
+    return {ErrorCode::kRefused,
+            "every pipeline that serves has a node below level " +
+                std::string(ledger::level_name(sequence.request.min_level)) +
+                ", which this prompt must not reach; the lowest node of the best one is at level " +
+                std::string(ledger::level_name(*best)) +
+                " (hearth ledger shows levels; without audits everybody is a newcomer)"};
+  }
+  std::string names;
+  for (const std::string& name : sequence.request.trust) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return {ErrorCode::kRefused, "no pipeline that serves stays inside the trust set (" + names +
+                                   "); the server's owner sees who serves: hearth status"};
+}
+
+// Of pipelines that fit: those that others can audit, of the highest level there is.
+std::vector<Epoch> verifiable(const std::map<Epoch, KvPool>& pools, std::vector<Epoch> fitting) {
+  const auto rank = [&](Epoch epoch) {
+    const KvPool& pool = pools.at(epoch);
+    return std::pair(pool.audited, pool.level);
+  };
+  auto best = rank(fitting.front());
+  for (const Epoch epoch : fitting) best = std::max(best, rank(epoch));
+  std::erase_if(fitting, [&](Epoch epoch) { return rank(epoch) < best; });
+  return fitting;
 }
 
 // One in the background waits for so many others of its owner, not for all that may still come.
@@ -57,6 +92,13 @@ void Scheduler::close_pool(Epoch epoch, bool closed) {
   if (pool != pools_.end()) pool->second.closed = closed;
 }
 
+void Scheduler::set_standing(Epoch epoch, ledger::Level level, bool audited) {
+  const auto pool = pools_.find(epoch);
+  if (pool == pools_.end()) return;
+  pool->second.level = level;
+  pool->second.audited = audited;
+}
+
 bool Scheduler::serves() const {
   return std::any_of(pools_.begin(), pools_.end(),
                      [](const auto& pool) { return !pool.second.closed; });
@@ -80,10 +122,11 @@ bool Scheduler::others_have_room(Epoch from) const {
   return true;
 }
 
-bool Scheduler::may_all_run_on(Epoch from, const std::vector<std::string>& nodes) const {
+bool Scheduler::may_all_run_on(Epoch from, const std::vector<std::string>& nodes,
+                               ledger::Level level) const {
   return std::all_of(running_.begin(), running_.end(), [&](const auto& one) {
     const Sequence& sequence = *one.second;
-    return sequence.epoch != from || sequence.ended || !untrusted(sequence, nodes);
+    return sequence.epoch != from || sequence.ended || !untrusted(sequence, nodes, level);
   });
 }
 
@@ -105,25 +148,18 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
   const std::uint64_t tokens = sequence.tokens_wanted();
   std::optional<std::uint64_t> most;
   bool outside = false;
+  std::optional<ledger::Level> below;  // the best of those that are trusted otherwise
   for (const auto& [epoch, pool] : pools_) {
     if (pool.closed) continue;
     if (untrusted(sequence, pool)) {
       outside = true;
+      if (!outside_trust(sequence, pool.nodes)) below = std::max(below, std::optional(pool.level));
       continue;
     }
     if (pages_wanted(tokens, pool) <= pool.pages) return ok_status();
     most = std::max(most.value_or(0), std::uint64_t{pool.pages} * pool.page_tokens);
   }
-  // It hears the names that it gave, or its key has; who else serves is an admin's to know.
-  if (!most && outside) {
-    std::string names;
-    for (const std::string& name : sequence.request.trust) {
-      names += (names.empty() ? "" : ", ") + name;
-    }
-    return Error{ErrorCode::kRefused, "no pipeline that serves stays inside the trust set (" +
-                                          names +
-                                          "); the server's owner sees who serves: hearth status"};
-  }
+  if (!most && outside) return refusal(sequence, below);
   return Error{ErrorCode::kNoCapacity, "the KV cache holds " + std::to_string(most.value_or(0)) +
                                            " tokens in all; prompt and "
                                            "max_tokens ask for " +
@@ -234,7 +270,8 @@ std::shared_ptr<Sequence> Scheduler::admit() {
       fitting.push_back(epoch);
     }
     if (!fitting.empty()) {
-      const Epoch best = quickest(fitting);
+      const bool verified = waiting.request.verify != Verify::kNone;
+      const Epoch best = quickest(verified ? verifiable(pools_, fitting) : fitting);
       return reserve(it, best, pools_.at(best));
     }
     for (const auto& [epoch, pool] : pools_) {

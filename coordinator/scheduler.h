@@ -1,7 +1,8 @@
 // Scheduler: which sequence runs where, and when. Those whose pipeline was lost come before all
 // others. Then owners take turns (coordinator/fair_share.h); among one owner's sequences the first
 // to come is the first served, those in the background after the others, though not for ever. Only
-// one that may not run on a pipeline (GenerateRequest::trust) is overtaken by those that go there.
+// one that may not run on a pipeline (GenerateRequest::trust, min_level) is overtaken by those that
+// go there.
 // KV pages are reserved on the smallest stage of a pipeline for prompt + max_tokens before a
 // sequence starts, and given back when the last stage reports the release. A plain state machine:
 // it sends and calls nothing.
@@ -32,6 +33,8 @@ struct KvPool {
   std::uint32_t running = 0;            // sequences that have not both ended and been released
   std::vector<std::string> nodes = {};  // its stages
   bool closed = false;                  // it finishes what runs and gets nothing new
+  ledger::Level level = ledger::Level::kNewcomer;  // the lowest of its nodes
+  bool audited = false;                            // others can compute again what it computes
   PipelinePace pace = {};
 };
 
@@ -43,15 +46,18 @@ class Scheduler {
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);
   const std::map<Epoch, KvPool>& pools() const { return pools_; }
   void close_pool(Epoch epoch, bool closed);
+  void set_standing(Epoch epoch, ledger::Level level, bool audited);
   bool serves() const;  // some pipeline takes what comes
   // Whether other pipelines that take what comes have room now for all that runs on this one.
   bool others_have_room(Epoch epoch) const;
-  // Whether a pipeline of these nodes may run all that runs on this one.
-  bool may_all_run_on(Epoch epoch, const std::vector<std::string>& nodes) const;
+  // Whether a pipeline of these nodes, the lowest of which has this level, may run all that runs on
+  // this one.
+  bool may_all_run_on(Epoch epoch, const std::vector<std::string>& nodes,
+                      ledger::Level level) const;
 
-  // Whether some pipeline inside its trust set, and not closed, has as many pages in all as it
-  // wants. kRefused names
-  // a node outside, kNoCapacity both numbers.
+  // Whether some pipeline inside its trust set and not below its level, and not closed, has as many
+  // pages in all as it wants. kRefused names the trust set, or the level and the one that is there;
+  // kNoCapacity both numbers.
   Status fits_somewhere(const Sequence& sequence) const;
   // kNoCapacity when limits::kWaitingSequences wait, or twice as many of this owner's as the queue
   // has room for: so nobody fills it (dynamic thresholds, Choudhury and Hahne 1998).
@@ -64,8 +70,9 @@ class Scheduler {
   void take_pace(Epoch epoch, Duration waited, TimePoint now);
   // The waiting sequence whose turn it is and that need not wait on, reserved on the fitting
   // pipeline that is expected to be the quickest; of those within a fifth of it, and those that
-  // were not measured lately and run no more than it, on the one with the most free pages. None
-  // goes to a pipeline that one before it waits for. Null: all must wait on.
+  // were not measured lately and run no more than it, on the one with the most free pages. One that
+  // is to be verified goes, of those that fit, to one that others can audit, of the highest level.
+  // None goes to a pipeline that one before it waits for. Null: all must wait on.
   std::shared_ptr<Sequence> admit();
   // The oldest sequence that never ran and that no pipeline that serves could ever hold; null
   // without one.

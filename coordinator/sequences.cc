@@ -12,6 +12,7 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr Duration kHashPatience = std::chrono::seconds(2);
+constexpr std::size_t kAuditedMost = 8'192;  // answers whose owners wait for their audits
 
 // Takes turns with those who ask for answers. No API key's id has a space.
 constexpr char kAuditor[] = "the audits";
@@ -82,6 +83,7 @@ void CoordinatorMachine::submit_audit(AuditRun run) {
   request.owner = kAuditor;
   request.background = true;
   request.receipt = run.order;
+  request.min_level = run.min_level;
   const auto taken =
       submit(std::move(request), std::make_shared<AuditEvents>(*options_.receipts, name));
   if (!taken) options_.receipts->put_off(name, taken.error().message);
@@ -220,9 +222,29 @@ void CoordinatorMachine::release(Sequence& sequence) {
     std::vector<TokenId> tokens = sequence.request.prompt;
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
-                             std::move(tokens), sequence.request.sampling, sequence.request.trust});
+                             std::move(tokens), sequence.request.sampling, sequence.request.trust,
+                             sequence.request.min_level, sequence.request.verify});
   }
+  const bool asked = sequence.request.verify == Verify::kFull && !sequence.released;
   scheduler_.release(sequence);
+  if (!asked) return;
+  if (sequence.receipts) {
+    if (audited_.size() >= kAuditedMost) audited_.erase(audited_.begin());
+    audited_[sequence.request.receipt->request] = sequence.events;
+    return;
+  }
+  AuditOutcome none;
+  none.kind = AuditOutcome::Kind::kUnaudited;
+  none.why = "the pipeline that computed it makes no receipts";
+  sequence.events->on_audit(none);
+}
+
+void CoordinatorMachine::take_outcome(const AuditOutcome& outcome) {
+  const auto found = audited_.find(outcome.request);
+  if (found == audited_.end()) return;
+  const std::shared_ptr<SequenceEvents> events = found->second;
+  if (outcome.is_last()) audited_.erase(found);
+  events->on_audit(outcome);
 }
 
 Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {

@@ -114,6 +114,8 @@ void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
       if (!input.ok()) return exchange->respond(error_response(input.error()));
       if (input->request.trust.empty()) input->request.trust = request.trust;
       input->request.owner = request.owner;
+      input->request.verify = input->request.verify.value_or(api->options.verify);
+      input->request.min_level = input->request.min_level.value_or(api->options.min_level);
       if (input->keep) return serve_kept(api, std::move(exchange), request, std::move(*input));
       Generation::start(api, exchange, request, std::move(*input));
     };

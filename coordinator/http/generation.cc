@@ -31,6 +31,14 @@ ApiError too_many_kept() {
   return error;
 }
 
+ApiError unverifiable(const std::string& why) {
+  ApiError error = ApiError::invalid(
+      "the answer cannot be verified: " + why + "; ask without verify_strict to have it unverified",
+      "hearth.verify", "verification_unavailable");
+  error.status = 409;
+  return error;
+}
+
 }  // namespace
 
 // Carries the events of one sequence to the socket thread. Holds no generation alive.
@@ -52,6 +60,9 @@ class ChoiceEvents final : public SequenceEvents {
   }
   void on_error(const Error& error) override {
     deliver([index = index_, error](Generation& g) { g.on_error(index, error); });
+  }
+  void on_audit(const AuditOutcome& outcome) override {
+    deliver([index = index_, outcome](Generation& g) { g.on_audit(index, outcome); });
   }
 
  private:
@@ -92,6 +103,7 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
   self->patience_ = self->arrived_ + std::chrono::seconds(api->options.timeouts.resume);
   self->restore(std::move(begun.answers));
   if (self->whole()) {
+    self->verification_.cannot("the server started again before it could be");
     self->keep_answer(begun.kept);
     return true;
   }
@@ -105,7 +117,12 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
 
 Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
                        std::int64_t created)
-    : api_(std::move(api)), input_(std::move(input)), arrived_(arrived), created_(created) {
+    : api_(std::move(api)),
+      input_(std::move(input)),
+      arrived_(arrived),
+      created_(created),
+      verification_(input_.request.verify.value_or(Verify::kNone),
+                    input_.prompts.size() * input_.request.n) {
   const GenerationRequest& request = input_.request;
   const std::optional<Keep>& keep = input_.keep;
   // A seed of 53 bits comes back unchanged through every JSON reader.
@@ -172,6 +189,11 @@ void Generation::submit(const SwarmStatus& status) {
             (capacity == context ? " fit the model's context" : " fit the swarm's KV memory"),
         input_.request.chat ? "messages" : "prompt", "context_length_exceeded"));
   }
+  if (verification_.asked()) {
+    std::string why = Verification::why_not(status, input_.request, receipt_.has_value());
+    if (!why.empty() && input_.request.verify_strict) return fail(unverifiable(why));
+    verification_.cannot(std::move(why));
+  }
   const bool written = input_.keep && api_->kept.writes() &&
                        prompt_tokens_ <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*input_.keep, encode(kept_request()));
@@ -208,6 +230,8 @@ void Generation::submit_choice(std::uint32_t index) {
   out.report_hashes = input_.request.return_hashes;
   out.receipt = receipt_order(index);
   out.trust = input_.request.trust;
+  out.verify = input_.request.verify.value_or(Verify::kNone);
+  out.min_level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
   out.owner = input_.request.owner;
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;
@@ -226,7 +250,7 @@ void Generation::submit_choice(std::uint32_t index) {
 void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& result) {
   if (!result.ok()) {
     if (ended_ || retries(index, result.error())) return;
-    return fail(from_coordinator(result.error(), predicted_wait(*api_, status_)));
+    return fail(error_of(result.error()));
   }
   Running& running = running_[index];
   running.sequence = *result;
@@ -293,9 +317,17 @@ void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
   settle(running);
 }
 
+ApiError Generation::error_of(const Error& error) const {
+  ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
+  const auto level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
+  const bool by_level = input_.request.trust.empty() && level > ledger::Level::kNewcomer;
+  if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
+  return out;
+}
+
 void Generation::on_error(std::uint32_t index, const Error& error) {
   if (ended_ || retries(index, error)) return;
-  ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
+  ApiError out = error_of(error);
   const bool produced = std::any_of(running_.begin(), running_.end(), [](const Running& running) {
     return running.choice.tokens() > 0;
   });

@@ -20,6 +20,7 @@
 #include "coordinator/http/event_id.h"
 #include "coordinator/http/kept_request.h"
 #include "coordinator/http/listener.h"
+#include "coordinator/http/verification.h"
 #include "ledger/receipt.h"
 
 namespace hearth::coordinator::http {
@@ -86,6 +87,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_token(std::uint32_t index, const SampledToken& token);
   void on_hashes(std::uint32_t index, std::vector<RowHash> hashes);
   void on_error(std::uint32_t index, const Error& error);
+  void on_audit(std::uint32_t index, const AuditOutcome& outcome);
+  ApiError error_of(const Error& error) const;
   bool retries(std::uint32_t index, const Error& error);
 
   // A stop string ended it and its hashes are still to come.
@@ -106,6 +109,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void tell(const Running& running);
   void tell(Listener& listener, const Running& running);
   void complete();
+  bool verifies();                  // the answer is whole, and others are computing it again
+  void tell_verification();         // to all that stream
   void answer(Listener& listener);  // the whole of it
   void fail(const ApiError& error);
   void end();  // cancels what runs, forgets this generation
@@ -139,6 +144,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   TimePoint patience_{};      // of one that was: until then it waits for a pipeline
   std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
   bool ended_ = false;        // nothing is computed any more
+  Verification verification_;
+  bool verifying_ = false;  // whole, and told as far as it goes
 };
 
 }  // namespace hearth::coordinator::http

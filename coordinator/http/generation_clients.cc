@@ -92,7 +92,13 @@ void Generation::tell(Listener& listener) {
   // Not before everything is accepted: until then a refusal has a status of its own. Of one that
   // was accepted once, by another process, a refusal is no answer.
   if (accepted_ < running_.size() && !resumed_) return;
-  if (!listener.streams()) listener.begin(headers());
+  if (!listener.streams()) {
+    listener.begin(headers());
+    // At once what will not be.
+    if (verification_.asked() && !verification_.can()) {
+      listener.tell_hearth(head(), verification_.object());
+    }
+  }
   for (const Running& running : running_) tell(listener, running);
 }
 
@@ -117,7 +123,51 @@ void Generation::tell(Listener& listener, const Running& running) {
                 *api_->model.tokenizer);
 }
 
+bool Generation::verifies() {
+  if (!verification_.waits() || !api_->later) return false;
+  if (std::exchange(verifying_, true)) return true;
+  const auto bound =
+      std::chrono::seconds(api_->options.timeouts.verify) +
+      2 * std::chrono::duration_cast<std::chrono::seconds>(api_->clock.now() - arrived_);
+  api_->later(bound, [weak = weak_from_this(), bound] {
+    const auto self = weak.lock();
+    if (!self || self->ended_) return;
+    self->verification_.cannot("not all of its windows were computed again within " +
+                               std::to_string(bound.count()) +
+                               " seconds; hearth ledger and the receipt tell what came of it");
+    self->complete();
+  });
+  return true;
+}
+
+void Generation::on_audit(std::uint32_t index, const AuditOutcome& outcome) {
+  const Choice& claimed = running_[index].choice;
+  if (ended_ || !verification_.take(claimed, outcome)) return;
+  if (outcome.kind == AuditOutcome::Kind::kFalse) {
+    const std::size_t prompt = index / input_.request.n;
+    if (!outcome.answer.empty() && outcome.answer != claimed.token_ids()) {
+      verification_.correct(
+          corrected_choice(index, input_.request, input_.prompts[prompt],
+                           input_.request.echo ? input_.echoes[prompt] : std::string(),
+                           outcome.answer, api_->model.tokenizer, sampling_of(prompt).stop_tokens));
+    }
+    // After a restart nobody would know: then it is computed again.
+    if (input_.keep) api_->kept.remove_row(*input_.keep);
+  }
+  if (!verifying_) return;
+  if (!verification_.waits()) return complete();
+  tell_verification();
+}
+
+void Generation::tell_verification() {
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    const auto listener = listeners_[i];
+    if (listener->streams()) listener->tell_hearth(head(), verification_.object());
+  }
+}
+
 void Generation::complete() {
+  if (verifies()) return;
   const auto self = shared_from_this();
   for (const auto& listener : take_listeners()) answer(*listener);
   if (input_.keep) return keep_answer(std::chrono::seconds(api_->options.timeouts.kept));
@@ -129,13 +179,15 @@ void Generation::answer(Listener& listener) {
   if (input_.request.stream) {
     if (!listener.streams()) listener.begin(headers());
     for (const Running& running : running_) tell(listener, running);
+    if (verification_.asked()) listener.tell_hearth(head(), verification_.object());
     const bool wanted = input_.request.include_usage;
     return listener.close(head(), wanted ? std::optional(usage()) : std::nullopt);
   }
   std::vector<ChoicePart> parts;
   for (const Running& running : running_) {
-    parts.push_back(running.choice.part(0));
-    parts.back().finish_reason = running.choice.finish_reason();
+    const Choice& right = verification_.right(running.choice);
+    parts.push_back(right.part(0));
+    parts.back().finish_reason = right.finish_reason();
   }
   const OrderedJson closing = closing_objects();
   HttpResponse whole = json_response(dump(
@@ -192,6 +244,8 @@ KeptRequest Generation::kept_request() const {
   out.created = created_;
   out.stop = request.stop;
   out.trust = request.trust;
+  out.verify = request.verify.value_or(Verify::kNone);
+  out.min_level = request.min_level.value_or(ledger::Level::kNewcomer);
   if (request.echo) out.echoes = input_.echoes;
   for (std::size_t i = 0; i < input_.prompts.size(); ++i) {
     SequenceOpen open{{},
@@ -209,6 +263,7 @@ OrderedJson Generation::closing_objects() const {
   OrderedJson out;
   out["timings"] = timings_object(timings());
   out["hearth"] = hearth_object(seed_, proof(), hashes, input_.request.return_hashes);
+  for (auto& [key, value] : verification_.object().items()) out["hearth"][key] = value;
   return out;
 }
 

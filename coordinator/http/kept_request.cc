@@ -10,13 +10,17 @@ constexpr std::uint8_t kChat = 1;
 constexpr std::uint8_t kStream = 2;
 constexpr std::uint8_t kUsage = 4;
 constexpr std::uint8_t kTokenIds = 8;
-constexpr std::uint8_t kKnownFlags = kChat | kStream | kUsage | kTokenIds;
+constexpr int kVerifyShift = 4;
+constexpr int kLevelShift = 6;
+constexpr std::uint8_t kTwoBits = 3;
 constexpr std::size_t kFingerprintBytes = 128;
 
 std::uint8_t flags_of(const KeptRequest& request) {
   return static_cast<std::uint8_t>((request.chat ? kChat : 0) | (request.stream ? kStream : 0) |
                                    (request.include_usage ? kUsage : 0) |
-                                   (request.return_token_ids ? kTokenIds : 0));
+                                   (request.return_token_ids ? kTokenIds : 0) |
+                                   static_cast<int>(request.verify) << kVerifyShift |
+                                   static_cast<int>(request.min_level) << kLevelShift);
 }
 
 void write_bytes(ByteWriter& writer, ByteSpan bytes) {
@@ -112,8 +116,12 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
     return Error{ErrorCode::kVersion, "it asks for another model than is served now"};
   }
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= kKnownFlags, "flags are " + std::to_string(flags) + "; the largest known is " +
-                                    std::to_string(kKnownFlags));
+  const int verify = flags >> kVerifyShift & kTwoBits;
+  REQUIRE(verify <= static_cast<int>(Verify::kFull),
+          "flags are " + std::to_string(flags) + ", with verify " + std::to_string(verify) +
+              "; the largest known is " + std::to_string(static_cast<int>(Verify::kFull)));
+  request.verify = static_cast<Verify>(verify);
+  request.min_level = static_cast<ledger::Level>(flags >> kLevelShift & kTwoBits);
   request.chat = (flags & kChat) != 0;
   request.stream = (flags & kStream) != 0;
   request.include_usage = (flags & kUsage) != 0;

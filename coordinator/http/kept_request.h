@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "coordinator/audit_outcome.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
@@ -18,6 +19,8 @@ struct KeptRequest {
   bool stream = false;
   bool include_usage = false;
   bool return_token_ids = false;
+  Verify verify = Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
   std::vector<std::string> stop;
@@ -28,8 +31,10 @@ struct KeptRequest {
   friend bool operator==(const KeptRequest&, const KeptRequest&) = default;
 };
 
-// Layout: fields in the order of the struct, little-endian, no padding; each vector and string as a
-// u32 count, then its items, a prompt as a count of bytes and encode(SubmitMessage).
+// Layout: a fingerprint, a byte of flags (bits 0 to 3: the booleans in their order, 4 and 5:
+// verify, 6 and 7: min_level), then the other fields in the order of the struct, little-endian, no
+// padding; each vector and string as a u32 count, then its items, a prompt as a count of bytes and
+// encode(SubmitMessage).
 Bytes encode(const KeptRequest& request);
 
 // Every count is checked against base/limits.h before anything is allocated, every number against

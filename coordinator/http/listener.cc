@@ -42,6 +42,10 @@ void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, Or
   send(chunk_object(head, part, std::move(closing), tokenizer));
 }
 
+void Listener::tell_hearth(const AnswerHead& head, OrderedJson hearth) {
+  send(hearth_chunk(head, std::move(hearth)));
+}
+
 void Listener::close(const AnswerHead& head, const std::optional<Usage>& usage) {
   if (usage && !std::exchange(place_.usage, true)) send(usage_chunk(head, *usage));
   if (!gone_) exchange_->send(sse_event(kSseDone));

@@ -41,6 +41,8 @@ class Listener {
   bool has_end(const Choice& choice) const {
     return place_.told[choice.index()] > choice.tokens() + 1;
   }
+  // What is said of the answer beside its choices.
+  void tell_hearth(const AnswerHead& head, OrderedJson hearth);
   // The end of the stream; `usage` where it was asked for.
   void close(const AnswerHead& head, const std::optional<Usage>& usage);
   // One error, in the stream or instead of an answer.

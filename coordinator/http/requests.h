@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "coordinator/audit_outcome.h"
 #include "coordinator/http/errors.h"
 #include "coordinator/http/json.h"
 #include "model/chat_template.h"
@@ -45,6 +46,10 @@ struct GenerationRequest {
   std::vector<std::string> trust;  // names of nodes; empty: the key's, or any
   bool echo = false;               // completions
   std::string owner = {};          // the id of the key that asks
+  // `hearth` of the body; absent: the server's.
+  std::optional<Verify> verify = {};
+  std::optional<ledger::Level> min_level = {};
+  bool verify_strict = false;  // refused where it cannot be verified
 };
 
 // Completions that name no max_tokens get OpenAI's default.

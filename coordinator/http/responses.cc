@@ -140,6 +140,14 @@ OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, Ordered
   return out;
 }
 
+OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth) {
+  OrderedJson out = head_object(head, chunk_name(head));
+  out["choices"] = OrderedJson::array();
+  if (head.include_usage) out["usage"] = nullptr;
+  out["hearth"] = std::move(hearth);
+  return out;
+}
+
 OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage) {
   OrderedJson out = head_object(head, chunk_name(head));
   out["choices"] = OrderedJson::array();

@@ -81,4 +81,7 @@ OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, Ordered
 // The last chunk of stream_options.include_usage: no choices.
 OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage);
 
+// One that says something of the answer and adds nothing to it: no choices.
+OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth);
+
 }  // namespace hearth::coordinator::http

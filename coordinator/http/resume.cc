@@ -27,6 +27,8 @@ GenerationInput input_of(KeptRequest&& kept, Keep keep) {
   request.return_hashes = open.report_hashes;
   request.trust = std::move(kept.trust);
   request.owner = keep.owner;
+  request.verify = kept.verify;
+  request.min_level = kept.min_level;
   request.echo = !kept.echoes.empty();
   input.echoes = std::move(kept.echoes);
   for (SubmitMessage& prompt : kept.prompts) input.prompts.push_back(std::move(prompt.prompt));

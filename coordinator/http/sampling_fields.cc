@@ -109,6 +109,24 @@ void parse_trust(FieldReader& fields, GenerationRequest& request) {
   }
 }
 
+void parse_hearth(FieldReader& fields, GenerationRequest& request) {
+  const Json* wish = fields.find("hearth");
+  if (wish == nullptr) return;
+  FieldReader inner(*wish, "hearth.");
+  if (const auto name = inner.string("verify")) {
+    request.verify = verify_named(*name);
+    if (!request.verify) inner.fail("verify", "must be none, spot or full");
+  }
+  if (const auto name = inner.string("min_level")) {
+    request.min_level = level_named(*name);
+    if (!request.min_level) {
+      inner.fail("min_level", "must be newcomer, probation, regular or veteran");
+    }
+  }
+  request.verify_strict = inner.boolean("verify_strict").value_or(false);
+  if (inner.failed()) fields.fail(inner.error());
+}
+
 }  // namespace
 
 void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
@@ -134,6 +152,7 @@ void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRe
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   request.return_hashes = fields.boolean("return_hashes").value_or(false);
   parse_trust(fields, request);
+  parse_hearth(fields, request);
   if (const auto v = fields.integer("n", 1, limits::kChoices)) {
     request.n = static_cast<std::uint32_t>(*v);
   }

@@ -54,6 +54,8 @@ struct HttpTimeouts {
   std::uint32_t grace = limits::kHttpSecondsGrace;    // of a kept request without a client
   std::uint32_t kept = limits::kHttpSecondsKept;      // that its whole answer stays
   std::uint32_t resume = limits::kHttpSecondsResume;  // for a pipeline to go on with it
+  // For others to compute a whole answer again, besides twice the time that it took.
+  std::uint32_t verify = 60;
 };
 
 struct HttpOptions {
@@ -72,6 +74,9 @@ struct HttpOptions {
   bool joinable = false;           // other machines may join the cluster: hearth init was here
   std::uint32_t pool_threads = 2;  // at least 2: one is kept from long tasks
   HttpTimeouts timeouts;
+  // Of requests that do not say.
+  Verify verify = Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
 };
 
 class HttpServer {

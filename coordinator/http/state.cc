@@ -38,6 +38,15 @@ OrderedJson away_object(const Away& away) {
   return out;
 }
 
+OrderedJson standing_object(const NodeStanding& standing) {
+  OrderedJson out;
+  out["level"] = ledger::level_name(standing.level);
+  out["audited_right"] = standing.audited_right;
+  out["faults"] = standing.faults;
+  out["tombstoned"] = standing.is_tombstoned;
+  return out;
+}
+
 OrderedJson node_object(const NodeStatus& node) {
   OrderedJson out;
   out["name"] = node.name;
@@ -74,6 +83,7 @@ OrderedJson node_object(const NodeStatus& node) {
   out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   if (!node.spare.empty()) out["spare"] = node.spare;
+  if (node.standing) out["standing"] = standing_object(*node.standing);
   return out;
 }
 
@@ -114,6 +124,9 @@ OrderedJson pipeline_object(const PipelineStatus& pipeline) {
   out["kv_pages"] = pipeline.kv_pages;
   out["kv_pages_reserved"] = pipeline.kv_pages_reserved;
   out["kv_page_tokens"] = pipeline.kv_page_tokens;
+  out["level"] = ledger::level_name(pipeline.level);
+  out["twins"] = OrderedJson::array();
+  for (const Epoch twin : pipeline.twins) out["twins"].push_back(twin.value);
   return out;
 }
 

@@ -164,6 +164,8 @@ std::vector<std::string> candidates() {
           "throughput",
           "spot",
           "full",
+          "regular",
+          "veteran",
           "alpha:0-1",
           "beta:0-1",
           "22:00-08:00",

@@ -50,6 +50,25 @@ SwarmView uncovered() {
   return view;
 }
 
+TEST(StatusLines, StandingStandsBesideEachNodeWhereALedgerNamesOne) {
+  SwarmView view = serving();
+  view.nodes.push_back(node("cellar", "free", 0, {}));
+  view.nodes[0].standing = NodeView::Standing{"regular", 84, 1, false};
+  view.nodes[1].standing = NodeView::Standing{"newcomer", 0, 0, true};
+  for (const Lines& lines : {status_lines(view), top_lines(view, "api", "now")}) {
+    const auto row = [&](const std::string& name) {
+      for (const std::string& line : lines) {
+        if (line.starts_with(name + " ")) return line;
+      }
+      return std::string();
+    };
+    EXPECT_TRUE(row("NODE").ends_with("  STANDING")) << row("NODE");
+    EXPECT_TRUE(row("den").ends_with("  regular, 84 right, 1 fault")) << row("den");
+    EXPECT_TRUE(row("attic").ends_with("  ended: it lied")) << row("attic");
+    EXPECT_TRUE(row("cellar").ends_with("  -")) << row("cellar");
+  }
+}
+
 TEST(StatusLines, ALogThatFailedIsSaid) {
   SwarmView view = serving();
   view.ledger_fault = "no space\n left";

@@ -425,5 +425,96 @@ TEST_F(AuditDeskTest, AnotherProcessAuditsWhatItSees) {
   EXPECT_EQ(of_kind(kDrawn), 2u);
 }
 
+using Kind = AuditOutcome::Kind;
+
+TEST_F(AuditDeskTest, WhatCameOfARequestIsReported) {
+  const ReceiptRequest one = request(1);
+  answer(one);
+  EXPECT_TRUE(audits->take_outcomes().empty());
+  compute(runs.at(0));
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
+  EXPECT_EQ(outcomes[0].request, one.order.request);
+  ASSERT_EQ(outcomes[0].windows.size(), 2u);
+  EXPECT_NE(outcomes[0].windows[0].stage, outcomes[0].windows[1].stage);
+  EXPECT_EQ(outcomes[0].windows[1].others, 1u);
+}
+
+TEST_F(AuditDeskTest, AStageThatLiedIsReportedOnce) {
+  for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
+  answer(request(1));
+  compute(runs.at(0));
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u) << "what is in dispute is neither right nor without an audit";
+  EXPECT_EQ(outcomes[0].kind, Kind::kDisputed);
+  EXPECT_EQ(outcomes[0].node, stages[0].node);
+  EXPECT_EQ(outcomes[0].stage, 0u);
+  EXPECT_EQ(outcomes[0].entry, books.disputes().at(0));
+}
+
+TEST_F(AuditDeskTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
+  // Until a draw at a lower rate than all leaves one out.
+  unsigned char number = 1;
+  for (; number < 200; ++number) {
+    answer(request(number));
+    clock.advance(AuditDesk::kDrawPause);
+    pump();
+    if (runs.empty()) break;
+    compute(std::exchange(runs, {}).front());
+  }
+  ASSERT_LT(number, 200) << "everything was drawn";
+  audits->take_outcomes();
+  ReceiptRequest whole = request(++number);
+  whole.verify = Verify::kFull;
+  answer(whole);
+  clock.advance(AuditDesk::kDrawPause);
+  pump();
+  ASSERT_EQ(runs.size(), 1u);
+  compute(runs[0]);
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
+  EXPECT_EQ(outcomes[0].windows.size(), 2u);
+}
+
+TEST_F(AuditDeskTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
+  ReceiptRequest secret = request(1);
+  secret.min_level = ledger::Level::kRegular;
+  answer(secret);
+  EXPECT_TRUE(runs.empty()) << "all here are on probation";
+  EXPECT_EQ(audits->status().waiting, 2u);
+  ReceiptRequest open = request(2);
+  open.min_level = ledger::Level::kProbation;
+  answer(open);
+  clock.advance(AuditDesk::kDrawPause);
+  pump();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].min_level, ledger::Level::kProbation);
+}
+
+TEST_F(AuditDeskTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
+  audits = std::make_unique<AuditDesk>(testing::receipt_cluster(), clock, AuditMode::kOff);
+  ReceiptRequest whole = request(1);
+  audits->over(whole);
+  EXPECT_TRUE(audits->take_outcomes().empty()) << "nobody asked";
+  whole.verify = Verify::kFull;
+  audits->over(whole);
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kUnaudited);
+  EXPECT_EQ(outcomes[0].why, "nothing is audited here");
+}
+
+TEST_F(AuditDeskTest, StandingsAreThoseOfTheLog) {
+  answer(request(1));
+  compute(runs.at(0));
+  const Standings standings = audits->standings();
+  ASSERT_EQ(standings.size(), 4u);
+  EXPECT_EQ(standings.at(stages[0].key()).level, ledger::Level::kProbation);
+  EXPECT_EQ(standings.at(stages[0].key()).audited_right, 1);
+  EXPECT_EQ(standings.at(others[0].key()).audited_right, 0);
+}
+
 }  // namespace
 }  // namespace hearth::coordinator

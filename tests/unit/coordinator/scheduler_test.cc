@@ -181,6 +181,62 @@ TEST(Scheduler, ATrustSetKeepsASequenceOffPipelinesWithAnyOtherNode) {
       << "the larger pipeline is none of its own";
 }
 
+TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
+  using ledger::Level;
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 9, 32, {"a"});
+  scheduler.add_pool(Epoch(2), 4, 32, {"b"});
+  scheduler.set_standing(Epoch(1), Level::kProbation, false);
+  scheduler.set_standing(Epoch(2), Level::kRegular, false);
+  const auto at_least = [](std::uint64_t id, Level level) {
+    auto made = sequence(id, 32, 32);
+    made->request.min_level = level;
+    return made;
+  };
+  ASSERT_TRUE(scheduler.enqueue(at_least(1, Level::kRegular)).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(2)) << "although the other has more room";
+  EXPECT_TRUE(scheduler.may_all_run_on(Epoch(2), {"c"}, Level::kRegular));
+  EXPECT_FALSE(scheduler.may_all_run_on(Epoch(2), {"c"}, Level::kProbation));
+  EXPECT_FALSE(scheduler.others_have_room(Epoch(2))) << "only below its level";
+  const Status refused = scheduler.fits_somewhere(*at_least(2, Level::kVeteran));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  EXPECT_NE(refused.error().message.find("below level veteran"), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("at level regular"), std::string::npos)
+      << refused.error().message;
+  // It waits for its own, and nobody who may go elsewhere waits for it.
+  ASSERT_TRUE(scheduler.enqueue(at_least(3, Level::kRegular)).ok());
+  ASSERT_TRUE(scheduler.enqueue(at_least(4, Level::kRegular)).ok());
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(3));
+  ASSERT_TRUE(scheduler.enqueue(sequence(5, 32, 32)).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(1));
+  EXPECT_FALSE(scheduler.admit());
+  scheduler.set_standing(Epoch(2), Level::kNewcomer, false);
+  EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(4)) << "a verdict took the standing away";
+}
+
+TEST(Scheduler, WhatIsToBeVerifiedGoesWhereItCanBeAndToStanding) {
+  using ledger::Level;
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 90, 32, {"a"});
+  scheduler.add_pool(Epoch(2), 40, 32, {"b"});
+  scheduler.add_pool(Epoch(3), 4, 32, {"c"});
+  scheduler.set_standing(Epoch(1), Level::kVeteran, false);
+  scheduler.set_standing(Epoch(2), Level::kProbation, true);
+  scheduler.set_standing(Epoch(3), Level::kRegular, true);
+  const auto placed = [&](std::uint64_t id, Verify verify) {
+    auto made = sequence(id, 32, 32);
+    made->request.verify = verify;
+    EXPECT_TRUE(scheduler.enqueue(std::move(made)).ok());
+    return scheduler.admit()->epoch;
+  };
+  EXPECT_EQ(placed(1, Verify::kNone), Epoch(1)) << "the most room";
+  EXPECT_EQ(placed(2, Verify::kFull), Epoch(3));
+  EXPECT_EQ(placed(3, Verify::kSpot), Epoch(3));
+  EXPECT_EQ(placed(4, Verify::kFull), Epoch(2)) << "a preference: nobody waits for it";
+}
+
 TEST(Scheduler, OnlyWhoeverMayNotGoThereIsOvertaken) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a"});

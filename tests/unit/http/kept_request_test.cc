@@ -19,6 +19,8 @@ KeptRequest a_request() {
   request.created = 1'700'000'000;
   request.stop = {"END", "\n\n"};
   request.trust = {"den", "attic"};
+  request.verify = Verify::kFull;
+  request.min_level = ledger::Level::kVeteran;
   request.echoes = {"one", ""};
   for (const std::vector<TokenId>& prompt :
        {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{99}}) {
@@ -70,6 +72,7 @@ TEST(KeptRequestTest, FieldsOutOfTheirRangeAreNamed) {
   const auto expect = [&](const char* word, auto change) {
     EXPECT_NE(why(change).find(word), std::string::npos) << word << ": " << why(change);
   };
+  expect("with verify 3", [](R& r) { r.verify = static_cast<Verify>(3); });
   expect("n is 0", [](R& r) { r.n = 0; });
   expect("n is 9", [](R& r) { r.n = limits::kChoices + 1; });
   expect("stop has 17", [](R& r) { r.stop.assign(limits::kStopStrings + 1, "x"); });

@@ -40,6 +40,7 @@ TEST(RequestsTest, ReadsEveryField) {
     "seed": -1, "n": 8, "stop": ["a", "b"], "stream": true,
     "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
     "ignore_eos": true, "return_token_ids": true, "return_hashes": true, "trust": ["den", "attic"],
+    "hearth": {"verify": "full", "verify_strict": true, "min_level": "regular"},
     "logit_bias": {"7": -100, "8": 1.5}})");
   EXPECT_EQ(r.max_tokens, 6U);  // the newer name wins
   EXPECT_EQ(r.sampling.temperature, 0.5F);
@@ -57,6 +58,9 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_EQ(r.sampling.top_logprobs, 20U);
   EXPECT_EQ(r.sampling.logit_bias.size(), 2U);
   EXPECT_EQ(r.trust, (std::vector<std::string>{"den", "attic"}));
+  EXPECT_EQ(r.verify, Verify::kFull);
+  EXPECT_TRUE(r.verify_strict);
+  EXPECT_EQ(r.min_level, ledger::Level::kRegular);
 }
 
 TEST(RequestsTest, NullEqualsAbsentAndUnknownFieldsAreIgnored) {
@@ -112,6 +116,11 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       {R"({"logit_bias": [[1]]})", "logit_bias", "invalid_value"},
       {R"({"seed": 1.5})", "seed", "invalid_value"},
       {R"({"trust": "den"})", "trust", "invalid_value"},
+      {R"({"hearth": 1})", nullptr, "invalid_value"},
+      {R"({"hearth": {"verify": "all"}})", "hearth.verify", "invalid_value"},
+      {R"({"hearth": {"verify": 1}})", "hearth.verify", "invalid_value"},
+      {R"({"hearth": {"min_level": "saint"}})", "hearth.min_level", "invalid_value"},
+      {R"({"hearth": {"verify_strict": "yes"}})", "hearth.verify_strict", "invalid_value"},
       {R"({"trust": []})", "trust", "invalid_value"},
       {R"({"trust": ["den", 1]})", "trust", "invalid_value"},
       {R"({"trust": ["den\n"]})", "trust", "invalid_value"},

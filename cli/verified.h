@@ -1,0 +1,33 @@
+// What a server says of the verification of an answer: the `verified`, `retracted` and `corrected`
+// of its `hearth` object (README, "Verified answers").
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace hearth::cli {
+
+struct Verified {
+  std::string state;     // verified, verifying, by_draw, unverified, disputed, retracted; or empty
+  std::string sentence;  // for people, without control characters; empty: nothing to say
+  // The right answer, where other tokens than those that were told are right.
+  struct Right {
+    std::string text;
+    std::vector<TokenId> token_ids;
+    std::string finish_reason;
+  };
+  std::optional<Right> right;
+  nlohmann::json object;  // as it came
+
+  // Somebody else has another result than the answer's, and nobody has found that one false.
+  bool is_doubtful() const { return state == "disputed" || state == "retracted"; }
+};
+
+// Of the first choice. Throws nlohmann::json::exception where a field is of another kind.
+Verified read_verified(const nlohmann::json& hearth);
+
+}  // namespace hearth::cli

@@ -1,0 +1,64 @@
+// The coordinator's view of standings: of nodes, and of the pipelines that they form.
+#include <algorithm>
+
+#include "coordinator/coordinator_machine.h"
+#include "coordinator/receipts.h"
+
+namespace hearth::coordinator {
+namespace {
+
+bool same_cut(const Pipeline& a, const Pipeline& b) {
+  return a.model == b.model &&
+         std::ranges::equal(a.members, b.members, {}, &Member::layers, &Member::layers);
+}
+
+}  // namespace
+
+std::optional<NodeStanding> CoordinatorMachine::standing_of(LinkId link) const {
+  const auto peer = control_.peer(link);
+  if (!standings_ || !peer) return std::nullopt;
+  const auto found = standings_->find(peer->key);
+  return found == standings_->end() ? std::nullopt : std::optional(found->second);
+}
+
+// Whom the log does not name yet begins where those begin that the cluster vouches for; where
+// nothing is audited nobody has a level.
+ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes) const {
+  ledger::Level lowest = ledger::Level::kVeteran;
+  if (!standings_) return ledger::Level::kNewcomer;
+  for (const Node* node : registry_.all()) {
+    if (std::ranges::count(nodes, node->status.name) == 0) continue;
+    const auto standing = standing_of(node->link).value_or(NodeStanding{ledger::Level::kProbation});
+    lowest = std::min(lowest, standing.is_tombstoned ? ledger::Level::kNewcomer : standing.level);
+  }
+  return lowest;
+}
+
+std::vector<Epoch> CoordinatorMachine::twins_of(const Pipeline& pipeline) const {
+  std::vector<Epoch> twins;
+  if (!pipeline.model || !standings_) return twins;
+  for (const auto& [epoch, other] : pipelines_.all()) {
+    if (epoch != pipeline.epoch && other.serving && same_cut(pipeline, other)) {
+      twins.push_back(epoch);
+    }
+  }
+  return twins;
+}
+
+void CoordinatorMachine::take_standings() {
+  if (options_.receipts == nullptr) return;
+  auto newest = options_.receipts->standings();
+  if (newest == standings_) return;
+  standings_ = std::move(newest);
+  rank_pools();
+}
+
+void CoordinatorMachine::rank_pools() {
+  for (const auto& [epoch, pool] : scheduler_.pools()) {
+    const Pipeline* pipeline = pipelines_.find(epoch);
+    if (pipeline == nullptr) continue;
+    scheduler_.set_standing(epoch, level_of(pool.nodes), !twins_of(*pipeline).empty());
+  }
+}
+
+}  // namespace hearth::coordinator
