@@ -276,7 +276,8 @@ Status Books::apply(const DrawEntry& entry) {
   for (auto at = windows_.lower_bound(drawn_); at != windows_.end(); ++at) {
     auto& [number, window] = *at;
     const Standing& worker = members_.at(window.receipt.worker).standing;
-    if (!draw_->selects(number, worker.audit_rate(policy_, time_, window.is_first_use))) continue;
+    const std::int64_t rate = worker.audit_rate(policy_, time_, window.is_first_use, window.pay);
+    if (!draw_->selects(number, rate)) continue;
     window.is_selected = true;
     selected_.push_back(number);
   }

@@ -44,6 +44,19 @@ TEST(Policy, NoLevelCanAffordToCheat) {
   EXPECT_LT(deterrence(careless, Level::kVeteran).margin(), 1.0) << "0.3 % would not do";
 }
 
+// g = 0.7, q = 0.33, and 1.4 times that: 1.4627 where the window's pay is all that is in escrow.
+TEST(Policy, WhatPaysMuchBesideTheEscrowIsAuditedMore) {
+  const Policy policy;
+  EXPECT_EQ(stake_rate(policy, 100, 100), kMillion);
+  EXPECT_EQ(stake_rate(policy, 100, 1'000), 146'268);
+  EXPECT_EQ(stake_rate(policy, 100, 5'000), 29'253);
+  EXPECT_EQ(stake_rate(policy, 100, 1'000'000), 29'253) << "a fault takes no more";
+  EXPECT_LE(stake_rate(policy, 1, 50), policy.veteran_rate) << "who has enough feels nothing";
+  EXPECT_EQ(stake_rate(policy, 100, 0), kMillion);
+  EXPECT_EQ(stake_rate(policy, 0, 0), 0) << "a ledger that is a log only";
+  EXPECT_EQ(stake_rate(policy, std::int64_t{1} << 50, std::int64_t{1} << 52), 365'671);
+}
+
 // An all-cheating streak as long as the escrow survives its audits with less than the text says.
 TEST(Policy, TheEscrowOutlastsLuck) {
   const Policy policy;

@@ -61,6 +61,20 @@ TEST(Standing, NobodyIsExemptFromAudits) {
   }
 }
 
+// Its rate falls with what it could lose, not with its standing alone.
+TEST(Standing, WhoHasLittleAtStakeIsAuditedMore) {
+  const std::int64_t later = kStart + 91 * kDay;
+  Standing veteran = proven(2'000);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), 30'000);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 4'000), 292'537) << "a large window";
+  EXPECT_EQ(veteran.vest(kPolicy, later), 20'000) << "it was away, and took everything";
+  veteran.serve(10, later);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), kMillion);
+  for (int i = 0; i < 19; ++i) veteran.serve(10, later);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), 73'134);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later), 30'000) << "where nobody pays";
+}
+
 TEST(Standing, PayVestsBehindTheEscrow) {
   Standing standing = proven(300);
   EXPECT_EQ(standing.escrow(), 3'000);
