@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -115,11 +116,29 @@ bool equal_secrets(ByteSpan a, ByteSpan b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+namespace {
+
+// The check takes longer than all else that is done with an entry of the ledger, and nearly all
+// keys are of the few members of a swarm: each thread remembers some that it found valid.
+bool is_valid_point(ByteSpan bytes) {
+  using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
+  thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
+  std::uint16_t first = 0;
+  std::memcpy(&first, bytes.data(), sizeof(first));
+  auto& known = valid[first % valid.size()];
+  if (known && std::ranges::equal(*known, bytes)) return true;
+  if (crypto_core_ed25519_is_valid_point(raw(bytes)) != 1) return false;
+  std::ranges::copy(bytes, known.emplace().begin());
+  return true;
+}
+
+}  // namespace
+
 Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
   ensure_sodium();
   REQUIRE(bytes.size() == kBytes, "a public key of " + std::to_string(bytes.size()) +
                                       " bytes; an Ed25519 key has " + std::to_string(kBytes));
-  REQUIRE(crypto_core_ed25519_is_valid_point(raw(bytes)) == 1,
+  REQUIRE(is_valid_point(bytes),
           "the bytes of a public key are no Ed25519 key: not canonical, or of small order");
   PublicKey key;
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());

@@ -51,6 +51,28 @@ Result<Facts> facts_of(const ReceiptRequest& over, std::uint32_t window, std::ui
   return facts;
 }
 
+// Whose standing an entry needs, if anybody's. A receipt's worker is looked at as it is taken.
+std::optional<PublicKey> party_of(const ledger::EntryBody& body) {
+  if (const auto* one = std::get_if<ledger::ChangeEntry>(&body)) return one->key;
+  if (const auto* one = std::get_if<ledger::SealEntry>(&body)) return one->auditor;
+  if (const auto* one = std::get_if<ledger::OpeningEntry>(&body)) return one->auditor;
+  if (const auto* one = std::get_if<ledger::VerdictEntry>(&body)) return one->guilty;
+  if (const auto* one = std::get_if<ledger::VestEntry>(&body)) return one->key;
+  return std::nullopt;
+}
+
+// Who loses its standing for good by an entry.
+std::optional<PublicKey> tombstoned_by(const ledger::EntryBody& body) {
+  if (const auto* one = std::get_if<ledger::VerdictEntry>(&body)) {
+    if (one->verdict == ledger::Verdict::kFraud) return one->guilty;
+  }
+  if (const auto* proof = std::get_if<ledger::EquivocationEntry>(&body)) {
+    const auto receipt = ledger::reread_receipt(proof->one);
+    if (receipt) return receipt->worker;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // --- the log ---
@@ -59,9 +81,11 @@ Status ReceiptDesk::recall(ByteSpan bytes) {
   begun_ = true;
   if (const ByteSpan receipt = ledger::receipt_in(bytes); !receipt.empty()) {
     latest_[ledger::worker_in(receipt)] = blake2b(receipt);
+    remember(receipt);
   }
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   time_ = entry.time;
+  if (const auto gone = tombstoned_by(entry.body)) tombstoned_.insert(*gone);
   if (const auto* member = std::get_if<ledger::MemberEntry>(&entry.body)) {
     latest_.emplace(as_hash(member->key), Hash256());
   }
@@ -69,6 +93,8 @@ Status ReceiptDesk::recall(ByteSpan bytes) {
 }
 
 void ReceiptDesk::log(ledger::EntryBody body) {
+  if (const auto party = party_of(body); party && tombstoned_.contains(*party)) return;
+  if (const auto gone = tombstoned_by(body)) tombstoned_.insert(*gone);
   if (!std::exchange(begun_, true)) {
     log(ledger::RulesEntry{ledger::policy_hash({}), cluster_.public_key()});
   }
@@ -230,6 +256,7 @@ Status ReceiptDesk::settle(const Request& request, std::uint32_t window, const C
     receipt.in_edge = i == 0 ? cluster_signs(0) : claims[i - 1]->out_signature;
     receipt.out_edge = i + 1 == stages ? cluster_signs(static_cast<std::uint16_t>(stages))
                                        : claims[i + 1]->in_signature;
+    if (tombstoned_.contains(receipt.worker)) continue;
     Signer& signer = signers_[pipeline.stages[i].node];
     if (signer.next.size() < limits::kReceiptWindows) signer.next.push_back(std::move(receipt));
   }
@@ -265,22 +292,27 @@ void ReceiptDesk::ask(const std::string& node) {
 
 void ReceiptDesk::take(const std::string& node, const control::v1::Receipts& receipts) {
   const auto found = signers_.find(node);
-  if (found == signers_.end()) return;  // late
-  Signer& signer = found->second;
-  const auto was_asked = [&signer](const std::string& bytes) {
+  const auto was_asked = [](const Signer& signer, const std::string& bytes) {
     return std::ranges::any_of(
         signer.asked, [request = ledger::request_in(as_bytes(bytes))](const ledger::Receipt& one) {
           return one.slot.request == request;
         });
   };
-  const bool late = receipts.receipts_size() > 0 && !was_asked(receipts.receipts(0));
-  if (late) return;  // it answers what was given up; what is asked now is still to be answered
+  // A late one answers what was given up; what is asked now is still to be answered. What is late,
+  // or behind a refused one in its worker's chain, is no receipt, and may still contradict one.
+  const bool late = found == signers_.end() || (receipts.receipts_size() > 0 &&
+                                                !was_asked(found->second, receipts.receipts(0)));
+  bool taking = !late;
   for (const std::string& bytes : receipts.receipts()) {
-    const Status taken = take_receipt(signer, as_bytes(bytes));
-    if (taken.ok()) continue;
+    hold_against(node, as_bytes(bytes));
+    if (!taking) continue;
+    const Status taken = take_receipt(found->second, as_bytes(bytes));
+    taking = taken.ok();
+    if (taking) continue;
     spdlog::error("node {} sent a receipt that is refused: {}", node, taken.error().message);
-    break;  // those behind it follow it in their worker's chain
   }
+  if (late) return;
+  Signer& signer = found->second;
   if (!signer.asked.empty()) {
     spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
   }
@@ -297,6 +329,8 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   ledger::Receipt expected = std::move(*asked);
   signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
+  REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
+  remember(bytes);
   REQUIRE(said.program == expected.program, what + ": it is of another model or program");
   Hash256& previous = latest(said.worker);
   REQUIRE(said.previous == previous, what + ": it does not follow the worker's latest one");
@@ -314,6 +348,36 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   previous = blake2b(bytes);
   log(entry);
   return ok_status();
+}
+
+// One that its worker signed, of a slot that it was asked for. The first of a slot stays.
+void ReceiptDesk::remember(ByteSpan receipt) {
+  const SignedSlot slot{ledger::worker_in(receipt), ledger::slot_in(receipt)};
+  const auto [found, fresh] = remembered_.try_emplace(slot);
+  if (!fresh) return;
+  std::ranges::copy(receipt, found->second.begin());
+  remembered_order_.push_back(slot);
+  if (remembered_order_.size() <= kRemembered) return;
+  remembered_.erase(remembered_order_.front());
+  remembered_order_.pop_front();
+}
+
+void ReceiptDesk::hold_against(const std::string& sender, ByteSpan receipt) {
+  const auto found = remembered_.find({ledger::worker_in(receipt), ledger::slot_in(receipt)});
+  if (found == remembered_.end() || std::ranges::equal(found->second, receipt)) return;
+  const auto one = ledger::reread_receipt(found->second);
+  const auto other = ledger::parse_receipt(receipt, cluster_.public_key());
+  if (!one || !other || !ledger::is_equivocation(*one, *other)) return;
+  if (tombstoned_.contains(other->worker)) return;
+  spdlog::error(
+      "{}, stage {}: key {} signed two receipts that contradict each other; node {} sent "
+      "the second",
+      describe(other->slot.request, other->slot.window), other->slot.stage, other->worker.hex(),
+      sender);
+  ledger::EquivocationEntry proof;
+  proof.one = found->second;
+  std::ranges::copy(receipt, proof.other.begin());
+  log(proof);
 }
 
 // --- what does not come ---

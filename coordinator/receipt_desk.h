@@ -8,14 +8,20 @@
 // for one that went on elsewhere has none. Stages that say nothing have none either, and their
 // neighbours with them.
 //
+// Two receipts of one slot that say different things, whoever sends the second, are logged as
+// equivocation: of the latest kRemembered that were asked for, logged or refused. Who loses its
+// standing for good, by that or by a verdict of fraud, signs nothing that is logged from there on.
+//
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +61,8 @@ struct ReceiptRequest {
 
 class ReceiptDesk {
  public:
+  static constexpr std::size_t kRemembered = 8'192;  // receipts
+
   ReceiptDesk(SecretKey cluster, const Clock& clock)
       : cluster_(std::move(cluster)), clock_(clock) {}
 
@@ -72,7 +80,8 @@ class ReceiptDesk {
   void lose(const std::string& node);  // what it was asked is not answered any more
   void on_timer();                     // once a second or so
 
-  // Something else for the log, behind what is there.
+  // Something else for the log, behind what is there. What a tombstoned key says is left out: a log
+  // that had it would not be sound.
   void log(ledger::EntryBody body);
   // Whom the log has not named yet it names as a member.
   void enter(const PublicKey& key) { (void)latest(key); }
@@ -95,6 +104,8 @@ class ReceiptDesk {
     TimePoint over_at{};
     std::uint64_t positions = 0;  // of windows that are settled
   };
+  using ReceiptBytes = std::array<std::byte, ledger::kReceiptBytes>;
+  using SignedSlot = std::pair<Hash256, ledger::Slot>;  // of a worker, by its key
   using RequestKey = std::pair<ledger::RequestId, Epoch>;
   // A node that signs: what it is to be asked, and what it has been.
   struct Signer {
@@ -105,6 +116,8 @@ class ReceiptDesk {
 
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
   Status take_receipt(Signer& signer, ByteSpan bytes);
+  void remember(ByteSpan receipt);
+  void hold_against(const std::string& sender, ByteSpan receipt);
   void settle(const RequestKey& key);
   Status settle(const Request& request, std::uint32_t window, const Claims& claims);
   void expire(const Request& request) const;
@@ -119,8 +132,11 @@ class ReceiptDesk {
   std::size_t tokens_ = 0;                   // that requests hold
   std::map<std::string, Signer> signers_;
   std::map<Hash256, Hash256> latest_;  // of members, by key: BLAKE2b of its latest, or zeros
-  std::int64_t time_ = 0;              // of the latest entry
-  bool begun_ = false;                 // the log has its first entry
+  std::map<SignedSlot, ReceiptBytes> remembered_;
+  std::deque<SignedSlot> remembered_order_;  // the oldest first
+  std::set<PublicKey> tombstoned_;
+  std::int64_t time_ = 0;  // of the latest entry
+  bool begun_ = false;     // the log has its first entry
   std::vector<Message> messages_;
   std::vector<Bytes> entries_;
 };

@@ -267,17 +267,22 @@ Status Books::apply(const VerdictEntry& entry) {
   return post({{escrow(entry.guilty), -cost}, {kTreasury, cost}});
 }
 
-// Of all windows since the draw before, each at the rate that its worker has earned by now.
+// Of all windows since the draw before, each at the rate that its worker has earned by now. The
+// stages of a window share one number: who computes it again for one does so for all of them.
 Status Books::apply(const DrawEntry& entry) {
   draw_ = Draw::open(draw_message(entries_, root(), cluster_), cluster_, entry.proof);
   REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the " +
                      std::to_string(entries_) + " entries before it");
   selected_.clear();
+  std::map<Slot, std::uint64_t> firsts;  // entries, by the slot of stage 0
   for (auto at = windows_.lower_bound(drawn_); at != windows_.end(); ++at) {
     auto& [number, window] = *at;
     const Standing& worker = members_.at(window.receipt.worker).standing;
+    Slot slot = window.receipt.slot;
+    slot.stage = 0;
+    const std::uint64_t first = firsts.emplace(slot, number).first->second;
     const std::int64_t rate = worker.audit_rate(policy_, time_, window.is_first_use, window.pay);
-    if (!draw_->selects(number, rate)) continue;
+    if (!draw_->selects(first, rate)) continue;
     window.is_selected = true;
     selected_.push_back(number);
   }

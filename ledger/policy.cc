@@ -48,8 +48,9 @@ constexpr PolicyRow kPolicyTable[] = {
     {"planted_rate", &Policy::planted_rate, "ppm",
      "of the audits are of a wrong claim that the coordinator made: who copies claims shows it"},
     {"fault_windows", &Policy::fault_windows, "windows",
-     "whose pay a fault costs: more than cheating brings until it is seen, so that conceding it is "
-     "no way out; honest memory flips bits too rarely to feel it"},
+     "whose pay a fault costs: more than cheating brings two neighbours until one of them is seen, "
+     "so "
+     "that conceding it is no way out; honest memory flips bits too rarely to feel it"},
     {"fault_limit", &Policy::fault_limit, "faults", "so many, and it is a newcomer again"},
     {"fault_seconds", &Policy::fault_seconds, "seconds", "within so long"},
     {"price_prefill", &Policy::price_prefill, "credits", "for a layer and a token of a prompt"},

@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kMagic = "HRC1";
 constexpr std::size_t kSecondsBytes = 4;  // big-endian
 constexpr std::size_t kRequestAt = 12;
+constexpr std::size_t kStageAt = 64;
 constexpr std::size_t kWorkerAt = 224;
 constexpr std::string_view kPurpose = "hearth receipt v1";
 constexpr std::string_view kEdgePurpose = "hearth edge v1";
@@ -178,12 +179,19 @@ Result<Receipt> reread_receipt(ByteSpan bytes) {
   return receipt;
 }
 
-RequestId request_in(ByteSpan receipt) {
+RequestId request_in(ByteSpan receipt) { return slot_in(receipt).request; }
+
+Slot slot_in(ByteSpan receipt) {
   ByteReader reader(receipt);
-  (void)reader.take(kRequestAt);
-  RequestId request{};
-  read_into(reader, request);
-  return request;
+  (void)reader.take(kMagic.size());
+  Slot slot;
+  slot.epoch = reader.read<std::uint64_t>();
+  read_into(reader, slot.request);
+  (void)reader.take(kStageAt - kRequestAt - slot.request.size());
+  slot.stage = reader.read<std::uint16_t>();
+  (void)reader.read<std::uint16_t>();  // stages
+  slot.window = reader.read<std::uint32_t>();
+  return slot;
 }
 
 Hash256 worker_in(ByteSpan receipt) {

@@ -92,6 +92,7 @@ Result<Receipt> reread_receipt(ByteSpan bytes);
 
 // Of bytes that are a receipt, or of no use: what a log is searched by.
 RequestId request_in(ByteSpan receipt);
+Slot slot_in(ByteSpan receipt);
 Hash256 worker_in(ByteSpan receipt);  // the bytes of its key
 
 Hash256 program_id(const Hash256& manifest, std::string_view build,

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 
 namespace hearth::ledger {
 namespace {
 
 constexpr std::size_t kTilesKept = 64;
 constexpr std::size_t kPathBytes = 64;  // no name in a log is as long
+// Bundles that are hashed while the ones before are visited: until they are so many, or so large.
+constexpr std::size_t kBundlesAhead = 16;
+constexpr std::size_t kBytesAhead = std::size_t{4} << 20;
 
 std::string decimal(std::uint64_t value) { return std::to_string(value); }
 
@@ -19,6 +23,22 @@ std::vector<Hash256> as_hashes(ByteSpan bytes) {
   std::vector<Hash256> hashes(bytes.size() / sizeof(Hash256));
   if (!hashes.empty()) std::memcpy(hashes.data(), bytes.data(), bytes.size());
   return hashes;
+}
+
+// Entries that are as the tree says: all of a bundle, or those before its first fault.
+struct Hashed {
+  Tile bundle;
+  Bytes bytes;
+  std::vector<BundleEntry> entries;
+};
+struct Ahead {
+  std::vector<Hashed> bundles;
+  Status fault = ok_status();  // behind these
+};
+
+std::string place(const Tile& bundle, std::uint32_t at, const BundleEntry& entry) {
+  return bundle.path() + ": entry " + decimal(bundle.index * kTileWidth + at) + " at byte " +
+         decimal(entry.offset);
 }
 
 // One pass over a log.
@@ -34,9 +54,12 @@ class Scanner {
 
  private:
   Status check_key() const;
-  Status scan_bundle(std::uint64_t number);
-  Status take_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
+  Ahead hash_some();
+  Status hash_bundle(Hashed& next);
+  Status hash_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
                     const Hash256& listed);
+  Status visit(const Ahead& some) const;
+  std::uint64_t bundles() const { return (scan_.checkpoint.size + kTileWidth - 1) / kTileWidth; }
   Status check_tile(const Tile& tile, std::span<const Hash256> right);
   Status check_edge();
   Status check_earlier() const;
@@ -48,6 +71,7 @@ class Scanner {
   const ScanOptions& options_;
   const EntryVisitor& visit_;
   TileReader tiles_;
+  std::uint64_t next_ = 0;  // bundle to be hashed
   Scan scan_;
   std::optional<Hash256> earlier_root_;
 };
@@ -66,22 +90,13 @@ Status Scanner::check_key() const {
   return ok_status();
 }
 
-Status Scanner::take_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
+Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
                            const Hash256& listed) {
-  const std::uint64_t index = bundle.index * kTileWidth + at;
-  const auto here = [&] {
-    return bundle.path() + ": entry " + decimal(index) + " at byte " + decimal(entry.offset);
-  };
   const Hash256 hash = leaf_hash(entry.bytes);
   const Tile leaves{0, bundle.index, bundle.width};
-  REQUIRE(hash == listed, here() + " has the hash " + hash.hex() + ", but byte " +
+  REQUIRE(hash == listed, place(bundle, at, entry) + " has the hash " + hash.hex() + ", but byte " +
                               decimal(at * sizeof(Hash256)) + " of " + leaves.path() + " says " +
                               listed.hex());
-  if (visit_) {
-    if (const Status visited = visit_(index, entry.bytes); !visited) {
-      return Error{visited.error().code, here() + ": " + visited.error().message};
-    }
-  }
   TRY_VOID(scan_.edge.push(hash, [this](const Tile& tile, std::span<const Hash256> hashes) {
     return tile.level == 0 ? ok_status() : check_tile(tile, hashes);
   }));
@@ -91,17 +106,44 @@ Status Scanner::take_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
   return ok_status();
 }
 
-Status Scanner::scan_bundle(std::uint64_t number) {
-  const std::uint32_t width = tile_width(Tile::kEntries, number, scan_.checkpoint.size);
-  const Tile bundle{Tile::kEntries, number, width};
-  TRY(Bytes bytes, tiles_.bundle(bundle));
-  TRY(const std::vector<BundleEntry> entries, parse_bundle(bytes, width));
+Status Scanner::hash_bundle(Hashed& next) {
+  const std::uint64_t number = next.bundle.index;
+  const std::uint32_t width = next.bundle.width;
+  TRY(next.bytes, tiles_.bundle(next.bundle));
+  TRY(const std::vector<BundleEntry> entries, parse_bundle(next.bytes, width));
   TRY(const std::vector<Hash256> listed, tiles_.hashes({0, number, width}));
   for (std::uint32_t i = 0; i < width; ++i) {
-    TRY_VOID(take_entry(bundle, i, entries[i], listed[i]));
+    TRY_VOID(hash_entry(next.bundle, i, entries[i], listed[i]));
+    next.entries.push_back(entries[i]);
   }
-  if (!bundle.full()) scan_.bundle = std::move(bytes);
+  if (!next.bundle.full()) scan_.bundle = next.bytes;
   return ok_status();
+}
+
+Ahead Scanner::hash_some() {
+  Ahead some;
+  std::size_t bytes = 0;
+  while (next_ < bundles() && some.bundles.size() < kBundlesAhead && bytes < kBytesAhead) {
+    Hashed& next = some.bundles.emplace_back();
+    next.bundle = {Tile::kEntries, next_, tile_width(Tile::kEntries, next_, scan_.checkpoint.size)};
+    ++next_;
+    some.fault = hash_bundle(next);
+    if (!some.fault.ok()) break;
+    bytes += next.bytes.size();
+  }
+  return some;
+}
+
+Status Scanner::visit(const Ahead& some) const {
+  for (const Hashed& one : some.bundles) {
+    for (std::uint32_t i = 0; visit_ && i < one.entries.size(); ++i) {
+      const Status visited = visit_(one.bundle.index * kTileWidth + i, one.entries[i].bytes);
+      if (visited.ok()) continue;
+      return Error{visited.error().code,
+                   place(one.bundle, i, one.entries[i]) + ": " + visited.error().message};
+    }
+  }
+  return some.fault;
 }
 
 Status Scanner::check_tile(const Tile& tile, std::span<const Hash256> right) {
@@ -202,8 +244,14 @@ Status Scanner::check_older_partial(const Tile& tile) {
 
 Result<Scan> Scanner::run() {
   TRY_VOID(check_key());
-  const std::uint64_t bundles = (scan_.checkpoint.size + kTileWidth - 1) / kTileWidth;
-  for (std::uint64_t i = 0; i < bundles; ++i) TRY_VOID(scan_bundle(i));
+  // A second thread hashes what comes next; it alone reads the folder meanwhile.
+  Ahead some = hash_some();
+  while (some.fault.ok() && next_ < bundles()) {
+    std::future<Ahead> next = std::async(std::launch::async, [this] { return hash_some(); });
+    TRY_VOID(visit(some));
+    some = next.get();
+  }
+  TRY_VOID(visit(some));
   TRY_VOID(check_edge());
   TRY_VOID(check_earlier());
   TRY_VOID(walk(""));

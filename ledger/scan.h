@@ -1,6 +1,6 @@
 // Reading a log as anybody may: from nothing but its folder and its key. A whole scan hashes every
 // entry and compares every file with what the checkpoint signs; the first fault is an error that
-// names file, byte and entry. Nothing is ever skipped. Memory is bounded by one bundle.
+// names file, byte and entry. Nothing is ever skipped. Memory is bounded by a few bundles.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ Result<Checkpoint> read_checkpoint(LogFolder& folder);
 
 // Entries in order, each before the checkpoint's root has been compared: what is made of them
 // counts only when the scan succeeds. An error ends the scan and becomes its own, with the entry's
-// place.
+// place. Called on the thread of scan_log(), while another one reads on in the folder.
 using EntryVisitor = std::function<Status(std::uint64_t index, ByteSpan entry)>;
 
 struct Scan {

@@ -201,7 +201,7 @@ class Audit(unittest.TestCase):
             self.assertGreater(row["fault_windows"], row["required_fault_windows"])
         self.assertEqual(rules["assumed"], {"g": values["assumed_gain"] / 1e6, "d": 1.0,
                                             "q": values["assumed_collusion"] / 1e6,
-                                            "rate_of_a_tenth_of_escrow_ppm": 146268})
+                                            "rate_of_a_tenth_of_escrow_ppm": 229850})
         self.assertEqual([row["level"] for row in rules["deterrence"]],
                          ["probation", "regular", "veteran"])
 

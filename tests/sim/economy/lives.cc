@@ -110,12 +110,12 @@ void Lives::serve(std::size_t index, std::int64_t slot) {
   now.size = size;
   bool wrong = strategy_.cheats && strategy_.cheats(now, node.random);
   Slot& now_served = slots_.back();
-  if (strategy_.in_pairs && index % 2 == 1) {
-    wrong = now_served[index - 1] && now_served[index - 1]->wrong;
-  }
+  const bool is_behind = strategy_.in_pairs && index % 2 == 1 && now_served[index - 1];
+  if (is_behind) wrong = now_served[index - 1]->wrong;
   const bool washes = strategy_.work == Work::kWashes;
   const auto payer = washes ? std::optional(node.member) : std::nullopt;
-  const Window window = swarm_.serve(node.member, size, wrong, payer);
+  const Window window = is_behind ? swarm_.serve_behind(*now_served[index - 1], node.member, wrong)
+                                  : swarm_.serve(node.member, size, wrong, payer);
   now_served[index] = window;
   const double cost = strategy_.is_free ? 0 : kCost * static_cast<double>(window.pay);
   if (!wrong) node.cost += cost;

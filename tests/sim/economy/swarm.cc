@@ -18,6 +18,7 @@ using namespace hearth::ledger;
 
 // Where a receipt has what changes from one to the next (ledger/receipt.h).
 constexpr std::size_t kRequestAt = 12;
+constexpr std::size_t kStageAt = 64;
 constexpr std::size_t kOutRootAt = 148;
 constexpr std::size_t kPreviousAt = 180;
 constexpr std::size_t kBegunAt = 212;
@@ -35,14 +36,14 @@ SecretKey key_of(std::uint64_t seed, std::string_view what, std::uint64_t number
   return SecretKey::from_seed(hash_of(text).bytes).value();
 }
 
-// The first of two stages, so that what goes out is no commitment to tokens.
+// The first of three stages, so that what goes out is no commitment to tokens.
 Receipt receipt_of(Size size) {
   Receipt receipt;
   receipt.slot.epoch = 1;
   receipt.program = hash_of("program");
   receipt.layer_begin = 0;
   receipt.layer_end = 20;
-  receipt.stages = 2;
+  receipt.stages = 3;
   receipt.positions = size == Size::kLarge ? 4'096 : 256;
   receipt.prompt_positions = size == Size::kPrompt ? receipt.positions : receipt.positions / 4;
   receipt.tokens = hash_of("tokens");
@@ -100,6 +101,15 @@ void Swarm::stir(std::uint64_t number) {
 void Swarm::change(std::size_t member) { add(ChangeEntry{members_[member].key}); }
 
 Window Swarm::serve(std::size_t worker, Size size, bool wrong, std::optional<std::size_t> payer) {
+  return serve(worker, size, wrong, payer, ++requests_, 0);
+}
+
+Window Swarm::serve_behind(const Window& upper, std::size_t worker, bool wrong) {
+  return serve(worker, Size::kUsual, wrong, std::nullopt, upper.request, 1);
+}
+
+Window Swarm::serve(std::size_t worker, Size size, bool wrong, std::optional<std::size_t> payer,
+                    std::uint64_t request, std::uint16_t stage) {
   const auto made = [this](Size size) {
     return *sign_receipt(receipt_of(size), cluster_.public_key(), key_of(0, "any", 0));
   };
@@ -108,16 +118,16 @@ Window Swarm::serve(std::size_t worker, Size size, bool wrong, std::optional<std
   Member& member = members_[worker];
   ReceiptEntry entry{payer ? members_[*payer].key : client_, {}};
   put(entry.receipt, 0, receipts[static_cast<std::size_t>(size)]);
-  const std::uint64_t request = ++requests_;
   const std::uint64_t begun = static_cast<std::uint64_t>(now_) * 1'000;
   std::memcpy(entry.receipt.data() + kRequestAt, &request, sizeof(request));
+  std::memcpy(entry.receipt.data() + kStageAt, &stage, sizeof(stage));
   std::memcpy(entry.receipt.data() + kBegunAt, &begun, sizeof(begun));
   put(entry.receipt, kOutRootAt, (wrong ? kWrongRoot : kTrueRoot).bytes);
   put(entry.receipt, kPreviousAt, member.latest.bytes);
   put(entry.receipt, kWorkerAt, member.key.bytes());
   const std::uint64_t index = add(entry);
   member.latest = blake2b(entry.receipt);
-  return {index, worker, price(size), wrong};
+  return {index, worker, price(size), wrong, request};
 }
 
 const std::vector<std::uint64_t>& Swarm::draw() {

@@ -24,6 +24,7 @@ struct Window {
   std::size_t worker = 0;
   std::int64_t pay = 0;
   bool wrong = false;  // its root is another one than that of who computes it
+  std::uint64_t request = 0;
 };
 
 class Swarm {
@@ -44,9 +45,11 @@ class Swarm {
   void wait(std::int64_t seconds) { now_ += seconds; }
   // An entry that means nothing to anybody, after which all draws are others.
   void stir(std::uint64_t number);
-  // By the client, or by the member that is given.
+  // Paid by the client, or by the member that is given.
   Window serve(std::size_t worker, Size size, bool wrong,
                std::optional<std::size_t> payer = std::nullopt);
+  // The same window in the stage behind that one.
+  Window serve_behind(const Window& upper, std::size_t worker, bool wrong);
   // Of the windows since the draw before, the entries that are audited.
   const std::vector<std::uint64_t>& draw();
   bool referee_draws(std::uint64_t entry) const;
@@ -73,6 +76,8 @@ class Swarm {
     PublicKey key;
     Hash256 latest;
   };
+  Window serve(std::size_t worker, Size size, bool wrong, std::optional<std::size_t> payer,
+               std::uint64_t request, std::uint16_t stage);
   std::uint64_t add(const ledger::EntryBody& body);  // its index; a refusal ends the program
 
   std::uint64_t seed_ = 0;

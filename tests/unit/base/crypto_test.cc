@@ -107,6 +107,25 @@ TEST(Signatures, OfBytesAloneAreThePublishedOnes) {  // RFC 8032, section 7.1, t
   EXPECT_FALSE(verify(key->public_key(), "", hex("72"), signature)) << "a purpose ends with zero";
 }
 
+// What was found valid is remembered, and nothing else is taken for it.
+TEST(PublicKey, IsJudgedAnewWhereABitDiffers) {
+  const PublicKey key = SecretKey::from_seed(Bytes(32, std::byte{9}))->public_key();
+  std::size_t valid = 0;
+  for (std::size_t bit = 0; bit < 8 * PublicKey::kBytes; ++bit) {
+    ASSERT_TRUE(PublicKey::parse(key.bytes()));
+    Bytes other(key.bytes().begin(), key.bytes().end());
+    other[bit / 8] ^= std::byte{static_cast<unsigned char>(1 << bit % 8)};
+    const auto first = PublicKey::parse(other);
+    const auto second = PublicKey::parse(other);
+    EXPECT_EQ(first.ok(), second.ok()) << bit;
+    if (!second) continue;
+    EXPECT_NE(*second, key) << bit;
+    ++valid;
+  }
+  EXPECT_GT(valid, 4u);  // of eight points one is of the group of prime order, half are points
+  EXPECT_LT(valid, 40u);
+}
+
 TEST(PublicKey, RefusesWhatIsNoKey) {
   EXPECT_FALSE(PublicKey::parse({}));
   EXPECT_FALSE(PublicKey::parse(Bytes(31)));

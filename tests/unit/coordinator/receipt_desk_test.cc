@@ -241,6 +241,125 @@ TEST_F(ReceiptDeskTest, ARequestIsSeenOnceInAPipeline) {
   EXPECT_EQ(log(), kBegin + 2) << "a slot has one receipt";
 }
 
+// What stage 0 says of a request, and the same with another root.
+struct Contradiction {
+  control::v1::Receipts honest;
+  control::v1::Receipts other;
+};
+Contradiction contradict(ReceiptStage& stage, const ReceiptDesk::Message& asked) {
+  Contradiction both;
+  both.honest = stage.sign(asked.body);
+  stage.spoil = [](ledger::Receipt& r) { r.out_root.bytes[0] ^= std::byte{1}; };
+  both.other = stage.sign(asked.body);
+  stage.spoil = nullptr;
+  return both;
+}
+
+TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveEquivocation) {
+  struct Case {
+    const char* what;
+    void (*send)(ReceiptDesk& desk, const Contradiction& both);
+    std::size_t receipts;  // of stage 0 that are logged before the proof
+  };
+  const Case cases[] = {
+      {"in one message",
+       [](ReceiptDesk& desk, const Contradiction& both) {
+         control::v1::Receipts all = both.honest;
+         all.MergeFrom(both.other);
+         desk.take("a", all);
+       },
+       1},
+      {"the false one first",
+       [](ReceiptDesk& desk, const Contradiction& both) {
+         control::v1::Receipts all = both.other;
+         all.MergeFrom(both.honest);
+         desk.take("a", all);
+       },
+       0},
+      {"later, and from somebody else",
+       [](ReceiptDesk& desk, const Contradiction& both) {
+         desk.take("a", both.honest);
+         desk.take("nobody", both.other);
+         desk.take("nobody", both.other);
+       },
+       1},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+    desk->begin(testing::receipt_pipeline(stages));
+    books = ledger::Books();
+    entries.clear();
+    const ReceiptRequest first = request(1);
+    claim_all(first);
+    desk->over(first);
+    const auto messages = desk->take_messages();
+    ASSERT_EQ(messages.size(), 2u);
+    one.send(*desk, contradict(stages[0], messages[0]));
+    desk->take("b", stages[1].sign(messages[1].body));
+    EXPECT_EQ(log(), kBegin + one.receipts + 2) << "a proof, and the other stage's receipt";
+    EXPECT_TRUE(books.standing(stages[0].key())->is_tombstoned());
+    EXPECT_FALSE(books.standing(stages[1].key())->is_tombstoned());
+    const ReceiptRequest second = request(2);
+    claim_all(second);
+    desk->over(second);
+    sign_all();
+    EXPECT_EQ(log(), kBegin + one.receipts + 3) << "of the other stage alone";
+  }
+}
+
+TEST_F(ReceiptDeskTest, EquivocationOutlivesARestartAndIsLoggedOnce) {
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  const auto messages = desk->take_messages();
+  ASSERT_EQ(messages.size(), 2u);
+  const Contradiction both = contradict(stages[0], messages[0]);
+  desk->take("a", both.honest);
+  EXPECT_EQ(log(), kBegin + 1);
+  for (int i = 0; i < 2; ++i) {
+    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+    for (const Bytes& entry : entries) ASSERT_TRUE(desk->recall(entry));
+    desk->take("a", both.other);
+    EXPECT_EQ(log(), kBegin + 2);
+    desk->log(ledger::ChangeEntry{stages[0].key()});
+    EXPECT_EQ(log(), kBegin + 2) << "of a tombstoned key the rules allow no more";
+  }
+}
+
+TEST_F(ReceiptDeskTest, WhatIsNoContradictionAccusesNobody) {
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  const auto messages = desk->take_messages();
+  ASSERT_EQ(messages.size(), 2u);
+  const Contradiction both = contradict(stages[0], messages[0]);
+  desk->take("a", both.honest);
+  desk->take("a", both.honest);
+  stages[0].spoil = [](ledger::Receipt& r) { r.took_ms += 5; };
+  desk->take("a", stages[0].sign(messages[0].body));
+  control::v1::Receipts forged = both.other;
+  forged.mutable_receipts(0)->back() ^= 1;
+  desk->take("b", forged);
+  EXPECT_EQ(log(), kBegin + 1) << "the same again, another time, and what nobody signed";
+}
+
+TEST_F(ReceiptDeskTest, WhoIsConvictedSignsNothingThatIsLogged) {
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  sign_all();
+  log();
+  desk->log(ledger::VerdictEntry{kBegin, stages[0].key(), ledger::Verdict::kFraud, {}});
+  EXPECT_EQ(desk->take_entries().size(), 1u);
+  const ReceiptRequest two = request(2);
+  claim_all(two);
+  desk->over(two);
+  const auto messages = desk->take_messages();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].node, "b");
+}
+
 TEST_F(ReceiptDeskTest, AnyBytesMayCome) {
   SeededRandom random{7};
   for (int i = 0; i < 300; ++i) {

@@ -349,6 +349,35 @@ TEST_F(BooksTest, ADrawTakesTheRateThatAWorkerHasEarned) {
   EXPECT_LT(expected.size(), 60u);
 }
 
+TEST_F(BooksTest, TheStagesOfAWindowAreDrawnTogether) {
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));
+    audit(add_window(1, i), auditor_, hash_of("tokens " + std::to_string(i)));
+  }
+  const auto draw = [this] {
+    return DrawEntry{
+        vrf_prove(cluster_, draw_message(books_.entries(), books_.root(), cluster_key()))};
+  };
+  add(draw());
+  ASSERT_EQ(of(upper_).audit_rate(Policy(), now_), of(lower_).audit_rate(Policy(), now_));
+  const std::int64_t rate = of(upper_).audit_rate(Policy(), now_);
+  std::vector<std::uint64_t> uppers;
+  for (std::uint32_t i = 60; i < 260; ++i) {
+    uppers.push_back(add_window(0, i));
+    add_window(1, i);
+  }
+  add(draw());
+  std::vector<std::uint64_t> expected;
+  for (const std::uint64_t one : uppers) {
+    if (!books_.draw()->selects(one, rate)) continue;
+    expected.push_back(one);
+    expected.push_back(one + 1);
+  }
+  EXPECT_EQ(books_.selected(), expected);
+  EXPECT_LT(expected.size(), 2 * 200u);
+  EXPECT_FALSE(expected.empty());
+}
+
 TEST_F(BooksTest, WhoCheckedSignaturesBeforeNeedNotAgain) {
   const std::uint64_t receipt = add_window(0, 0);
   audit(receipt, auditor_, hash_of("boundary 0"));
