@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -121,8 +122,10 @@ namespace {
 // keys are of the few members of a swarm: each thread remembers some that it found valid.
 bool is_valid_point(ByteSpan bytes) {
   using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
-  thread_local std::array<std::optional<KeyBytes>, 64> valid;
-  auto& known = valid[std::to_integer<std::size_t>(bytes.front()) % valid.size()];
+  thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
+  std::uint16_t first = 0;
+  std::memcpy(&first, bytes.data(), sizeof(first));
+  auto& known = valid[first % valid.size()];
   if (known && std::ranges::equal(*known, bytes)) return true;
   if (crypto_core_ed25519_is_valid_point(raw(bytes)) != 1) return false;
   std::ranges::copy(bytes, known.emplace().begin());

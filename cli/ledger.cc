@@ -23,6 +23,10 @@ std::string decimals(double value) {
   return text;
 }
 
+double share(std::int64_t ppm) { return static_cast<double>(ppm) / ledger::kMillion; }
+
+std::int64_t rate_of_a_tenth(const Policy& policy) { return ledger::stake_rate(policy, 1, 10); }
+
 void print_json(const Policy& policy) {
   Json json;
   json["hash"] = ledger::policy_hash(policy).hex();
@@ -30,6 +34,10 @@ void print_json(const Policy& policy) {
     json["policy"].push_back(
         {{"name", row.name}, {"value", policy.*row.field}, {"unit", row.unit}, {"why", row.why}});
   }
+  json["assumed"] = {{"g", share(policy.assumed_gain)},
+                     {"d", 1.0},
+                     {"q", share(policy.assumed_collusion)},
+                     {"rate_of_a_tenth_of_escrow_ppm", rate_of_a_tenth(policy)}};
   for (const Level level : kServing) {
     const Deterrence found = ledger::deterrence(policy, level);
     json["deterrence"].push_back({{"level", ledger::level_name(level)},
@@ -52,8 +60,10 @@ void print_text(const Policy& policy) {
   for (const std::string& line : rules.lines()) std::printf("%s\n", line.c_str());
   std::printf(
       "\nA cheat loses while what it has at stake, in windows' pay, is above\n"
-      "g / (p d (1-q)) - 1, with g and q as assumed above, p the audit rate, and d = 1:\n"
-      "equality of bits misses nothing.\n\n");
+      "g / (p d (1-q)) - 1, with g = %.2f of a window's pay saved, q = %.2f of audits done by\n"
+      "friends, p the audit rate, and d = 1: equality of bits misses nothing. Who concedes must\n"
+      "lose more than g / (p d (1-q)) by a fault.\n\n",
+      share(policy.assumed_gain), share(policy.assumed_collusion));
   Table margins(
       {"LEVEL", "AUDITED", "MUST BE ABOVE", "AT STAKE", "MARGIN", "FAULT ABOVE", "FAULT"});
   for (const Level level : kServing) {
@@ -65,6 +75,11 @@ void print_text(const Policy& policy) {
                  std::to_string(found.fault)});
   }
   for (const std::string& line : margins.lines()) std::printf("%s\n", line.c_str());
+  std::printf(
+      "\nAt any level a window is audited at %.1f %% when its pay is a tenth of its worker's "
+      "escrow,\n"
+      "and always when it is all of it.\n",
+      100 * share(rate_of_a_tenth(policy)));
   std::printf("\nhash of these rules: %s\n", ledger::policy_hash(policy).hex().c_str());
 }
 

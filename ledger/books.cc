@@ -281,7 +281,8 @@ Status Books::apply(const DrawEntry& entry) {
     Slot slot = window.receipt.slot;
     slot.stage = 0;
     const std::uint64_t first = firsts.emplace(slot, number).first->second;
-    if (!draw_->selects(first, worker.audit_rate(policy_, time_, window.is_first_use))) continue;
+    const std::int64_t rate = worker.audit_rate(policy_, time_, window.is_first_use, window.pay);
+    if (!draw_->selects(first, rate)) continue;
     window.is_selected = true;
     selected_.push_back(number);
   }

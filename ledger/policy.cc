@@ -30,6 +30,9 @@ constexpr PolicyRow kPolicyTable[] = {
     {"change_seconds", &Policy::change_seconds, "seconds", "for so long"},
     {"coordinator_rate", &Policy::coordinator_rate, "ppm",
      "audits by the coordinator's own referee, so that no coalition of nodes is everybody"},
+    {"stake_margin", &Policy::stake_margin, "ppm",
+     "of the rate at which a fault costs what a fake brings, in windows that pay much beside what "
+     "is in escrow: a large one after small ones, the first after a pause, those of a slow node"},
     {"escrow_windows", &Policy::escrow_windows, "windows",
      "the pay of the latest ones is at stake: at 5 % an all-cheating streak survives as many with "
      "0.004 %"},
@@ -45,8 +48,9 @@ constexpr PolicyRow kPolicyTable[] = {
     {"planted_rate", &Policy::planted_rate, "ppm",
      "of the audits are of a wrong claim that the coordinator made: who copies claims shows it"},
     {"fault_windows", &Policy::fault_windows, "windows",
-     "whose pay a fault costs: more than cheating brings until it is seen, so that conceding it is "
-     "no way out; honest memory flips bits too rarely to feel it"},
+     "whose pay a fault costs: more than cheating brings two neighbours until one of them is seen, "
+     "so "
+     "that conceding it is no way out; honest memory flips bits too rarely to feel it"},
     {"fault_limit", &Policy::fault_limit, "faults", "so many, and it is a newcomer again"},
     {"fault_seconds", &Policy::fault_seconds, "seconds", "within so long"},
     {"price_prefill", &Policy::price_prefill, "credits", "for a layer and a token of a prompt"},
@@ -92,6 +96,16 @@ std::int64_t lowest_audit_rate(const Policy& policy, Level level) {
     case Level::kVeteran: return policy.veteran_rate;
   }
   return kMillion;
+}
+
+std::int64_t stake_rate(const Policy& policy, std::int64_t pay, std::int64_t escrow) {
+  if (pay <= 0) return 0;
+  const std::int64_t stake = std::min(escrow, policy.fault_windows * pay);
+  if (stake <= 0 || policy.assumed_collusion >= kMillion) return kMillion;
+  const std::int64_t at_one =
+      policy.stake_margin * policy.assumed_gain / (kMillion - policy.assumed_collusion);
+  const auto rate = static_cast<__int128>(at_one) * pay / stake;
+  return static_cast<std::int64_t>(std::min<__int128>(rate, kMillion));
 }
 
 Deterrence deterrence(const Policy& policy, Level level) {

@@ -34,6 +34,7 @@ struct Policy {
   std::int64_t change_factor = 3;
   std::int64_t change_seconds = 24 * 3'600;
   std::int64_t coordinator_rate = 5'000;
+  std::int64_t stake_margin = 2'200'000;
   // Escrow.
   std::int64_t escrow_windows = 200;
   std::int64_t escrow_seconds = 72 * 3'600;
@@ -43,7 +44,7 @@ struct Policy {
   std::int64_t canary_rate = 20'000;
   std::int64_t planted_rate = 10'000;
   // Faults.
-  std::int64_t fault_windows = 50;
+  std::int64_t fault_windows = 80;
   std::int64_t fault_limit = 3;
   std::int64_t fault_seconds = 30 * 24 * 3'600;
   // Prices, in credits for a layer and a token.
@@ -72,6 +73,12 @@ std::string_view level_name(Level level);
 // The least audit rate that a node of this level can have, in parts of a million. A newcomer serves
 // nobody: 1,000,000.
 std::int64_t lowest_audit_rate(const Policy& policy, Level level);
+
+// The least rate of a window of this pay whose worker has so much in escrow, with that pay: what a
+// fault would take there is stake_margin times what faking the window brings, on the average of all
+// audits: above 2, since two neighbours who fake it share one fault. 1,000,000 where nothing is in
+// escrow; 0 where nobody pays.
+std::int64_t stake_rate(const Policy& policy, std::int64_t pay, std::int64_t escrow);
 
 // S/r > g / (p d (1-q)) - 1, with d = 1, since equality of bits misses nothing: how many windows'
 // pay must be at stake for a cheat to lose, and how many are.

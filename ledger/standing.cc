@@ -19,7 +19,8 @@ Level Standing::level(const Policy& policy, std::int64_t now) const {
   return old && right_ >= policy.veteran_windows ? Level::kVeteran : Level::kRegular;
 }
 
-std::int64_t Standing::audit_rate(const Policy& policy, std::int64_t now, bool first_use) const {
+std::int64_t Standing::audit_rate(const Policy& policy, std::int64_t now, bool first_use,
+                                  std::int64_t pay) const {
   if (first_use) return kMillion;
   std::int64_t rate = kMillion;
   switch (level(policy, now)) {
@@ -35,7 +36,7 @@ std::int64_t Standing::audit_rate(const Policy& policy, std::int64_t now, bool f
     case Level::kVeteran: rate = policy.veteran_rate; break;
   }
   if (changed_ > 0 && now - changed_ < policy.change_seconds) rate *= policy.change_factor;
-  return std::min(rate, kMillion);
+  return std::min(std::max(rate, stake_rate(policy, pay, escrow_)), kMillion);
 }
 
 std::int64_t Standing::faults(const Policy& policy, std::int64_t now) const {

@@ -16,8 +16,10 @@ class Standing {
   Standing(std::int64_t joined, bool vouched) : joined_(joined), paid_dues_(vouched) {}
 
   Level level(const Policy& policy, std::int64_t now) const;
-  // In parts of a million. `first_use`: of this program by this key.
-  std::int64_t audit_rate(const Policy& policy, std::int64_t now, bool first_use = false) const;
+  // In parts of a million. `first_use`: of this program by this key. `pay`: of the window, which is
+  // in escrow by now; 0 where nobody pays.
+  std::int64_t audit_rate(const Policy& policy, std::int64_t now, bool first_use = false,
+                          std::int64_t pay = 0) const;
 
   // Fraud or equivocation ended it: it neither serves nor checks again.
   bool is_tombstoned() const { return tombstoned_; }

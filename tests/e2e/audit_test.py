@@ -196,6 +196,12 @@ class Audit(unittest.TestCase):
                        values["assumed_collusion"] / 1e6)
             self.assertAlmostEqual(row["required_windows"], g / (p * (1 - q)) - 1, 9)
             self.assertGreater(row["margin"], 1)
+            self.assertAlmostEqual(row["margin"], row["at_stake_windows"] / row["required_windows"], 9)
+            self.assertAlmostEqual(row["required_fault_windows"], row["required_windows"] + 1, 9)
+            self.assertGreater(row["fault_windows"], row["required_fault_windows"])
+        self.assertEqual(rules["assumed"], {"g": values["assumed_gain"] / 1e6, "d": 1.0,
+                                            "q": values["assumed_collusion"] / 1e6,
+                                            "rate_of_a_tenth_of_escrow_ppm": 229850})
         self.assertEqual([row["level"] for row in rules["deterrence"]],
                          ["probation", "regular", "veteran"])
 

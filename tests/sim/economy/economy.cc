@@ -1,241 +1,201 @@
-// What cheating brings: nodes with strategies of the attack catalogue work for 90 days under the
-// product's own rules (ledger/standing.h, policy.h) and its own draws (selection.h), beside an
-// honest node on hardware that flips bits at a realistic rate. Prints the profit of each, in parts
-// of a window's pay, with its 95 % interval; exits 1 when a cheat earns as much as honesty, or when
-// honesty loses a thousandth of its profit to its own faults.
+// What cheating brings. Strategies of the attack catalogue work under the product's own ledger: its
+// fold, draws, standings, verdicts and policy (ledger/). Prints what each is worth in parts of an
+// honest window's pay, with its 95 % interval, and what honesty loses to machines that flip bits.
+// Exits 1 when a cheat that has a defence does not lose, when honesty loses a thousandth of its
+// pay, or when an honest member is convicted.
 //
-//   economy [--seed N] [--runs N]
+//   economy [--seed N] [--windows N] [--only TEXT] [--json]
 //
-// One node at a time: who colludes with it is a share of the auditors. Prices do not react, and a
-// cheat saves its whole cost. Not played: attacks on prompts, on the network and on the
-// coordinator, which no price deters.
+// --windows: honest ones with faults, at each rate. --only: strategies whose name or attack has
+// the text. GAIN is profit over honesty in the windows that a life worked: what a key that has
+// ended would have earned later is not counted, so whitewashing is no cheaper than here. Prices do
+// not react, a cheat saves its whole cost, and an audit comes in the slot of its window.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/random.h"
-#include "ledger/selection.h"
-#include "ledger/standing.h"
+#include "lives.h"
 
 namespace {
 
-using namespace hearth;
-using namespace hearth::ledger;
+using namespace hearth::economy;
+using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kDay = 24 * 3'600;
-constexpr std::int64_t kStart = 20'000 * kDay;
-constexpr std::int64_t kPay = 1'000;     // of a window
-constexpr std::int64_t kCost = 700;      // of computing it: g = c/r = 0.7, as the policy assumes
-constexpr std::int64_t kCheckPay = 190;  // of checking one
-constexpr std::int64_t kCheckCost = 133;
-constexpr std::int64_t kWindowSeconds = 150;
-constexpr std::int64_t kWindows = 90 * kDay / kWindowSeconds;
-constexpr std::uint64_t kDrawWindows = 1'024;  // receipts under one checkpoint
-constexpr double kFaultRate = 1e-5;            // of an honest window
+constexpr double kHonestLossMax = 0.001;  // of pay, at the realistic rate
+constexpr double kRealistic = 1e-5;
 
-double chance(SeededRandom& random) { return static_cast<double>(random.next() >> 11) * 0x1p-53; }
-
-// What a node knows when it decides.
-struct Situation {
-  Level level = Level::kNewcomer;
-  std::int64_t window = 0;  // since the beginning
-  std::int64_t faults = 0;  // that count
-  std::int64_t caught = 0;  // times, so far
-  std::int64_t escrow = 0;
+struct Options {
+  std::uint64_t seed = 1;
+  std::uint64_t windows = 1'000'000;
+  std::string only;
+  bool json = false;
 };
 
-struct Strategy {
-  const char* name;
-  const char* attack;  // of the catalogue
-  std::function<bool(const Situation&, SeededRandom&)> cheats;
-  bool concedes = false;        // calls it a fault when it is caught
-  bool returns = false;         // begins again under a new key
-  bool changes = false;         // is sold when it is a veteran
-  double friends = 0;           // share of the auditors who agree with whatever it says
-  bool checks_blindly = false;  // returns guesses instead of checking
-  bool flips_no_bits = false;
+struct Found {
+  std::size_t lives = 0;
+  double profit = 0;   // a window
+  double gain = 0;     // a window
+  double half = 0;     // of its 95 % interval
+  double windows = 0;  // of all lives
+  double caught = 0;   // share of the lives that cheated
+  double until = 0;    // windows between the first cheat and the first verdict, where there was one
+  double convicted = 0;  // share of lives
 };
 
-bool is_veteran(const Situation& s) { return s.level == Level::kVeteran; }
-
-std::vector<Strategy> strategies() {
-  const auto never = [](const Situation&, SeededRandom&) { return false; };
-  const auto always = [](const Situation&, SeededRandom&) { return true; };
-  const auto rarely = [](const Situation&, SeededRandom& r) { return chance(r) < 0.01; };
-  const auto seldom = [](const Situation&, SeededRandom& r) { return chance(r) < 0.001; };
-  const auto con = [](const Situation& s, SeededRandom&) { return is_veteran(s); };
-  const auto last = [](const Situation& s, SeededRandom&) { return s.window >= kWindows - 20; };
-  // As often as it can without being a newcomer again.
-  const auto careful = [](const Situation& s, SeededRandom& r) {
-    return s.level >= Level::kRegular && s.faults < 2 && chance(r) < 0.05;
-  };
-  const auto poor = [](const Situation& s, SeededRandom&) { return s.escrow < 40 * kPay; };
-  return {
-      {"honest", "-", never},
-      {"honest, on perfect memory", "-", never, false, false, false, 0, false, true},
-      {"always cheats", "A1 A2 A3 A5 A11", always},
-      {"always cheats, comes back", "X1", always, false, true},
-      {"cheats in 1 % of windows", "A6", rarely},
-      {"cheats in 0.1 % of windows", "A6", seldom},
-      {"a veteran's long con", "A9", con},
-      {"a veteran's key, sold", "X2", con, false, false, true},
-      {"cheats before it leaves", "A9", last},
-      {"cheats while little is at stake", "A9 X1", poor, false, true},
-      {"cheats and concedes", "A13 A19", careful, true},
-      {"1 %, a third of auditors friends", "V4 X3", rarely, false, false, false, 0.33},
-      {"con, a third of auditors friends", "V4 A9", con, false, false, false, 0.33},
-      {"concedes, a third friends", "V4 A13", careful, true, false, false, 0.33},
-      {"guesses instead of checking", "V1 V3 V6", never, false, true, false, 0, true},
-  };
-}
-
-class Life {
- public:
-  Life(const Strategy& strategy, std::uint64_t seed)
-      : strategy_(strategy),
-        random_(seed),
-        drawer_(SecretKey::from_seed(blake2b(as_bytes(std::to_string(seed))).bytes).value()),
-        standing_(kStart, false) {}
-
-  // All that the node has spent less all that became its own, per window of the 90 days.
-  double run() {
-    for (std::int64_t i = 0; i < kWindows; ++i) {
-      window_ = i;
-      now_ = kStart + i * kWindowSeconds;
-      if (i % kDrawWindows == 0) draw();
-      if (standing_.is_tombstoned()) {
-        if (!strategy_.returns) break;
-        standing_ = Standing(now_, false);
-        sold_ = false;
-      }
-      standing_.level(policy_, now_) == Level::kNewcomer ? check() : serve();
-      if (i % 500 == 0) profit_ += standing_.vest(policy_, now_);
-    }
-    // It leaves, and comes for what is still in escrow when all of that is free.
-    now_ = kStart + 90 * kDay + policy_.escrow_idle_seconds;
-    profit_ += standing_.vest(policy_, now_);
-    return static_cast<double>(profit_) / static_cast<double>(kPay * kWindows);
+// Of a ratio of means: gain and windows of lives vary together.
+Found summarise(const std::vector<Life>& lives) {
+  Found found;
+  found.lives = lives.size();
+  const auto count = static_cast<double>(lives.size());
+  double gain = 0;
+  double cheated = 0;
+  double caught = 0;
+  for (const Life& life : lives) {
+    gain += life.gain;
+    found.profit += life.profit;
+    found.windows += life.windows;
+    found.convicted += life.convicted ? 1 / count : 0;
+    cheated += life.first_cheat >= 0 ? 1 : 0;
+    if (life.caught < 0) continue;
+    caught += 1;
+    found.until += life.caught;
   }
-
- private:
-  void draw() {
-    const Checkpoint checkpoint = sign_checkpoint(static_cast<std::uint64_t>(window_) + 1,
-                                                  blake2b(as_bytes("root")), drawer_);
-    const VrfProof proof = vrf_prove(drawer_, draw_message(checkpoint));
-    draw_ = Draw::open(checkpoint, drawer_.public_key(), proof);
-  }
-
-  // A newcomer checks canaries, a few an hour.
-  void check() {
-    if (window_ % 20 != 0) return;
-    if (strategy_.checks_blindly) {
-      profit_ += standing_.vest(policy_, now_);
-      standing_.seize();  // a sealed guess never matches, and the referee sides with the worker
-      return;
-    }
-    profit_ -= kCheckCost;
-    standing_.check(policy_, kCheckPay, now_);
-  }
-
-  void serve() {
-    const Level level = standing_.level(policy_, now_);
-    if (strategy_.changes && level == Level::kVeteran && !sold_) {
-      standing_.change(now_);
-      sold_ = true;
-    }
-    const Situation situation{level, window_, standing_.faults(policy_, now_), caught_,
-                              standing_.escrow()};
-    const bool cheats = strategy_.cheats(situation, random_);
-    const bool flips = !cheats && chance(random_) < kFaultRate && !strategy_.flips_no_bits;
-    if (!cheats) profit_ -= kCost;
-    standing_.serve(kPay, now_);
-    const auto entry = static_cast<std::uint64_t>(window_);
-    const bool friendly = chance(random_) < strategy_.friends;
-    const bool audited = draw_->selects(entry, standing_.audit_rate(policy_, now_));
-    const bool refereed = draw_->selects_referee(entry, policy_);
-    const bool wrong = cheats || flips;
-    const bool seen = wrong && ((audited && !friendly) || refereed);
-    if (audited && !seen) standing_.was_right();
-    if (!seen) return;
-    ++caught_;
-    if (flips || strategy_.concedes) {
-      (void)standing_.fault(policy_, kPay, now_);
-    } else {
-      (void)standing_.seize();
-    }
-  }
-
-  const Strategy& strategy_;
-  const Policy policy_;
-  SeededRandom random_;
-  SecretKey drawer_;
-  Standing standing_;
-  std::optional<Draw> draw_;
-  std::int64_t window_ = 0;
-  std::int64_t now_ = kStart;
-  std::int64_t profit_ = 0;
-  std::int64_t caught_ = 0;
-  bool sold_ = false;
-};
-
-struct Estimate {
-  double mean = 0;
-  double half = 0;  // of the 95 % interval
-};
-
-Estimate estimate(const std::vector<double>& values) {
-  const auto count = static_cast<double>(values.size());
-  double sum = 0;
-  for (const double value : values) sum += value;
+  const double windows = std::max(found.windows, 1.0);
+  found.gain = gain / windows;
+  found.profit /= windows;
   double squares = 0;
-  for (const double value : values) squares += (value - sum / count) * (value - sum / count);
-  return {sum / count, 1.96 * std::sqrt(squares / (count - 1) / count)};
+  for (const Life& life : lives) {
+    squares += std::pow(life.gain - found.gain * life.windows, 2);
+  }
+  found.half = 1.96 * std::sqrt(squares / (count - 1) * count) / windows;
+  found.caught = cheated > 0 ? caught / cheated : 0;
+  found.until = caught > 0 ? found.until / caught : 0;
+  return found;
 }
 
-// Each run of a strategy beside an honest one with the same seed, so that chance is shared.
-int play(std::uint64_t seed, int runs) {
-  std::printf("%d lives of %lld windows each, seed %llu; profit in parts of a window's pay\n\n",
-              runs, static_cast<long long>(kWindows), static_cast<unsigned long long>(seed));
-  std::printf("%-34s %-16s %9s %22s\n", "STRATEGY", "ATTACK", "PROFIT", "OVER HONESTY (95 %)");
+Json to_json(const Strategy& strategy, const Found& found, bool loses) {
+  Json json = {{"strategy", strategy.name},     {"attack", strategy.attack},
+               {"friends", strategy.friends},   {"lives", found.lives},
+               {"windows", found.windows},      {"profit_per_window", found.profit},
+               {"gain_per_window", found.gain}, {"gain_half_interval", found.half},
+               {"caught", found.caught},        {"windows_until_caught", found.until},
+               {"convicted", found.convicted}};
+  if (!strategy.attack.empty()) json["loses"] = loses;
+  if (!strategy.undefended.empty()) json["undefended"] = strategy.undefended;
+  return json;
+}
+
+void print_row(const Strategy& strategy, const Found& found, bool loses) {
+  const bool honest = strategy.attack.empty();
+  const char* verdict = honest || loses ? "" : "  DOES NOT LOSE";
+  if (!loses && !strategy.undefended.empty()) verdict = "  no defence";
+  std::printf("%-40s %-14s %4.0f %% %8.4f %9.4f +- %-7.4f %5.0f %% %7.1f%s\n",
+              strategy.name.c_str(), honest ? "-" : strategy.attack.c_str(), 100 * strategy.friends,
+              found.profit, found.gain, found.half, 100 * found.caught, found.until, verdict);
+  std::fflush(stdout);
+}
+
+bool is_asked(const Options& options, const Strategy& strategy) {
+  return options.only.empty() || strategy.name.find(options.only) != std::string::npos ||
+         strategy.attack.find(options.only) != std::string::npos;
+}
+
+// How many strategies break what must hold.
+int play_all(const Options& options, Json& out) {
+  std::map<std::pair<Start, std::uint64_t>, Swarm> begun;
   int failures = 0;
-  double perfect = 0;
-  std::vector<double> honest;  // the first that plays
-  for (const Strategy& strategy : strategies()) {
-    std::vector<double> profits;
-    std::vector<double> over;
-    for (int i = 0; i < runs; ++i) {
-      const double profit = Life(strategy, seed + static_cast<std::uint64_t>(i)).run();
-      profits.push_back(profit);
-      if (honest.size() < profits.size()) honest.push_back(profit);
-      over.push_back(profit - honest[static_cast<std::size_t>(i)]);
-    }
-    const Estimate profit = estimate(profits);
-    const Estimate gain = estimate(over);
-    const bool is_honest = strategy.attack[0] == '-';
-    const bool loses = gain.mean + gain.half < 0;
-    if (!is_honest && !loses) ++failures;
-    if (strategy.flips_no_bits) perfect = profit.mean;
-    std::printf("%-34s %-16s %9.5f %11.6f +- %.6f%s\n", strategy.name, strategy.attack, profit.mean,
-                gain.mean, gain.half, is_honest || loses ? "" : "  DOES NOT LOSE");
+  if (!options.json) {
+    std::printf("%-40s %-14s %6s %8s %20s %7s %8s\n", "STRATEGY", "ATTACK", "FRIENDS", "PROFIT",
+                "GAIN (95 %)", "CAUGHT", "AFTER");
   }
-  const double loss = 1 - estimate(honest).mean / perfect;
-  std::printf("\nan honest node loses %.4f %% of its profit to its own faults\n", 100 * loss);
-  return failures + (loss < 0.001 ? 0 : 1);
+  std::uint64_t number = 0;
+  for (const Strategy& strategy : strategies()) {
+    ++number;
+    if (!is_asked(options, strategy)) continue;
+    const auto at = std::pair{strategy.start, options.seed};
+    if (!begun.contains(at)) begun.emplace(at, swarm_at(strategy.start, options.seed));
+    std::vector<Life> lives;
+    for (int i = 0; i < strategy.swarms; ++i) {
+      const std::uint64_t seed = (options.seed * 1'000 + number) * 100 + static_cast<unsigned>(i);
+      Swarm swarm = begun.at(at);
+      swarm.stir(seed);
+      for (Life& life : play(strategy, std::move(swarm), seed)) lives.push_back(life);
+    }
+    const Found found = summarise(lives);
+    const double most = found.gain + found.half;
+    const bool loses = most < 0 || (strategy.is_idle_else && most <= 0);
+    const bool is_cheat = !strategy.attack.empty();
+    if (is_cheat && !loses && strategy.undefended.empty()) ++failures;
+    if (!is_cheat && found.convicted > 0) ++failures;
+    if (options.json) {
+      out["strategies"].push_back(to_json(strategy, found, loses));
+    } else {
+      print_row(strategy, found, loses);
+    }
+  }
+  return failures;
+}
+
+int run_all_honest(const Options& options, Json& out) {
+  int failures = 0;
+  if (!options.json) {
+    std::printf("\n%-10s %10s %8s %8s %8s %8s %10s %8s\n", "FAULT RATE", "WINDOWS", "FLIPS",
+                "WRONG", "FAULTS", "DEMOTED", "CONVICTED", "LOST");
+  }
+  for (const double rate : {kRealistic, 10 * kRealistic, 100 * kRealistic}) {
+    // What is worse than real shows as much in a tenth of the windows.
+    const std::uint64_t windows = rate > kRealistic ? options.windows / 10 : options.windows;
+    const HonestRun run = run_honest(windows, {rate, 0.5}, options.seed);
+    if (run.convicted > 0 || (rate <= kRealistic && run.lost >= kHonestLossMax)) ++failures;
+    if (options.json) {
+      out["honest"].push_back({{"fault_rate", rate},
+                               {"windows", run.windows},
+                               {"flips", run.flips},
+                               {"wrong_windows", run.wrong},
+                               {"faults", run.faults},
+                               {"demoted", run.demoted},
+                               {"convicted", run.convicted},
+                               {"lost_of_pay", run.lost}});
+      continue;
+    }
+    std::printf(
+        "%-10g %10llu %8llu %8llu %8llu %8llu %10llu %6.4f %%\n", rate,
+        static_cast<unsigned long long>(run.windows), static_cast<unsigned long long>(run.flips),
+        static_cast<unsigned long long>(run.wrong), static_cast<unsigned long long>(run.faults),
+        static_cast<unsigned long long>(run.demoted),
+        static_cast<unsigned long long>(run.convicted), 100 * run.lost);
+    std::fflush(stdout);
+  }
+  return failures;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = 1;
-  int runs = 40;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    if (flag == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-    if (flag == "--runs") runs = std::max(2, std::atoi(argv[i + 1]));
+    const char* const value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--json") {
+      options.json = true;
+      continue;
+    }
+    if (flag == "--seed") options.seed = std::strtoull(value, nullptr, 10);
+    if (flag == "--windows") options.windows = std::strtoull(value, nullptr, 10);
+    if (flag == "--only") options.only = value;
+    ++i;
   }
-  return play(seed, runs) == 0 ? 0 : 1;
+  Json out = {{"seed", options.seed},
+              {"policy", hearth::ledger::policy_hash(hearth::ledger::Policy()).hex()}};
+  int failures = play_all(options, out);
+  if (options.windows > 0) failures += run_all_honest(options, out);
+  if (options.json) std::printf("%s\n", out.dump().c_str());
+  return failures == 0 ? 0 : 1;
 }

@@ -37,11 +37,25 @@ TEST(Policy, NoLevelCanAffordToCheat) {
     const Deterrence found = deterrence(Policy(), level);
     EXPECT_GT(found.margin(), 2.0) << level_name(level);
     EXPECT_GE(found.rate, 30'000) << "a floor of 3 %";
-    EXPECT_GT(static_cast<double>(found.fault), found.required_fault) << "to concede is no way out";
+    EXPECT_GT(static_cast<double>(found.fault), 2 * found.required_fault)
+        << "to concede is no way out, for two neighbours neither";
   }
   Policy careless;
   careless.veteran_rate = 3'000;
   EXPECT_LT(deterrence(careless, Level::kVeteran).margin(), 1.0) << "0.3 % would not do";
+}
+
+// g = 0.7, q = 0.33, and 2.2 times that: 2.2985 where the window's pay is all that is in escrow.
+TEST(Policy, WhatPaysMuchBesideTheEscrowIsAuditedMore) {
+  const Policy policy;
+  EXPECT_EQ(stake_rate(policy, 100, 100), kMillion);
+  EXPECT_EQ(stake_rate(policy, 100, 1'000), 229'850);
+  EXPECT_EQ(stake_rate(policy, 100, 8'000), 28'731);
+  EXPECT_EQ(stake_rate(policy, 100, 1'000'000), 28'731) << "a fault takes no more";
+  EXPECT_LE(stake_rate(policy, 1, 80), policy.veteran_rate) << "who has enough feels nothing";
+  EXPECT_EQ(stake_rate(policy, 100, 0), kMillion);
+  EXPECT_EQ(stake_rate(policy, 0, 0), 0) << "a ledger that is a log only";
+  EXPECT_EQ(stake_rate(policy, std::int64_t{1} << 50, std::int64_t{1} << 52), 574'626);
 }
 
 // An all-cheating streak as long as the escrow survives its audits with less than the text says.

@@ -61,6 +61,20 @@ TEST(Standing, NobodyIsExemptFromAudits) {
   }
 }
 
+// Its rate falls with what it could lose, not with its standing alone.
+TEST(Standing, WhoHasLittleAtStakeIsAuditedMore) {
+  const std::int64_t later = kStart + 91 * kDay;
+  Standing veteran = proven(2'000);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), 30'000);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 4'000), 459'701) << "a large window";
+  EXPECT_EQ(veteran.vest(kPolicy, later), 20'000) << "it was away, and took everything";
+  veteran.serve(10, later);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), kMillion);
+  for (int i = 0; i < 19; ++i) veteran.serve(10, later);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), 114'925);
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later), 30'000) << "where nobody pays";
+}
+
 TEST(Standing, PayVestsBehindTheEscrow) {
   Standing standing = proven(300);
   EXPECT_EQ(standing.escrow(), 3'000);
@@ -84,16 +98,16 @@ TEST(Standing, ProbationHoldsHalfBack) {
 
 TEST(Standing, AFaultIsMildAndRateLimited) {
   Standing standing = proven(500);
-  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + kDay), 500);
-  EXPECT_EQ(standing.escrow(), 4'500);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + kDay), 800);
+  EXPECT_EQ(standing.escrow(), 4'200);
   EXPECT_EQ(standing.audited_right(), 250);
   EXPECT_EQ(standing.level(kPolicy, kStart + kDay), Level::kRegular);
-  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 2 * kDay), 500);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 2 * kDay), 800);
   EXPECT_EQ(standing.faults(kPolicy, kStart + 2 * kDay), 2);
   EXPECT_EQ(standing.faults(kPolicy, kStart + 31 * kDay), 1);
-  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 3 * kDay), 500);
+  EXPECT_EQ(standing.fault(kPolicy, 10, kStart + 3 * kDay), 800);
   EXPECT_EQ(standing.level(kPolicy, kStart + 3 * kDay), Level::kNewcomer) << "three in 30 days";
-  EXPECT_EQ(standing.escrow(), 3'500) << "what it has earned stays where it is";
+  EXPECT_EQ(standing.escrow(), 2'600) << "what it has earned stays where it is";
   EXPECT_FALSE(standing.is_tombstoned());
 
   Standing careful = proven(500);
