@@ -278,11 +278,31 @@ void RealSwarm::answer(const coordinator::AuditDesk::Message& message) {
   audits.take(one.node, openings);
 }
 
+// What the next draw is over, and at which rates.
+void RealSwarm::reckon_draw() {
+  for (std::uint64_t entry = books.drawn(); entry < books.entries(); ++entry) {
+    const ledger::Receipt* receipt = books.receipt(entry);
+    if (receipt == nullptr) continue;
+    const std::int64_t rate =
+        books.standing(receipt->worker)->audit_rate(books.policy(), clock.unix_seconds());
+    const auto [found, fresh] = unseen.emplace(receipt->slot.request, 1.0);
+    found->second *= 1.0 - static_cast<double>(rate) / ledger::kMillion;
+  }
+}
+
 void RealSwarm::log(const Bytes& entry) {
+  const bool is_draw =
+      std::holds_alternative<ledger::DrawEntry>(ledger::parse_entry(entry).value().body);
+  if (is_draw) reckon_draw();
   const Status applied = books.apply(entry);
   if (!applied) {
     refusal = applied.error().message;
     return;
+  }
+  if (is_draw) {
+    for (const std::uint64_t one : books.selected()) {
+      drawn.insert(books.receipt(one)->slot.request);
+    }
   }
   entries.push_back(entry);
   EXPECT_TRUE(audits.logged(entry));

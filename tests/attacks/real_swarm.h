@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,10 @@ class RealSwarm {
   coordinator::AuditDesk audits;
   ledger::Books books;  // of a stranger
   std::vector<Bytes> entries;
+  // By request, of what was drawn: the chance that none of its windows is, by the rates that their
+  // workers had then; and those of which one is.
+  std::map<ledger::RequestId, double> unseen;
+  std::set<ledger::RequestId> drawn;
   std::string refusal;      // of the stranger's books, the latest
   bool runs_audits = true;  // else they wait in `runs`
   bool willing = true;      // auditors seal and open
@@ -124,6 +129,7 @@ class RealSwarm {
 
  private:
   void log(const Bytes& entry);
+  void reckon_draw();
   void run(const coordinator::AuditRun& order);
   void answer(const coordinator::AuditDesk::Message& message);
   void send_claims(RealPipeline& pipeline, bool is_audit);

@@ -1,0 +1,203 @@
+// What somebody who audits may try (CATALOGUE.md, V): stages of the pipeline that computes again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ledger/selection.h"
+#include "proto/fixed_field.h"
+#include "tests/attacks/ledger_world.h"
+#include "tests/attacks/real_swarm.h"
+
+namespace hearth::attacks {
+namespace {
+
+using ledger::Verdict;
+
+struct Attack : ::testing::Test {
+  // Its openings disagree, and the verdict is against it: the worker keeps what it has.
+  void expect_guilty_auditor(std::uint16_t stage, Verdict verdict) {
+    ASSERT_EQ(swarm.disputed_stage(), stage);
+    RealStage& worker = swarm.stage(0, stage);
+    RealStage& auditor = swarm.stage(1, stage);
+    const std::int64_t right = swarm.standing(worker).audited_right();
+    ASSERT_TRUE(swarm.judge(auditor.key.public_key(), verdict));
+    EXPECT_EQ(swarm.standing(auditor).is_tombstoned(), verdict == Verdict::kFraud);
+    EXPECT_FALSE(swarm.standing(worker).is_tombstoned());
+    EXPECT_EQ(swarm.standing(worker).audited_right(), right);
+    EXPECT_EQ(swarm.standing(worker).faults({}, swarm.clock.unix_seconds()), 0);
+  }
+  RealSwarm swarm;
+};
+
+TEST_F(Attack, V01_WhoGuessesNeverAgrees) {
+  // It computes nothing and passes on what it invents; its seal is of a root that nobody has.
+  swarm.stage(1, 1).lie = [](StepBatch& batch, const Bytes&) {
+    std::ranges::fill(batch.activations, std::byte{0});
+  };
+  swarm.ask(1);
+  expect_guilty_auditor(1, Verdict::kFraud);
+}
+
+// An auditor has the salt, so the receipt of equal tokens can be found in the log by their
+// commitment, and its roots are there to be copied. Nothing is planted that would show it.
+void claim_root(const RealStage& stage, control::v1::WindowClaim& claim, std::uint16_t index,
+                bool goes_out, const Hash256& root) {
+  const auto below = static_cast<std::uint16_t>(index + (goes_out ? 1 : 0));
+  ledger::Edge edge{{}, claim.epoch(), below, claim.window(), root};
+  ASSERT_TRUE(read_field(claim.request(), edge.request));
+  const Signature signed_edge = ledger::sign_edge(edge, key_of(1).public_key(), stage.key);
+  (goes_out ? *claim.mutable_out_root() : *claim.mutable_in_root()) = to_field(root.bytes);
+  (goes_out ? *claim.mutable_out_signature() : *claim.mutable_in_signature()) =
+      to_field(signed_edge);
+}
+
+TEST_F(Attack, V02_ARootThatWasCopiedIsNotWhatCameInBehindIt) {
+  RealStage& thief = swarm.stage(1, 0);
+  thief.lie = [](StepBatch& batch, const Bytes&) {  // it computes nothing of use
+    std::ranges::fill(batch.activations, std::byte{0x11});
+  };
+  thief.claim = [this, &thief](control::v1::WindowClaim& claim) {
+    claim_root(thief, claim, 0, true, swarm.receipts().front().out_root);
+  };
+  swarm.ask(1);
+  EXPECT_EQ(swarm.standing(swarm.stage(0, 0)).audited_right(), 0);
+  EXPECT_EQ(swarm.books.audits().agreed, 0u) << "its run does not add up, and is no audit";
+  EXPECT_TRUE(swarm.books.disputes().empty());
+}
+
+TEST_F(Attack, V02_APipelineOfThievesPassesButForItsTokens) {
+  for (std::uint16_t i = 0; i < 3; ++i) {
+    RealStage& thief = swarm.stage(1, i);
+    thief.lie = [](StepBatch& batch, const Bytes&) {
+      if (batch.activations.empty()) return;
+      std::ranges::fill(batch.activations, std::byte{0x11});
+    };
+    thief.claim = [this, &thief, i](control::v1::WindowClaim& claim) {
+      const std::vector<ledger::Receipt> log = swarm.receipts();
+      if (i > 0) claim_root(thief, claim, i, false, log[i].in_root);
+      if (i < 2) claim_root(thief, claim, i, true, log[i].out_root);
+    };
+  }
+  swarm.ask(1);
+  EXPECT_EQ(swarm.standing(swarm.stage(0, 0)).audited_right(), 1)
+      << "a root that nobody computed again counts as an audit";
+  EXPECT_EQ(swarm.disputed_stage(), 2) << "but what the model says next is not in the log";
+  EXPECT_TRUE(swarm.judge(swarm.stage(1, 2).key.public_key(), Verdict::kFraud));
+}
+
+TEST_F(Attack, V03_WhoAlwaysDisagreesCostsNobodyElseAnything) {
+  LedgerWorld world;
+  const std::int64_t before = 1'024;
+  std::vector<std::uint64_t> doubted;
+  for (std::uint32_t i = 0; i < 10; ++i) doubted.push_back(world.audited(i, world.auditor, false));
+  EXPECT_EQ(world.books.disputes(), doubted);
+  const std::int64_t escrow = world.of(world.upper).escrow();
+  EXPECT_GE(escrow, before);
+  EXPECT_NE(world.refusal(ledger::VestEntry{world.upper.public_key()}).find("in dispute"),
+            std::string::npos)
+      << "until a verdict its escrow waits";
+  EXPECT_EQ(world.of(world.auditor).escrow(), 0) << "a disagreement is not paid";
+  world.add(ledger::VerdictEntry{doubted[0], world.auditor.public_key(), Verdict::kFraud, {}});
+  EXPECT_TRUE(world.of(world.auditor).is_tombstoned());
+  EXPECT_EQ(world.of(world.upper).escrow(), escrow);
+  EXPECT_NE(world.refusal(world.seal(doubted[1], world.auditor, hash_of("another"))), "")
+      << "it is heard no more";
+}
+
+TEST_F(Attack, V03_ADisputeNamesTheGrieversOwnStage) {
+  swarm.stage(1, 2).compute = [](node::Engine& engine, StepBatch& batch, node::StepResult& result) {
+    Status done = engine.step(batch, result);
+    for (SampledToken& one : result.tokens) one.token = one.token == 60 ? 61 : 60;
+    return done;
+  };
+  swarm.ask(1);
+  expect_guilty_auditor(2, Verdict::kFraud);
+}
+
+TEST_F(Attack, V04_NobodyAuditsItsOwnersWindows) {
+  LedgerWorld world;
+  const SecretKey twin = member_key(9);
+  world.add(ledger::MemberEntry{twin.public_key(), hash_of(world.upper.public_key().hex()), true});
+  const std::uint64_t entry = world.add_window(0, 0);
+  EXPECT_NE(world.refusal(world.seal(entry, twin, hash_of("boundary 0"))).find("own owner"),
+            std::string::npos);
+  // Of candidates the draw leaves out the owners that are named, whoever they would be.
+  const auto proof = vrf_prove(key_of(1), as_bytes("message"));
+  const auto draw = ledger::Draw::open(as_bytes("message"), key_of(1).public_key(), proof);
+  const std::vector<ledger::Draw::Candidate> two = {{twin.public_key(), hash_of("one owner")},
+                                                    {world.auditor.public_key(), hash_of("other")}};
+  const Hash256 excluded = hash_of("one owner");
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(draw->auditor(i, two, {&excluded, 1}), world.auditor.public_key());
+  }
+}
+
+TEST_F(Attack, V04_AFriendUnderAnotherNamePassesWhereTheDrawNamesIt) {
+  // Two pipelines may audit; one of them is the liar's, under another owner's name, and lies alike.
+  swarm.add_pipeline("c");
+  const auto lie = [](StepBatch& batch, const Bytes&) {
+    for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+      set_residual(batch, i, 2, residual(batch, i, 2) ^ 1);
+    }
+  };
+  swarm.stage(0, 1).lie = lie;
+  swarm.stage(1, 1).lie = lie;
+  constexpr unsigned kWindows = 80;
+  for (unsigned i = 1; i <= kWindows; ++i) swarm.ask(i);
+  // Half of the auditors are its friends: about half of its lies are found (99 %), so that no lie
+  // that goes on is safe.
+  EXPECT_NEAR(static_cast<double>(swarm.books.disputes().size()), kWindows / 2.0,
+              2.6 * std::sqrt(kWindows / 4.0));
+}
+
+TEST_F(Attack, V05_WhatIsSealedAndNotOpenedCountsForNobody) {
+  LedgerWorld world;
+  const std::uint64_t entry = world.add_window(0, 0);
+  world.add(world.draw());
+  ASSERT_EQ(world.books.selected().size(), 1u);
+  world.add(world.seal(entry, world.auditor, hash_of("another")));
+  world.now += 2 * ledger::Policy().audit_seconds;
+  world.add(ledger::GrantEntry{world.client.public_key(), 1});
+  EXPECT_EQ(world.books.audits().missed, 1u) << "it is counted as no audit, and shows";
+  EXPECT_EQ(world.of(world.upper).audited_right(), 0);
+  EXPECT_EQ(world.of(world.auditor).escrow(), 0);
+  EXPECT_FALSE(world.of(world.auditor).is_tombstoned()) << "but is no fault of its auditor's";
+}
+
+TEST_F(Attack, V06_AThousandNewcomersMoveNobody) {
+  LedgerWorld world;
+  const std::uint64_t entry = world.add_window(0, 0);
+  std::vector<SecretKey> sybils;
+  for (int i = 0; i < 1'000; ++i) {
+    Bytes seed(SecretKey::kSeedBytes, std::byte{7});
+    seed[0] = std::byte(i & 0xff);
+    seed[1] = std::byte(i >> 8);
+    sybils.push_back(SecretKey::from_seed(seed).value());
+    world.add(ledger::MemberEntry{sybils.back().public_key(), hash_of(std::to_string(i)), false});
+  }
+  for (const SecretKey& one : sybils) world.add(world.seal(entry, one, hash_of("boundary 0")));
+  for (const SecretKey& one : sybils) world.add(world.opening(entry, one, hash_of("boundary 0")));
+  EXPECT_EQ(world.books.audits().agreed, 1'000u);
+  EXPECT_EQ(world.of(world.upper).audited_right(), 0) << "nobody's standing moves by their word";
+  world.now += 100 * kDay;
+  world.add(ledger::VestEntry{sybils[0].public_key()});
+  EXPECT_EQ(world.spendable(sybils[0]), 0) << "and what they earned they cannot spend";
+  EXPECT_NE(world.refusal(world.entry_of(world.window(0, 1), sybils[0])), "") << "nor serve";
+}
+
+TEST_F(Attack, V08_AFaultyAuditorIsAFault) {
+  swarm.ask(1);
+  bool flipped = false;
+  swarm.stage(1, 0).lie = [&flipped](StepBatch& batch, const Bytes&) {
+    if (!std::exchange(flipped, true)) batch.activations[80] ^= std::byte{4};
+  };
+  swarm.ask(2);
+  expect_guilty_auditor(0, Verdict::kFault);
+  swarm.ask(3);
+  EXPECT_TRUE(swarm.books.disputes().empty()) << "and both go on";
+  EXPECT_EQ(swarm.refusal, "");
+}
+
+}  // namespace
+}  // namespace hearth::attacks
