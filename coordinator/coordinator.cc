@@ -58,12 +58,14 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
         send_control(node->link, message);
       });
   options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
+  options_.receipts->set_on_standing([this] { follow_standing(); });
 }
 
 CoordinatorMachine::~CoordinatorMachine() {
   if (options_.receipts == nullptr) return;
   options_.receipts->set_send(nullptr);
   options_.receipts->set_run(nullptr);
+  options_.receipts->set_on_standing(nullptr);
 }
 
 void CoordinatorMachine::on_timer() {
@@ -282,7 +284,7 @@ void CoordinatorMachine::expire_interrupted() {
 std::string CoordinatorMachine::missing_room() const {
   std::vector<std::uint64_t> rooms;
   for (const NodeStatus& node : registry_.snapshot()) {
-    if (node.state == "lost" || node.away) continue;
+    if (node.state == "lost" || node.away || !node.barred.empty()) continue;
     rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
   }
   if (options_.stages == 0 || rooms.size() < options_.stages) return "";
@@ -338,6 +340,7 @@ SwarmStatus CoordinatorMachine::status() const {
   status.nodes = registry_.snapshot();
   for (NodeStatus& node : status.nodes) {
     if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
+    if (!node.barred.empty()) node.spare = node.barred;
   }
   status.links = pipelines_.ways().all();
   status.accused = accused();

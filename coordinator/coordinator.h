@@ -110,6 +110,7 @@ struct NodeStatus {
   double heartbeat_age_seconds = 0.0;
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // then, of a free one: why no pipeline has it
+  std::string barred;                       // why the ledger lets it have no work; empty: it may
 };
 
 // The way from a node to another, as measured.

@@ -291,12 +291,14 @@ void ReceiptDesk::take(const std::string& node, const control::v1::Receipts& rec
 // It must say what was settled, and may say when that was.
 Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
+  note_signed(said, bytes);
   const std::string what = describe(said.slot.request, said.slot.window);
   const auto asked = std::ranges::find(signer.asked, said.slot, &ledger::Receipt::slot);
   REQUIRE(asked != signer.asked.end(), what + ": nobody asked for it");
   ledger::Receipt expected = std::move(*asked);
   signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
+  REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
   REQUIRE(said.program == expected.program, what + ": it is of another model or program");
   Hash256& previous = latest(said.worker);
   REQUIRE(said.previous == previous, what + ": it does not follow the worker's latest one");
@@ -314,6 +316,28 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   previous = blake2b(bytes);
   log(entry);
   return ok_status();
+}
+
+// Of members only: anybody can make a key, and contradict himself.
+void ReceiptDesk::note_signed(const ledger::Receipt& said, ByteSpan bytes) {
+  if (!latest_.contains(as_hash(said.worker)) || barred_.contains(said.worker)) return;
+  Signed own{};
+  std::ranges::copy(bytes, own.begin());
+  const auto [found, fresh] = signed_.emplace(said.slot, own);
+  if (fresh) {
+    signed_order_.push_back(said.slot);
+    if (signed_order_.size() <= kSigned) return;
+    signed_.erase(signed_order_.front());
+    signed_order_.pop_front();
+    return;
+  }
+  const auto other = ledger::reread_receipt(found->second);
+  if (!other || !ledger::is_equivocation(*other, said)) return;
+  spdlog::error("{}: key {} has signed two receipts that contradict each other",
+                describe(said.slot.request, said.slot.window), said.worker.hex());
+  bar(said.worker);
+  contradicted_.insert(said.worker);
+  log(ledger::EquivocationEntry{found->second, own});
 }
 
 // --- what does not come ---

@@ -2,7 +2,8 @@
 // when all stages of one have, and its request is over, the desk compares what they say with each
 // other and with the tokens that went in and out. Where everything agrees it signs both ends of the
 // pipeline, hands every stage its neighbours' signatures, and takes the receipts: as entries of the
-// log. What contradicts is an error in the process log that names the node, and is no entry.
+// log. What contradicts is an error in the process log that names the node, and is no entry; but
+// two receipts of one slot that a member signed are one, for they prove themselves.
 //
 // A window has receipts when its request ended in the pipeline that computed it; what was computed
 // for one that went on elsewhere has none. Stages that say nothing have none either, and their
@@ -11,11 +12,13 @@
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +61,8 @@ struct ReceiptRequest {
 
 class ReceiptDesk {
  public:
+  static constexpr std::size_t kSigned = 8'192;  // receipts that another one may contradict
+
   ReceiptDesk(SecretKey cluster, const Clock& clock)
       : cluster_(std::move(cluster)), clock_(clock) {}
 
@@ -79,6 +84,11 @@ class ReceiptDesk {
   void log(ledger::EntryBody body);
   // Whom the log has not named yet it names as a member.
   void enter(const PublicKey& key) { (void)latest(key); }
+  // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
+  void bar(const PublicKey& key) { barred_.insert(key); }
+  void unbar(const PublicKey& key) { barred_.erase(key); }
+  // Whether it has contradicted itself: the books allow nothing of it.
+  bool contradicted(const PublicKey& key) const { return contradicted_.contains(key); }
 
   // What is to be sent and to be logged since the last call, in order.
   struct Message {
@@ -108,6 +118,7 @@ class ReceiptDesk {
 
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
   Status take_receipt(Signer& signer, ByteSpan bytes);
+  void note_signed(const ledger::Receipt& said, ByteSpan bytes);
   void settle(const RequestKey& key);
   Status settle(const Request& request, std::uint32_t window, const Claims& claims);
   void expire(const Request& request) const;
@@ -122,8 +133,13 @@ class ReceiptDesk {
   std::size_t tokens_ = 0;                   // that requests hold
   std::map<std::string, Signer> signers_;
   std::map<Hash256, Hash256> latest_;  // of members, by key: BLAKE2b of its latest, or zeros
-  std::int64_t time_ = 0;              // of the latest entry
-  bool begun_ = false;                 // the log has its first entry
+  using Signed = std::array<std::byte, ledger::kReceiptBytes>;
+  std::map<ledger::Slot, Signed> signed_;  // the latest kSigned receipts, taken or not
+  std::deque<ledger::Slot> signed_order_;  // of those, the oldest first
+  std::set<PublicKey> barred_;
+  std::set<PublicKey> contradicted_;
+  std::int64_t time_ = 0;  // of the latest entry
+  bool begun_ = false;     // the log has its first entry
   std::vector<Message> messages_;
   std::vector<Bytes> entries_;
 };
