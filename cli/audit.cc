@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/hex.h"
@@ -19,6 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
+
+constexpr std::size_t kEvidenceBytes = std::size_t{1} << 20;
+const std::string kEvidenceFolder = "disputes/";
 
 Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -44,13 +48,29 @@ Result<ledger::ScanOptions> scan_options(const AuditOptions& options) {
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
+  std::map<std::uint64_t, Hash256> evidence;  // by the verdict's entry
 
   Status visit(std::uint64_t index, ByteSpan bytes) {
-    if (index == 0) {
-      const auto first = ledger::parse_entry(bytes);
-      is_ledger = first && std::holds_alternative<ledger::RulesEntry>(first->body);
+    const auto entry = ledger::parse_entry(bytes);
+    if (index == 0) is_ledger = entry && std::holds_alternative<ledger::RulesEntry>(entry->body);
+    if (!is_ledger) return ok_status();
+    TRY_VOID(books.apply(bytes));
+    if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry->body)) {
+      evidence[index] = verdict->evidence;
     }
-    return is_ledger ? books.apply(bytes) : ok_status();
+    return ok_status();
+  }
+  // Nobody was found guilty without it: it is on the disk before its verdict.
+  Status check_evidence(ledger::LogFolder& folder) const {
+    for (const auto& [index, hash] : evidence) {
+      const std::string name = kEvidenceFolder + hash.hex();
+      const auto bytes = folder.read(name, kEvidenceBytes);
+      REQUIRE(bytes, name + ": the evidence of the verdict at entry " + std::to_string(index) +
+                         " cannot be read: " + bytes.error().message);
+      REQUIRE(blake2b(*bytes) == hash, name + ": not the evidence that the verdict at entry " +
+                                           std::to_string(index) + " names");
+    }
+    return ok_status();
   }
   Status check_cluster(const PublicKey& log) const {
     REQUIRE(!is_ledger || books.cluster() == log, "tile/entries: entry 0 names cluster " +
@@ -67,6 +87,9 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
         return fold.visit(index, bytes);
       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
+  TRY_VOID(fold.check_evidence(folder));
+  std::erase_if(scan.strange,
+                [](const std::string& name) { return name.starts_with(kEvidenceFolder); });
   return scan;
 }
 
@@ -75,6 +98,7 @@ Json books_json(const Fold& fold) {
   return {{"members", fold.books.members()},
           {"in_circulation", -fold.books.balance({})},
           {"disputes", fold.books.disputes()},
+          {"verdicts", fold.evidence.size()},
           {"audits",
            {{"draws", fold.books.audits().draws},
             {"selected", fold.books.audits().selected},
@@ -93,6 +117,9 @@ void print_books(const Fold& fold) {
               fold.books.members(), static_cast<long long>(-fold.books.balance({})),
               fold.books.disputes().size());
   std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
+  if (!fold.evidence.empty()) {
+    std::printf("  verdicts      %zu, the evidence of each beside the log\n", fold.evidence.size());
+  }
   const ledger::AuditCounts& audits = fold.books.audits();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf("  audits        draws, each drawn again: %llu; windows that they selected: %llu\n",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/private_file.h"
 #include "base/random.h"
 #include "cli/api_address.h"
 #include "cli/children.h"
@@ -27,6 +28,7 @@
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
 #include "cli/known_answers.h"
+#include "cli/local_referee.h"
 #include "cli/loop.h"
 #include "cli/models.h"
 #include "cli/paths.h"
@@ -94,6 +96,14 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, cards_here());
+}
+
+// Beside the log, whose verdicts name it by its hash.
+Status keep_evidence(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
+  return write_private_file(folder + "/" + hash.hex(), evidence);
 }
 
 // That this machine holds the stages of its local workers, each of them and all together.
@@ -300,7 +310,7 @@ class Server {
     if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
-    if (!options.no_receipts) TRY_VOID(open_ledger(options));
+    if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
     wiring.receipts = receipts_.get();
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
@@ -449,7 +459,7 @@ class Server {
     return ok_status();
   }
 
-  Status open_ledger(const ServeOptions& options) {
+  Status open_ledger(const ServeOptions& options, const std::string& model) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
     auto receipts =
@@ -461,6 +471,14 @@ class Server {
                        "\nhearth audit says more; --no-receipts serves without one"};
     }
     receipts_ = *std::move(receipts);
+    referee_ = std::make_unique<LocalReferee>(model);
+    receipts_->set_referee(
+        [referee = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
+          referee->judge(std::move(request), std::move(done));
+        },
+        [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
+          return keep_evidence(folder, hash, evidence);
+        });
     return ok_status();
   }
 
@@ -554,7 +572,8 @@ class Server {
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
-  std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made
+  std::unique_ptr<LocalReferee> referee_;
+  std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;

@@ -28,6 +28,7 @@
 #include "cli/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
+#include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
 #include "model/gguf.h"
 #include "model/spec.h"
@@ -122,6 +123,9 @@ class Worker {
     }
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
     TRY_VOID(measure(*kernels));
+    if (device_ == nullptr) {
+      stage_options_.self_test = [kernels] { return kernels::self_test(*kernels); };
+    }
 
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
@@ -151,7 +155,7 @@ class Worker {
                  stage_options_.node, stage_options_.threads,
                  device_ != nullptr ? device_->name() : stage_options_.isa,
                  stage_options_.weight_bytes_per_second / 1e9, data_->address());
-    loop_.on_user_signal([this] { check_weights(); });
+    loop_.on_user_signal([this] { stage_->check_weights(); });
     return watch_owner(options);
   }
 
@@ -318,12 +322,6 @@ class Worker {
     sensors_ = std::make_unique<node::CardWatch>(std::move(*sensors));
     stage_options_.card = [this] { return sensors_->latest(); };
     spdlog::info("{}: {}", device_->name(), text_of(sensors_->latest()));
-  }
-
-  void check_weights() {
-    if (device_ != nullptr) return stage_->check_weights();
-    spdlog::info("{}: the weights are in this machine's own memory, which nothing checks",
-                 stage_options_.node);
   }
 
   Status measure(const kernels::Kernels& kernels) {

@@ -26,6 +26,24 @@ bool AuditCase::Run::is_whole() const {
   return claimed + 1 >= tokens->size();
 }
 
+Status AuditCase::take(Run& run, const std::string& node, const control::v1::WindowClaim& claim,
+                       const PublicKey& cluster) const {
+  if (claim.epoch() != run.pipeline->epoch.value) return ok_status();  // it goes on elsewhere
+  const std::vector<ReceiptPipeline::Stage>& stages = run.pipeline->stages;
+  const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
+  REQUIRE(stage != stages.end(), "it is no stage of that pipeline");
+  REQUIRE(claim.positions() > 0 && claim.positions() <= limits::kWindowPositions &&
+              claim.window() <= positions() / limits::kWindowPositions,
+          "a window that the request cannot have");
+  const auto index = static_cast<std::uint16_t>(stage - stages.begin());
+  TRY(const StageClaim said, read_claim(claim, run.name, index, stage->key, cluster));
+  auto& window = run.windows[claim.window()];
+  window.resize(stages.size());
+  REQUIRE(!window[index], "a window is claimed twice");
+  window[index] = said;
+  return ok_status();
+}
+
 void AuditCase::add(std::uint64_t entry, const ledger::Receipt& receipt) {
   const std::size_t count = pipeline_->stages.size();
   if (receipt.slot.stage >= count) return;

@@ -55,6 +55,10 @@ class AuditCase {
   const ReceiptPipeline& pipeline() const { return *pipeline_; }
   const ReceiptRequest& request() const { return request_; }
 
+  // A stage of that run claims a window. kInvalidInput when it cannot have computed that.
+  Status take(Run& run, const std::string& node, const control::v1::WindowClaim& claim,
+              const PublicKey& cluster) const;
+
   // A receipt of it is in the log.
   void add(std::uint64_t entry, const ledger::Receipt& receipt);
   bool is_logged() const;                      // with all receipts of all stages
@@ -87,15 +91,20 @@ class AuditCase {
   // positions that it was asked for.
   Result<Findings> judge(const Run& generated, const Run* fed) const;
 
-  std::set<std::uint64_t> wanted;  // entries that are to be audited
-
- private:
+  // What its receipts say, by window and by stage.
   struct Logged {
     std::uint64_t entry = 0;
     std::uint32_t positions = 0;
     Hash256 in_root;
     Hash256 out_root;
   };
+  const std::map<std::uint32_t, std::vector<std::optional<Logged>>>& windows() const {
+    return windows_;
+  }
+
+  std::set<std::uint64_t> wanted;  // entries that are to be audited
+
+ private:
   // Until the first that differs; true when one does.
   Result<bool> compare(const Run& run, bool last_too, std::vector<Finding>& found) const;
   void blame_sampling(const Run& generated, Findings& findings) const;
@@ -104,7 +113,7 @@ class AuditCase {
 
   std::shared_ptr<const ReceiptPipeline> pipeline_;
   ReceiptRequest request_;
-  std::map<std::uint32_t, std::vector<std::optional<Logged>>> windows_;  // by stage
+  std::map<std::uint32_t, std::vector<std::optional<Logged>>> windows_;
 };
 
 }  // namespace hearth::coordinator

@@ -48,15 +48,18 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode)
     : cluster_(std::move(cluster)),
       clock_(clock),
       mode_(mode),
-      books_({}, ledger::EntrySignatures::kTrusted) {
+      books_({}, ledger::EntrySignatures::kTrusted),
+      verdicts_(cluster_.public_key(), clock, pipelines_, books_) {
   counts_.mode = mode;
 }
 
 // --- the log ---
 
+// Where nothing is audited, too: who was found a fraud before is given no work.
 Status AuditDesk::recall(ByteSpan bytes) {
-  if (mode_ == AuditMode::kOff) return ok_status();
   TRY_VOID(books_.apply(bytes));
+  TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+  verdicts_.recall(entry);
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
   if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
   return ok_status();
@@ -85,6 +88,7 @@ Status AuditDesk::logged(ByteSpan bytes) {
   } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
     on_drawn();
   }
+  verdicts_.logged(entry);
   return ok_status();
 }
 
@@ -103,6 +107,7 @@ void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said
   const auto found = cases_.find({receipt->slot.request, Epoch(receipt->slot.epoch)});
   if (found == cases_.end()) return;
   found->second.request.add(entry, *receipt);
+  found->second.receipts[entry] = said.receipt;
   by_entry_[entry] = found->first;
   const bool all =
       mode_ == AuditMode::kFull || found->second.request.request().verify == Verify::kFull;
@@ -155,6 +160,7 @@ void AuditDesk::begin(const ReceiptPipeline& pipeline) {
 void AuditDesk::end(Epoch epoch) { pipelines_.erase(epoch); }
 
 void AuditDesk::over(const ReceiptRequest& request) {
+  if (verdicts_.is_run(request.order.request)) return verdicts_.over(request);
   if (const auto run = runs_.find(request.order.request); run != runs_.end()) {
     const Key key = run->second;
     Kept& kept = cases_.at(key);
@@ -253,7 +259,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
 
 void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return;
+  if (found == runs_.end()) return verdicts_.give_up(name);
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
   kept.generated.reset();  // both runs are one pipeline's
@@ -264,7 +270,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
 
 void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return;
+  if (found == runs_.end()) return verdicts_.give_up(name);
   const Key key = found->second;
   try_again(key, cases_.at(key), why);
 }
@@ -290,24 +296,12 @@ void AuditDesk::take(const std::string& node, const control::v1::WindowClaims& c
 Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
   ledger::RequestId name{};
   if (!read_field(claim.request(), name)) return ok_status();  // told by the receipts' desk
+  if (verdicts_.is_run(name)) return verdicts_.take_claim(node, name, claim);
   const auto found = runs_.find(name);
   if (found == runs_.end()) return ok_status();
   const Key key = found->second;
   Kept& kept = cases_.at(key);
-  AuditCase::Run& run = kept.run;
-  if (claim.epoch() != run.pipeline->epoch.value) return ok_status();  // it goes on elsewhere
-  const std::vector<ReceiptPipeline::Stage>& stages = run.pipeline->stages;
-  const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
-  REQUIRE(stage != stages.end(), "it is no stage of that pipeline");
-  REQUIRE(claim.positions() > 0 && claim.positions() <= limits::kWindowPositions &&
-              claim.window() <= kept.request.positions() / limits::kWindowPositions,
-          "a window that the request cannot have");
-  const auto index = static_cast<std::uint16_t>(stage - stages.begin());
-  TRY(const StageClaim said, read_claim(claim, name, index, stage->key, cluster_.public_key()));
-  auto& window = run.windows[claim.window()];
-  window.resize(stages.size());
-  REQUIRE(!window[index], "a window is claimed twice");
-  window[index] = said;
+  TRY_VOID(kept.request.take(kept.run, node, claim, cluster_.public_key()));
   settle(key, kept);
   return ok_status();
 }
@@ -384,6 +378,7 @@ Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& se
   Asked* asked = asked_of(node, seal.entry(), State::kSealing);
   REQUIRE(asked != nullptr, what + ": nobody asked it for that seal");
   REQUIRE(!asked->seal, what + ": it sealed that already");
+  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
   ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
   REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
           what + ": a seal or a signature of a wrong length");
@@ -428,6 +423,7 @@ Status AuditDesk::take_opening(const std::string& node, const control::v1::Openi
   const std::string what = "entry " + std::to_string(opening.entry());
   Asked* asked = asked_of(node, opening.entry(), State::kOpening);
   REQUIRE(asked != nullptr && !asked->is_opened, what + ": nobody asked it to open that");
+  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
   ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
   REQUIRE(
       read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
@@ -449,6 +445,7 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   if (asked == kept.asked.end() || asked->second.key != opening.auditor) return;
   const AuditCase::Finding& finding = asked->second.finding;
   ++(finding.agrees ? counts_.agreed_total : counts_.disputed_total);
+  bool judged = false;
   if (!finding.agrees) {
     const ReceiptPipeline& own = kept.request.pipeline();
     spdlog::error(
@@ -457,11 +454,15 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
         opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
         own.stages[finding.stage].layers.begin, own.stages[finding.stage].layers.end,
         own.stages[finding.stage].node, asked->second.node);
+    judged =
+        verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
+                         kept.generated ? std::optional(kept.run) : std::nullopt,
+                         asked->second.node, asked->second.key, kept.receipts.at(opening.receipt)});
   }
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
   if (!wanted) ++counts_.selected_total;
-  report_opening(one->first, kept, opening.receipt, asked->second);
+  report_opening(one->first, kept, opening.receipt, asked->second, judged);
   kept.asked.erase(asked);
   if (!kept.asked.empty()) return;
   if (kept.request.wanted.empty() && !kept.dispute) {
@@ -479,8 +480,8 @@ AuditOutcome AuditDesk::outcome(const Key& key, const Kept& kept, AuditOutcome::
   return out;
 }
 
-void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
-                               const Asked& asked) {
+void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
+                               bool judged) {
   const AuditCase::Finding& finding = asked.finding;
   if (finding.agrees) {
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
@@ -491,6 +492,7 @@ void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
   disputed.stage = finding.stage;
   disputed.window = finding.window;
   disputed.node = kept.request.pipeline().stages[finding.stage].node;
+  disputed.awaits_verdict = judged;
   kept.dispute = std::move(disputed);
 }
 
@@ -514,9 +516,34 @@ Standings AuditDesk::standings() const {
   return all;
 }
 
+// --- what is to be done ---
+
+std::vector<AuditRun> AuditDesk::take_runs() {
+  for (AuditRun& run : verdicts_.take_runs()) to_run_.push_back(std::move(run));
+  return std::exchange(to_run_, {});
+}
+
+std::vector<AuditDesk::Message> AuditDesk::take_messages() {
+  for (Message& message : verdicts_.take_messages()) messages_.push_back(std::move(message));
+  return std::exchange(messages_, {});
+}
+
+std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
+  for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
+    entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
+  }
+  return std::exchange(entries_, {});
+}
+
+std::vector<AuditOutcome> AuditDesk::take_outcomes() {
+  for (AuditOutcome& one : verdicts_.take_outcomes()) outcomes_.push_back(std::move(one));
+  return std::exchange(outcomes_, {});
+}
+
 // --- time ---
 
 void AuditDesk::on_timer() {
+  verdicts_.on_timer();
   const std::int64_t unix = clock_.unix_seconds();
   const std::int64_t most = books_.policy().audit_seconds - kMarginSeconds;
   for (auto one = cases_.begin(); one != cases_.end();) {

@@ -2,7 +2,7 @@
 // grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
 // others with the same cut. When their stages have claimed their windows, each that had the audited
 // one's input seals what it found; when all seals of a request are in the log, all are opened. What
-// differs stands in the log as a dispute.
+// differs stands in the log as a dispute, which a VerdictDesk ends.
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
 // the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
@@ -12,6 +12,7 @@
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "coordinator/audit_case.h"
 #include "coordinator/audit_outcome.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/verdict_desk.h"
 #include "ledger/books.h"
 
 namespace hearth::coordinator {
@@ -56,7 +58,9 @@ class AuditDesk {
   void begin(const ReceiptPipeline& pipeline);
   void end(Epoch epoch);
   // Whether a request of this name is an audit's.
-  bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
+  bool is_run(const ledger::RequestId& request) const {
+    return runs_.contains(request) || verdicts_.is_run(request);
+  }
   void over(const ReceiptRequest& request);  // one that is over, an audit's or not
   // An audit's request was not taken, for now; or it failed.
   void put_off(const ledger::RequestId& run, const std::string& why);
@@ -68,19 +72,21 @@ class AuditDesk {
 
   // What is to be done since the last call, in order: requests to be run; messages; what is for the
   // log, behind the membership of those who say it.
-  struct Message {
-    std::string node;
-    control::v1::CoordinatorMessage body;
-  };
+  using Message = VerdictDesk::Message;
   struct ForLog {
     PublicKey member;
     ledger::EntryBody body;
+    Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
   };
-  std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
-  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
-  std::vector<ForLog> take_entries() { return std::exchange(entries_, {}); }
+  std::vector<AuditRun> take_runs();
+  std::vector<Message> take_messages();
+  std::vector<ForLog> take_entries();
   // Of requests of which windows were to be audited.
-  std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
+  std::vector<AuditOutcome> take_outcomes();
+
+  // Disputes, and who is given no work for one.
+  VerdictDesk& verdicts() { return verdicts_; }
+  const VerdictDesk& verdicts() const { return verdicts_; }
 
   AuditStatus status() const;
   Standings standings() const;  // of all members of the log
@@ -110,6 +116,7 @@ class AuditDesk {
     std::map<std::uint64_t, Asked> asked = {};
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
+    std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
 
@@ -131,7 +138,8 @@ class AuditDesk {
   void forget(Cases::iterator one, const std::string& why);
   bool is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const;
   AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
-  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked);
+  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
+                      bool judged);
   void enter(Kept& kept, State state);
 
   const SecretKey cluster_;
@@ -140,7 +148,8 @@ class AuditDesk {
   ledger::Books books_;
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
-  std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
+  VerdictDesk::Pipelines pipelines_;
+  VerdictDesk verdicts_;
   Cases cases_;
   std::size_t bytes_ = 0;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name

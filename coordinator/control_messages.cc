@@ -90,6 +90,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   answer.mutable_registered()->set_measure(options_.placement && !(*added)->status.measured);
   send_control(link, answer);
   send_roster(link);
+  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
   if (Node* node = registry_.find(link); node != nullptr) send_plan(*node);
   form_pipelines();
 }
@@ -170,6 +171,12 @@ void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
       return on_receipts(node, message.seals(), message.seals().seals_size());
     case WorkerMessage::kOpenings:
       return on_receipts(node, message.openings(), message.openings().openings_size());
+    case WorkerMessage::kAnswer:
+      if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message.answer());
+      return;
+    case WorkerMessage::kSelfChecked:
+      if (options_.receipts == nullptr) return;
+      return options_.receipts->take(node.status.name, message.self_checked());
     case WorkerMessage::kRoster:
       if (!options_.on_held_roster ||
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {

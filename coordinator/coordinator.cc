@@ -59,6 +59,7 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       });
   options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
   options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
+  options_.receipts->set_on_standing([this] { follow_standing(); });
 }
 
 CoordinatorMachine::~CoordinatorMachine() {
@@ -66,6 +67,7 @@ CoordinatorMachine::~CoordinatorMachine() {
   options_.receipts->set_send(nullptr);
   options_.receipts->set_run(nullptr);
   options_.receipts->set_outcome(nullptr);
+  options_.receipts->set_on_standing(nullptr);
 }
 
 void CoordinatorMachine::on_timer() {
@@ -287,7 +289,7 @@ void CoordinatorMachine::expire_interrupted() {
 std::string CoordinatorMachine::missing_room() const {
   std::vector<std::uint64_t> rooms;
   for (const NodeStatus& node : registry_.snapshot()) {
-    if (node.state == "lost" || node.away) continue;
+    if (node.state == "lost" || node.away || !node.barred.empty()) continue;
     rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
   }
   if (options_.stages == 0 || rooms.size() < options_.stages) return "";
@@ -346,6 +348,7 @@ SwarmStatus CoordinatorMachine::status() const {
   for (NodeStatus& node : status.nodes) {
     node.standing = standing_of(links[node.name]);
     if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
+    if (!node.barred.empty()) node.spare = node.barred;
   }
   status.links = pipelines_.ways().all();
   status.accused = accused();

@@ -119,6 +119,7 @@ struct NodeStatus {
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // then, of a free one: why no pipeline has it
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
+  std::string barred;                       // why the ledger lets it have no work; empty: it may
 };
 
 // The way from a node to another, as measured.

@@ -73,6 +73,10 @@ class CoordinatorMachine final : public Coordinator,
   void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
 
+  // Nodes that a verdict bars from work, or not any more.
+  void meet(Node& node);
+  void follow_standing();
+
   // Nodes that their owners want.
   void take_away(Node& node, std::optional<Away> away);
   void drain_pipelines();

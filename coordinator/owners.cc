@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/coordinator_machine.h"
+#include "coordinator/receipts.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -68,11 +69,54 @@ bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
   return !next.empty() && scheduler_.may_all_run_on(pipeline.epoch, next, level_of(next));
 }
 
+// --- standing ---
+
+// What is said to the accused only this version of the program understands.
+void CoordinatorMachine::meet(Node& node) {
+  const auto peer = options_.receipts != nullptr ? control_.peer(node.link) : std::nullopt;
+  if (!peer) return;
+  node.status.barred = options_.receipts->why_barred(peer->key);
+  if (node.status.build == options_.receipts->build()) {
+    options_.receipts->meet(node.status.name, peer->key);
+  }
+}
+
+void CoordinatorMachine::follow_standing() {
+  std::vector<std::string> names;  // ending a pipeline may lose a worker
+  for (const Node* node : registry_.all()) names.push_back(node->status.name);
+  for (const std::string& name : names) {
+    Node* node = registry_.find(name);
+    const auto peer = node != nullptr && node->state != Node::State::kLost
+                          ? control_.peer(node->link)
+                          : std::nullopt;
+    if (!peer) continue;
+    const std::string why = options_.receipts->why_barred(peer->key);
+    if (why == node->status.barred) continue;
+    node->status.barred = why;
+    if (why.empty()) {
+      spdlog::info("worker {} may be given work again", name);
+      continue;
+    }
+    spdlog::error("worker {} is given no work: {}", name, why);
+    const Pipeline* pipeline = pipelines_.find(node->status.epoch);
+    if (pipeline == nullptr) continue;
+    end_pipeline(node->status.epoch,
+                 pipeline->describe(node->status.stage) + " is given no work: " + why, {});
+  }
+  form_pipelines();
+  admit();
+}
+
 std::string CoordinatorMachine::missing_owners() const {
   std::string sentence;
   std::uint32_t named = 0;
   for (const Node* node : registry_.all()) {
-    if (!node->status.away || named++ >= kOwnersNamed) continue;
+    const bool barred = !node->status.barred.empty();
+    if ((!node->status.away && !barred) || named++ >= kOwnersNamed) continue;
+    if (barred) {
+      sentence += "; worker " + node->status.name + " is given no work: " + node->status.barred;
+      continue;
+    }
     sentence +=
         "; worker " + node->status.name + " is " + verb_of(*node->status.away) + " by its owner";
   }

@@ -196,7 +196,9 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
   std::vector<Node*> nodes = registry_.free_nodes();
   for (const Member& member : pipeline.members) {
     Node* node = registry_.find(member.node);
-    if (node != nullptr && !node->status.away) nodes.push_back(node);
+    if (node != nullptr && !node->status.away && node->status.barred.empty()) {
+      nodes.push_back(node);
+    }
   }
   if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
   const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);

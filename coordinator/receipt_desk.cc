@@ -330,6 +330,7 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
   REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
+  REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
   remember(bytes);
   REQUIRE(said.program == expected.program, what + ": it is of another model or program");
   Hash256& previous = latest(said.worker);
@@ -377,6 +378,8 @@ void ReceiptDesk::hold_against(const std::string& sender, ByteSpan receipt) {
   ledger::EquivocationEntry proof;
   proof.one = found->second;
   std::ranges::copy(receipt, proof.other.begin());
+  bar(other->worker);
+  contradicted_.insert(other->worker);
   log(proof);
 }
 

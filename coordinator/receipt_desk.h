@@ -2,7 +2,8 @@
 // when all stages of one have, and its request is over, the desk compares what they say with each
 // other and with the tokens that went in and out. Where everything agrees it signs both ends of the
 // pipeline, hands every stage its neighbours' signatures, and takes the receipts: as entries of the
-// log. What contradicts is an error in the process log that names the node, and is no entry.
+// log. What contradicts is an error in the process log that names the node, and is no entry; but
+// two receipts of one slot that a member signed are one, for they prove themselves.
 //
 // A window has receipts when its request ended in the pipeline that computed it; what was computed
 // for one that went on elsewhere has none. Stages that say nothing have none either, and their
@@ -88,6 +89,11 @@ class ReceiptDesk {
   void log(ledger::EntryBody body);
   // Whom the log has not named yet it names as a member.
   void enter(const PublicKey& key) { (void)latest(key); }
+  // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
+  void bar(const PublicKey& key) { barred_.insert(key); }
+  void unbar(const PublicKey& key) { barred_.erase(key); }
+  // Whether it has contradicted itself: the books allow nothing of it.
+  bool contradicted(const PublicKey& key) const { return contradicted_.contains(key); }
 
   // What is to be sent and to be logged since the last call, in order.
   struct Message {
@@ -138,6 +144,8 @@ class ReceiptDesk {
   std::map<SignedSlot, ReceiptBytes> remembered_;
   std::deque<SignedSlot> remembered_order_;  // the oldest first
   std::set<PublicKey> tombstoned_;
+  std::set<PublicKey> barred_;
+  std::set<PublicKey> contradicted_;
   std::int64_t time_ = 0;  // of the latest entry
   bool begun_ = false;     // the log has its first entry
   std::vector<Message> messages_;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -34,12 +35,17 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   void append();
   void fold();
   void draw();
+  Status keep_evidence(const AuditDesk::ForLog& one);
+  void ask_referee();
+  void tell_standing();
 
   // The thread's.
   ReceiptDesk desk;
   AuditDesk audits;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
+  Referee referee;
+  Keep keep;
   std::chrono::steady_clock::time_point next_append{};
   std::chrono::steady_clock::time_point next_timer{};
   std::optional<std::uint64_t> counted;  // entries, when standings were
@@ -49,16 +55,18 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::deque<std::pair<Work, std::size_t>> work;
   std::size_t bytes = 0;  // of all work
   bool stopping = false;
-  Post post;  // empty once the owner is gone
+  bool late = false;  // said in the log already
+  Post post;          // empty once the owner is gone
   AuditStatus status;
   std::shared_ptr<const Standings> standings;  // null when nothing is audited
   std::string fault;
+  std::map<PublicKey, std::string> barred;
 
   // The owner's.
   Send send;
   Run run_audit;
   Outcome outcome;
-  bool late = false;  // said in the log already
+  std::function<void()> on_standing;
 
   std::thread thread;
 };
@@ -72,8 +80,8 @@ void Receipts::State::push(Work task, std::size_t size) {
       wake.notify_one();
       return;
     }
+    if (std::exchange(late, true)) return;
   }
-  if (std::exchange(late, true)) return;
   spdlog::warn("checking receipts does not keep up: some requests have none");
 }
 
@@ -104,10 +112,12 @@ void Receipts::State::run() {
       }
     }
     collect();
+    ask_referee();
     if (!entries.empty() && (last || now >= next_append)) {
       append();
       next_append = std::chrono::steady_clock::now() + kPause;
     }
+    tell_standing();
     send_messages();
     lock.lock();
     if (newest) status = *newest;
@@ -121,10 +131,58 @@ void Receipts::State::run() {
 // What both desks have for the log.
 void Receipts::State::collect() {
   for (const AuditDesk::ForLog& one : audits.take_entries()) {
+    if (one.evidence.empty() && desk.contradicted(one.member)) continue;  // a seal, an opening
+    if (const Status kept = keep_evidence(one); !kept.ok()) {
+      spdlog::error("a verdict is not logged, for its evidence cannot be kept: {}",
+                    kept.error().message);
+      continue;
+    }
+    // From the verdict on, no receipt of its key is in the log that the books would refuse.
+    if (!one.evidence.empty()) {
+      desk.bar(one.member);
+      next_append = {};  // and the books know it before its node may be given work again
+    }
     desk.enter(one.member);
     desk.log(one.body);
   }
   for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+}
+
+Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
+  if (one.evidence.empty()) return ok_status();
+  if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
+  return keep(blake2b(one.evidence), one.evidence);
+}
+
+// It answers on whatever thread it likes, perhaps when nobody listens any more.
+void Receipts::State::ask_referee() {
+  for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
+    const auto done = [self = shared_from_this(),
+                       entry = ask.entry](const Result<RefereeFinding>& finding) {
+      self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
+                 0);
+    };
+    if (referee) {
+      referee(std::move(ask.request), done);
+    } else {
+      done(Error{ErrorCode::kUnavailable, "this server has none"});
+    }
+  }
+}
+
+void Receipts::State::tell_standing() {
+  std::map<PublicKey, std::string> now = audits.verdicts().barred();
+  const std::lock_guard lock(mutex);
+  if (now == barred) return;
+  for (const auto& [key, why] : barred) {
+    if (!now.contains(key)) desk.unbar(key);
+  }
+  for (const auto& [key, why] : now) desk.bar(key);
+  barred = std::move(now);
+  if (!post) return;
+  post([self = shared_from_this()] {
+    if (self->on_standing) self->on_standing();
+  });
 }
 
 void Receipts::State::send_messages() {
@@ -207,6 +265,11 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
                                         return known.ok() ? state->audits.recall(entry) : known;
                                       }));
   }
+  state->barred = state->audits.verdicts().barred();
+  for (const auto& [key, why] : state->barred) state->desk.bar(key);
+  if (const std::size_t open = state->audits.books().disputes().size(); open > 0) {
+    spdlog::warn("{} disputes of an earlier process stay open: their tokens were not kept", open);
+  }
   state->thread = std::thread([raw = state.get()] { raw->run(); });
   return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
 }
@@ -218,6 +281,7 @@ Receipts::~Receipts() {
   state_->send = nullptr;
   state_->run_audit = nullptr;
   state_->outcome = nullptr;
+  state_->on_standing = nullptr;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
@@ -235,6 +299,25 @@ std::string Receipts::fault() const {
 void Receipts::set_send(Send send) { state_->send = std::move(send); }
 void Receipts::set_run(Run run) { state_->run_audit = std::move(run); }
 void Receipts::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
+
+void Receipts::set_on_standing(std::function<void()> changed) {
+  state_->on_standing = std::move(changed);
+}
+
+void Receipts::set_referee(Referee referee, Keep keep) {
+  state_->push(
+      [referee = std::move(referee), keep = std::move(keep)](State& state) {
+        state.referee = referee;
+        state.keep = keep;
+      },
+      0);
+}
+
+std::string Receipts::why_barred(const PublicKey& key) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->barred.find(key);
+  return found == state_->barred.end() ? "" : found->second;
+}
 
 AuditStatus Receipts::audits() const {
   const std::lock_guard lock(state_->mutex);
@@ -315,8 +398,27 @@ void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
   state_->push([run, why](State& state) { state.audits.give_up(run, why); }, why.size());
 }
 
+void Receipts::take(const std::string& node, const control::v1::Answer& answer) {
+  state_->push([node, answer](State& state) { state.audits.verdicts().take(node, answer); },
+               answer.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
+  state_->push([node, found](State& state) { state.audits.verdicts().take(node, found); },
+               found.ByteSizeLong());
+}
+
+void Receipts::meet(const std::string& node, const PublicKey& key) {
+  state_->push([node, key](State& state) { state.audits.verdicts().meet(node, key); }, 0);
+}
+
 void Receipts::lose(const std::string& node) {
-  state_->push([node](State& state) { state.desk.lose(node); }, 0);
+  state_->push(
+      [node](State& state) {
+        state.desk.lose(node);
+        state.audits.verdicts().lose(node);
+      },
+      0);
 }
 
 }  // namespace hearth::coordinator

@@ -26,6 +26,8 @@ class Receipts final : public LedgerView {
   // A request that an audit wants to have computed.
   using Run = std::function<void(AuditRun)>;
   using Outcome = std::function<void(const AuditOutcome&)>;
+  // Keeps a verdict's evidence under its BLAKE2b; when it returns, it is on the disk. Any thread.
+  using Keep = std::function<Status(const Hash256& hash, ByteSpan evidence)>;
 
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
@@ -39,6 +41,13 @@ class Receipts final : public LedgerView {
   void set_send(Send send);           // to a node; null: nobody is told
   void set_run(Run run);              // null: nothing is audited
   void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
+  // Who says which side of a dispute is right, and where evidence is kept; null: disputes stay
+  // open.
+  void set_referee(Referee referee, Keep keep);
+  // Told when why_barred() may say something else, on the owner's thread.
+  void set_on_standing(std::function<void()> changed);
+  // Why a node with this key may be given no work, a sentence for people; empty: it may.
+  std::string why_barred(const PublicKey& key) const;
   AuditStatus audits() const;
   // By the latest entries of the log; null while nothing is audited.
   std::shared_ptr<const Standings> standings() const;
@@ -54,6 +63,9 @@ class Receipts final : public LedgerView {
   void take(const std::string& node, const control::v1::Openings& openings);
   void put_off(const ledger::RequestId& run, const std::string& why);
   void give_up(const ledger::RequestId& run, const std::string& why);
+  void take(const std::string& node, const control::v1::Answer& answer);
+  void take(const std::string& node, const control::v1::SelfChecked& found);
+  void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   void lose(const std::string& node);
 
  private:

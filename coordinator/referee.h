@@ -19,7 +19,7 @@ struct RefereeCase {
   Hash256 salt;                   // of the request
   std::vector<LayerRange> split;  // by stage; all layers of the model
   std::vector<TokenId> prompt;
-  std::vector<TokenId> answer;  // claimed; fed as it is, the last of it too
+  std::vector<TokenId> answer;  // claimed; fed as it is, as far as positions go
   SamplingParams sampling;      // of the run that claimed it
   std::uint32_t positions = 0;  // that were fed: at most all of prompt and answer
 };
@@ -36,6 +36,8 @@ struct RefereeFinding {
   // token that belongs to position prompt + i, given the claimed ones before it. As many as
   // positions allow.
   std::vector<TokenId> sampled;
+  // The true answer: from the first claimed token that the model does not sample on, its own.
+  std::vector<TokenId> tokens;
 };
 
 // `done` comes once, on any thread. kUnavailable: there is no referee now.

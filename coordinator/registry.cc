@@ -181,7 +181,8 @@ std::vector<Node*> Registry::free_nodes() {
   for (auto& [name, node] : nodes_) {
     if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
     node.late = late(node);
-    const bool free = node.state == Node::State::kFree && !node.status.away;
+    const bool free =
+        node.state == Node::State::kFree && !node.status.away && node.status.barred.empty();
     if (free && clock_.now() >= node.rests_until) {
       nodes.push_back(&node);
     }
@@ -249,8 +250,9 @@ std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(al
 
 std::uint32_t Registry::here() const {
   const std::vector<const Node*> nodes = all();
-  return static_cast<std::uint32_t>(std::count_if(
-      nodes.begin(), nodes.end(), [](const Node* node) { return !node->status.away; }));
+  return static_cast<std::uint32_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node* node) {
+    return !node->status.away && node->status.barred.empty();
+  }));
 }
 
 }  // namespace hearth::coordinator

@@ -77,7 +77,7 @@ class Registry {
   // part of several such losses is chosen last.
   void strike(Node& node);
   // In the order in which they are chosen: who is late may be frozen, and comes last. None that is
-  // away.
+  // away, and none that the ledger bars.
   std::vector<Node*> free_nodes();
   std::vector<Node*> silent_nodes();  // heard of too long ago
   void forget();                      // workers lost long ago
@@ -86,7 +86,7 @@ class Registry {
   std::vector<const Node*> all() const;    // that have sessions
   std::vector<const Node*> known() const;  // and those that are remembered
   std::uint32_t connected() const;
-  std::uint32_t here() const;  // of those, that are not away
+  std::uint32_t here() const;  // of those, that may be given work
 
  private:
   bool silent(const Node& node) const;

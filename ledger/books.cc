@@ -259,11 +259,13 @@ Status Books::apply(const VerdictEntry& entry) {
   const bool is_party =
       entry.guilty == disputed->receipt.worker || disputed->disagree.contains(entry.guilty);
   REQUIRE(is_party, "a verdict on who is no party of the dispute");
-  TRY(Member* const guilty, member(entry.guilty));
+  // Who was ended by an earlier verdict has nothing left to lose, and its disputes have an end.
+  Standing& guilty = members_.at(entry.guilty).standing;
   disputed->is_settled = true;
+  if (guilty.is_tombstoned()) return ok_status();
   const std::int64_t cost = entry.verdict == Verdict::kFraud
-                                ? guilty->standing.seize()
-                                : guilty->standing.fault(policy_, disputed->pay, time_);
+                                ? guilty.seize()
+                                : guilty.fault(policy_, disputed->pay, time_);
   return post({{escrow(entry.guilty), -cost}, {kTreasury, cost}});
 }
 

@@ -3,19 +3,10 @@
 // coordinator and the simulation of the economy ask the same function. Pure functions, any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#include "base/crypto.h"
+#include "ledger/answer.h"
 #include "ledger/entry.h"
 
 namespace hearth::ledger {
-
-// Of what an accused shows of its computation: it fits a message of a worker.
-inline constexpr std::size_t kTraceBytes = std::size_t{48} << 10;
-
-// What the accused says of it. To say nothing in time is none of the other two.
-enum class Plea : std::uint8_t { kNone = 0, kConceded = 1, kContested = 2 };
 
 struct Judged {
   Plea plea = Plea::kNone;
@@ -31,17 +22,5 @@ struct Judged {
 // soft error does not come twice, and a bit of a weight that is stuck is found by hashing it: both
 // are faults, and so is an answer that does not come.
 Verdict verdict_of(const Judged& judged);
-
-// The accused's answer about the window of entry `receipt`, signed: evidence of a concession.
-struct Answer {
-  std::uint64_t receipt = 0;
-  PublicKey accused;
-  Plea plea = Plea::kNone;
-  bool weights_whole = true;
-  bool self_test_passed = true;
-  Signature signature{};
-};
-Answer sign_answer(Answer answer, const PublicKey& cluster, const SecretKey& accused);
-bool check_answer(const Answer& answer, const PublicKey& cluster);
 
 }  // namespace hearth::ledger

@@ -143,6 +143,11 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
     case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
     case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
+    case CoordinatorMessage::kAccusation: return events_.on_accusation(message.accusation());
+    case CoordinatorMessage::kSelfCheck: return events_.on_self_check(message.self_check());
+    case CoordinatorMessage::kEnded:
+      return spdlog::error("{}: the coordinator gives this node no work any more: {}",
+                           options_.node, message.ended().why());
     case CoordinatorMessage::kProbe:
       if (state_ == State::kRegistered) events_.on_probe(message.probe());
       return;

@@ -169,6 +169,17 @@ void ReceiptMaker::open(control::v1::OpenOrder order) {
       });
 }
 
+void ReceiptMaker::plead(control::v1::Accusation accusation, control::v1::SelfChecked found) {
+  const std::size_t size = accusation.ByteSizeLong() + found.ByteSizeLong();
+  state_->push(
+      [accusation = std::move(accusation), found = std::move(found)](State& state) {
+        control::v1::WorkerMessage message;
+        *message.mutable_answer() = state.receipts.plead(accusation, found);
+        state.to_owner(std::move(message));
+      },
+      size);
+}
+
 void ReceiptMaker::forget() {
   state_->push([](State& state) { state.receipts.forget(); }, 0);
 }

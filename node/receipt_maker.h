@@ -30,6 +30,8 @@ class ReceiptMaker {
   void countersign(control::v1::Countersign message);
   void seal(control::v1::SealOrder order);
   void open(control::v1::OpenOrder order);
+  // What a self-check found, when the node is accused.
+  void plead(control::v1::Accusation accusation, control::v1::SelfChecked found);
   void forget();
 
  private:

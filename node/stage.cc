@@ -21,6 +21,7 @@ constexpr Duration kFarewell = std::chrono::seconds(1);
 // With SwarmDefect::kOneUnitOff: of so many positions one is wrong.
 constexpr Position kLieEvery = 16;
 constexpr Position kLieAt = 9;
+constexpr std::size_t kSelfChecks = 8;  // that wait for one hash of the weights
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
 // The first activation of a row, in its last bit.
@@ -29,6 +30,14 @@ void put_one_unit_off(StepBatch& batch) {
   for (std::size_t i = 0; row > 0 && i < batch.rows.size(); ++i) {
     if (batch.rows[i].position % kLieEvery == kLieAt) batch.activations[i * row] ^= std::byte{1};
   }
+}
+
+// The first row of this process that is there.
+void flip_one_bit_once(StepBatch& batch) {
+  static bool flipped = false;
+  if (flipped || batch.activations.empty()) return;
+  batch.activations[0] ^= std::byte{1};
+  flipped = true;
 }
 
 Hello identity_of(const StageOptions& options) {
@@ -86,12 +95,57 @@ void StageMachine::check_weights() {
 }
 
 void StageMachine::on_weights_checked(Status status) {
+  tell_self(status);
   if (status.ok()) {
     spdlog::info("{}: the weights still are what was loaded", options_.node);
     return;
   }
+  if (status.error().code == ErrorCode::kUnavailable) return;  // unloaded meanwhile
   spdlog::error("{}: {}", options_.node, status.error().message);
+  unload();  // the next assignment reads them anew
   fail("the weights were checked: " + status.error().message);
+}
+
+// --- an accused node ---
+
+void StageMachine::look_at_self(SelfFound done) {
+  if (self_checks_.size() >= kSelfChecks) return;  // as one that gives no answer
+  self_checks_.push_back(std::move(done));
+  compute_.check_weights();  // also those that are kept for the next assignment
+}
+
+void StageMachine::tell_self(const Status& weights) {
+  if (self_checks_.empty()) return;
+  const bool unloaded = !weights.ok() && weights.error().code == ErrorCode::kUnavailable;
+  const Status kernels = options_.self_test ? options_.self_test() : ok_status();
+  control::v1::SelfChecked found;
+  found.set_weights_whole(weights.ok() || unloaded);
+  found.set_self_test_passed(kernels.ok());
+  if (!found.weights_whole()) found.set_what(weights.error().message);
+  if (!kernels.ok()) found.set_what(kernels.error().message);
+  for (const SelfFound& done : std::exchange(self_checks_, {})) done(found);
+}
+
+void StageMachine::on_accusation(const control::v1::Accusation& accusation) {
+  if (options_.receipts == nullptr) return;
+  spdlog::warn("{}: what went out of this stage in entry {} of the ledger is in dispute",
+               options_.node, accusation.entry());
+  control::v1::Accusation own = accusation;
+  if (planted(SwarmDefect::kOneUnitContested)) own.clear_root();
+  look_at_self([this, own = std::move(own)](const control::v1::SelfChecked& found) {
+    options_.receipts->plead(own, found);
+  });
+}
+
+void StageMachine::on_self_check(const control::v1::SelfCheck& check) {
+  spdlog::warn("{}: this node gets no work until it has looked at itself: {}", options_.node,
+               check.why());
+  look_at_self([this, number = check.number()](const control::v1::SelfChecked& found) {
+    control::v1::WorkerMessage message;
+    *message.mutable_self_checked() = found;
+    message.mutable_self_checked()->set_number(number);
+    control_.send(message);
+  });
 }
 
 // --- the owner ---
@@ -420,6 +474,9 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
   }
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
   if (planted(SwarmDefect::kOneUnitOff)) put_one_unit_off(batch);
+  if (planted(SwarmDefect::kOneUnitOnce) || planted(SwarmDefect::kOneUnitContested)) {
+    flip_one_bit_once(batch);
+  }
   count_step(batch, result);
   if (!result.hashes.empty()) report_hashes(result);
   if (!serving_) return;  // the coordinator was lost while telling it

@@ -93,6 +93,7 @@ struct StageOptions {
   std::uint32_t layers_most = 0;      // that fit its memory, wherever they begin; 0: not known
   std::function<CardReading()> card;  // what it said last; null: its sensors cannot be asked
   Duration check_weights_every{};     // of a loaded stage; 0: only when asked
+  std::function<Status()> self_test;  // of the kernels that compute; null: nothing is tested
   // What of the model is on the disk; null: all of it.
   std::function<Holding()> holding;
   // Which nodes have sent wrong bytes of it since the last call; null: nothing is fetched.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -70,6 +71,8 @@ class StageMachine final : public Stage,
   void on_countersign(const control::v1::Countersign& message) override;
   void on_seal_order(const control::v1::SealOrder& order) override;
   void on_open_order(const control::v1::OpenOrder& order) override;
+  void on_accusation(const control::v1::Accusation& accusation) override;
+  void on_self_check(const control::v1::SelfCheck& check) override;
   void on_measure() override;
   void on_probe(const control::v1::Probe& probe) override;
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
@@ -80,6 +83,10 @@ class StageMachine final : public Stage,
   bool makes_receipts() const { return options_.receipts != nullptr && serving_->assignment.model; }
   bool assigned(Epoch epoch) const { return serving_ && serving_->assignment.epoch == epoch; }
   bool serves(Epoch epoch) const { return assigned(epoch) && !serving_->leave_by; }
+  using SelfFound = std::function<void(const control::v1::SelfChecked& found)>;
+  // `done` when loaded weights are hashed again and the kernels are tested.
+  void look_at_self(SelfFound done);
+  void tell_self(const Status& weights);
   void become_ready();
   void unload();
   // Ends the assignment without a word.
@@ -113,10 +120,11 @@ class StageMachine final : public Stage,
   Epoch newest_epoch_;
   std::optional<Error> no_room_;
   std::optional<Away> away_;
-  std::uint32_t unloading_ = 0;    // asked of the StageCompute and not yet done
-  bool starting_steps_ = false;    // a StageCompute may answer inside compute()
-  std::uint32_t outstanding_ = 0;  // steps at the StageCompute, of any epoch
-  TimePoint weights_checked_{};    // when that was last asked for, or done by loading
+  std::uint32_t unloading_ = 0;        // asked of the StageCompute and not yet done
+  bool starting_steps_ = false;        // a StageCompute may answer inside compute()
+  std::uint32_t outstanding_ = 0;      // steps at the StageCompute, of any epoch
+  std::deque<SelfFound> self_checks_;  // that wait for the weights
+  TimePoint weights_checked_{};        // when that was last asked for, or done by loading
   TimePoint busy_since_{};
   Duration busy_{};
   std::uint64_t steps_ = 0;

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "kernels/canonical.h"
+#include "ledger/answer.h"
 #include "ledger/seal.h"
 #include "node/engine/step_hash.h"
 #include "proto/fixed_field.h"
@@ -203,6 +204,37 @@ control::v1::Openings WindowReceipts::open(const control::v1::OpenOrder& order) 
     opening.set_root(to_field(found->second.root.bytes));
     opening.set_salt(to_field(found->second.salt.bytes));
   }
+  return answer;
+}
+
+// Of an audit that is not known here any more it cannot tell.
+bool WindowReceipts::said(const control::v1::Accusation& accusation) const {
+  Hash256 root;
+  if (!read_field(accusation.root(), root.bytes)) return false;
+  if (accusation.receipt().empty()) {
+    const auto sealed = sealed_.find(accusation.entry());
+    return sealed == sealed_.end() || sealed->second.root == root;
+  }
+  const auto receipt = ledger::parse_receipt(as_bytes(accusation.receipt()), identity_.cluster);
+  return receipt && receipt->worker == identity_.key.public_key() && receipt->out_root == root;
+}
+
+control::v1::Answer WindowReceipts::plead(const control::v1::Accusation& accusation,
+                                          const control::v1::SelfChecked& found) const {
+  const bool concedes = said(accusation);
+  const ledger::Answer own =
+      ledger::sign_answer({accusation.entry(),
+                           {},
+                           concedes ? ledger::Plea::kConceded : ledger::Plea::kContested,
+                           found.weights_whole(),
+                           found.self_test_passed(),
+                           {}},
+                          identity_.cluster, identity_.key);
+  control::v1::Answer answer;
+  answer.set_entry(own.receipt);
+  answer.set_plea(static_cast<std::uint32_t>(own.plea));
+  *answer.mutable_found() = found;
+  answer.set_signature(to_field(own.signature));
   return answer;
 }
 

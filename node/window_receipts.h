@@ -57,6 +57,10 @@ class WindowReceipts {
   control::v1::Seals seal(const control::v1::SealOrder& order);
   // Of those entries that were sealed and not opened yet.
   control::v1::Openings open(const control::v1::OpenOrder& order);
+  // Whether the accused concedes, signed. It denies only what it never said: a referee's arithmetic
+  // is exact, and who was right has a dispute file to show and not a word.
+  control::v1::Answer plead(const control::v1::Accusation& accusation,
+                            const control::v1::SelfChecked& found) const;
   // The coordinator is another one now, or has forgotten what it was told.
   void forget();
 
@@ -87,6 +91,7 @@ class WindowReceipts {
     bool opened = false;
   };
 
+  bool said(const control::v1::Accusation& accusation) const;
   void truncate(const SequenceTruncate& truncate);
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
   void finish(Open& open);

@@ -41,7 +41,10 @@ std::string Verification::why_not(const SwarmStatus& status, const GenerationReq
 bool Verification::take(const Choice& claimed, const AuditOutcome& outcome) {
   std::optional<Known>& known = outcomes_[claimed.index()];
   if (!can() || asked_ != Verify::kFull || (known && known->outcome.is_last())) return false;
+  std::vector<AuditedWindow> agreed;
+  if (known) agreed = std::move(known->outcome.windows);
   known = {outcome, std::nullopt};
+  if (outcome.windows.empty()) known->outcome.windows = std::move(agreed);
   if (outcome.kind != Kind::kFalse) return true;
   const std::vector<TokenId>& told = claimed.token_ids();
   const auto differs = std::ranges::mismatch(told, outcome.answer).in1 - told.begin();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -94,12 +95,26 @@ Forward::Forward(Setup setup)
     const std::size_t held = std::min<std::size_t>(kHeadRows, rows);
     logits_ = AlignedBuffer<float>(held * spec_.vocabulary);
   }
+  digests_ = setup_.weights.digests(pool_);
   scratch_.resize(pool_.threads());
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
   for (Scratch& scratch : scratch_) {
     scratch.attention = AlignedBuffer<float>(kernels::attention_scratch(group, spec_.context));
     scratch.pages.resize(spec_.context / kernels::kPageTokens + 1);
   }
+}
+
+Status Forward::verify_weights() {
+  const std::vector<std::uint64_t> now = setup_.weights.digests(pool_);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] == digests_[i]) continue;
+    const bool is_layer = i < setup_.layers.size();
+    return Error{ErrorCode::kNumeric,
+                 (is_layer ? "the weights of layer " + std::to_string(setup_.layers.begin + i)
+                           : std::string("the embedding, the head or the final norm")) +
+                     " in memory are not what was loaded: test this machine's memory"};
+  }
+  return ok_status();
 }
 
 // Hands on logits alone: the engine's samplers draw.

@@ -75,6 +75,7 @@ class Forward final : public StageForward {
   }
   unsigned threads() const override { return pool_.threads(); }
   std::size_t weight_bytes() const override { return setup_.weights.bytes(); }
+  Status verify_weights() override;
 
  private:
   static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
@@ -131,6 +132,7 @@ class Forward final : public StageForward {
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
 
   Setup setup_;
+  std::vector<std::uint64_t> digests_;  // of the weights, as they were loaded
   const model::ModelSpec& spec_;
   const kernels::Kernels& kernels_;
   kernels::ThreadPool& pool_;

@@ -95,6 +95,53 @@ class Reader {
   const std::function<bool()> cancelled_ = {};
 };
 
+// Every step of it can be undone, so that one changed word always changes the sum of its group.
+std::uint64_t mixed(std::uint64_t state, const std::byte* data, std::size_t size) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
+  while (size > 0) {
+    std::uint64_t word = 0;
+    const std::size_t part = std::min(size, sizeof(word));
+    std::memcpy(&word, data, part);
+    state = (state ^ word) * kOdd;
+    state ^= state >> 29U;
+    data += part;
+    size -= part;
+  }
+  return state;
+}
+
+class Digest {
+ public:
+  explicit Digest(kernels::ThreadPool& pool) : pool_(pool) {}
+  void add(const PackedMatrix& matrix) {
+    ++tensors_;
+    const std::uint32_t groups = matrix.groups();
+    if (groups == 0) return;
+    std::vector<std::uint64_t> sums(groups);
+    pool_.parallel_for(groups, 16, [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+      for (std::uint32_t i = begin; i < end; ++i) {
+        sums[i] = mixed(i + 1, matrix.group(i), matrix.group_bytes());
+      }
+    });
+    const auto exponents = std::size_t{groups} * kernels::kRowGroup * sizeof(std::int32_t);
+    add(sums.data(), sums.size() * sizeof(std::uint64_t));
+    add(matrix.row_exponents(), exponents);
+  }
+  void add(const std::vector<float>& vector) {
+    ++tensors_;
+    add(vector.data(), vector.size() * sizeof(float));
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void add(const void* data, std::size_t size) {
+    value_ = mixed(value_ + tensors_, static_cast<const std::byte*>(data), size);
+  }
+  kernels::ThreadPool& pool_;
+  std::uint64_t tensors_ = 0;
+  std::uint64_t value_ = 1;
+};
+
 std::size_t layer_bytes(const LayerWeights& layer) {
   std::size_t values = 0;
   for (const std::vector<float>* vector :
@@ -114,6 +161,31 @@ std::size_t StageWeights::bytes() const {
   std::size_t sum = embedding.bytes() + head.bytes() + output_norm.size() * sizeof(float);
   for (const LayerWeights& layer : layers) sum += layer_bytes(layer);
   return sum;
+}
+
+std::vector<std::uint64_t> StageWeights::digests(kernels::ThreadPool& pool) const {
+  std::vector<std::uint64_t> all;
+  for (const LayerWeights& layer : layers) {
+    Digest digest(pool);
+    for (const PackedMatrix* matrix :
+         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
+          &layer.down}) {
+      digest.add(*matrix);
+    }
+    for (const std::vector<float>* vector :
+         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
+          &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
+          &layer.post_feed_forward_norm}) {
+      digest.add(*vector);
+    }
+    all.push_back(digest.value());
+  }
+  Digest rest(pool);
+  rest.add(embedding);
+  rest.add(head);
+  rest.add(output_norm);
+  all.push_back(rest.value());
+  return all;
 }
 
 Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,

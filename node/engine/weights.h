@@ -20,6 +20,9 @@ using LayerWeights = LayerTensors<kernels::PackedMatrix, std::vector<float>>;
 
 struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::size_t bytes() const;
+  // Of each layer, then of what belongs to none: other numbers once a bit of them is another one.
+  // No proof against who means harm, but as quick as memory.
+  std::vector<std::uint64_t> digests(kernels::ThreadPool& pool) const;
 
   // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as
   // soon as they are packed. `cancelled`: as in EngineOptions.

@@ -13,7 +13,7 @@ import swarm
 from receipts_test import ask, body
 
 LIAR = os.environ.get("HEARTH_LIAR", "")
-ONE_UNIT_OFF = "15"  # proto/defect.h
+ONE_UNIT_OFF, ONE_UNIT_ONCE, ONE_UNIT_CONTESTED = "15", "16", "17"  # proto/defect.h
 PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello.",
            "Why is the sky blue?", "Name a fruit."]
 
@@ -30,7 +30,7 @@ class Audits(unittest.TestCase):
             process.kill()
             process.wait()
 
-    def start(self, mode, liar=None):
+    def start(self, mode, liar=None, defect=ONE_UNIT_OFF):
         """Four workers, which become two pipelines of the same cut."""
         s = swarm.Swarm(0, "--stages", "2", "--audit", mode, data_dir=self.folder, ready=False)
         self.addCleanup(s.stop)
@@ -39,7 +39,7 @@ class Audits(unittest.TestCase):
             words = [LIAR if lies else swarm.HEARTH, "worker", "--model", swarm.MODEL,
                      "--coordinator", s.info["control"], "--data-dir", str(self.folder), "--name",
                      name, "--threads", "1"]
-            env = {**os.environ, "HEARTH_DEFECT": ONE_UNIT_OFF if lies else "0"}
+            env = {**os.environ, "HEARTH_DEFECT": defect if lies else "0"}
             self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log, env=env))
             if name == "w0":  # who comes first is the first stage
                 swarm.wait_until(lambda: s.state()["nodes"], 60, "the first worker")
@@ -90,25 +90,84 @@ class Audits(unittest.TestCase):
         _, metrics = s.get("/metrics")
         self.assertIn(f"hearth_audits_agreed_total {windows}", metrics)
 
-    def test_a_stage_that_is_one_unit_off_is_named(self):
-        s = self.start("full", liar="w0")
-        liar = next(n for n in s.state()["nodes"] if n["name"] == "w0")
+    def books_when(self, what, condition):
+        """The books once they say so; the log is read while the server appends."""
+        def read():
+            code, out, err = swarm.hearth("audit", self.folder, "--json")
+            self.assertEqual(code, 0, err)
+            books = json.loads(out)["books"]
+            return books if books and condition(books) else None
+        return swarm.wait_until(read, 180, what)
+
+    def standing(self, node):
+        code, out, err = swarm.hearth("ledger", node, "--folder", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        return json.loads(out)
+
+    def judged(self, defect):
+        """A swarm whose w0 lies, once its verdict is in the log; and who its pipelines were."""
+        s = self.start("full", liar="w0", defect=defect)
         pipelines = [p["nodes"] for p in self.serving(s)]
-        own = next(p for p in pipelines if "w0" in p)
-        self.assertEqual((own.index("w0"), liar["stage"]), (0, 0))
-        other = next(p for p in pipelines if "w0" not in p)[liar["stage"]]
         # Every prompt here has a position that it lies about, so one window is enough.
         ask(s.api, body(s.model, PROMPTS[0]))
-        found = self.audited(s, 1)
-        self.assertEqual(found["disputed"], 1)
+        self.books_when("a verdict", lambda books: books["verdicts"] == 1)
+        return s, pipelines
+
+    def test_a_stage_that_is_one_unit_off_is_found_a_fraud(self):
+        s, pipelines = self.judged(ONE_UNIT_OFF)
+        own = next(p for p in pipelines if "w0" in p)
+        other = next(p for p in pipelines if "w0" not in p)[own.index("w0")]
         books = self.audit()
-        self.assertEqual(len(books["disputes"]), 1)
+        self.assertEqual(books["disputes"], [], "the dispute has an end")
         # The one whom the other one contradicts, on one side or the other; nobody else.
-        events = {name: self.history(name) for name in (own[0], own[1], other)}
+        events = {name: self.history(name) for name in (*own, other)}
         named = {name for name, one in events.items() if "disagreed" in one or "was_doubted" in one}
         self.assertEqual(named, {"w0", other})
-        self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 \(layers 0 to 15\): "
-                                       rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
+        self.assertEqual({name for name, one in events.items() if "fraud" in one}, {"w0"})
+        self.assertEqual(self.standing("w0")["standing"], "ended")
+        log = s.read_log()
+        self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 0 \(layers 0 to 15\): "
+                              rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
+        self.assertRegex(log, r"fraud of node w0: it concedes; its weights are whole, its kernels "
+                              r"pass their test; computed again, the same came out")
+        # It is given no work any more, and is told so; the swarm goes on without it.
+        def without():
+            nodes = [node for p in self.serving(s) for node in p["nodes"]]
+            return nodes and "w0" not in nodes
+        swarm.wait_until(without, 60, "a pipeline without w0")
+        swarm.wait_until(lambda: "gives this node no work any more" in s.read_log(), 30,
+                         "w0 hears of it")
+        ask(s.api, body(s.model, PROMPTS[1]))
+        spare = next(n for n in s.state()["nodes"] if n["name"] == "w0")["spare"]
+        self.assertIn("a fraud", spare)
+        # Its evidence is beside the log, and is part of what an audit checks.
+        evidence, = (self.folder / "ledger" / "disputes").iterdir()
+        whole = evidence.read_bytes()
+        self.assertIn(b"verdict fraud", whole)
+        evidence.write_bytes(whole.replace(b"verdict fraud", b"verdict fault"))
+        code, _, err = swarm.hearth("audit", self.folder)
+        self.assertEqual(code, 6)
+        self.assertIn("not the evidence", err)
+        evidence.write_bytes(whole)
+        s.stop()
+        self.audit()
+
+    def test_who_denies_exact_arithmetic_is_a_fraud(self):
+        s, _ = self.judged(ONE_UNIT_CONTESTED)
+        self.assertIn("fraud", self.history("w0"))
+        self.assertRegex(s.read_log(), r"fraud of node w0: it contests; .* the same did not come out")
+
+    def test_a_bit_that_flipped_once_is_a_fault_and_the_node_comes_back(self):
+        s, _ = self.judged(ONE_UNIT_ONCE)
+        events = self.history("w0")
+        self.assertIn("fault", events)
+        self.assertNotIn("fraud", events)
+        self.assertEqual(self.standing("w0")["standing"], "probation")
+        swarm.wait_until(lambda: "w0 has looked at itself and is whole" in s.read_log(), 60,
+                         "w0's look at itself")
+        swarm.wait_until(lambda: len(self.serving(s)) == 2, 60, "two pipelines again")
+        ask(s.api, body(s.model, PROMPTS[1]))
+        self.assertEqual(self.audit()["disputes"], [])
 
     def test_what_nobody_else_holds_is_said(self):
         s = swarm.Swarm(2, data_dir=self.folder)

@@ -2,129 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "ledger/books.h"
-#include "tests/unit/coordinator/receipt_stage.h"
-#include "tests/unit/proto/fake_transport.h"
+#include "tests/unit/coordinator/audit_log.h"
 
 namespace hearth::coordinator {
 namespace {
 
 using testing::ReceiptStage;
 
-// Two pipelines of the same cut, a and b, c and d; the desk of receipts, and the log of both desks.
-struct AuditDeskTest : ::testing::Test {
-  AuditDeskTest() { open(AuditMode::kSpot); }
-
-  void open(AuditMode mode) {
-    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
-    audits = std::make_unique<AuditDesk>(testing::receipt_cluster(), clock, mode);
-    for (const Bytes& entry : entries) {
-      ASSERT_TRUE(desk->recall(entry));
-      ASSERT_TRUE(audits->recall(entry));
-    }
-    begin(testing::receipt_pipeline(stages));
-    begin(testing::receipt_pipeline(others, Epoch(5)));
-  }
-  void begin(const ReceiptPipeline& pipeline) {
-    desk->begin(pipeline);
-    audits->begin(pipeline);
-  }
-  // One that ends by itself: two tokens are what it may have.
-  static ReceiptRequest request(unsigned char number) {
-    ReceiptRequest request = testing::receipt_request(number);
-    request.sampling.max_tokens = 2;
-    return request;
-  }
-  void answer(const ReceiptRequest& request) {
-    desk->start(request.epoch, request.order.request, request.tokens.size());
-    for (ReceiptStage& stage : stages) desk->take(stage.node, stage.claim(request));
-    audits->over(request);
-    desk->over(request);
-    pump();
-  }
-  // Of the second pipeline, with these tokens.
-  ReceiptRequest computed(const AuditRun& run, std::vector<TokenId> tokens) {
-    ReceiptRequest again;
-    again.epoch = Epoch(5);
-    again.order = run.order;
-    again.prompt_tokens = static_cast<std::uint32_t>(run.prompt.size());
-    again.tokens = std::move(tokens);
-    again.sampling = run.sampling;
-    return again;
-  }
-  void claim(const ReceiptRequest& again) {
-    for (ReceiptStage& stage : others) audits->take(stage.node, stage.claim(again));
-  }
-  void compute(const AuditRun& run, std::vector<TokenId> tokens = {1, 2, 3, 4, 5, 6, 7}) {
-    const ReceiptRequest again = computed(run, std::move(tokens));
-    claim(again);
-    audits->over(again);
-    pump();
-  }
-  ReceiptStage& stage(const std::string& node) {
-    for (auto* list : {&stages, &others}) {
-      for (ReceiptStage& one : *list) {
-        if (one.node == node) return one;
-      }
-    }
-    throw std::out_of_range(node);
-  }
-  // As Receipts does, until nobody has anything to say; what is asked of auditors stays in `asked`
-  // when nobody is to answer it.
-  void pump() {
-    for (bool any = true; any;) {
-      any = false;
-      if (const auto draw = audits->draw()) desk->log(*draw);
-      for (const AuditDesk::ForLog& one : audits->take_entries()) {
-        desk->enter(one.member);
-        desk->log(one.body);
-      }
-      for (const Bytes& entry : desk->take_entries()) {
-        any = true;
-        const Status applied = books.apply(entry);
-        EXPECT_TRUE(applied) << applied.error().message;
-        entries.push_back(entry);
-        EXPECT_TRUE(audits->logged(entry));
-      }
-      for (const ReceiptDesk::Message& message : desk->take_messages()) {
-        any = true;
-        desk->take(message.node, stage(message.node).sign(message.body));
-      }
-      for (AuditRun& run : audits->take_runs()) runs.push_back(std::move(run));
-      for (const AuditDesk::Message& message : audits->take_messages()) {
-        asked.push_back(message);
-        if (!willing) continue;
-        any = true;
-        if (message.body.has_seal_order()) {
-          audits->take(message.node, stage(message.node).seal(message.body.seal_order()));
-        } else {
-          audits->take(message.node, stage(message.node).open(message.body.open_order()));
-        }
-      }
-    }
-  }
-  void later(Duration time) {
-    clock.advance(time);
-    audits->on_timer();
-    pump();
-  }
-  std::uint64_t of_kind(std::size_t kind) const {
-    return static_cast<std::uint64_t>(std::ranges::count_if(entries, [kind](const Bytes& entry) {
-      return ledger::parse_entry(entry)->body.index() == kind - 1;
-    }));
-  }
-
-  testing::FakeClock clock;
-  std::vector<ReceiptStage> stages = testing::receipt_stages();
-  std::vector<ReceiptStage> others = testing::other_receipt_stages();
-  std::unique_ptr<ReceiptDesk> desk;
-  std::unique_ptr<AuditDesk> audits;
-  ledger::Books books;  // of a stranger, who checks everything
-  std::vector<Bytes> entries;
-  std::vector<AuditRun> runs;
-  std::vector<AuditDesk::Message> asked;
-  bool willing = true;  // auditors answer
-};
+struct AuditDeskTest : ::testing::Test, testing::AuditLog {};
 
 constexpr std::size_t kSeal = 6;
 constexpr std::size_t kOpening = 7;

@@ -378,5 +378,43 @@ TEST_F(ReceiptDeskTest, AnyBytesMayCome) {
   EXPECT_EQ(log(), 0u);
 }
 
+TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveThemselves) {
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  const auto messages = desk->take_messages();
+  ASSERT_EQ(messages.size(), 2u);
+  control::v1::Receipts both = stages[0].sign(messages[0].body);
+  stages[0].spoil = [](ledger::Receipt& receipt) { receipt.out_root.bytes[0] ^= std::byte{1}; };
+  both.MergeFrom(stages[0].sign(messages[0].body));
+  stages[0].spoil = nullptr;
+  desk->take("a", both);
+  desk->take("b", stages[1].sign(messages[1].body));
+  const std::size_t logged = log();
+  EXPECT_EQ(logged, kBegin + 3) << "its receipt, its neighbour's, and the contradiction";
+  EXPECT_TRUE(books.standing(stages[0].key())->is_tombstoned());
+  EXPECT_FALSE(books.standing(stages[1].key())->is_tombstoned());
+  const ReceiptRequest two = request(2);
+  claim_all(two);
+  desk->over(two);
+  sign_all();
+  EXPECT_EQ(log(), logged + 1) << "of who is ended no receipt is taken";
+}
+
+TEST_F(ReceiptDeskTest, WhoIsBarredHasNoReceiptsUntilHeIsNot) {
+  desk->bar(stages[0].key());
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  sign_all();
+  EXPECT_EQ(log(), kBegin + 1);
+  desk->unbar(stages[0].key());
+  const ReceiptRequest two = request(2);
+  claim_all(two);
+  desk->over(two);
+  sign_all();
+  EXPECT_EQ(log(), kBegin + 3);
+}
+
 }  // namespace
 }  // namespace hearth::coordinator

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/receipt_desk.h"
+#include "ledger/answer.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"
 #include "proto/fixed_field.h"
@@ -102,6 +103,17 @@ class ReceiptStage {
   control::v1::Openings open(const control::v1::OpenOrder& order) {
     control::v1::Openings answer;
     for (const std::uint64_t entry : order.entries()) *answer.add_openings() = sealed_.at(entry);
+    return answer;
+  }
+  control::v1::Answer plead(std::uint64_t entry, ledger::Plea plea, bool weights_whole) const {
+    const ledger::Answer said = ledger::sign_answer({entry, {}, plea, weights_whole, true, {}},
+                                                    receipt_cluster().public_key(), key_);
+    control::v1::Answer answer;
+    answer.set_entry(entry);
+    answer.set_plea(static_cast<std::uint32_t>(plea));
+    answer.mutable_found()->set_weights_whole(weights_whole);
+    answer.mutable_found()->set_self_test_passed(true);
+    answer.set_signature(to_field(said.signature));
     return answer;
   }
   PublicKey key() const { return key_.public_key(); }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/thread_pool.h"
 #include "model/gguf_writer.h"
 #include "model/synthetic.h"
 
@@ -211,6 +212,27 @@ TEST_F(WeightsTest, ATiedHeadIsTheEmbeddingItselfOrItsCopyOnALaterStage) {
   EXPECT_EQ(&last->output(), &last->head);
   ASSERT_EQ(last->head.bytes(), all->embedding.bytes());
   EXPECT_EQ(std::memcmp(last->head.group(0), all->embedding.group(0), last->head.bytes()), 0);
+}
+
+TEST_F(WeightsTest, ABitThatChangedIsFoundInItsLayer) {
+  StageWeights weights = StageWeights::load(*file, spec, {0, 2}).value();
+  const auto threads = kernels::ThreadPool::create(2).value();
+  kernels::ThreadPool& pool = *threads;
+  const std::vector<std::uint64_t> loaded = weights.digests(pool);
+  ASSERT_EQ(loaded.size(), 3u);
+  EXPECT_EQ(weights.digests(pool), loaded);
+  const kernels::PackedMatrix& down = weights.layers[1].down;
+  std::byte& last = const_cast<std::byte*>(down.group(down.groups() - 1))[down.group_bytes() - 1];
+  for (unsigned bit = 0; bit < 8; ++bit) {
+    last ^= std::byte{1} << bit;
+    const std::vector<std::uint64_t> now = weights.digests(pool);
+    EXPECT_EQ(now[0], loaded[0]);
+    EXPECT_NE(now[1], loaded[1]);
+    EXPECT_EQ(now[2], loaded[2]);
+    last ^= std::byte{1} << bit;
+  }
+  weights.output_norm[0] = -weights.output_norm[0];
+  EXPECT_NE(weights.digests(pool)[2], loaded[2]);
 }
 
 }  // namespace

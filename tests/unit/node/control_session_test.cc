@@ -33,6 +33,12 @@ struct Orders final : ControlEvents {
   void on_open_order(const control::v1::OpenOrder& order) override {
     to_open += order.entries_size();
   }
+  void on_accusation(const control::v1::Accusation& accusation) override {
+    accused = accusation.entry();
+  }
+  void on_self_check(const control::v1::SelfCheck& check) override { to_check = check.number(); }
+  std::uint64_t accused = 0;
+  std::uint64_t to_check = 0;
   int to_seal = 0;
   int to_open = 0;
   int countersigned = 0;

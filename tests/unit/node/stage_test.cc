@@ -178,6 +178,36 @@ TEST_F(StageTest, ChecksLoadedWeightsEveryFewHoursAndWhenAsked) {
   EXPECT_NE(said().stage_failed().error().find("tensor x changed"), std::string::npos);
 }
 
+TEST_F(StageTest, LooksAtItselfWhenItIsAskedAndDropsWhatIsDamaged) {
+  const auto ask = [&](std::uint64_t number) {
+    tell([&](auto& m) { m.mutable_self_check()->set_number(number); });
+  };
+  ask(7);
+  EXPECT_EQ(compute.checks, 1) << "also weights that wait for the next assignment";
+  EXPECT_FALSE(said().has_self_checked());
+  compute.events->on_weights_checked(Error{ErrorCode::kUnavailable, "no layers are loaded"});
+  EXPECT_EQ(said().self_checked().number(), 7u);
+  EXPECT_TRUE(said().self_checked().weights_whole()) << "there are none";
+  EXPECT_TRUE(said().self_checked().self_test_passed());
+  EXPECT_EQ(compute.unloads, 0);
+  serve(1);
+  ask(8);
+  ask(9);
+  compute.events->on_weights_checked(Error{ErrorCode::kNumeric, "layer 3 changed"});
+  EXPECT_EQ(compute.unloads, 1) << "the next assignment reads them anew";
+  EXPECT_NE(said().stage_failed().error().find("layer 3 changed"), std::string::npos);
+  compute.finish_unload();
+  std::vector<std::uint64_t> damaged;
+  for (const Frame& frame : control.sent[session]) {
+    WorkerMessage message;
+    message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+    if (!message.has_self_checked() || message.self_checked().weights_whole()) continue;
+    EXPECT_EQ(message.self_checked().what(), "layer 3 changed");
+    damaged.push_back(message.self_checked().number());
+  }
+  EXPECT_EQ(damaged, (std::vector<std::uint64_t>{8, 9}));
+}
+
 TEST_F(StageTest, PassesStepsOnInOrder) {
   serve(1);
   batch(1, 0);

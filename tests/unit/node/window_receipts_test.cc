@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/canonical.h"
+#include "ledger/answer.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"
 #include "proto/fixed_field.h"
@@ -270,6 +271,61 @@ TEST_F(WindowReceiptsTest, ABadCountersignIsSignedNever) {
   message.set_previous(std::string(32, '\0'));
   window.set_in_signature("short");
   EXPECT_EQ(stages[0].countersign(message).receipts_size(), 0);
+}
+
+TEST_F(WindowReceiptsTest, WhoIsAccusedConcedesWhatItSaidAndDeniesWhatItNeverSaid) {
+  rows(1, 0, 3, opening(1, 2));
+  release(1);
+  const control::v1::WindowClaim claim = stages[0].take_claims().windows(0);
+  control::v1::SealOrder order;
+  control::v1::AuditedWindow& window = *order.add_windows();
+  window.set_request(claim.request());
+  window.set_epoch(claim.epoch());
+  window.set_entry(55);
+  ASSERT_EQ(stages[0].seal(order).seals_size(), 1);
+  control::v1::SelfChecked found;
+  found.set_weights_whole(true);
+  control::v1::Accusation accusation;
+  accusation.set_entry(55);
+  const auto plea = [&] {
+    const control::v1::Answer answer = stages[0].plead(accusation, found);
+    ledger::Answer said{answer.entry(),
+                        key_of(10).public_key(),
+                        static_cast<ledger::Plea>(answer.plea()),
+                        answer.found().weights_whole(),
+                        answer.found().self_test_passed(),
+                        {}};
+    EXPECT_TRUE(read_field(answer.signature(), said.signature));
+    EXPECT_TRUE(ledger::check_answer(said, kCluster.public_key()));
+    EXPECT_EQ(said.receipt, accusation.entry());
+    return said.plea;
+  };
+  accusation.set_root(claim.out_root());
+  EXPECT_EQ(plea(), ledger::Plea::kConceded);
+  accusation.set_root(std::string(32, '\1'));
+  EXPECT_EQ(plea(), ledger::Plea::kContested) << "it sealed another root";
+  accusation.set_root("short");
+  EXPECT_EQ(plea(), ledger::Plea::kContested);
+  accusation.set_root(claim.out_root());
+  accusation.set_receipt(std::string(ledger::kReceiptBytes, '\1'));
+  EXPECT_EQ(plea(), ledger::Plea::kContested) << "that is no receipt of its own";
+  ledger::Receipt receipt;
+  receipt.positions = 3;
+  receipt.layer_end = 2;
+  receipt.stages = 2;
+  ASSERT_TRUE(read_field(claim.out_root(), receipt.out_root.bytes));
+  const auto sign = [&](unsigned char seed) {
+    const auto bytes = ledger::sign_receipt(receipt, kCluster.public_key(), key_of(seed));
+    EXPECT_TRUE(bytes) << (bytes ? "" : bytes.error().message);
+    accusation.set_receipt(bytes ? to_field(*bytes) : "");
+  };
+  sign(10);
+  EXPECT_EQ(plea(), ledger::Plea::kConceded);
+  sign(11);
+  EXPECT_EQ(plea(), ledger::Plea::kContested) << "another's";
+  found.set_weights_whole(false);
+  sign(10);
+  EXPECT_EQ(plea(), ledger::Plea::kConceded);
 }
 
 }  // namespace

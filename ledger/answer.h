@@ -1,0 +1,30 @@
+// What an accused node says (ledger/PROTOCOL.md, 4): signed, so that a concession is evidence. Pure
+// functions, any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/crypto.h"
+
+namespace hearth::ledger {
+
+// Of what an accused shows of its computation: it fits a message of a worker.
+inline constexpr std::size_t kTraceBytes = std::size_t{48} << 10;
+
+// What the accused says of it. To say nothing in time is none of the other two.
+enum class Plea : std::uint8_t { kNone = 0, kConceded = 1, kContested = 2 };
+
+// The accused's answer about the window of entry `receipt`, signed: evidence of a concession.
+struct Answer {
+  std::uint64_t receipt = 0;
+  PublicKey accused;
+  Plea plea = Plea::kNone;
+  bool weights_whole = true;
+  bool self_test_passed = true;
+  Signature signature{};
+};
+Answer sign_answer(Answer answer, const PublicKey& cluster, const SecretKey& accused);
+bool check_answer(const Answer& answer, const PublicKey& cluster);
+
+}  // namespace hearth::ledger
