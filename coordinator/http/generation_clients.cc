@@ -263,7 +263,8 @@ OrderedJson Generation::closing_objects() const {
   OrderedJson out;
   out["timings"] = timings_object(timings());
   out["hearth"] = hearth_object(seed_, proof(), hashes, input_.request.return_hashes);
-  for (auto& [key, value] : verification_.object().items()) out["hearth"][key] = value;
+  const OrderedJson verified = verification_.object();
+  for (const auto& [key, value] : verified.items()) out["hearth"][key] = value;
   return out;
 }
 
