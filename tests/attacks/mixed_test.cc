@@ -66,6 +66,16 @@ TEST_F(Attack, X03_TwoNeighboursWhoAgreeOnTheirEdge) {
   swarm.ask(2);
   EXPECT_EQ(swarm.disputed_stage(), 0) << "the first who differs; what came in behind it was false";
   ASSERT_TRUE(swarm.judge(swarm.stage(0, 0).key.public_key(), Verdict::kFraud));
+  // Behind an honest first stage the second one has the true input, and is found by the next audit.
+  swarm.desk.end(swarm.pipelines[0]->epoch);
+  swarm.audits.end(swarm.pipelines[0]->epoch);
+  swarm.pipelines.front() =
+      std::make_unique<RealPipeline>(swarm.file, Epoch(8), "m", 80, swarm.clock);
+  swarm.stage(0, 1).lie = one_off;
+  swarm.desk.begin(swarm.pipelines.front()->description());
+  swarm.audits.begin(swarm.pipelines.front()->description());
+  swarm.ask(3);
+  EXPECT_EQ(swarm.disputed_stage(), 1);
 }
 
 TEST_F(Attack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {

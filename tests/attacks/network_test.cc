@@ -52,6 +52,7 @@ TEST_F(Attack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
   one.add_window(0, 0);
   LedgerWorld other = one;
   one.add_window(1, 0);
+  one.add_window(0, 2);
   other.now += 5;
   other.add_window(0, 1);
   const ledger::Image here = written(one.cluster, one.log);
@@ -63,6 +64,8 @@ TEST_F(Attack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
   EXPECT_NE(first.root(), second.root());
   EXPECT_NE(fault_of(here, checkpoint_of(there)), "");
   EXPECT_NE(fault_of(there, checkpoint_of(here)), "");
+  // A worker that answers both halves shows it as well: two receipts of one place in its chain.
+  EXPECT_FALSE(first.apply(other.log.back()).ok());
 }
 
 TEST_F(Attack, N05_LatenessIsNothingThatALedgerKnows) {
