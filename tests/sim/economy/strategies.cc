@@ -137,9 +137,10 @@ void add_conceded(std::vector<Strategy>& all) {
   conceded(large);
   Strategy pairs = once;
   pairs.name = "two neighbours, concede";
+  pairs.plea = Plea::kConceded;
   pairs.attack = "X3 A13";
   pairs.in_pairs = true;
-  pairs.swarms = 12;
+  pairs.swarms = 24;
   pairs.friends = kThird;
   all.push_back(pairs);
   Strategy silent = of("always, other noise each time, silent", "A5 A15", Start::kVeteran, always);

@@ -153,7 +153,7 @@ TEST_F(BooksTest, AFaultIsMildAndAFraudIsNot) {
   std::uint64_t receipt = add_window(0, 80);
   audit(receipt, auditor_, hash_of("other"));
   add(VerdictEntry{receipt, upper_.public_key(), Verdict::kFault, hash_of("concession")});
-  EXPECT_EQ(of(upper_).escrow(), before + 1'280 - 64'000);
+  EXPECT_EQ(of(upper_).escrow(), before + 1'280 - 80 * 1'280);
   EXPECT_EQ(of(upper_).audited_right(), 40);
   EXPECT_TRUE(books_.disputes().empty());
   receipt = add_window(0, 81);
