@@ -129,9 +129,11 @@ int print(const std::vector<std::string>& lines) {
 int print_ranges(const Problem& problem, bool json) {
   const auto plan = placement::plan_ranges(problem);
   if (!plan.ok()) return fail(plan.error());
+  const auto chains = placement::plan_chains(problem);
+  if (!chains.ok()) return fail(chains.error());
   const std::vector<std::string> improvements = placement::improvements(problem, *plan);
-  if (json) return print({range_plan_json(problem, *plan, improvements)});
-  return print(range_plan_lines(problem, *plan, improvements));
+  if (json) return print({range_plan_json(problem, *plan, *chains, improvements)});
+  return print(range_plan_lines(problem, *plan, *chains, improvements));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace hearth::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using placement::Chains;
 using placement::Problem;
 using placement::Range;
 using placement::RangePlan;
@@ -32,6 +33,32 @@ std::string way_text(const Problem& problem, const RangePlan& plan) {
   return text;
 }
 
+std::string pipelines_text(const Chains& chains) {
+  std::string text =
+      "a server forms " + std::to_string(chains.pipelines.size()) + " pipelines of these layers: ";
+  for (const LayerRange layers : chains.ranges) {
+    if (layers.begin > 0) text += ", ";
+    text += layers_text(layers);
+  }
+  return text + "; " + plan_rate(1.0 / chains.pipelines.front().seconds) +
+         " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) +
+         " of all together";
+}
+
+Json pipelines_object(const Problem& problem, const Chains& chains) {
+  Json pipelines = Json::array();
+  for (const placement::Route& pipeline : chains.pipelines) {
+    Json stages = Json::array();
+    for (const placement::Stage& stage : pipeline.stages) {
+      stages.push_back({{"node", problem.nodes[stage.node].name},
+                        {"layers", {stage.layers.begin, stage.layers.end}}});
+    }
+    pipelines.push_back(
+        {{"stages", std::move(stages)}, {"tokens_per_second", 1.0 / pipeline.seconds}});
+  }
+  return pipelines;
+}
+
 Json node_object(const Problem& problem, std::uint32_t node, LayerRange layers) {
   return {{"node", problem.nodes[node].name},
           {"memory_bytes", problem.nodes[node].memory_bytes},
@@ -41,6 +68,7 @@ Json node_object(const Problem& problem, std::uint32_t node, LayerRange layers) 
 }  // namespace
 
 std::vector<std::string> range_plan_lines(const Problem& problem, const RangePlan& plan,
+                                          const Chains& chains,
                                           const std::vector<std::string>& improvements) {
   std::vector<std::string> lines{plan_title(problem)};
   Table ranges({"RANGE", "LAYERS", "REPLICAS", "WEIGHTS", "KV", "TOKENS/S OF ALL"});
@@ -63,6 +91,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   append_figures(lines, plan.prediction);
   lines.push_back("no placement of these " + std::to_string(problem.nodes.size()) +
                   " nodes gives more than " + plan_rate(plan.bound) + " tokens/s of all together");
+  lines.push_back(pipelines_text(chains));
   lines.push_back(way_text(problem, plan));
   append(lines, nodes);
   for (const placement::Spare& spare : plan.spares) {
@@ -72,7 +101,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   return lines;
 }
 
-std::string range_plan_json(const Problem& problem, const RangePlan& plan,
+std::string range_plan_json(const Problem& problem, const RangePlan& plan, const Chains& chains,
                             const std::vector<std::string>& improvements) {
   Json json;
   json["objective"] =
@@ -93,6 +122,8 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan,
   for (const placement::Stage& stage : plan.way.stages) {
     json["way"].push_back(problem.nodes[stage.node].name);
   }
+  json["pipelines"] = pipelines_object(problem, chains);
+  json["pipelines_tokens_per_second"] = chains.all_tokens_per_second;
   const placement::Prediction& p = plan.prediction;
   json["tokens_per_second"] = p.tokens_per_second;
   json["all_tokens_per_second"] = p.all_tokens_per_second;

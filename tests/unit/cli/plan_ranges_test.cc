@@ -32,8 +32,11 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
   ASSERT_GT(given.nodes.size(), limits::kExactNodes);
   const auto plan = placement::plan_ranges(given);
   ASSERT_TRUE(plan.ok());
+  const auto chains = placement::plan_chains(given);
+  ASSERT_TRUE(chains.ok());
   std::string text;
-  for (const auto& line : range_plan_lines(given, *plan, placement::improvements(given, *plan))) {
+  for (const auto& line :
+       range_plan_lines(given, *plan, *chains, placement::improvements(given, *plan))) {
     text += line + "\n";
   }
   for (const char* part :
@@ -41,6 +44,7 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
         "RANGE  LAYERS  REPLICAS  WEIGHTS  KV", "1      0-3     10        4.0 MB   400 kB",
         "2      4-7     10        4.0 MB   400 kB", "tokens/s for one stream",
         "room for 25000 positions", "no placement of these 22 nodes gives more than",
+        "a server forms 10 pipelines of these layers: 0-3, 4-7; ",
         "the quickest way of one stream: card-", "NODE", "4.0 MB   400 kB  5.0 MB  4 ms",
         "spare old\\x1b[31m: a stream by way of it would get", "spare tiny: its 0.00 GB of memory",
         "what would make it quicker:\n  machines twice as fast in place of the 20 machines like "
@@ -54,7 +58,12 @@ TEST(PlanRanges, JsonHasTheSame) {
   const Problem given = problem();
   const auto plan = placement::plan_ranges(given);
   ASSERT_TRUE(plan.ok());
-  const auto json = nlohmann::json::parse(range_plan_json(given, *plan, {"a"}));
+  const auto chains = placement::plan_chains(given);
+  ASSERT_TRUE(chains.ok());
+  const auto json = nlohmann::json::parse(range_plan_json(given, *plan, *chains, {"a"}));
+  EXPECT_EQ(json["pipelines"].size(), chains->pipelines.size());
+  EXPECT_EQ(json["pipelines"][0]["stages"][1]["layers"], nlohmann::json({4, 8}));
+  EXPECT_GT(json["pipelines_tokens_per_second"], 15'000.0);
   EXPECT_EQ(json["objective"], "latency");
   ASSERT_EQ(json["ranges"].size(), 2U);
   EXPECT_EQ(json["ranges"][1]["layers"], nlohmann::json({4, 8}));
