@@ -62,8 +62,7 @@ class Computation {
     const bool differs = ours != found.sampled.end() && theirs != request_.answer.end();
     if (differs) {
       TRY(const std::vector<TokenId> own, compute(right, context_, false));
-      found.tokens.insert(found.tokens.end(), own.begin() + static_cast<std::ptrdiff_t>(right),
-                          own.end());
+      found.tokens.insert(found.tokens.end(), own.begin(), own.end());
     } else {
       found.tokens = request_.answer;
     }
@@ -72,8 +71,9 @@ class Computation {
   }
 
  private:
-  // With so many of the answer's tokens fed. What is sampled behind the prompt and behind each
-  // token of the answer: up to `positions` as they are, or on to where the answer ends by itself.
+  // With so many of the answer's tokens fed. For roots: what is sampled behind the prompt and
+  // behind each of them, up to `positions`. Else what follows them, to where the answer ends by
+  // itself.
   Result<std::vector<TokenId>> compute(std::size_t fed, std::uint32_t positions, bool roots) {
     const auto prompt = static_cast<std::uint32_t>(request_.prompt.size());
     std::vector<TokenId> tokens = request_.prompt;
@@ -90,6 +90,7 @@ class Computation {
       open.sampling.stop_tokens.clear();
       open.sampling.max_tokens = positions - prompt + 1;
     }
+    const auto first = static_cast<Position>(prompt + fed);
     std::vector<TokenId> sampled;
     bool done = false;
     Status failed = ok_status();
@@ -107,7 +108,7 @@ class Computation {
         done = true;
         return;
       }
-      sampled.push_back(token.token);
+      if (roots || token.position >= first) sampled.push_back(token.token);
       done = roots ? token.position >= positions : token.finish != FinishReason::kNone;
     };
     TRY_VOID(runner_->submit(open, std::move(tokens), events));
