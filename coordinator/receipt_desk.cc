@@ -56,7 +56,6 @@ std::optional<PublicKey> party_of(const ledger::EntryBody& body) {
   if (const auto* one = std::get_if<ledger::ChangeEntry>(&body)) return one->key;
   if (const auto* one = std::get_if<ledger::SealEntry>(&body)) return one->auditor;
   if (const auto* one = std::get_if<ledger::OpeningEntry>(&body)) return one->auditor;
-  if (const auto* one = std::get_if<ledger::VerdictEntry>(&body)) return one->guilty;
   if (const auto* one = std::get_if<ledger::VestEntry>(&body)) return one->key;
   return std::nullopt;
 }
