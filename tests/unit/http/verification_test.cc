@@ -97,6 +97,9 @@ struct VerifiedAnswer : ::testing::Test {
   }
   void compute() {
     port.submitted[0].done(SequenceId(1));
+    generate();
+  }
+  void generate() {
     port.submitted[0].events->on_admitted();
     for (std::uint32_t i = 0; i < 2; ++i) {
       SampledToken token;
@@ -235,7 +238,7 @@ TEST_F(VerifiedAnswer, WhatCannotBeVerifiedIsSaidAtOnceAndNotWaitedFor) {
   ASSERT_EQ(said().size(), 1u) << "before any token";
   EXPECT_EQ(said()[0]["verified"]["state"], "unverified");
   EXPECT_NE(said()[0]["verified"]["why"].get<std::string>().find("nobody else"), std::string::npos);
-  compute();
+  generate();
   EXPECT_TRUE(client->done());
 }
 
