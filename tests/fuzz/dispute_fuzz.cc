@@ -52,7 +52,7 @@ void play(ByteSpan bytes) {
   ByteReader reader(bytes);
   const CheckedCase& of = cases[reader.read<std::uint8_t>() % 2];
   DisputeGame game(of);
-  while (!game.outcome() && reader.remaining() > 0) {
+  while (!game.outcome() && !reader.failed() && reader.remaining() > 0) {
     const auto side = static_cast<DisputeSide>(reader.read<std::uint8_t>() % kDisputeSides);
     const auto wanted = std::min<std::size_t>(reader.read<std::uint16_t>(), reader.remaining());
     const ByteSpan taken = reader.take(wanted);
