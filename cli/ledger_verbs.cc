@@ -5,6 +5,7 @@
 #include "cli/audit.h"
 #include "cli/device.h"
 #include "cli/dispute.h"
+#include "cli/exit_codes.h"
 #include "cli/ledger.h"
 #include "cli/standings.h"
 #include "cli/values.h"
@@ -66,10 +67,14 @@ void add_verify(CLI::App& app, Action& action) {
   verb->get_option("folder")->excludes(dispute);
   re_execute->excludes(dispute);
   verb->callback([o, &action] {
-    if (o->dispute.empty() && o->receipt.empty()) throw CLI::RequiredError("receipt");
     action = [o] {
-      if (o->dispute.empty()) return run_verify(*o);
-      return run_dispute({o->dispute, o->machine.model, o->key, o->json});
+      if (!o->dispute.empty()) {
+        return run_dispute({o->dispute, o->machine.model, o->key, o->json});
+      }
+      if (!o->receipt.empty()) return run_verify(*o);
+      return fail(Error::invalid(
+          "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
+          "FILE); or the file of a dispute, with --dispute FILE"));
     };
   });
 }
