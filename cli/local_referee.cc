@@ -12,6 +12,7 @@
 #include "model/spec.h"
 #include "node/engine/kv_cache.h"
 #include "node/local_runner.h"
+#include "proto/committed_sampling.h"
 #include "proto/split.h"
 
 namespace hearth::cli {
@@ -132,8 +133,9 @@ class Computation {
     }
     for (std::uint32_t first = 0; first < request_.positions; first += limits::kWindowPositions) {
       const std::uint32_t count = std::min(limits::kWindowPositions, request_.positions - first);
-      const Hash256 ends = ledger::commit_tokens(
-          request_.salt, first, std::span(tokens).subspan(first, count), encode(request_.sampling));
+      const Hash256 ends =
+          ledger::commit_tokens(request_.salt, first, std::span(tokens).subspan(first, count),
+                                encode_committed(request_.sampling));
       auto& stages = found.windows[first / limits::kWindowPositions];
       Hash256 in = ends;
       for (const std::vector<Hash256>& rows : rows_) {

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "cli/interrupt.h"
+#include "proto/committed_sampling.h"
 
 namespace hearth::cli {
 namespace {
@@ -80,8 +81,8 @@ bool commits_to(const ChoiceClaim& claim, std::size_t window, const std::vector<
   for (std::uint32_t i = 0; i < receipt.positions; ++i) {
     part.push_back(static_cast<std::uint32_t>(tokens[receipt.first_position + i]));
   }
-  return ledger::commit_tokens(claim.salt, receipt.first_position, part, encode(claim.sampling)) ==
-         receipt.tokens;
+  return ledger::commit_tokens(claim.salt, receipt.first_position, part,
+                               encode_committed(claim.sampling)) == receipt.tokens;
 }
 
 bool root_holds(const ChoiceClaim& claim, const ledger::Receipt& receipt,

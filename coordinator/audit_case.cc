@@ -167,7 +167,7 @@ void AuditCase::blame_sampling(const Run& generated, Findings& findings) const {
 Result<AuditCase::Findings> AuditCase::judge(const Run& generated, const Run* fed) const {
   Findings findings;
   if (fed == nullptr) {
-    TRY_VOID(compare(generated, ended_by_itself(), findings.all));
+    TRY_VOID(compare(generated, true, findings.all));
     return findings;
   }
   TRY(const bool differs, compare(*fed, false, findings.all));

@@ -66,8 +66,7 @@ class AuditCase {
   std::vector<std::uint64_t> entries() const;  // of the log, ascending
 
   // It ended as its sampling says, and not because its client had enough: then it can be generated
-  // anew to the very same end. Else its end is one row early or late, and what the last stage
-  // commits to, its sampling included, cannot be compared.
+  // anew to the very same end. Else it is generated up to where it was ended.
   bool ended_by_itself() const;
   AuditRun generate(const ledger::RequestId& name) const;
   AuditRun feed(const ledger::RequestId& name) const;

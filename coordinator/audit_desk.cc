@@ -351,8 +351,8 @@ void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findi
   }
   enter(kept, State::kSealing);
   if (!kept.asked.empty()) return;
-  forget(cases_.find(key), findings.beyond.empty() ? "its client ended it, or what came in there "
-                                                     "was computed otherwise already"
+  forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
+                                                     "otherwise already"
                                                    : findings.beyond);
 }
 
@@ -469,7 +469,7 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
     outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
     return forget(one, "");
   }
-  forget(one, "what came in there was computed otherwise already, or its client ended it");
+  forget(one, "what came in there was computed otherwise already");
 }
 
 // --- what is said of it ---

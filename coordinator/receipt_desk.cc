@@ -7,6 +7,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "ledger/policy.h"
+#include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -47,7 +48,8 @@ Result<Facts> facts_of(const ReceiptRequest& over, std::uint32_t window, std::ui
   for (std::uint32_t i = 0; i < positions; ++i) {
     tokens.push_back(static_cast<std::uint32_t>(over.tokens[facts.first + i]));
   }
-  facts.tokens = ledger::commit_tokens(over.order.salt, facts.first, tokens, encode(over.sampling));
+  facts.tokens =
+      ledger::commit_tokens(over.order.salt, facts.first, tokens, encode_committed(over.sampling));
   return facts;
 }
 

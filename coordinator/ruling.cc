@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "proto/committed_sampling.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -80,7 +81,7 @@ Hash256 commitment(const AuditCase& request, const RefereeFinding& found, std::u
         static_cast<std::uint32_t>(p < prompt ? claimed[p] : found.tokens[p - prompt]));
   }
   return ledger::commit_tokens(request.request().order.salt, static_cast<std::uint32_t>(first),
-                               tokens, encode(request.request().sampling));
+                               tokens, encode_committed(request.request().sampling));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "ledger/answer.h"
 #include "ledger/seal.h"
 #include "node/engine/step_hash.h"
+#include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::node {
@@ -34,7 +35,7 @@ void WindowReceipts::step(const StepBatch& batch, ByteSpan in) {
     Open begun;
     begun.order = *open.receipt;
     begun.prompt_tokens = open.prompt_tokens;
-    begun.sampling = encode(open.sampling);
+    begun.sampling = encode_committed(open.sampling);
     open_.insert_or_assign(open.sequence, std::move(begun));
   }
   for (const SequenceTruncate& truncated : batch.truncates) truncate(truncated);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/kernels.h"
+#include "proto/committed_sampling.h"
 #include "tests/attacks/ledger_world.h"
 #include "tests/attacks/real_swarm.h"
 
@@ -79,7 +80,7 @@ TEST_F(Attack, U04_NoPromptIsFoundInTheLogByTrying) {
     sampling.max_tokens = 1;
     sampling.seed = seed;
     const std::uint32_t fed = static_cast<std::uint32_t>(token);
-    return ledger::commit_tokens(salt, 0, {&fed, 1}, encode(sampling));
+    return ledger::commit_tokens(salt, 0, {&fed, 1}, encode_committed(sampling));
   };
   const std::vector<ledger::Receipt> receipts = swarm.receipts();
   ASSERT_EQ(receipts.size(), 3u);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "model/synthetic.h"
+#include "proto/committed_sampling.h"
 
 namespace hearth::cli {
 namespace {
@@ -79,7 +80,7 @@ struct RecomputeTest : ::testing::Test {
       receipt.layer_end = i == 0 ? 1 : (i == 1 ? 4 : kLayers);
       receipt.positions = static_cast<std::uint32_t>(fed.size());
       receipt.prompt_positions = static_cast<std::uint32_t>(claim.prompt.size());
-      receipt.tokens = ledger::commit_tokens(kSalt, 0, tokens, encode(claim.sampling));
+      receipt.tokens = ledger::commit_tokens(kSalt, 0, tokens, encode_committed(claim.sampling));
       claim.receipts.push_back(receipt);
     }
     root_all();

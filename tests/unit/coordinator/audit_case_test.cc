@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/receipt_stage.h"
 
 namespace hearth::coordinator {
@@ -91,6 +92,22 @@ TEST_F(AuditCaseTest, AgreesWindowByWindowAndStageByStage) {
   ASSERT_EQ(findings->all.size(), 6u);
   for (const auto& one : findings->all) EXPECT_TRUE(one.agrees);
   EXPECT_EQ(findings->all[5].entry, 121u);
+}
+
+// Its commitments do not say how many tokens it might have had.
+TEST_F(AuditCaseTest, TheLastStageOfARequestThatItsClientEndedIsJudgedToo) {
+  ReceiptRequest ended = kept->request();
+  ended.sampling.max_tokens = 100'000;
+  kept = std::make_unique<AuditCase>(claimed_by, ended);
+  add_all();
+  ASSERT_FALSE(kept->ended_by_itself());
+  const AuditRun again = kept->generate({});
+  EXPECT_EQ(again.sampling.max_tokens, kept->positions() - ended.prompt_tokens + 1);
+  EXPECT_EQ(encode_committed(again.sampling), encode_committed(ended.sampling));
+  const auto findings = kept->judge(run(), nullptr);
+  ASSERT_TRUE(findings);
+  ASSERT_EQ(findings->all.size(), 6u);
+  for (const auto& one : findings->all) EXPECT_TRUE(one.agrees);
 }
 
 TEST_F(AuditCaseTest, NothingIsJudgedBehindTheFirstThatDiffers) {

@@ -12,6 +12,7 @@
 #include "ledger/answer.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"
+#include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::testing {
@@ -41,7 +42,8 @@ class ReceiptStage {
     r.stages = 2;
     r.positions = positions;
     r.prompt_positions = std::min(request.prompt_tokens, positions);
-    r.tokens = ledger::commit_tokens(request.order.salt, 0, tokens, encode(request.sampling));
+    r.tokens =
+        ledger::commit_tokens(request.order.salt, 0, tokens, encode_committed(request.sampling));
     const Hash256 between = keyed_blake2b(request.order.salt, as_bytes(boundary));
     r.in_root = stage_ == 0 ? r.tokens : between;
     r.out_root = stage_ == 0 ? between : r.tokens;

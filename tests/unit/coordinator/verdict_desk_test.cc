@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/audit_log.h"
 
 namespace hearth::coordinator {
@@ -37,7 +38,8 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
       for (const TokenId token : *part) tokens.push_back(static_cast<std::uint32_t>(token));
     }
     tokens.resize(request.positions);
-    const Hash256 ends = ledger::commit_tokens(request.salt, 0, tokens, encode(request.sampling));
+    const Hash256 ends =
+        ledger::commit_tokens(request.salt, 0, tokens, encode_committed(request.sampling));
     const Hash256 between = keyed_blake2b(request.salt, as_bytes(std::string(kTruth)));
     found.windows[0] = {{ends, between}, {between, ends}};
     found.tokens = sampled;

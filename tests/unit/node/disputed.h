@@ -14,6 +14,7 @@
 #include "node/dispute_player.h"
 #include "node/trace_check.h"
 #include "node/tracer.h"
+#include "proto/committed_sampling.h"
 
 namespace hearth::node {
 
@@ -84,7 +85,7 @@ struct Disputed {
   Hash256 commitment(std::uint32_t last) const {
     std::vector<std::uint32_t> tokens(input.tokens.begin(), input.tokens.end());
     tokens.back() += last;
-    return ledger::commit_tokens(input.salt, 0, tokens, encode(input.sampling));
+    return ledger::commit_tokens(input.salt, 0, tokens, encode_committed(input.sampling));
   }
   // Whether the two have anything to dispute about.
   bool differ(const Tracer& one, const Tracer& other) const {
@@ -150,7 +151,7 @@ struct Disputed {
     return out;
   }
   ledger::DisputeTokens tokens() const {
-    return {{input.tokens.begin(), input.tokens.end()}, encode(input.sampling)};
+    return {{input.tokens.begin(), input.tokens.end()}, encode_committed(input.sampling)};
   }
 
   Bytes bytes;

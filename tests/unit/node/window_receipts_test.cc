@@ -6,6 +6,7 @@
 #include "ledger/answer.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"
+#include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -143,7 +144,8 @@ TEST_F(WindowReceiptsTest, ARequestIsOneWindowWhenItIsOver) {
   EXPECT_EQ(r.took_ms, 2'000u);
   EXPECT_EQ(r.program, ledger::program_id(kModel, "build", kernels::kCanonicalVersion));
   const std::uint32_t tokens[] = {100, 101, 102, 103, 104, 105};
-  EXPECT_EQ(r.tokens, ledger::commit_tokens(order_of(3).salt, 0, tokens, encode(SamplingParams{})));
+  EXPECT_EQ(r.tokens,
+            ledger::commit_tokens(order_of(3).salt, 0, tokens, encode_committed(SamplingParams{})));
   EXPECT_EQ(r.in_root, r.tokens);
   EXPECT_EQ(receipts[1].out_root, r.tokens);
   EXPECT_NE(r.out_root, r.in_root);
