@@ -48,6 +48,11 @@ class Verified(unittest.TestCase):
         code, out, err = self.run_it(s, "--verify", "full")
         self.assertEqual((code, out), (0, text + "\n"), err)
         self.assertIn("verified: all 2 windows were computed again, each by 1 other", err)
+        # A stop string ends it before its sampling does, and all stages can be compared all the same.
+        stopped = {**self.chat(s, verify="full"), "stop": [text.split()[1]]}
+        status, whole = s.post("/v1/chat/completions", stopped)
+        self.assertEqual((status, whole["choices"][0]["finish_reason"]), (200, "stop"))
+        self.assertEqual(whole["hearth"]["verified"]["state"], "verified", whole["hearth"])
         code, out, err = self.run_it(s, "--json", env={"HEARTH_VERIFY": "full"})
         self.assertEqual((code, json.loads(out)["verified"]["state"]), (0, "verified"), err)
         # Standing beside each node, once the log names them.
