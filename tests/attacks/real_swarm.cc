@@ -278,7 +278,8 @@ void RealSwarm::answer(const coordinator::AuditDesk::Message& message) {
   audits.take(one.node, openings);
 }
 
-// What the next draw is over, and at which rates.
+// What the next draw is over, and at which rates. Requests here have one window, whose stages are
+// drawn together: the greatest of their rates is the request's.
 void RealSwarm::reckon_draw() {
   for (std::uint64_t entry = books.drawn(); entry < books.entries(); ++entry) {
     const ledger::Receipt* receipt = books.receipt(entry);
@@ -286,7 +287,7 @@ void RealSwarm::reckon_draw() {
     const std::int64_t rate =
         books.standing(receipt->worker)->audit_rate(books.policy(), clock.unix_seconds());
     const auto [found, fresh] = unseen.emplace(receipt->slot.request, 1.0);
-    found->second *= 1.0 - static_cast<double>(rate) / ledger::kMillion;
+    found->second = std::min(found->second, 1.0 - static_cast<double>(rate) / ledger::kMillion);
   }
 }
 
