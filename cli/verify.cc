@@ -31,6 +31,7 @@ struct Asked {
 struct Verified {
   ledger::Checkpoint checkpoint;
   std::vector<ledger::LoggedReceipt> found;
+  std::vector<ledger::LoggedAudits> audits;  // of `found`
   std::vector<ledger::Receipt> receipts;
   double milliseconds = 0.0;
   std::optional<Reexecuted> again;
@@ -95,6 +96,16 @@ Result<Verified> verify(const VerifyOptions& options, const ledger::AnswerName& 
   TRY(out.receipts, ledger::check_receipts(folder, out.checkpoint, out.found));
   const auto took = std::chrono::steady_clock::now() - begin;
   out.milliseconds = std::chrono::duration<double, std::milli>(took).count();
+  TRY(out.audits, ledger::find_audits(folder, out.checkpoint, out.found));
+  for (std::size_t i = 0; i < out.found.size(); ++i) {
+    const ledger::LoggedAudits& said = out.audits[i];
+    const std::string what = "entry " + std::to_string(out.found[i].entry) + ": ";
+    REQUIRE(!said.worker, what +
+                              "others computed the window otherwise, and the ledger has judged "
+                              "that its worker was false");
+    REQUIRE(said.differed == 0 || said.auditor,
+            what + "others computed the window otherwise, and nobody has judged who is right");
+  }
   return out;
 }
 
@@ -110,11 +121,16 @@ void print_json(const Verified& verified) {
                         {"worker", r.worker.hex()},
                         {"program", r.program.hex()}});
   }
+  Json audits = Json::array();
+  for (std::size_t i = 0; i < verified.found.size(); ++i) {
+    audits.push_back({{"entry", verified.found[i].entry}, {"agreed", verified.audits[i].agreed}});
+  }
   Json json = {{"sound", true},
                {"key", verified.checkpoint.log.hex()},
                {"entries", verified.checkpoint.size},
                {"milliseconds", verified.milliseconds},
-               {"receipts", std::move(receipts)}};
+               {"receipts", std::move(receipts)},
+               {"audits", std::move(audits)}};
   if (verified.again) {
     json["computed_again"] = {{"choices", verified.again->choices},
                               {"positions", verified.again->positions},
@@ -132,6 +148,9 @@ void print_text(const Verified& verified) {
     std::printf("  positions     %u to %u, layers %u to %u, by %s\n", r.first_position,
                 r.first_position + r.positions, r.layer_begin, r.layer_end, r.worker.hex().c_str());
   }
+  const auto audited = std::ranges::count_if(
+      verified.audits, [](const ledger::LoggedAudits& one) { return one.agreed > 0; });
+  std::printf("  audited       %td of them, by others who came to the same\n", audited);
   std::printf("  checked in    %.1f ms\n", verified.milliseconds);
   if (!verified.again) return;
   std::printf("  computed again: the answer and every root of %llu positions are equal (%.1f s)\n",

@@ -222,6 +222,7 @@ void VerdictDesk::ran_again(Case& one) {
         window->second[finding.stage]->out_root == one.root &&
         (is_last || finding.stage == 0 || window->second[finding.stage]->in_root == in);
   }
+  one.was_run_again = true;
   runs_.erase(one.again.name);
   accuse(finding.entry, one);
 }
@@ -289,11 +290,13 @@ void VerdictDesk::judge(Cases::iterator at) {
   const std::string plea = one.judged.plea == ledger::Plea::kConceded    ? "it concedes"
                            : one.judged.plea == ledger::Plea::kContested ? "it contests"
                                                                          : "it says nothing";
-  spdlog::error("entry {}: {} of node {}: {}; its weights {}, its kernels {}; computed again, {}",
-                entry, verdict_name(verdict), one.node, plea,
+  const std::string again = !one.was_run_again      ? "its pipeline ended before it computed again"
+                            : one.judged.same_again ? "computed again, the same came out"
+                                                    : "computed again, the same did not come out";
+  spdlog::error("entry {}: {} of node {}: {}; its weights {}, its kernels {}; {}", entry,
+                verdict_name(verdict), one.node, plea,
                 one.judged.weights_whole ? "are whole" : "are damaged",
-                one.judged.self_test_passed ? "pass their test" : "fail their test",
-                one.judged.same_again ? "the same came out" : "the same did not come out");
+                one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Judgement& judgement = verdicts_.emplace_back();
   judgement.evidence = evidence_of(entry, one, verdict);
   judgement.verdict = {entry, one.accused, verdict, blake2b(judgement.evidence)};
@@ -321,7 +324,7 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   add("true-root", to_hex(one.ruling.truth.bytes));
   add("guilty", one.accused.hex());
   add("root", to_hex(one.root.bytes));
-  add("same-again", one.judged.same_again ? "1" : "0");
+  add("same-again", !one.was_run_again ? "-" : one.judged.same_again ? "1" : "0");
   if (one.answer) {
     add("plea", std::to_string(static_cast<unsigned>(one.answer->plea)));
     add("weights-whole", one.answer->weights_whole ? "1" : "0");

@@ -121,6 +121,7 @@ class VerdictDesk {
     PublicKey accused;
     Hash256 root;  // that it gave
     AuditCase::Run again;
+    bool was_run_again = false;
     ledger::Judged judged;
     std::optional<ledger::Answer> answer;
     std::string damage;       // as it says

@@ -1,10 +1,10 @@
 #include "ledger/lookup.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <tuple>
 
-#include "ledger/entry.h"
 #include "ledger/tiles.h"
 
 namespace hearth::ledger {
@@ -146,6 +146,40 @@ Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint&
       receipts, [](const Receipt& a, const Receipt& b) { return window_of(a) < window_of(b); });
   TRY_VOID(check_windows(receipts, checkpoint.log));
   return receipts;
+}
+
+Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoint& checkpoint,
+                                              const std::vector<LoggedReceipt>& found) {
+  std::vector<LoggedAudits> audits(found.size());
+  if (found.empty()) return audits;
+  std::map<std::uint64_t, std::pair<Receipt, LoggedAudits*>> by_entry;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    TRY(Receipt receipt, reread_receipt(receipt_in(found[i].bytes)));
+    by_entry.emplace(found[i].entry, std::pair(std::move(receipt), &audits[i]));
+  }
+  const auto take = [&by_entry](const EntryBody& body) {
+    if (const auto* opening = std::get_if<OpeningEntry>(&body)) {
+      const auto of = by_entry.find(opening->receipt);
+      if (of == by_entry.end()) return;
+      auto& [receipt, said] = of->second;
+      ++(opening->root == receipt.out_root ? said->agreed : said->differed);
+    } else if (const auto* verdict = std::get_if<VerdictEntry>(&body)) {
+      const auto of = by_entry.find(verdict->receipt);
+      if (of == by_entry.end()) return;
+      auto& [receipt, said] = of->second;
+      (verdict->guilty == receipt.worker ? said->worker : said->auditor) = verdict->verdict;
+    }
+  };
+  Bundles bundles(folder, checkpoint.size);
+  for (std::uint64_t index = found.front().entry / kTileWidth; index < bundles.count(); ++index) {
+    TRY(const Bytes bundle, bundles.read(index));
+    TRY(const auto entries, bundles.entries(index, bundle));
+    for (const BundleEntry& one : entries) {
+      TRY(const Entry entry, parse_entry(one.bytes));
+      take(entry.body);
+    }
+  }
+  return audits;
 }
 
 }  // namespace hearth::ledger

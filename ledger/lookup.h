@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "ledger/entry.h"
 #include "ledger/folder.h"
 #include "ledger/note.h"
 #include "ledger/receipt.h"
@@ -27,5 +28,18 @@ Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkp
 // missing before the last one. That later windows are missing as well, no log can show.
 Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint& checkpoint,
                                             const std::vector<LoggedReceipt>& found);
+
+// What others found who computed the window of a receipt again, and how it ended where they differ.
+struct LoggedAudits {
+  std::uint32_t agreed = 0;
+  std::uint32_t differed = 0;
+  std::optional<Verdict> worker;   // a verdict on who signed the receipt
+  std::optional<Verdict> auditor;  // or on one who differed
+};
+
+// Of each of these receipts, in their order. Entries are read as they stand: what is wrong with
+// them, `hearth audit` says.
+Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoint& checkpoint,
+                                              const std::vector<LoggedReceipt>& found);
 
 }  // namespace hearth::ledger
