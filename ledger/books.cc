@@ -22,7 +22,13 @@ std::int64_t window_price(const Policy& policy, const Receipt& receipt) {
 }
 
 std::int64_t check_price(const Policy& policy, const Receipt& receipt) {
-  return std::int64_t{receipt.layers()} * receipt.positions * policy.price_prefill;
+  const std::int64_t prefill =
+      std::int64_t{receipt.layers()} * receipt.positions * policy.price_prefill;
+  if (policy.assumed_collusion == 0) return prefill;
+  // Who buys of himself pays the fee, and no more than this comes back from as many friends.
+  const std::int64_t most =
+      window_price(policy, receipt) * policy.price_fee / policy.assumed_collusion;
+  return std::min(prefill, most);
 }
 
 const Standing* Books::standing(const PublicKey& key) const {

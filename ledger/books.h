@@ -34,7 +34,8 @@ struct Posting {
 
 // The price of a window for who pays it, without the fee.
 std::int64_t window_price(const Policy& policy, const Receipt& receipt);
-// Of checking it: one prefill of its layers and positions.
+// Of checking it: one prefill of its layers and positions, and no more than work for oneself can
+// bear: `price_fee` of the window's price, in `assumed_collusion` of all checks.
 std::int64_t check_price(const Policy& policy, const Receipt& receipt);
 
 // What became of the windows that draws selected, and of those that were audited besides.

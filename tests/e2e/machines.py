@@ -17,6 +17,7 @@ import unittest
 import swarm
 
 NETWORK = "10.83.0."
+FAR_CABLE = os.environ.get("HEARTH_FAR_CABLE", "")
 
 
 def ip(*words):
@@ -31,6 +32,7 @@ class Wire:
     def __init__(self, *machines):
         self.prefix = f"hearth-{os.getpid()}-"
         self.made = []
+        self.cables = []
         try:
             self._make(machines)
         except OSError:
@@ -55,7 +57,20 @@ class Wire:
         self.made.append(self.prefix + name)
         return self.prefix + name
 
+    def far(self, machine, milliseconds, lost_in_a_million=0, seed=1):
+        """The machine moves away: every frame of its cable takes so long, and some do not come."""
+        hub, end = self.prefix + "hub", machine + "-end"
+        ip("-n", hub, "link", "set", machine, "nomaster")
+        ip("-n", hub, "link", "add", end, "type", "veth", "peer", "name", machine + "-wire")
+        ip("-n", hub, "link", "set", machine + "-wire", "master", "wire", "up")
+        ip("-n", hub, "link", "set", end, "up")
+        self.cables.append(subprocess.Popen(self.words(
+            "hub", FAR_CABLE, machine, end, milliseconds, lost_in_a_million, seed)))
+
     def cut(self):
+        for cable in self.cables:
+            cable.kill()
+            cable.wait()
         for space in self.made:
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
 

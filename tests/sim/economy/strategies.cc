@@ -211,9 +211,6 @@ void add_wash(std::vector<Strategy>& all) {
     all.push_back(wash);
     wash.name = std::string("cached prompts of its own, ") + who;
     wash.is_prompts = true;
-    if (start == Start::kProbation) {
-      wash.undefended = "friends are paid for checking its first windows, and all of those are";
-    }
     all.push_back(wash);
   }
 }

@@ -134,6 +134,22 @@ TEST_F(BooksTest, AnAuditCountsWhenItAgrees) {
   EXPECT_TRUE(books_.disputes().empty());
 }
 
+TEST_F(BooksTest, FriendsWhoAreAllowedForGetNoMoreBackThanTheFee) {
+  const Policy policy;
+  for (const std::uint32_t prompt : {0U, 1U, 40U, 63U, 64U}) {
+    Receipt r = window(0, 0);
+    r.prompt_positions = prompt;
+    const std::int64_t fee = window_price(policy, r) * policy.price_fee / kMillion;
+    EXPECT_LE(check_price(policy, r) * policy.assumed_collusion / kMillion, fee) << prompt;
+  }
+  Receipt prompts = window(0, 0);
+  prompts.prompt_positions = 64;
+  latest_[0] = {};
+  const std::uint64_t receipt = add(entry_of(prompts));
+  audit(receipt, auditor_, hash_of("boundary 0"));
+  EXPECT_EQ(of(auditor_).escrow(), 4 * 64 * 100 / 330) << "a prefill of it is 256";
+}
+
 TEST_F(BooksTest, ANewcomersWordMovesOnlyItself) {
   const std::uint64_t receipt = add_window(0, 0);
   audit(receipt, newcomer_, hash_of("boundary 0"));

@@ -1,0 +1,53 @@
+"""Machines (network namespaces) of which one is far away: its cable has a delay and loses frames.
+Exits 77 where namespaces are not permitted.
+"""
+
+import json
+
+import machines
+import swarm
+
+AWAY_MS = 30
+PROMPT = ("Tell me a long story about the sea.", "-n", "40", "--temp", "0.9", "--seed", "5",
+          "--ignore-eos")
+
+
+class Far(machines.Household):
+    on_the_wire = ("home", "desk", "attic", "cellar")
+
+    def start(self, names, *words):
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "2", *words)
+        token = self.good(self.home, "token", "create", "--uses", "3")
+        for name in names:
+            getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name)
+        self.answers()
+        self.ready()
+
+    def test_what_comes_late_or_twice_changes_no_token(self):
+        self.wire.far("attic", AWAY_MS, lost_in_a_million=10_000)
+        self.start(("desk", "attic"))
+        before = json.loads(self.good(self.home, "status", "--json"))["pipelines"]
+        local = self.good(self.home, "run", "--local", swarm.MODEL, *PROMPT)
+        for _ in range(2):
+            self.assertEqual(self.good(self.home, "run", self.model(), *PROMPT), local)
+        after = json.loads(self.good(self.home, "status", "--json"))["pipelines"]
+        self.assertEqual([one["epoch"] for one in after], [one["epoch"] for one in before],
+                         "a lost frame is not a lost machine")
+        heard = json.loads(self.good(self.home, "ping", "attic", "-c", "3", "--json"))
+        self.assertGreaterEqual(heard["milliseconds"]["least"], 2 * AWAY_MS)
+
+    def test_a_machine_that_is_far_away_is_spare(self):
+        self.wire.far("cellar", AWAY_MS)
+        self.start(("desk", "attic", "cellar"), "--optimise", "latency")
+        def settled():
+            nodes = {node["name"]: node for node in self.nodes()}
+            return nodes if len(nodes) == 3 and any("spare" in n for n in nodes.values()) else None
+        nodes = swarm.wait_until(settled, 90, "a word for the third machine")
+        self.assertEqual({name for name, node in nodes.items() if "spare" in node}, {"cellar"})
+        self.assertEqual({name for name, node in nodes.items() if node["epoch"]},
+                         {"desk", "attic"})
+
+
+if __name__ == "__main__":
+    machines.main()
