@@ -65,6 +65,7 @@ class Receipts final : public LedgerView {
   void give_up(const ledger::RequestId& run, const std::string& why);
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
+  void take(const std::string& node, const control::v1::Cosigned& answer);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   void lose(const std::string& node);
 

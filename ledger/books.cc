@@ -104,7 +104,7 @@ Status Books::post(std::vector<Posting> postings) {
   return ok_status();
 }
 
-Status Books::apply(ByteSpan bytes) {
+Status Books::apply(ByteSpan bytes, const Hash256& leaf) {
   TRY(const Entry entry, parse_entry(bytes));
   REQUIRE(entry.time >= time_ && entry.time < std::int64_t{1} << 40,
           "the entry's time " + std::to_string(entry.time) + " is before its predecessor's, " +
@@ -116,8 +116,7 @@ Status Books::apply(ByteSpan bytes) {
   forget_old_windows();
   TRY_VOID(std::visit([this](const auto& body) { return apply(body); }, entry.body));
   ++entries_;
-  return edge_.push(leaf_hash(bytes),
-                    [](const Tile&, std::span<const Hash256>) { return ok_status(); });
+  return edge_.push(leaf, [](const Tile&, std::span<const Hash256>) { return ok_status(); });
 }
 
 void Books::forget_old_windows() {

@@ -177,7 +177,9 @@ TEST_F(Attack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {
       Books books;
       auto again =
           Log::open(std::make_unique<CrashDisk>(written.crash(step, choice)), world.cluster,
-                    [&books](std::uint64_t, ByteSpan entry) { return books.apply(entry); });
+                    [&books](std::uint64_t, ByteSpan entry, const Hash256& leaf) {
+                      return books.apply(entry, leaf);
+                    });
       ASSERT_TRUE(again) << "step " << step << ": " << again.error().message;
       ASSERT_GE((*again)->size(), least) << "what was acknowledged is there";
       // It goes on where it stopped, and the books find nothing twice.
