@@ -25,6 +25,7 @@
 #include "cli/paths.h"
 #include "cli/pause_file.h"
 #include "cli/process_log.h"
+#include "cli/receipt_build.h"
 #include "cli/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -429,8 +430,6 @@ std::string logged_as(const WorkerOptions& options) {
 }
 
 }  // namespace
-
-std::string receipt_build() { return "hearth " HEARTH_VERSION; }
 
 int run_worker(const WorkerOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "coordinator/change_book.h"
 #include "coordinator/witness_desk.h"
 #include "ledger/log.h"
 
@@ -38,6 +39,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   void send_messages();
   void append();
   void witness();
+  void store_machines();
   void give_up_log(const std::string& why);
   void fold();
   void draw();
@@ -49,6 +51,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   ReceiptDesk desk;
   AuditDesk audits;
   WitnessDesk witnesses;
+  ChangeBook changes;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   Referee referee;
@@ -125,6 +128,7 @@ void Receipts::State::run() {
       next_append = std::chrono::steady_clock::now() + kPause;
     }
     witness();
+    store_machines();
     tell_standing();
     send_messages();
     lock.lock();
@@ -255,6 +259,13 @@ void Receipts::State::witness() {
   } else if (!witnesses.fault().empty()) {
     give_up_log(witnesses.fault());
   }
+}
+
+// Once all changes are in the log.
+void Receipts::State::store_machines() {
+  if (log == nullptr || !entries.empty()) return;
+  const Status stored = changes.store();
+  if (!stored.ok()) spdlog::error("what machines nodes have: {}", stored.error().message);
 }
 
 void Receipts::State::fold() {
@@ -448,6 +459,23 @@ void Receipts::meet(const std::string& node, const PublicKey& key) {
         state.witnesses.meet(node, key);
       },
       0);
+}
+
+Status Receipts::remember_machines(const std::string& file) {
+  ChangeBook changes;
+  TRY_VOID(changes.open(file));
+  state_->push([changes = std::move(changes)](State& state) { state.changes = changes; }, 0);
+  return ok_status();
+}
+
+void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
+  state_->push(
+      [key, machine](State& state) {
+        if (!state.changes.meet(key, machine)) return;
+        state.desk.enter(key);
+        state.desk.log(ledger::ChangeEntry{key});
+      },
+      machine.size());
 }
 
 void Receipts::lose(const std::string& node) {
