@@ -64,8 +64,7 @@ std::optional<PublicKey> witness_of(std::string_view name) {
 }
 
 // Read before the log's checkpoint is: by then that has grown at least as far.
-Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder,
-                                              const std::optional<PublicKey>& key) {
+Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
   std::vector<Checkpoint> cosigned;
   const auto names = folder.list(std::string(kWitnessFolder));
   if (!names && names.error().code == ErrorCode::kNotFound) return cosigned;
@@ -78,7 +77,7 @@ Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder,
             std::string(kWitnessFolder) + ": more than " + decimal(kWitnesses) + " witnesses");
     TRY(const Bytes bytes, folder.read(whole, limits::kNoteBytes));
     auto checkpoint = parse_checkpoint(bytes, ForeignLines::kRefuse);
-    if (checkpoint) checkpoint = parse_cosigned(bytes, key.value_or(checkpoint->log), *witness);
+    if (checkpoint) checkpoint = parse_cosigned(bytes, checkpoint->log, *witness);
     if (!checkpoint) return at_file(whole, checkpoint.error().message);
     cosigned.push_back(*std::move(checkpoint));
   }
@@ -438,7 +437,7 @@ std::string witness_file(const PublicKey& witness) {
 }
 
 Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit) {
-  TRY(std::vector<Checkpoint> cosigned, read_cosigned(folder, options.key));
+  TRY(std::vector<Checkpoint> cosigned, read_cosigned(folder));
   TRY(Checkpoint checkpoint, read_checkpoint(folder));
   return Scanner(folder, options, visit, std::move(checkpoint), std::move(cosigned)).run();
 }
