@@ -67,10 +67,16 @@ class Witnesses(cluster.Cluster):
         for name in ("desk", "attic"):
             self.work(name)
         self.ask(s, PROMPTS[0])
-        found = self.cosigned(self.audit()[1]["entries"])
+        entries = self.audit()[1]["entries"]
+        self.cosigned(entries)
+        code, out, err = swarm.hearth("ledger", "--folder", self.home, "--json")
+        self.assertEqual(code, 0, err)
+        cosigned = {one["name"]: one["cosigned"] for one in json.loads(out)["nodes"]}
+        self.assertEqual(set(cosigned), {"desk", "attic"})
+        self.assertGreaterEqual(min(cosigned.values()), entries)
         self.assertEqual(self.audit("--keep", self.kept)[0], 0)
         first = pathlib.Path(self.kept).read_text()
-        self.assertGreaterEqual(int(first.splitlines()[1]), found["entries"])
+        self.assertGreaterEqual(int(first.splitlines()[1]), entries)
         older = pathlib.Path(self.root.name) / "older"
         self.ask(s, PROMPTS[1])
         entries = self.audit()[1]["entries"]
