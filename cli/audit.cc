@@ -9,11 +9,13 @@
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "base/private_file.h"
 #include "cli/date_text.h"
 #include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "ledger/books.h"
 #include "ledger/scan.h"
+#include "ledger/witness.h"
 
 namespace hearth::cli {
 namespace {
@@ -24,12 +26,17 @@ namespace fs = std::filesystem;
 constexpr std::size_t kEvidenceBytes = std::size_t{1} << 20;
 const std::string kEvidenceFolder = "disputes/";
 
-Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
+Result<std::string> read_text(const std::string& path, std::size_t limit) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Error{ErrorCode::kNotFound, "there is no file " + path};
-  std::string text(limits::kNoteBytes + 1, '\0');
+  std::string text(limit + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
+  TRY(const std::string text, read_text(path, limits::kNoteBytes));
   auto checkpoint = ledger::parse_checkpoint(as_bytes(text));
   if (!checkpoint) return Error::invalid(path + ": " + checkpoint.error().message);
   return checkpoint;
@@ -41,7 +48,20 @@ Result<ledger::ScanOptions> scan_options(const AuditOptions& options) {
   if (!options.earlier.empty()) {
     TRY(scan.earlier, kept_checkpoint(options.earlier));
   }
+  if (options.keep.empty()) return scan;
+  auto kept = kept_checkpoint(options.keep);
+  if (kept) {
+    scan.earlier = *std::move(kept);
+  } else if (kept.error().code != ErrorCode::kNotFound) {
+    return kept.error();
+  }
   return scan;
+}
+
+// An older one that is kept loses its place only to one that extends it.
+Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& checkpoint) {
+  if (options.keep.empty()) return ok_status();
+  return write_private_file(options.keep, as_bytes(checkpoint.text()));
 }
 
 // The books of a log that begins as a ledger does. A log of anything else is verified as a log.
@@ -130,16 +150,22 @@ void print_books(const Fold& fold) {
 }
 
 void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {
-  Json witnesses = Json::array();
+  Json cosignatures = Json::array();
   for (const ledger::Cosignature& one : scan.checkpoint.cosignatures) {
-    witnesses.push_back({{"key", one.witness.hex()}, {"time", one.time}});
+    cosignatures.push_back({{"key", one.witness.hex()}, {"time", one.time}});
+  }
+  Json witnesses = Json::array();
+  for (const ledger::Checkpoint& one : scan.cosigned) {
+    const ledger::Cosignature& line = one.cosignatures.front();
+    witnesses.push_back({{"key", line.witness.hex()}, {"entries", one.size}, {"time", line.time}});
   }
   const Json json = {{"sound", true},
                      {"key", scan.checkpoint.log.hex()},
                      {"key_given", !options.key.empty()},
                      {"entries", scan.checkpoint.size},
                      {"root", scan.checkpoint.root.hex()},
-                     {"cosignatures", witnesses},
+                     {"cosignatures", cosignatures},
+                     {"witnesses", witnesses},
                      {"books", books_json(fold)},
                      {"leftover", scan.leftover},
                      {"strange", scan.strange}};
@@ -160,10 +186,13 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
   std::printf("  entries       %llu, each hashed and compared\n",
               static_cast<unsigned long long>(checkpoint.size));
   std::printf("  root          %s\n", checkpoint.root.hex().c_str());
-  std::printf("  cosignatures  %zu\n", checkpoint.cosignatures.size());
-  for (const ledger::Cosignature& one : checkpoint.cosignatures) {
-    std::printf("                %s at %s\n", one.witness.hex().c_str(),
-                date_text(static_cast<std::int64_t>(one.time)).c_str());
+  std::printf("  cosignatures  %zu of these entries\n", checkpoint.cosignatures.size());
+  std::printf("  witnesses     %zu, each of this history\n", scan.cosigned.size());
+  for (const ledger::Checkpoint& one : scan.cosigned) {
+    const ledger::Cosignature& line = one.cosignatures.front();
+    std::printf("                %s cosigned %llu entries at %s\n", line.witness.hex().c_str(),
+                static_cast<unsigned long long>(one.size),
+                date_text(static_cast<std::int64_t>(line.time)).c_str());
   }
   print_books(fold);
   for (const std::string& name : scan.leftover) {
@@ -173,6 +202,37 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
   for (const std::string& name : scan.strange) {
     std::printf("  no file of a log: %s\n", escape_control(name).c_str());
   }
+}
+
+// The file of a node that was shown two histories. What proves nothing is an error like any other.
+int show_fork(const AuditOptions& options) {
+  const auto key = log_key(options.key);
+  if (!key) return fail(key.error());
+  const auto text = read_text(options.fork, ledger::kForkBytes);
+  if (!text) return fail(text.error());
+  const auto fork = ledger::parse_fork(as_bytes(*text));
+  if (!fork) return fail(Error::invalid(options.fork + ": " + fork.error().message));
+  const PublicKey& log = fork->one.log;
+  if (*key && **key != log) {
+    return fail(Error::invalid(options.fork + ": it is of another log, " + log.hex()));
+  }
+  if (options.json) {
+    const auto side = [](const ledger::Checkpoint& one) {
+      return Json{{"entries", one.size}, {"root", one.root.hex()}};
+    };
+    const Json json = {{"sound", false},
+                       {"key", log.hex()},
+                       {"signed", {side(fork->one), side(fork->other)}},
+                       {"root_of_the_first_in_the_second", fork->root.hex()}};
+    std::printf("%s\n", json.dump().c_str());
+  }
+  (void)fail(Error::invalid(
+      "two histories of one log are proved: its key " + log.hex() + " signed " +
+      std::to_string(fork->one.size) + " entries with the root " + fork->one.root.hex() + ", and " +
+      std::to_string(fork->other.size) + " with the root " + fork->other.root.hex() +
+      ", the first " + std::to_string(fork->one.size) + " of which have the root " +
+      fork->root.hex()));
+  return kExitVerification;
 }
 
 }  // namespace
@@ -192,6 +252,7 @@ std::string log_folder(const std::string& given) {
 }
 
 int run_audit(const AuditOptions& options) {
+  if (!options.fork.empty()) return show_fork(options);
   const auto what = scan_options(options);
   if (!what) return fail(what.error());
   const std::string path = log_folder(options.folder);
@@ -200,6 +261,9 @@ int run_audit(const AuditOptions& options) {
   Fold fold;
   const auto scan = scan_and_fold(**folder, *what, fold);
   if (scan) {
+    if (const Status kept = keep_checkpoint(options, scan->checkpoint); !kept) {
+      return fail(kept.error());
+    }
     options.json ? print_json(options, *scan, fold) : print_text(options, path, *scan, fold);
     return kExitDone;
   }
@@ -210,8 +274,10 @@ int run_audit(const AuditOptions& options) {
     const Json json = {{"sound", false}, {"fault", scan.error().message}};
     std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
+  const std::string kept =
+      options.keep.empty() ? "" : "\n" + options.keep + " is left as it is, and is evidence too";
   (void)fail(Error::invalid("the log in " + path + " is not sound: " + scan.error().message +
-                            "\nkeep the folder as it is; it is evidence"));
+                            "\nkeep the folder as it is; it is evidence" + kept));
   return kExitVerification;
 }
 

@@ -14,6 +14,10 @@ struct AuditOptions {
   std::string folder;   // of a server's data, with its log in ledger/, or of a log itself
   std::string key;      // the log's, 64 hex digits; empty: the one that its checkpoint names
   std::string earlier;  // a file with a checkpoint that somebody kept; empty: none
+  // The same, but written anew with the log's checkpoint when that is sound; a first time it need
+  // not be there. Empty: nothing is kept.
+  std::string keep;
+  std::string fork;  // instead of a folder: a file of a node that saw two histories of a log
   bool json = false;
 };
 // A log's key as it is given; nothing for an empty text: the one that the log names.

@@ -19,13 +19,25 @@ void add_audit(CLI::App& app, Action& action) {
   auto o = std::make_shared<AuditOptions>();
   CLI::App* verb =
       app.add_subcommand("audit", "Verify a ledger from its files alone, offline (6: not sound)");
-  verb->add_option("folder", o->folder, "a server's data folder, or a log's own")->required();
+  verb->add_option("folder", o->folder, "a server's data folder, or a log's own");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
       ->envname("HEARTH_LEDGER_KEY");  // HEARTH_KEY_... are the API's
-  verb->add_option("--earlier", o->earlier,
-                   "a file with a checkpoint of it that somebody kept: it must begin so");
+  CLI::Option* earlier =
+      verb->add_option("--earlier", o->earlier,
+                       "a file with a checkpoint of it that somebody kept: it must begin so");
+  verb->add_option("--keep", o->keep,
+                   "a file that remembers what was found sound: the next time the log must extend "
+                   "that")
+      ->excludes(earlier);
+  verb->add_option("--fork", o->fork,
+                   "instead of a folder: a witness's file that proves two histories of one log");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_audit(*o); }; });
+  verb->callback([o, &action] {
+    if (o->folder.empty() == o->fork.empty()) {
+      throw CLI::ValidationError("audit", "a folder is needed, or --fork FILE");
+    }
+    action = [o] { return run_audit(*o); };
+  });
 }
 
 void add_verify(CLI::App& app, Action& action) {

@@ -16,7 +16,7 @@
 #include "cli/device.h"
 #include "cli/models.h"
 #include "cli/progress.h"
-#include "cli/worker.h"
+#include "cli/receipt_build.h"
 #include "coordinator/http/choice.h"
 #include "coordinator/http/generation.h"
 #include "kernels/canonical.h"

@@ -34,6 +34,7 @@
 #include "cli/paths.h"
 #include "cli/placement_model.h"
 #include "cli/process_log.h"
+#include "cli/receipt_build.h"
 #include "cli/served_manifest.h"
 #include "cli/server_file.h"
 #include "cli/worker.h"
@@ -471,6 +472,7 @@ class Server {
                        "\nhearth audit says more; --no-receipts serves without one"};
     }
     receipts_ = *std::move(receipts);
+    TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
     referee_ = std::make_unique<LocalReferee>(model);
     receipts_->set_referee(
         [referee = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {

@@ -31,6 +31,7 @@ constexpr std::size_t kShortestKey = 8;  // digits of a key that may stand for i
 struct Reading {
   Books books;
   std::map<PublicKey, ledger::History> histories;
+  std::map<PublicKey, ledger::Checkpoint> cosigned;  // by witness: the latest
 };
 
 // Of nobody, when the roster is not here or may not be read: then keys stand for names.
@@ -66,6 +67,9 @@ Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& optio
   TRY(const ledger::Scan scan, ledger::scan_log(folder, options, visit));
   REQUIRE(reading.books.cluster() == scan.checkpoint.log,
           "tile/entries: entry 0 names another cluster than the log's key");
+  for (const ledger::Checkpoint& one : scan.cosigned) {
+    reading.cosigned.emplace(one.cosignatures.front().witness, one);
+  }
   return reading;
 }
 
@@ -119,8 +123,11 @@ std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
   }));
 }
 
-Json standing_json(const Books& books, const PublicKey& key, const std::string& name) {
+Json standing_json(const Reading& reading, const PublicKey& key, const std::string& name) {
+  const Books& books = reading.books;
   Json json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
+  const auto cosigned = reading.cosigned.find(key);
+  json["cosigned"] = cosigned == reading.cosigned.end() ? 0 : cosigned->second.size;
   const ledger::Standing* standing = books.standing(key);
   if (standing == nullptr) return json;
   json["standing"] = level_of(books, *standing);
@@ -171,7 +178,7 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
   const ledger::History history =
       found == reading.histories.end() ? ledger::History(key) : found->second;
   if (json) {
-    Json out = standing_json(books, key, name);
+    Json out = standing_json(reading, key, name);
     out["history"] = Json::array();
     for (const Event& event : history.events()) {
       out["history"].push_back({{"time", event.time},
@@ -207,6 +214,13 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     std::printf("  standing  none: it has not served or checked\n");
   }
   std::printf("  balance   %lld credits\n", number(balance_of(books, key)));
+  if (const auto witness = reading.cosigned.find(key); witness != reading.cosigned.end()) {
+    const ledger::Checkpoint& latest = witness->second;
+    std::printf("  cosigned  %llu of %llu entries, at %s\n",
+                static_cast<unsigned long long>(latest.size),
+                static_cast<unsigned long long>(books.entries()),
+                date_text(static_cast<std::int64_t>(latest.cosignatures.front().time)).c_str());
+  }
   if (history.forgotten() > 0) {
     std::printf("  earlier   %llu events\n", static_cast<unsigned long long>(history.forgotten()));
   }
@@ -215,8 +229,9 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
   }
 }
 
-void print_all(const Books& books, const std::map<PublicKey, std::string>& names,
+void print_all(const Reading& reading, const std::map<PublicKey, std::string>& names,
                const StandingsOptions& options) {
+  const Books& books = reading.books;
   std::vector<PublicKey> keys = books.keys();
   std::ranges::stable_sort(keys, [&](const PublicKey& a, const PublicKey& b) {
     if (!options.by_work) return name_of(a, names) < name_of(b, names);
@@ -226,7 +241,7 @@ void print_all(const Books& books, const std::map<PublicKey, std::string>& names
   if (options.json) {
     Json nodes = Json::array();
     for (const PublicKey& key : keys)
-      nodes.push_back(standing_json(books, key, name_of(key, names)));
+      nodes.push_back(standing_json(reading, key, name_of(key, names)));
     const Json out = {{"cluster", books.cluster().hex()},
                       {"entries", books.entries()},
                       {"time", books.time()},
@@ -258,7 +273,7 @@ Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
   const auto names = names_of(data, checkpoint.log);
   if (options.node.empty()) {
     TRY(const Reading reading, read(folder, scan, ""));
-    print_all(reading.books, names, options);
+    print_all(reading, names, options);
     return ok_status();
   }
   // A name is known before the log is read; of a key's first digits only the log knows the rest.

@@ -25,6 +25,7 @@
 #include "cli/paths.h"
 #include "cli/pause_file.h"
 #include "cli/process_log.h"
+#include "cli/receipt_build.h"
 #include "cli/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -42,6 +43,7 @@
 #include "node/receipt_maker.h"
 #include "node/stage.h"
 #include "node/weight_rate.h"
+#include "node/witness.h"
 #include "proto/address.h"
 #include "proto/tcp_transport.h"
 
@@ -52,6 +54,7 @@ namespace {
 constexpr std::chrono::hours kCheckWeightsEvery{4};
 // A measurement takes about two seconds, and the coordinator waits twenty for it.
 constexpr std::chrono::seconds kTurn{12};
+constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
 
 std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
 
@@ -150,6 +153,7 @@ class Worker {
     engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_receipts();
+    open_witness(data_folder(options.data_dir));
     stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, data, *engine_);
     spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
                  stage_options_.node, stage_options_.threads,
@@ -306,6 +310,20 @@ class Worker {
     stage_options_.receipts = receipts_.get();
   }
 
+  // Several workers may share a folder, each with its own key.
+  void open_witness(const std::string& folder) {
+    const PublicKey cluster = member_->roster().book()->cluster();
+    const std::string own = member_->key().public_key().hex().substr(0, kKeyDigits);
+    const std::string file = folder + "/witness." + cluster.hex() + "." + own;
+    witness_ = std::make_unique<node::Witness>(
+        node::WitnessOptions{member_->name(), file, cluster, member_->key()}, clock_,
+        loop_.poster());
+    stage_options_.witness = [this](const control::v1::CheckpointOffer& offer,
+                                    node::Witness::Done done) {
+      witness_->ask(offer, std::move(done));
+    };
+  }
+
   node::EngineThread::Load loader() const {
     if (model_->store == nullptr) return node::engine_loader(model_->file, model_->spec);
     return node::engine_loader(*model_->store, model_->file->fingerprint(), model_->spec);
@@ -386,6 +404,7 @@ class Worker {
   bool drained_ = false;
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::ReceiptMaker> receipts_;
+  std::unique_ptr<node::Witness> witness_;
   std::unique_ptr<node::Stage> stage_;
 };
 
@@ -411,8 +430,6 @@ std::string logged_as(const WorkerOptions& options) {
 }
 
 }  // namespace
-
-std::string receipt_build() { return "hearth " HEARTH_VERSION; }
 
 int run_worker(const WorkerOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) {

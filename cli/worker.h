@@ -44,9 +44,6 @@ struct WorkerOptions {
 // self-test.
 int run_worker(const WorkerOptions& options);
 
-// This program's name in receipts. Every instruction set and card computes the same bits.
-std::string receipt_build();
-
 // That a stage of so many layers gets one KV page; the error names the least budget and the flag.
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
 

@@ -56,8 +56,8 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode)
 // --- the log ---
 
 // Where nothing is audited, too: who was found a fraud before is given no work.
-Status AuditDesk::recall(ByteSpan bytes) {
-  TRY_VOID(books_.apply(bytes));
+Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
+  TRY_VOID(books_.apply(bytes, leaf));
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   verdicts_.recall(entry);
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;

@@ -47,8 +47,9 @@ class AuditDesk {
 
   AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode);
 
-  // The log of earlier processes, entry by entry. kInvalidInput: the rules do not allow it.
-  Status recall(ByteSpan entry);
+  // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
+  // rules do not allow it.
+  Status recall(ByteSpan entry, const Hash256& leaf);
   // What follows, as it is on the disk. kInvalidInput likewise, and kNoCapacity beyond
   // kFoldedWindows: nothing is audited any more.
   Status logged(ByteSpan entry);

@@ -177,6 +177,9 @@ void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
     case WorkerMessage::kSelfChecked:
       if (options_.receipts == nullptr) return;
       return options_.receipts->take(node.status.name, message.self_checked());
+    case WorkerMessage::kCosigned:
+      if (options_.receipts == nullptr) return;
+      return options_.receipts->take(node.status.name, message.cosigned());
     case WorkerMessage::kRoster:
       if (!options_.on_held_roster ||
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {

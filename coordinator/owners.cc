@@ -8,11 +8,19 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/receipts.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
 
 constexpr std::uint32_t kOwnersNamed = 4;  // in one sentence
+
+// What a change of is logged. A port is another one with every start.
+std::string machine_of(const NodeStatus& status) {
+  const auto address = parse_address(status.data_address);
+  const std::string host = address.ok() ? address->host : status.data_address;
+  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
+}
 
 const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
 
@@ -76,6 +84,7 @@ void CoordinatorMachine::meet(Node& node) {
   const auto peer = options_.receipts != nullptr ? control_.peer(node.link) : std::nullopt;
   if (!peer) return;
   node.status.barred = options_.receipts->why_barred(peer->key);
+  options_.receipts->meet_machine(peer->key, machine_of(node.status));
   if (node.status.build == options_.receipts->build()) {
     options_.receipts->meet(node.status.name, peer->key);
   }

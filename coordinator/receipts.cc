@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "coordinator/change_book.h"
+#include "coordinator/witness_desk.h"
 #include "ledger/log.h"
 
 namespace hearth::coordinator {
@@ -26,13 +28,19 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   using Work = std::function<void(State&)>;
 
   State(const SecretKey& cluster, const Clock& clock, AuditMode mode, Post given)
-      : desk(cluster, clock), audits(cluster, clock, mode), post(std::move(given)) {}
+      : desk(cluster, clock),
+        audits(cluster, clock, mode),
+        witnesses(cluster.public_key(), clock),
+        post(std::move(given)) {}
 
   void push(Work task, std::size_t size);
   void run();
   void collect();
   void send_messages();
   void append();
+  void witness();
+  void store_machines();
+  void give_up_log(const std::string& why);
   void fold();
   void draw();
   Status keep_evidence(const AuditDesk::ForLog& one);
@@ -42,6 +50,8 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   // The thread's.
   ReceiptDesk desk;
   AuditDesk audits;
+  WitnessDesk witnesses;
+  ChangeBook changes;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   Referee referee;
@@ -117,6 +127,8 @@ void Receipts::State::run() {
       append();
       next_append = std::chrono::steady_clock::now() + kPause;
     }
+    witness();
+    store_machines();
     tell_standing();
     send_messages();
     lock.lock();
@@ -192,6 +204,9 @@ void Receipts::State::send_messages() {
     one.node = std::move(message.node);
     *one.body.mutable_countersign() = std::move(message.body);
   }
+  for (WitnessDesk::Message& one : witnesses.take_messages()) {
+    messages.push_back({std::move(one.node), std::move(one.body)});
+  }
   std::vector<AuditRun> runs = audits.take_runs();
   std::vector<AuditOutcome> outcomes = audits.take_outcomes();
   if (messages.empty() && runs.empty() && outcomes.empty()) return;
@@ -223,14 +238,34 @@ void Receipts::State::append() {
     if (appended.ok()) {
       fold();
     } else {
-      spdlog::error("no receipts are logged from here on, and answers name none: {}",
-                    appended.error().message);
-      log.reset();
-      const std::lock_guard lock(mutex);
-      fault = appended.error().message;
+      give_up_log(appended.error().message);
     }
   }
   entries.clear();
+}
+
+void Receipts::State::give_up_log(const std::string& why) {
+  spdlog::error("no receipts are logged from here on, and answers name none: {}", why);
+  log.reset();
+  const std::lock_guard lock(mutex);
+  fault = why;
+}
+
+void Receipts::State::witness() {
+  if (log == nullptr) return;
+  const Status stored = witnesses.on_timer(*log);
+  if (!stored.ok()) {
+    give_up_log(stored.error().message);
+  } else if (!witnesses.fault().empty()) {
+    give_up_log(witnesses.fault());
+  }
+}
+
+// Once all changes are in the log.
+void Receipts::State::store_machines() {
+  if (log == nullptr || !entries.empty()) return;
+  const Status stored = changes.store();
+  if (!stored.ok()) spdlog::error("what machines nodes have: {}", stored.error().message);
 }
 
 void Receipts::State::fold() {
@@ -259,11 +294,12 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
   if (!found && found.error().code == ErrorCode::kNotFound) {
     TRY(state->log, ledger::Log::create(std::move(folder), cluster));
   } else {
-    TRY(state->log, ledger::Log::open(std::move(folder), cluster,
-                                      [&state](std::uint64_t /*index*/, ByteSpan entry) {
-                                        const Status known = state->desk.recall(entry);
-                                        return known.ok() ? state->audits.recall(entry) : known;
-                                      }));
+    TRY(state->log,
+        ledger::Log::open(std::move(folder), cluster,
+                          [&state](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
+                            const Status known = state->desk.recall(entry);
+                            return known.ok() ? state->audits.recall(entry, leaf) : known;
+                          }));
   }
   state->barred = state->audits.verdicts().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
@@ -408,8 +444,38 @@ void Receipts::take(const std::string& node, const control::v1::SelfChecked& fou
                found.ByteSizeLong());
 }
 
+void Receipts::take(const std::string& node, const control::v1::Cosigned& answer) {
+  state_->push(
+      [node, answer](State& state) {
+        if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
+      },
+      answer.ByteSizeLong());
+}
+
 void Receipts::meet(const std::string& node, const PublicKey& key) {
-  state_->push([node, key](State& state) { state.audits.verdicts().meet(node, key); }, 0);
+  state_->push(
+      [node, key](State& state) {
+        state.audits.verdicts().meet(node, key);
+        state.witnesses.meet(node, key);
+      },
+      0);
+}
+
+Status Receipts::remember_machines(const std::string& file) {
+  ChangeBook changes;
+  TRY_VOID(changes.open(file));
+  state_->push([changes = std::move(changes)](State& state) { state.changes = changes; }, 0);
+  return ok_status();
+}
+
+void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
+  state_->push(
+      [key, machine](State& state) {
+        if (!state.changes.meet(key, machine)) return;
+        state.desk.enter(key);
+        state.desk.log(ledger::ChangeEntry{key});
+      },
+      machine.size());
 }
 
 void Receipts::lose(const std::string& node) {
@@ -417,6 +483,7 @@ void Receipts::lose(const std::string& node) {
       [node](State& state) {
         state.desk.lose(node);
         state.audits.verdicts().lose(node);
+        state.witnesses.lose(node);
       },
       0);
 }

@@ -110,7 +110,7 @@ Status Books::post(std::vector<Posting> postings) {
   return ok_status();
 }
 
-Status Books::apply(ByteSpan bytes) {
+Status Books::apply(ByteSpan bytes, const Hash256& leaf) {
   TRY(const Entry entry, parse_entry(bytes));
   REQUIRE(entry.time >= time_ && entry.time < std::int64_t{1} << 40,
           "the entry's time " + std::to_string(entry.time) + " is before its predecessor's, " +
@@ -122,8 +122,7 @@ Status Books::apply(ByteSpan bytes) {
   forget_old_windows();
   TRY_VOID(std::visit([this](const auto& body) { return apply(body); }, entry.body));
   ++entries_;
-  return edge_.push(leaf_hash(bytes),
-                    [](const Tile&, std::span<const Hash256>) { return ok_status(); });
+  return edge_.push(leaf, [](const Tile&, std::span<const Hash256>) { return ok_status(); });
 }
 
 void Books::forget_old_windows() {
@@ -132,7 +131,9 @@ void Books::forget_old_windows() {
     const Window& window = at->second;
     if (time_ - window.time <= policy_.audit_seconds) break;
     const bool is_open = !window.disagree.empty() && !window.is_settled;
-    if (!is_open) slots_.erase(window.receipt.slot);
+    const bool is_first = !slots_.empty() && slots_.begin()->first == window.receipt.slot;
+    if (!is_open && is_first) slots_.erase(slots_.begin());
+    if (!is_open && !is_first) slots_.erase(window.receipt.slot);
     if (!is_open && window.is_selected && window.opened.empty()) ++audits_.missed;
     at = is_open ? std::next(at) : windows_.erase(at);
   }
@@ -194,8 +195,11 @@ Status Books::apply(const ReceiptEntry& entry) {
   TRY(Member* const worker, member(receipt.worker));
   REQUIRE(worker->standing.level(policy_, time_) != Level::kNewcomer,
           "key " + receipt.worker.hex() + " is a newcomer's, and newcomers serve nobody");
-  REQUIRE(!slots_.contains(receipt.slot),
-          "the receipt's slot has one already, entry " + std::to_string(slots_[receipt.slot]));
+  // Requests are named by their time, so the place is near the end.
+  const std::size_t slots = slots_.size();
+  const auto slot = slots_.emplace_hint(slots_.end(), receipt.slot, entries_);
+  REQUIRE(slots_.size() > slots,
+          "the receipt's slot has one already, entry " + std::to_string(slot->second));
   REQUIRE(receipt.previous == worker->latest,
           "the receipt does not follow its worker's latest one: one is missing, or this is an old "
           "one again");
@@ -214,8 +218,8 @@ Status Books::apply(const ReceiptEntry& entry) {
   worker->standing.serve(pay, time_);
   worker->latest = blake2b(entry.receipt);
   const bool first_use = worker->programs.insert(receipt.program).second;
-  windows_.emplace(entries_, Window{receipt, pay, time_, {}, {}, {}, false, first_use});
-  slots_.emplace(receipt.slot, entries_);
+  windows_.emplace_hint(windows_.end(), entries_,
+                        Window{receipt, pay, time_, {}, {}, {}, false, first_use});
   return ok_status();
 }
 

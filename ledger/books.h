@@ -57,7 +57,8 @@ class Books {
 
   // The next entry of the log. kInvalidInput names the rule that it breaks; the books are then of
   // no use any more.
-  Status apply(ByteSpan entry);
+  Status apply(ByteSpan entry) { return apply(entry, leaf_hash(entry)); }
+  Status apply(ByteSpan entry, const Hash256& leaf);  // its leaf_hash(), where that is known
 
   const PublicKey& cluster() const { return cluster_; }  // nobody's before the first entry
   std::uint64_t entries() const { return entries_; }

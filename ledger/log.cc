@@ -40,12 +40,16 @@ Result<std::unique_ptr<Log>> Log::create(std::unique_ptr<LogFolder> folder, cons
 }
 
 Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                       const EntryVisitor& visit) {
-  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}}, visit));
+                                       const LeafVisitor& visit) {
+  TRY(Scan scan, scan_leaves(*folder, {key.public_key(), {}}, visit));
   std::unique_ptr<Log> log(new Log(std::move(folder), key));
   log->checkpoint_ = std::move(scan.checkpoint);
   log->edge_ = std::move(scan.edge);
   log->bundle_ = std::move(scan.bundle);
+  for (Checkpoint& one : scan.cosigned) {
+    const PublicKey witness = one.cosignatures.front().witness;
+    log->cosigned_.emplace(witness, std::move(one));
+  }
   TRY_VOID(log->remove_leftover(scan.leftover));
   // The process that renamed the checkpoint may have died before the disk had its name.
   TRY_VOID(log->folder_->sync_names(""));
@@ -175,6 +179,44 @@ Status Log::add_cosignature(const NoteSignature& line) {
   return ok_status();
 }
 
+Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
+  if (ended_) return *ended_;
+  const std::string above(kWitnessFolder);
+  std::vector<std::string> texts;
+  std::vector<LogFolder::File> files;
+  Checkpoint newest = checkpoint_;
+  texts.reserve(cosigned.size());  // whose bytes the files name
+  for (const Checkpoint& one : cosigned) {
+    const PublicKey& witness = one.cosignatures.front().witness;
+    REQUIRE(one.log == key_.public_key() && one.size <= size(),
+            "a cosigned checkpoint is none of this log");
+    REQUIRE(cosigned_.contains(witness) || cosigned_.size() + files.size() < kWitnesses,
+            "the log has " + std::to_string(kWitnesses) + " witnesses already");
+    const ByteSpan text = as_bytes(texts.emplace_back(one.text()));
+    files.push_back({witness_file(witness) + ".new", text});
+    const bool is_room = newest.note.signatures.size() < limits::kNoteSignatures;
+    if (one.note.text != newest.note.text || !is_room) continue;
+    // One that has a line there already keeps it.
+    (void)ledger::add_cosignature(newest, one.note.signatures.back());
+  }
+  const auto store = [&]() -> Status {
+    TRY_VOID(folder_->write(files));
+    if (durable_.insert(above).second) TRY_VOID(folder_->sync_names(""));
+    for (const Checkpoint& one : cosigned) {
+      const std::string name = witness_file(one.cosignatures.front().witness);
+      TRY_VOID(folder_->rename(name + ".new", name));
+    }
+    TRY_VOID(folder_->sync_names(above));
+    const bool is_more = newest.cosignatures.size() > checkpoint_.cosignatures.size();
+    return is_more ? publish(newest) : ok_status();
+  };
+  if (const Status stored = store(); !stored) return ended(stored.error());
+  for (const Checkpoint& one : cosigned) {
+    cosigned_.insert_or_assign(one.cosignatures.front().witness, one);
+  }
+  return ok_status();
+}
+
 Result<Bytes> Log::read(std::uint64_t index) {
   TRY(const Proof proof, prove_inclusion(index));
   TileReader tiles(*folder_, size());
@@ -200,6 +242,17 @@ Result<Proof> Log::prove_consistency(std::uint64_t old_size, const Hash256& old_
   TRY(Proof proof, consistency_proof(old_size, size(), tiles.nodes()));
   TRY_VOID(check_consistency(old_size, old_root, size(), checkpoint_.root, proof));
   return proof;
+}
+
+Result<Offer> Log::offer(std::uint64_t old_size) {
+  REQUIRE(old_size <= size(), "a log of " + std::to_string(size()) + " entries has no first " +
+                                  std::to_string(old_size));
+  TileReader tiles(*folder_, size());
+  Offer offer{checkpoint_, old_size, {}, {}};
+  TRY(offer.old_root, tree_root(old_size, tiles.nodes()));
+  TRY(offer.proof, consistency_proof(old_size, size(), tiles.nodes()));
+  TRY_VOID(check_consistency(old_size, offer.old_root, size(), checkpoint_.root, offer.proof));
+  return offer;
 }
 
 }  // namespace hearth::ledger

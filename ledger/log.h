@@ -7,6 +7,7 @@
 // a new process opens what is there. One thread.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "ledger/scan.h"
+#include "ledger/witness.h"
 
 namespace hearth::ledger {
 
@@ -26,7 +28,7 @@ class Log {
   // The log of this key, scanned whole: the visitor sees every entry (scan.h). What an append left
   // that never ended is removed.
   static Result<std::unique_ptr<Log>> open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                           const EntryVisitor& visit = {});
+                                           const LeafVisitor& visit = {});
 
   std::uint64_t size() const { return checkpoint_.size; }
   const Checkpoint& checkpoint() const { return checkpoint_; }  // the newest, on the disk
@@ -37,12 +39,18 @@ class Log {
 
   // Adds a witness's line to the newest checkpoint. kInvalidInput when it is of an older one.
   Status add_cosignature(const NoteSignature& line);
+  // Keeps what parse_cosigned() gave, each a checkpoint of this log, instead of what the same
+  // witness had cosigned before; adds the lines of those that are of the newest checkpoint to it.
+  Status keep_cosigned(std::span<const Checkpoint> cosigned);
+  const std::map<PublicKey, Checkpoint>& cosigned() const { return cosigned_; }
 
   // Compared with the checkpoint's root before they are given: kInvalidInput, with the file, when
   // the disk no longer holds what it held.
   Result<Bytes> read(std::uint64_t index);
   Result<Proof> prove_inclusion(std::uint64_t index);
   Result<Proof> prove_consistency(std::uint64_t old_size, const Hash256& old_root);
+  // The newest checkpoint, and that it extends this log's own first `old_size` entries.
+  Result<Offer> offer(std::uint64_t old_size);
 
  private:
   Log(std::unique_ptr<LogFolder> folder, const SecretKey& key)
@@ -62,7 +70,8 @@ class Log {
   Checkpoint checkpoint_;
   TreeEdge edge_;
   Bytes bundle_;
-  std::set<std::string> durable_;  // folders whose own names are on the disk
+  std::map<PublicKey, Checkpoint> cosigned_;  // by witness, on the disk
+  std::set<std::string> durable_;             // folders whose own names are on the disk
   std::optional<Error> ended_;
 };
 

@@ -4,11 +4,15 @@
 #include <cstring>
 #include <future>
 
+#include "base/hex.h"
+#include "ledger/witness.h"
+
 namespace hearth::ledger {
 namespace {
 
 constexpr std::size_t kTilesKept = 64;
-constexpr std::size_t kPathBytes = 64;  // no name in a log is as long
+constexpr std::size_t kPathBytes = 80;  // no name in a log is as long
+constexpr std::string_view kDraftEnd = ".new";
 // Bundles that are hashed while the ones before are visited: until they are so many, or so large.
 constexpr std::size_t kBundlesAhead = 16;
 constexpr std::size_t kBytesAhead = std::size_t{4} << 20;
@@ -30,6 +34,7 @@ struct Hashed {
   Tile bundle;
   Bytes bytes;
   std::vector<BundleEntry> entries;
+  std::vector<Hash256> leaves;  // of those
 };
 struct Ahead {
   std::vector<Hashed> bundles;
@@ -41,19 +46,59 @@ std::string place(const Tile& bundle, std::uint32_t at, const BundleEntry& entry
          decimal(entry.offset);
 }
 
+// What must be a beginning of the log, and how a message calls it.
+struct Beginning {
+  const Checkpoint* checkpoint;
+  std::string cut;     // "but an earlier one of ", before its entries
+  std::string forked;  // "an earlier checkpoint signs"
+  std::optional<Hash256> root;
+};
+
+// A file of the witness whose key it is named by; nothing for any other name.
+std::optional<PublicKey> witness_of(std::string_view name) {
+  if (!name.starts_with(kWitnessFolder)) return std::nullopt;
+  const auto bytes = from_hex(name.substr(kWitnessFolder.size()));
+  if (!bytes || bytes->size() != PublicKey::kBytes) return std::nullopt;
+  const auto key = PublicKey::parse(*bytes);
+  return key && witness_file(*key) == name ? std::optional(*key) : std::nullopt;
+}
+
+// Read before the log's checkpoint is: by then that has grown at least as far.
+Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
+  std::vector<Checkpoint> cosigned;
+  const auto names = folder.list(std::string(kWitnessFolder));
+  if (!names && names.error().code == ErrorCode::kNotFound) return cosigned;
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    const std::string whole = std::string(kWitnessFolder) + name;
+    const auto witness = witness_of(whole);
+    if (!witness) continue;  // the walk says what it is
+    REQUIRE(cosigned.size() < kWitnesses,
+            std::string(kWitnessFolder) + ": more than " + decimal(kWitnesses) + " witnesses");
+    TRY(const Bytes bytes, folder.read(whole, limits::kNoteBytes));
+    auto checkpoint = parse_checkpoint(bytes, ForeignLines::kRefuse);
+    if (checkpoint) checkpoint = parse_cosigned(bytes, checkpoint->log, *witness);
+    if (!checkpoint) return at_file(whole, checkpoint.error().message);
+    cosigned.push_back(*std::move(checkpoint));
+  }
+  return cosigned;
+}
+
 // One pass over a log.
 class Scanner {
  public:
-  Scanner(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit,
-          Checkpoint checkpoint)
+  Scanner(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit,
+          Checkpoint checkpoint, std::vector<Checkpoint> cosigned)
       : folder_(folder), options_(options), visit_(visit), tiles_(folder, checkpoint.size) {
     scan_.checkpoint = std::move(checkpoint);
+    scan_.cosigned = std::move(cosigned);
   }
 
   Result<Scan> run();
 
  private:
   Status check_key() const;
+  Status expect_beginnings();
   Ahead hash_some();
   Status hash_bundle(Hashed& next);
   Status hash_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
@@ -62,31 +107,51 @@ class Scanner {
   std::uint64_t bundles() const { return (scan_.checkpoint.size + kTileWidth - 1) / kTileWidth; }
   Status check_tile(const Tile& tile, std::span<const Hash256> right);
   Status check_edge();
-  Status check_earlier() const;
+  Status check_beginnings() const;
   Status walk(const std::string& folder);
   Status check_file(const std::string& name);
   Status check_older_partial(const Tile& tile);
 
   LogFolder& folder_;
   const ScanOptions& options_;
-  const EntryVisitor& visit_;
+  const LeafVisitor& visit_;
   TileReader tiles_;
   std::uint64_t next_ = 0;  // bundle to be hashed
   Scan scan_;
-  std::optional<Hash256> earlier_root_;
+  std::vector<Beginning> beginnings_;  // the shortest first
+  std::size_t met_ = 0;                // of those, whose size was reached
 };
 
 Status Scanner::check_key() const {
   REQUIRE(!options_.key || *options_.key == scan_.checkpoint.log,
           "checkpoint: it is of another log than asked for: of " + scan_.checkpoint.log.hex() +
               ", not of " + options_.key->hex());
-  if (!options_.earlier) return ok_status();
-  REQUIRE(options_.earlier->log == scan_.checkpoint.log,
-          "the earlier checkpoint is of another log");
-  REQUIRE(options_.earlier->size <= scan_.checkpoint.size,
-          "checkpoint: it has " + decimal(scan_.checkpoint.size) +
-              " entries, but an earlier one of " + decimal(options_.earlier->size) +
-              " is signed: entries were taken away");
+  return ok_status();
+}
+
+Status Scanner::expect_beginnings() {
+  if (options_.earlier) {
+    REQUIRE(options_.earlier->log == scan_.checkpoint.log,
+            "the earlier checkpoint is of another log");
+    beginnings_.push_back({&*options_.earlier, "but an earlier one of ",
+                           "an earlier checkpoint signs", std::nullopt});
+  }
+  for (const Checkpoint& one : scan_.cosigned) {
+    const PublicKey& witness = one.cosignatures.front().witness;
+    REQUIRE(one.log == scan_.checkpoint.log, witness_file(witness) + ": it is of another log");
+    beginnings_.push_back({&one, "but one that " + witness_file(witness) + " has, of ",
+                           witness_file(witness) + " has as signed and cosigned", std::nullopt});
+  }
+  for (const Beginning& one : beginnings_) {
+    REQUIRE(one.checkpoint->size <= scan_.checkpoint.size,
+            "checkpoint: it has " + decimal(scan_.checkpoint.size) + " entries, " + one.cut +
+                decimal(one.checkpoint->size) + " is signed: entries were taken away");
+  }
+  std::ranges::stable_sort(beginnings_, {},
+                           [](const Beginning& one) { return one.checkpoint->size; });
+  for (; met_ < beginnings_.size() && beginnings_[met_].checkpoint->size == 0; ++met_) {
+    beginnings_[met_].root = empty_root();
+  }
   return ok_status();
 }
 
@@ -100,8 +165,9 @@ Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
   TRY_VOID(scan_.edge.push(hash, [this](const Tile& tile, std::span<const Hash256> hashes) {
     return tile.level == 0 ? ok_status() : check_tile(tile, hashes);
   }));
-  if (options_.earlier && options_.earlier->size == scan_.edge.size()) {
-    earlier_root_ = scan_.edge.root();
+  for (; met_ < beginnings_.size() && beginnings_[met_].checkpoint->size == scan_.edge.size();
+       ++met_) {
+    beginnings_[met_].root = scan_.edge.root();
   }
   return ok_status();
 }
@@ -115,6 +181,7 @@ Status Scanner::hash_bundle(Hashed& next) {
   for (std::uint32_t i = 0; i < width; ++i) {
     TRY_VOID(hash_entry(next.bundle, i, entries[i], listed[i]));
     next.entries.push_back(entries[i]);
+    next.leaves.push_back(listed[i]);
   }
   if (!next.bundle.full()) scan_.bundle = next.bytes;
   return ok_status();
@@ -137,7 +204,8 @@ Ahead Scanner::hash_some() {
 Status Scanner::visit(const Ahead& some) const {
   for (const Hashed& one : some.bundles) {
     for (std::uint32_t i = 0; visit_ && i < one.entries.size(); ++i) {
-      const Status visited = visit_(one.bundle.index * kTileWidth + i, one.entries[i].bytes);
+      const Status visited =
+          visit_(one.bundle.index * kTileWidth + i, one.entries[i].bytes, one.leaves[i]);
       if (visited.ok()) continue;
       return Error{visited.error().code,
                    place(one.bundle, i, one.entries[i]) + ": " + visited.error().message};
@@ -174,13 +242,12 @@ Status Scanner::check_edge() {
   return ok_status();
 }
 
-Status Scanner::check_earlier() const {
-  if (!options_.earlier) return ok_status();
-  const Checkpoint& earlier = *options_.earlier;
-  const Hash256 root = earlier.size == 0 ? empty_root() : earlier_root_.value_or(Hash256{});
-  REQUIRE(root == earlier.root,
-          "checkpoint: the first " + decimal(earlier.size) +
-              " entries are not those that an earlier checkpoint signs: two signed histories");
+Status Scanner::check_beginnings() const {
+  for (const Beginning& one : beginnings_) {
+    REQUIRE(one.root == one.checkpoint->root,
+            "checkpoint: the first " + decimal(one.checkpoint->size) +
+                " entries are not those that " + one.forked + ": two signed histories");
+  }
   return ok_status();
 }
 
@@ -203,7 +270,10 @@ Status Scanner::walk(const std::string& folder) {
 
 Status Scanner::check_file(const std::string& name) {
   if (name == kCheckpointFile) return ok_status();
-  if (name == kCheckpointDraft) {
+  if (witness_of(name)) return ok_status();
+  const std::size_t before = name.size() - std::min(name.size(), kDraftEnd.size());
+  const bool is_draft = name.ends_with(kDraftEnd) && witness_of(name.substr(0, before));
+  if (name == kCheckpointDraft || is_draft) {
     scan_.leftover.push_back(name);
     return ok_status();
   }
@@ -244,6 +314,7 @@ Status Scanner::check_older_partial(const Tile& tile) {
 
 Result<Scan> Scanner::run() {
   TRY_VOID(check_key());
+  TRY_VOID(expect_beginnings());
   // A second thread hashes what comes next; it alone reads the folder meanwhile.
   Ahead some = hash_some();
   while (some.fault.ok() && next_ < bundles()) {
@@ -253,7 +324,7 @@ Result<Scan> Scanner::run() {
   }
   TRY_VOID(visit(some));
   TRY_VOID(check_edge());
-  TRY_VOID(check_earlier());
+  TRY_VOID(check_beginnings());
   TRY_VOID(walk(""));
   return std::move(scan_);
 }
@@ -361,9 +432,24 @@ Result<Checkpoint> read_checkpoint(LogFolder& folder) {
   return checkpoint;
 }
 
-Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
+std::string witness_file(const PublicKey& witness) {
+  return std::string(kWitnessFolder) + witness.hex();
+}
+
+Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit) {
+  TRY(std::vector<Checkpoint> cosigned, read_cosigned(folder));
   TRY(Checkpoint checkpoint, read_checkpoint(folder));
-  return Scanner(folder, options, visit, std::move(checkpoint)).run();
+  return Scanner(folder, options, visit, std::move(checkpoint), std::move(cosigned)).run();
+}
+
+Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
+  LeafVisitor with_leaf;
+  if (visit) {
+    with_leaf = [&visit](std::uint64_t index, ByteSpan entry, const Hash256& /*leaf*/) {
+      return visit(index, entry);
+    };
+  }
+  return scan_leaves(folder, options, with_leaf);
 }
 
 }  // namespace hearth::ledger

@@ -19,6 +19,9 @@ namespace hearth::ledger {
 
 inline constexpr std::string_view kCheckpointFile = "checkpoint";
 inline constexpr std::string_view kCheckpointDraft = "checkpoint.new";
+inline constexpr std::string_view kWitnessFolder = "witnesses/";
+// Of a witness: the latest checkpoint that it cosigned, with that cosignature alone.
+std::string witness_file(const PublicKey& witness);
 
 // The right edge of a tree: of each level the hashes that fill no tile yet.
 class TreeEdge {
@@ -67,9 +70,15 @@ Result<Checkpoint> read_checkpoint(LogFolder& folder);
 // counts only when the scan succeeds. An error ends the scan and becomes its own, with the entry's
 // place. Called on the thread of scan_log(), while another one reads on in the folder.
 using EntryVisitor = std::function<Status(std::uint64_t index, ByteSpan entry)>;
+// The same for who needs the entry's leaf as well, which the scan has hashed.
+using LeafVisitor = std::function<Status(std::uint64_t index, ByteSpan entry, const Hash256& leaf)>;
+
+// A log may have as many witnesses, and no more are read.
+inline constexpr std::size_t kWitnesses = 1'024;
 
 struct Scan {
   Checkpoint checkpoint;
+  std::vector<Checkpoint> cosigned;  // by witnesses, each of this history; in the order of keys
   TreeEdge edge;
   Bytes bundle;                       // the entries behind the last full bundle
   std::vector<std::string> leftover;  // of an append that never ended: beyond the checkpoint
@@ -81,5 +90,6 @@ struct ScanOptions {
   std::optional<Checkpoint> earlier;  // of the same log: must be a beginning of it
 };
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit);
+Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit);
 
 }  // namespace hearth::ledger

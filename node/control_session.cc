@@ -140,6 +140,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
       return;
     case CoordinatorMessage::kRoster: return on_roster(message.roster());
     case CoordinatorMessage::kHold: return on_hold(message.hold());
+    case CoordinatorMessage::kCheckpointOffer: return on_checkpoint(message.checkpoint_offer());
     case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
     case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
     case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
@@ -181,6 +182,15 @@ void ControlSession::on_hold(const control::v1::Hold& hold) {
   auto plan = read_hold(hold, options_.layers);
   if (!plan.ok()) return lose("what shall be held is wrong: " + plan.error().message);
   options_.take_plan(std::move(plan->plan), plan->model);
+}
+
+void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {
+  if (!options_.witness) return;
+  options_.witness(offer, [this](const control::v1::Cosigned& answer) {
+    WorkerMessage message;
+    *message.mutable_cosigned() = answer;
+    send(message);
+  });
 }
 
 void ControlSession::on_refused(const control::v1::Refused& refused) {

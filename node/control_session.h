@@ -59,6 +59,7 @@ class ControlSession final : public TransportEvents {
   void on_registered(const control::v1::Registered& registered);
   void on_roster(const control::v1::RosterUpdate& update);
   void on_hold(const control::v1::Hold& hold);
+  void on_checkpoint(const control::v1::CheckpointOffer& offer);
   void on_refused(const control::v1::Refused& refused);
   // Leaves the session, telling the owner when it had begun, and plans the next attempt.
   void lose(const std::string& why);

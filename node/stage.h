@@ -27,6 +27,7 @@
 #include "node/link_probe.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
+#include "proto/control.pb.h"
 #include "proto/step.h"
 #include "proto/transport.h"
 #include "proto/wrong_bytes.h"
@@ -105,6 +106,11 @@ struct StageOptions {
   std::function<void(std::function<void(const Measured&)> done)> measure;
   // The way to another node; as LinkProbe::start. Null: it cannot be measured.
   std::function<void(std::string node, const std::string& address, LinkProbe::Done done)> probe;
+  // A checkpoint of the ledger that this node shall cosign; `done` comes on the owner's thread, or
+  // never. Null: it is no witness.
+  std::function<void(const control::v1::CheckpointOffer& offer,
+                     std::function<void(const control::v1::Cosigned& answer)> done)>
+      witness;
   // What shall be, of the model with this manifest id (zero: the coordinator has none yet).
   std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
 };

@@ -52,7 +52,10 @@ class Attacks(unittest.TestCase):
         self.assertEqual(code, 6, err)
         self.assertIn("taken away", found["fault"])
         self.assertEqual(self.audit()[0], 0, "who kept nothing reads a log like any other")
-        # It goes on from there, and has two histories: each is signed, and they exclude each other.
+        # Its workers forget what they cosigned, as those of its own machine can be made to. It goes on
+        # from there, and has two histories: each is signed, and they exclude each other.
+        for path in self.folder.glob("witness.*"):
+            path.unlink()
         s = self.serve()
         for prompt in ("Name a fruit.", "1 2 3 4 5", "Why is the sky blue?"):
             self.ask(s, prompt)

@@ -35,7 +35,6 @@ TEST_F(Attack, K01_SplitViewIsTwoSignedCheckpoints) {
   EXPECT_NE(fault_of(two, here), "") << "who kept the one is not shown the other";
   EXPECT_NE(fault_of(one, there), "");
   // A witness signs no checkpoint that its own does not lead to.
-  CrashDisk disk(two);
   auto log = Log::open(std::make_unique<CrashDisk>(two), world.cluster).value();
   EXPECT_FALSE(log->prove_consistency(here.size, here.root));
 }
@@ -177,7 +176,9 @@ TEST_F(Attack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {
       Books books;
       auto again =
           Log::open(std::make_unique<CrashDisk>(written.crash(step, choice)), world.cluster,
-                    [&books](std::uint64_t, ByteSpan entry) { return books.apply(entry); });
+                    [&books](std::uint64_t, ByteSpan entry, const Hash256& leaf) {
+                      return books.apply(entry, leaf);
+                    });
       ASSERT_TRUE(again) << "step " << step << ": " << again.error().message;
       ASSERT_GE((*again)->size(), least) << "what was acknowledged is there";
       // It goes on where it stopped, and the books find nothing twice.
@@ -195,6 +196,19 @@ TEST_F(Attack, K09_LogThatWasRolledBackIsRefusedByWhoKeptACheckpoint) {
   const Checkpoint newest = checkpoint_of(written(world.cluster, world.log));
   EXPECT_EQ(fault_of(older), "") << "it is a log like any other";
   EXPECT_NE(fault_of(older, newest).find("taken away"), std::string::npos);
+  // A witness that had cosigned more: of the older log nothing, and of one that goes on from it the
+  // proof that there are two.
+  Offer offer;
+  offer.checkpoint = checkpoint_of(older);
+  const PublicKey log = world.cluster.public_key();
+  EXPECT_EQ(judge(offer, newest, log).kind, Judgement::Kind::kRefused);
+  auto went_on = Log::open(std::make_unique<CrashDisk>(older), world.cluster).value();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(went_on->append(as_bytes("another")));
+  const Judgement judged = judge(went_on->offer(newest.size).value(), newest, log);
+  ASSERT_EQ(judged.kind, Judgement::Kind::kFork) << judged.why;
+  EXPECT_TRUE(check_fork(*judged.fork));
+  // Set back itself, it has nothing to hold against it.
+  EXPECT_EQ(judge(went_on->offer(0).value(), std::nullopt, log).kind, Judgement::Kind::kExtends);
 }
 
 }  // namespace

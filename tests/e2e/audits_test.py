@@ -109,7 +109,7 @@ class Audits(unittest.TestCase):
         s = self.start("full", liar="w0", defect=defect)
         pipelines = [p["nodes"] for p in self.serving(s)]
         # Every prompt here has a position that it lies about, so one window is enough.
-        ask(s.api, body(s.model, PROMPTS[0]))
+        _, self.lied = ask(s.api, body(s.model, PROMPTS[0]))
         self.books_when("a verdict", lambda books: books["verdicts"] == 1)
         return s, pipelines
 
@@ -140,6 +140,14 @@ class Audits(unittest.TestCase):
         ask(s.api, body(s.model, PROMPTS[1]))
         spare = next(n for n in s.state()["nodes"] if n["name"] == "w0")["spare"]
         self.assertIn("a fraud", spare)
+        # Whoever asked hears that a stage of the answer was false: when it was w0's own window that
+        # was audited, and not its audit of the other's.
+        code, out, err = swarm.hearth("verify", self.lied, self.folder)
+        if "was_doubted" in events["w0"]:
+            self.assertEqual(code, 6, out)
+            self.assertRegex(err, r"entry \d+: .*false")
+        else:
+            self.assertEqual(code, 0, err)
         # Its evidence is beside the log, and is part of what an audit checks.
         evidence, = (self.folder / "ledger" / "disputes").iterdir()
         whole = evidence.read_bytes()

@@ -1,9 +1,12 @@
-// A program that speaks the protocol after ours, and ours: linked before the library that says
-// otherwise, for tests/e2e/rolling_test.py.
+// A program that speaks the protocol after ours, and ours, and is another build: linked before the
+// libraries that say otherwise, for tests/e2e/rolling_test.py.
+#include "cli/receipt_build.h"
 #include "proto/frame.h"
 
 namespace hearth {
 
 std::uint32_t protocol_version() { return kProtocolVersion + 1; }
+
+std::string cli::receipt_build() { return "hearth, one version later"; }
 
 }  // namespace hearth

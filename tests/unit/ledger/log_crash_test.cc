@@ -33,22 +33,26 @@ Status append_some(Log& log, std::uint64_t count) {
 
 // The log of a disk; empty when what it holds is not exactly entries 0, 1, 2...
 Result<std::unique_ptr<Log>> open_and_check(CrashDisk& disk) {
-  return Log::open(borrow(disk), log_key(), [](std::uint64_t index, ByteSpan entry) -> Status {
-    REQUIRE(as_text(entry) == entry_text(index), "an entry that nobody appended");
-    return ok_status();
-  });
+  return Log::open(borrow(disk), log_key(),
+                   [](std::uint64_t index, ByteSpan entry, const Hash256& leaf) -> Status {
+                     REQUIRE(as_text(entry) == entry_text(index), "an entry that nobody appended");
+                     REQUIRE(leaf == leaf_hash(entry), "a leaf that is not the entry's");
+                     return ok_status();
+                   });
 }
 
 struct Workload {
   std::uint64_t before = 0;            // entries that the disk holds safely when it begins
-  std::vector<std::uint64_t> batches;  // 0: a cosignature
+  std::vector<std::uint64_t> batches;  // 0: a cosignature; kKept: one that is kept beside
 };
+constexpr std::uint64_t kKept = ~std::uint64_t{0};
 
 // What was acknowledged when so many steps were done.
 struct Acknowledged {
   std::size_t steps = 0;
   std::uint64_t entries = 0;
   std::size_t cosignatures = 0;
+  std::uint64_t witnessed = 0;  // entries that a witness has cosigned
 };
 
 struct Outcome {
@@ -70,6 +74,10 @@ std::string check_state(const Image& image, const Acknowledged& promised, std::u
       (*log)->checkpoint().cosignatures.size() < promised.cosignatures) {
     return "lost a cosignature";
   }
+  const auto& kept = (*log)->cosigned();
+  if (promised.witnessed > 0 && (kept.empty() || kept.begin()->second.size < promised.witnessed)) {
+    return "lost what a witness cosigned";
+  }
   if (const Status more = append_some(**log, 1); !more) return "takes no entry";
   auto again = open_and_check(disk);
   if (!again) return "is damaged after the next append: " + again.error().message;
@@ -87,13 +95,24 @@ Outcome run(const Workload& work, CrashDisk::Fault fault = CrashDisk::Fault::kNo
   }
   CrashDisk disk(image);
   disk.fault = fault;
-  std::vector<Acknowledged> promises{{0, work.before, 0}};
+  std::vector<Acknowledged> promises{{0, work.before, 0, 0}};
   {
     auto log = open_and_check(disk);
     EXPECT_TRUE(log);
     std::size_t cosignatures = 0;
+    std::uint64_t witnessed = 0;
+    std::vector<Checkpoint> waiting;  // of a witness that answers one append later
     for (const std::uint64_t count : work.batches) {
-      if (count == 0) {
+      if (count == kKept) {
+        if (waiting.empty()) {
+          waiting.push_back(cosigned_by((*log)->checkpoint(), 1'700'000'000, log_key()));
+        } else {
+          EXPECT_TRUE((*log)->keep_cosigned(waiting));
+          witnessed = waiting.front().size;
+          cosignatures = std::max(cosignatures, (*log)->checkpoint().cosignatures.size());
+          waiting.clear();
+        }
+      } else if (count == 0) {
         const SecretKey witness =
             SecretKey::from_seed(Bytes(32, std::byte{static_cast<unsigned char>(9 + cosignatures)}))
                 .value();
@@ -103,7 +122,7 @@ Outcome run(const Workload& work, CrashDisk::Fault fault = CrashDisk::Fault::kNo
         EXPECT_TRUE(append_some(**log, count));
         cosignatures = 0;
       }
-      promises.push_back({disk.steps(), (*log)->size(), cosignatures});
+      promises.push_back({disk.steps(), (*log)->size(), cosignatures, witnessed});
     }
   }
   Outcome outcome;
@@ -131,7 +150,8 @@ TEST(LogCrash, NoStateLosesAnEntryOrLeavesDamage) {
   std::size_t states = 0;
   for (const Workload& work :
        {single_appends(0, 38), single_appends(250, 12), Workload{508, {3, 0, 2, 0, 0, 300, 5}},
-        Workload{0, {1, 0, 2, 0, 7, 246, 1, 255, 1, 0, 3}}}) {
+        Workload{0, {1, 0, 2, 0, 7, 246, 1, 255, 1, 0, 3}},
+        Workload{5, {kKept, kKept, 1, kKept, 252, kKept, 3, kKept, 1, kKept, 1}}}) {
     const Outcome outcome = run(work);
     EXPECT_EQ(outcome.bad, 0u) << outcome.first;
     states += outcome.states;
@@ -165,7 +185,7 @@ TEST(LogCrash, ACrashDuringRecoveryIsOneMore) {
       leftovers += once.steps() > 1 ? 1 : 0;
       for (std::size_t again = 0; again <= once.steps(); ++again) {
         for (unsigned second = 0; second < 6; ++second) {
-          const std::string wrong = check_state(once.crash(again, second), {0, 30, 0}, 260);
+          const std::string wrong = check_state(once.crash(again, second), {0, 30, 0, 0}, 260);
           ASSERT_EQ(wrong, "") << steps << " " << choice << " " << again << " " << second;
         }
       }

@@ -35,7 +35,7 @@ class LogOnDisk : public ::testing::Test {
     EXPECT_TRUE(log) << log.error().message;
     return std::move(*log);
   }
-  Result<std::unique_ptr<Log>> open(const EntryVisitor& visit = {}) {
+  Result<std::unique_ptr<Log>> open(const LeafVisitor& visit = {}) {
     return Log::open(folder(LogAccess::kWrite), key_of(1), visit);
   }
   bool exists(const std::string& name) const { return fs::exists(path_ / name); }
@@ -71,7 +71,7 @@ TEST_F(LogOnDisk, KeepsWhatIsAppendedAndProvesIt) {
     }
   }
   std::uint64_t seen = 0;
-  const auto log = open([&](std::uint64_t index, ByteSpan entry) {
+  const auto log = open([&](std::uint64_t index, ByteSpan entry, const Hash256& /*leaf*/) {
     EXPECT_EQ(index, seen++);
     EXPECT_EQ(as_text(entry), text_of(index));
     return ok_status();
@@ -159,6 +159,34 @@ TEST_F(LogOnDisk, ACosignatureStaysUntilTheNextAppend) {
   EXPECT_FALSE(log->add_cosignature(line)) << "of the checkpoint before";
   append_many(*log, 1);
   EXPECT_EQ(read_checkpoint(*reader)->size, 5u);
+}
+
+TEST_F(LogOnDisk, KeepsWhatEachWitnessCosignedLast) {
+  Checkpoint early;
+  {
+    const auto log = create();
+    append_many(*log, 3);
+    early = cosigned_by(log->checkpoint(), 1'700'000'000, key_of(2));
+    append_many(*log, 300);
+    const Checkpoint late = cosigned_by(log->checkpoint(), 1'700'000'001, key_of(3));
+    ASSERT_TRUE(log->keep_cosigned(std::vector<Checkpoint>{early, late}));
+    EXPECT_EQ(log->checkpoint().cosignatures.size(), 1u) << "those of the newest are in it as well";
+    append_many(*log, 1);
+    EXPECT_FALSE(log->keep_cosigned(std::vector<Checkpoint>{
+        cosigned_by(sign_checkpoint(400, early.root, key_of(1)), 1, key_of(2))}))
+        << "of more entries than there are";
+    const auto offer = log->offer(3);
+    ASSERT_TRUE(offer) << offer.error().message;
+    EXPECT_EQ(offer->old_root, early.root);
+    EXPECT_TRUE(check_consistency(3, early.root, 304, offer->checkpoint.root, offer->proof));
+    EXPECT_FALSE(log->offer(305));
+  }
+  const auto log = open();
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_EQ((*log)->cosigned().size(), 2u);
+  EXPECT_EQ((*log)->cosigned().at(key_of(2).public_key()).size, 3u);
+  EXPECT_EQ((*log)->cosigned().at(key_of(3).public_key()).size, 303u);
+  EXPECT_TRUE((*log)->checkpoint().cosignatures.empty());
 }
 
 TEST_F(LogOnDisk, HasOneWriterAndOneBeginning) {

@@ -55,6 +55,7 @@ struct LookupTest : ::testing::Test {
   }
   void add(Bytes entry) { entries.push_back(std::move(entry)); }
   void write() {
+    disk = CrashDisk();
     const auto log = Log::create(borrow(disk), key_of(1)).value();
     const std::vector<ByteSpan> spans(entries.begin(), entries.end());
     ASSERT_TRUE(log->append(spans));
@@ -119,6 +120,50 @@ TEST_F(LookupTest, EveryFaultIsSaid) {
   other = b;
   other.out_edge = a.out_edge;
   EXPECT_NE(fault({a, other}).find("not signed by the cluster"), std::string::npos);
+}
+
+TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
+  fill(kAsked - 10, 3);
+  for (const std::uint32_t window : {0, 1}) {
+    for (const std::uint16_t stage : {0, 1}) add(entry(receipt(name_of(1), stage, window)));
+  }
+  // Entries 3 to 6. The first is agreed with twice, the second doubted and false, of the third an
+  // auditor is at fault, nothing is said of the last; other entries are other answers'.
+  const auto opened = [this](std::uint64_t of, unsigned char auditor, const Hash256& root) {
+    add(write_entry({kAsked + 20, OpeningEntry{of, key_of(auditor).public_key(), root, {}}}));
+  };
+  const auto judged = [this](std::uint64_t of, unsigned char guilty, Verdict verdict) {
+    add(write_entry({kAsked + 21, VerdictEntry{of, key_of(guilty).public_key(), verdict, {}}}));
+  };
+  opened(3, 20, hash_of("between"));
+  opened(3, 21, hash_of("between"));
+  opened(4, 20, hash_of("another"));
+  opened(5, 21, hash_of("another"));
+  opened(7, 21, hash_of("of no receipt"));
+  judged(4, 11, Verdict::kFraud);
+  judged(5, 21, Verdict::kFault);
+  judged(7, 11, Verdict::kFraud);
+  fill(kAsked + 30, 600);
+  write();
+  const auto found = find_receipts(disk, checkpoint, name_of(1));
+  ASSERT_TRUE(found && found->size() == 4);
+  const auto audits = find_audits(disk, checkpoint, *found);
+  ASSERT_TRUE(audits) << audits.error().message;
+  ASSERT_EQ(audits->size(), 4u);
+  EXPECT_EQ(audits->at(0).agreed, 2u);
+  EXPECT_EQ(audits->at(0).differed, 0u);
+  EXPECT_FALSE(audits->at(0).worker || audits->at(0).auditor);
+  EXPECT_EQ(audits->at(1).differed, 1u);
+  EXPECT_EQ(audits->at(1).worker, Verdict::kFraud);
+  EXPECT_FALSE(audits->at(1).auditor);
+  EXPECT_EQ(audits->at(2).differed, 1u);
+  EXPECT_FALSE(audits->at(2).worker);
+  EXPECT_EQ(audits->at(2).auditor, Verdict::kFault);
+  EXPECT_EQ(audits->at(3).agreed + audits->at(3).differed, 0u);
+  EXPECT_TRUE(find_audits(disk, checkpoint, {})->empty());
+  add(Bytes(3));  // no entry of a ledger
+  write();
+  EXPECT_FALSE(find_audits(disk, checkpoint, *found));
 }
 
 TEST_F(LookupTest, AFlippedByteIsNoEntryOfTheTree) {

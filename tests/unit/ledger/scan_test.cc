@@ -33,6 +33,8 @@ Built build(const std::vector<std::uint64_t>& batches, unsigned char key = 1,
     EXPECT_TRUE(log->append(entries));
   }
   EXPECT_TRUE(log->add_cosignature(cosign(log->checkpoint(), 1'700'000'000, key_of(9))));
+  const Checkpoint kept = cosigned_by(log->checkpoint(), 1'700'000'000, key_of(8));
+  EXPECT_TRUE(log->keep_cosigned({&kept, 1}));
   return {disk.now(), log->checkpoint()};
 }
 
@@ -174,11 +176,46 @@ std::vector<Tampering> tamperings_of_tiles() {
   };
 }
 
-std::vector<Tampering> tamperings_of_checkpoints() {
-  const auto text = [](const Checkpoint& checkpoint) {
-    const std::string all = checkpoint.text();
-    return Bytes(as_bytes(all).begin(), as_bytes(all).end());
+const std::string kWitness = witness_file(key_of(8).public_key());
+
+Bytes text_of(const Checkpoint& checkpoint) {
+  const std::string all = checkpoint.text();
+  return Bytes(as_bytes(all).begin(), as_bytes(all).end());
+}
+
+std::vector<Tampering> tamperings_of_witnesses() {
+  return {
+      {"a later time in what a witness cosigned",
+       [](Image& i) {
+         Checkpoint c = *parse_checkpoint(i.at(kWitness));
+         c.note.signatures[1].signature[7] ^= std::byte{1};
+         i[kWitness] = text_of(c);
+       },
+       "the cosignature of hearth-node/"},
+      {"another witness's in its place",
+       [](Image& i) {
+         i[kWitness] =
+             text_of(cosigned_by(*parse_checkpoint(i.at(kWitness)), 1'700'000'000, key_of(7)));
+       },
+       "has not the one cosignature of its witness"},
+      {"more than there is, cosigned",
+       [](Image& i) {
+         const Checkpoint c =
+             sign_checkpoint(521, parse_checkpoint(i.at(kWitness))->root, key_of(1));
+         i[kWitness] = text_of(cosigned_by(c, 1'700'000'000, key_of(8)));
+       },
+       "of 521 is signed: entries were taken away"},
+      {"another history, cosigned",
+       [](Image& i) {
+         const Checkpoint c = build({300}, 1, "Entry ").checkpoint;
+         i[kWitness] = text_of(cosigned_by(c, 1'700'000'000, key_of(8)));
+       },
+       "the first 300 entries are not those that witnesses/"},
   };
+}
+
+std::vector<Tampering> tamperings_of_checkpoints() {
+  const auto text = [](const Checkpoint& checkpoint) { return text_of(checkpoint); };
   const auto replace = [](Image& image, const std::string& from, const std::string& to) {
     std::string all(as_text(image.at("checkpoint")));
     all.replace(all.find(from), from.size(), to);
@@ -228,8 +265,8 @@ TEST(Scan, EachTamperingIsNamed) {
   // The tile that 511 entries leave stays for the tests of a partial one.
   const Built shorter = build({256, 255});
   std::size_t count = 0;
-  for (const auto& list :
-       {tamperings_of_entries(), tamperings_of_tiles(), tamperings_of_checkpoints()}) {
+  for (const auto& list : {tamperings_of_entries(), tamperings_of_tiles(),
+                           tamperings_of_checkpoints(), tamperings_of_witnesses()}) {
     for (const Tampering& tampering : list) {
       const bool partial = std::string(tampering.named).find("001.p/255") != std::string::npos;
       Image image = partial ? shorter.image : built.image;
@@ -267,10 +304,13 @@ TEST(Scan, FilesThatAreNoneOfTheLogAreToldApart) {
   image["notes.txt"] = Bytes(3);
   image["tile/0/000.p/65"] = Bytes(3);
   image["checkpoint.new"] = Bytes(3);
+  image[kWitness + ".new"] = Bytes(3);
+  image["witnesses/abc"] = Bytes(3);
   const auto scanned = scan(image);
   ASSERT_TRUE(scanned) << scanned.error().message;
-  EXPECT_EQ(scanned->strange, std::vector<std::string>{"notes.txt"});
-  EXPECT_EQ(scanned->leftover, (std::vector<std::string>{"checkpoint.new", "tile/0/000.p/65"}));
+  EXPECT_EQ(scanned->strange, (std::vector<std::string>{"notes.txt", "witnesses/abc"}));
+  EXPECT_EQ(scanned->leftover,
+            (std::vector<std::string>{"checkpoint.new", "tile/0/000.p/65", kWitness + ".new"}));
   CrashDisk disk(image);
   ASSERT_TRUE(Log::open(borrow(disk), key_of(1)));
   EXPECT_FALSE(disk.now().contains("tile/0/000.p/65"));
