@@ -185,9 +185,8 @@ class Audits(unittest.TestCase):
         s = self.start("spot", liars=everybody, flags=("--referee-rate", "1"))
         ask(s.api, body(s.model, PROMPTS[0]))
         ended = self.verdict_of(s)
-        state = s.state()
-        self.assertEqual(state["audits"]["referee"]["selected"], 2)
-        self.assertEqual(state["audits"]["ended_disputes"], 1)
+        swarm.wait_until(lambda: s.state()["audits"]["ended_disputes"] == 1, 30, "its count")
+        self.assertEqual(s.state()["audits"]["referee"]["selected"], 2)
         self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 .*: node {ended} and "
                                        r"its auditor \(this server's referee\)")
         # The log says who has audited it: whoever holds the log's key.
@@ -213,10 +212,10 @@ class Audits(unittest.TestCase):
         s = self.start("full", liar="w0", workers=6, flags=("--no-referee",))
         pipelines = [p["nodes"] for p in self.serving(s)]
         self.assertEqual(len(pipelines), 3)
-        # Whichever serves it, the one that w0 is in comes to its turn.
-        for prompt in PROMPTS:
-            ask(s.api, body(s.model, prompt))
-            if self.audited(s, 1)["disputed"] > 0:
+        # Whichever serves and whichever audits, the one that w0 is in comes to its turn.
+        for i in range(24):
+            ask(s.api, body(s.model, PROMPTS[i % len(PROMPTS)]))
+            if self.audited(s, 2 * (i + 1))["disputed"] > 0:
                 break
         self.assertEqual(self.verdict_of(s), "w0")
         evidence, = (self.folder / "ledger" / "disputes").iterdir()
