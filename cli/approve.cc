@@ -79,7 +79,9 @@ Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string&
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
   TRY_VOID(check_name_is_free(options.data_dir, node.name));
   TRY(const Role role, parse_role(options.role));
-  return store.admit({{node.key, node.name, role, SystemClock().unix_seconds(), false}, "", {}});
+  if (!options.owner.empty()) TRY_VOID(coordinator::check_owner_name(options.owner));
+  const std::int64_t now = SystemClock().unix_seconds();
+  return store.admit({{node.key, node.name, role, now, false, options.owner}, "", {}});
 }
 
 }  // namespace
@@ -97,7 +99,8 @@ int run_approve(const ApproveOptions& options) {
   if (const Status in = let_in(options, **store, *node); !in.ok()) return fail(in.error());
   const bool known = wait_for_roster(options.data_dir, node->key, true);
   if (options.json) {
-    const Json json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
+    Json json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
+    if (!options.owner.empty()) json["owner"] = options.owner;
     std::printf("%s\n", json.dump().c_str());
   } else {
     std::fprintf(stderr, "let in: %s %s (%s)%s\n", options.role.c_str(), node->name.c_str(),

@@ -9,6 +9,7 @@ namespace hearth::cli {
 struct ApproveOptions {
   std::string node;  // its name or the words of its key; empty: list those that wait
   std::string role = "worker";
+  std::string owner;     // whose machine it is; empty: nobody says
   std::string data_dir;  // empty: cli/paths.h
   bool json = false;
 };

@@ -124,7 +124,9 @@ Json books_json(const Fold& fold) {
             {"selected", fold.books.audits().selected},
             {"agreed", fold.books.audits().agreed},
             {"disagreed", fold.books.audits().disagreed},
-            {"missed", fold.books.audits().missed}}},
+            {"missed", fold.books.audits().missed},
+            {"refereed", fold.books.audits().refereed},
+            {"referee_missed", fold.books.audits().referee_missed}}},
           {"hash", fold.books.hash().hex()}};
 }
 
@@ -145,8 +147,12 @@ void print_books(const Fold& fold) {
   std::printf("  audits        draws, each drawn again: %llu; windows that they selected: %llu\n",
               number(audits.draws), number(audits.selected));
   std::printf(
-      "                agreed: %llu; disagreed: %llu; selected and not audited in time: %llu\n",
+      "                agreed: %llu; disagreed: %llu; selected, and past their hour without one: "
+      "%llu\n",
       number(audits.agreed), number(audits.disagreed), number(audits.missed));
+  std::printf(
+      "                drawn for the coordinator's referee: %llu; not done by it in time: %llu\n",
+      number(audits.refereed), number(audits.referee_missed));
 }
 
 void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {

@@ -36,6 +36,10 @@ void add_init(CLI::App& app, Action& action) {
   verb->callback([o, &action] { action = [o] { return run_init(*o); }; });
 }
 
+// Of who joins by a token, or is let in.
+constexpr const char* kOwnerText =
+    "whose machine it is: no two of one owner check each other (default: nobody's but its own)";
+
 CLI::App* add_token_verb(CLI::App& token, const char* name, const char* text, Action& action,
                          const std::shared_ptr<TokenOptions>& o, int (*go)(const TokenOptions&)) {
   CLI::App* verb = token.add_subcommand(name, text);
@@ -58,6 +62,8 @@ void add_token(CLI::App& app, Action& action) {
   create->add_option("--role", made->role, "what the machine may do: worker, client or admin")
       ->check(CLI::IsMember({"worker", "client", "admin"}))
       ->capture_default_str();
+  create->add_option("--owner", made->owner, kOwnerText)
+      ->check(text_within(limits::kNodeNameBytes));
   create->add_option("--uses", made->uses, "how many machines may join with it")
       ->check(whole_number(1, limits::kTokenUses))
       ->capture_default_str();
@@ -99,6 +105,7 @@ void add_approve(CLI::App& app, Action& action) {
   verb->add_option("--role", o->role, "what it may do: worker, client or admin")
       ->check(CLI::IsMember({"worker", "client", "admin"}))
       ->capture_default_str();
+  verb->add_option("--owner", o->owner, kOwnerText)->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });

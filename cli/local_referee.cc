@@ -1,11 +1,15 @@
 #include "cli/local_referee.h"
 
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "model/gguf.h"
@@ -20,6 +24,8 @@ namespace {
 
 using coordinator::RefereeCase;
 using coordinator::RefereeFinding;
+
+constexpr int kNiceness = 19;  // the least there is
 
 class Computation {
  public:
@@ -114,7 +120,7 @@ class Computation {
     };
     TRY_VOID(runner_->submit(open, std::move(tokens), events));
     while (!done) {
-      if (stopped_()) return Error{ErrorCode::kCancelled, "the server ends"};
+      if (stopped_()) return Error{ErrorCode::kCancelled, "nobody waits for it any more"};
       TRY(const bool stepped, runner_->step());
       if (!stepped && !done) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
     }
@@ -189,10 +195,14 @@ void LocalReferee::judge(RefereeCase request, Done done) {
     }
   }
   done(Error{ErrorCode::kUnavailable,
-             std::to_string(kQueue) + " disputes wait for this server's referee"});
+             std::to_string(kQueue) + " requests wait for this server's referee"});
 }
 
 void LocalReferee::run() {
+  // Of this thread, and of those that it will start.
+  if (::setpriority(PRIO_PROCESS, 0, kNiceness) != 0) {
+    spdlog::warn("the referee computes at the priority of the server");
+  }
   const auto stopped = [this] {
     const std::lock_guard lock(mutex_);
     return stopping_;
@@ -204,7 +214,13 @@ void LocalReferee::run() {
     auto [request, done] = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    auto found = compute_case(model_, request, stopped);
+    const auto late = [&request] {
+      return request.until != 0 && SystemClock().unix_seconds() >= request.until;
+    };
+    auto found = compute_case(model_, request, [&] { return stopped() || late(); });
+    if (!found && found.error().code == ErrorCode::kCancelled) {
+      found = Error{ErrorCode::kTimeout, "this machine does not compute it in time"};
+    }
     if (!stopped()) done(std::move(found));
     lock.lock();
   }

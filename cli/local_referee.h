@@ -1,7 +1,7 @@
 // LocalReferee: computes a request in dispute again on the processor of this machine, with its own
 // copy of the model (coordinator/referee.h). Nothing is loaded before it is asked, and nothing is
-// kept when it has answered: disputes are rare, and memory is the workers'. One case at a time, on
-// a thread of its own that takes a quarter of the cores.
+// kept when it has answered: cases are rare, and memory is the workers'. One case at a time, on
+// threads of its own, a quarter of the cores, that yield to whatever else the machine computes.
 //
 // Threads: judge() may be called from any; `done` comes on the referee's own.
 #pragma once
@@ -28,7 +28,8 @@ class LocalReferee {
   ~LocalReferee();
 
   using Done = std::function<void(Result<coordinator::RefereeFinding>)>;
-  // kUnavailable when kQueue cases wait already, or the model cannot be computed here.
+  // kUnavailable when kQueue cases wait already, or the model cannot be computed here; kTimeout
+  // when the case's time is up.
   void judge(coordinator::RefereeCase request, Done done);
 
  private:

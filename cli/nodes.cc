@@ -56,12 +56,13 @@ Result<Roster> read_roster(const std::string& folder) {
   return *roster;
 }
 
-// When a node joined; nothing where this machine is not told, or for workers of the server.
-std::int64_t joined_at(const std::vector<NodeRecord>& nodes, const PublicKey& key) {
+// When a node joined and whose it is; nothing where this machine is not told, or for workers of the
+// server.
+NodeRecord record_of(const std::vector<NodeRecord>& nodes, const PublicKey& key) {
   for (const NodeRecord& node : nodes) {
-    if (node.key == key) return node.enrolled;
+    if (node.key == key) return node;
   }
-  return 0;
+  return {};
 }
 
 Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
@@ -130,11 +131,12 @@ int run_nodes(const NodesOptions& options) {
   if (!stored.ok()) return fail(stored.error());
   Json nodes = Json::array();
   for (const RosterEntry& entry : roster->entries) {
-    const std::int64_t joined = joined_at(*stored, entry.key);
+    const NodeRecord record = record_of(*stored, entry.key);
     nodes.push_back({{"name", entry.name},
                      {"role", role_name(entry.role)},
                      {"key", entry.key.hex()},
-                     {"joined", joined == 0 ? Json() : Json(joined)}});
+                     {"joined", record.enrolled == 0 ? Json() : Json(record.enrolled)}});
+    if (!record.owner.empty()) nodes.back()["owner"] = record.owner;
   }
   if (options.json) {
     const Json json = {
@@ -144,12 +146,13 @@ int run_nodes(const NodesOptions& options) {
   }
   std::printf("cluster %s, roster %llu\n", three_words(roster->cluster).c_str(),
               static_cast<unsigned long long>(roster->number));
-  std::printf("%-24s%-13s%-18s%s\n", "NAME", "ROLE", "JOINED", "KEY");
+  std::printf("%-24s%-13s%-18s%-66s%s\n", "NAME", "ROLE", "JOINED", "KEY", "OWNER");
   for (const RosterEntry& entry : roster->entries) {
-    const std::int64_t joined = joined_at(*stored, entry.key);
-    std::printf("%-24s%-13s%-18s%s\n", entry.name.c_str(),
+    const NodeRecord record = record_of(*stored, entry.key);
+    std::printf("%-24s%-13s%-18s%-66s%s\n", entry.name.c_str(),
                 std::string(role_name(entry.role)).c_str(),
-                joined == 0 ? "-" : date_text(joined).c_str(), entry.key.hex().c_str());
+                record.enrolled == 0 ? "-" : date_text(record.enrolled).c_str(),
+                entry.key.hex().c_str(), record.owner.empty() ? "-" : record.owner.c_str());
   }
   return kExitDone;
 }

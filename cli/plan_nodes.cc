@@ -75,6 +75,7 @@ Result<Node> node_of(const Json& json, const placement::Model& model) {
   TRY(node.name, text_of(json, "a node", "name"));
   const std::string whose = "node " + in_quotes(node.name);
   TRY(node.memory_bytes, count_of(json, whose, "memory_bytes"));
+  REQUIRE(node.memory_bytes > 0, whose + ": memory_bytes must be above 0");
   if (json.contains("kv_budget_bytes")) {
     TRY(node.kv_budget_bytes, count_of(json, whose, "kv_budget_bytes"));
   }
@@ -143,6 +144,7 @@ Status read_links(const Json& file, Problem& problem) {
     REQUIRE(
         begin != places.end() && end != places.end(),
         "a link from " + in_quotes(from) + " to " + in_quotes(to) + ", of which one is no node");
+    REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
     TRY(problem.links[begin->second * count + end->second],
         link_of(json, "the link from " + in_quotes(from) + " to " + in_quotes(to)));
   }
@@ -159,8 +161,10 @@ Result<Problem> read_plan_nodes(const std::string& json, placement::Model model)
   problem.model = std::move(model);
   if (file.contains("batch_rows")) {
     TRY(const std::uint64_t rows, count_of(file, "the file", "batch_rows"));
-    problem.batch_rows =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, limits::kBatchRows + 1));
+    REQUIRE(rows <= limits::kBatchRows, "a batch of " + std::to_string(rows) +
+                                            " rows; batch_rows is limited to " +
+                                            std::to_string(limits::kBatchRows));
+    problem.batch_rows = static_cast<std::uint32_t>(rows);
   }
   TRY_VOID(read_nodes(file, problem));
   TRY_VOID(read_links(file, problem));

@@ -313,6 +313,7 @@ class Server {
     TRY_VOID(open_links(options));
     if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
     wiring.receipts = receipts_.get();
+    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
@@ -473,14 +474,19 @@ class Server {
     }
     receipts_ = *std::move(receipts);
     TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
-    referee_ = std::make_unique<LocalReferee>(model);
+    coordinator::Referee referee;
+    if (!options.no_referee) {
+      referee_ = std::make_unique<LocalReferee>(model);
+      referee = [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
+        own->judge(std::move(request), std::move(done));
+      };
+    }
     receipts_->set_referee(
-        [referee = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
-          referee->judge(std::move(request), std::move(done));
-        },
+        std::move(referee),
         [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
           return keep_evidence(folder, hash, evidence);
-        });
+        },
+        options.referee_rate);
     return ok_status();
   }
 
@@ -574,7 +580,7 @@ class Server {
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
-  std::unique_ptr<LocalReferee> referee_;
+  std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<CoordinatorGate> gate_;

@@ -36,6 +36,9 @@ struct ServeOptions {
   bool no_resume = false;    // of answers after a restart: no request is written to disk
   bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
+  // The share of windows that this machine computes again itself, in parts of a million; 0: none.
+  std::int64_t referee_rate = ledger::Policy().coordinator_rate;
+  bool no_referee = false;  // it computes none, and disputes are a third pipeline's
   // Of requests that do not say: how they are verified, and which nodes may see them.
   coordinator::Verify verify = coordinator::Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 
 #include "base/limits.h"
@@ -63,6 +64,18 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           "none, those that are drawn at the ledger's rates, or all")
       ->check(CLI::IsMember({"off", "spot", "full"}))
       ->default_str("spot");
+  verb.add_option_function<double>(
+          "--referee-rate",
+          [o](double share) {
+            o->referee_rate = std::llround(share * static_cast<double>(ledger::kMillion));
+          },
+          "share of windows that this machine computes again itself, when it has nothing else to "
+          "do, with its own copy of the model (0: none)")
+      ->check(number(0, 1))
+      ->default_str("0.005");
+  verb.add_flag("--no-referee", o->no_referee,
+                "have this machine compute nothing again: a third pipeline judges disputes")
+      ->excludes("--referee-rate");
   verb.add_option_function<std::string>(
           "--verify",
           [o](const std::string& name) { o->verify = *coordinator::verify_named(name); },

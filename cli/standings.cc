@@ -34,9 +34,11 @@ struct Reading {
   std::map<PublicKey, ledger::Checkpoint> cosigned;  // by witness: the latest
 };
 
-// Of nobody, when the roster is not here or may not be read: then keys stand for names.
+// Of the cluster's own auditor alone, when the roster is not here or may not be read: then keys
+// stand for names.
 std::map<PublicKey, std::string> names_of(const std::string& folder, const PublicKey& cluster) {
   std::map<PublicKey, std::string> names;
+  names[cluster] = "(referee)";  // under the log's own key
   const auto file = RosterFile::open(folder, cluster);
   const auto roster = file ? (*file)->book()->roster() : nullptr;
   if (roster == nullptr) return names;
@@ -123,6 +125,14 @@ std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
   }));
 }
 
+// Of one owner with this key.
+std::size_t others_of_owner(const Books& books, const PublicKey& key) {
+  const std::vector<PublicKey> keys = books.keys();
+  const auto owner = books.owner(key);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      keys, [&](const PublicKey& one) { return one != key && books.owner(one) == owner; }));
+}
+
 Json standing_json(const Reading& reading, const PublicKey& key, const std::string& name) {
   const Books& books = reading.books;
   Json json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
@@ -137,6 +147,7 @@ Json standing_json(const Reading& reading, const PublicKey& key, const std::stri
   json["faults"] = standing->faults(books.policy(), books.time());
   json["in_dispute"] = in_dispute(books, key);
   json["tombstoned"] = standing->is_tombstoned();
+  json["owner"] = books.owner(key)->hex();
   json["audit_rate_ppm"] = standing->audit_rate(books.policy(), books.time());
   return json;
 }
@@ -207,6 +218,10 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     }
     if (standing->is_tombstoned()) {
       std::printf("  ended     for fraud or equivocation: it neither serves nor checks again\n");
+    }
+    if (const std::size_t others = others_of_owner(books, key); others > 0) {
+      std::printf("  owner     %s, who has %zu other nodes: none of them checks another\n",
+                  books.owner(key)->hex().substr(0, 16).c_str(), others);
     }
     std::printf("  served    %lld windows\n", number(standing->served()));
     std::printf("  escrow    %lld credits\n", number(standing->escrow()));

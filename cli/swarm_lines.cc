@@ -91,7 +91,7 @@ Lines why_lines(const SwarmView& view) {
                       "; one more pipeline takes " + std::to_string(view.stages_wanted));
     }
     for (const NodeView& node : view.nodes) {
-      if (node.spare.empty()) continue;
+      if (node.spare.empty() || !node.barred.empty()) continue;
       lines.push_back("spare   " + escape_control(node.name) + ": " + escape_control(node.spare));
     }
     return lines;
@@ -130,17 +130,53 @@ Lines wrong_lines(const SwarmView& view) {
   return lines;
 }
 
-// Nothing before the first audit has come to an end.
+bool is_ended(const NodeView& node) { return node.standing && node.standing->tombstoned; }
+
+// Who is given no work, or may lose it, by the ledger; why, and what to do next.
+Lines barred_lines(const SwarmView& view) {
+  Lines lines;
+  for (const NodeView& node : view.nodes) {
+    const std::string name = escape_control(node.name);
+    if (!node.barred.empty()) {
+      lines.push_back("barred  " + name + ": " + escape_control(node.barred));
+      lines.push_back(is_ended(node) ? "        take it out: hearth nodes rm " + name
+                                     : "        until it is whole; on its machine: hearth doctor");
+    }
+    if (!node.standing || node.standing->disputes == 0) continue;
+    lines.push_back("dispute " + name + " is a party of " +
+                    count_of(node.standing->disputes, "open dispute") +
+                    ": two results for one window, and no verdict yet");
+    lines.push_back("        its history: hearth ledger " + name +
+                    "; why nobody judges, where it stays: hearth logs");
+  }
+  return lines;
+}
+
+// Nothing before the first audit has come to an end. Counts are of this server's process, but for
+// disputes, which are the log's.
 Lines audit_lines(const SwarmView& view) {
   const AuditsView& audits = view.audits;
-  if (audits.agreed + audits.disputed + audits.missed == 0) return {};
-  std::string line = "audits  windows computed again: " + std::to_string(audits.agreed) +
-                     " agree, " + std::to_string(audits.disputed) +
-                     " in dispute; not audited: " + std::to_string(audits.missed);
-  if (audits.waiting > 0) {
-    line += "; " + std::to_string(audits.waiting) + " wait: " + escape_control(audits.why_waiting);
+  Lines lines;
+  if (audits.agreed + audits.disputed + audits.missed + audits.open_disputes > 0) {
+    lines.push_back("audits  since the server began: " + std::to_string(audits.agreed) +
+                    " windows agree, " + std::to_string(audits.disputed) + " differ, " +
+                    std::to_string(audits.missed) + " were given up");
+    if (audits.open_disputes + audits.ended_disputes > 0) {
+      lines.push_back("        disputes in the ledger: " + std::to_string(audits.open_disputes) +
+                      " open, " + std::to_string(audits.ended_disputes) + " ended by a verdict");
+    }
   }
-  return {line};
+  if (audits.waiting > 0 && !lines.empty()) {
+    lines.push_back("        " + count_of(audits.waiting, "window") +
+                    (audits.waiting == 1 ? " waits: " : " wait: ") +
+                    escape_control(audits.why_waiting));
+  }
+  if (audits.referee_missed > 0) {
+    lines.push_back("referee " + count_of(audits.referee_missed, "window") +
+                    " drawn for this server's own referee not computed: " +
+                    escape_control(audits.why_referee_missed));
+  }
+  return lines;
 }
 
 Lines ledger_lines(const SwarmView& view) {
@@ -161,6 +197,7 @@ std::string away_text(const NodeView& node) {
 // "loading, has 62%" while layers come.
 std::string state_text(const NodeView& node) {
   if (node.away) return away_text(node);
+  if (!node.barred.empty()) return node.state + (is_ended(node) ? ", ended" : ", quarantined");
   if (node.held_bytes >= node.held_total) return node.state;
   const double share = static_cast<double>(node.held_bytes) / static_cast<double>(node.held_total);
   return node.state + ", has " + percent(share);
@@ -173,27 +210,33 @@ std::string standing_text(const NodeView& node) {
   if (one.tombstoned) return "ended: it lied";
   std::string text = one.level + ", " + std::to_string(one.audited_right) + " right";
   if (one.faults > 0) text += ", " + count_of(one.faults, "fault");
+  if (one.disputes > 0) text += ", in dispute";
   return text;
 }
 
-// One row a node; with its standing, where the ledger names any of them.
+// One row a node; with its standing, where the ledger names any of them, and its owner likewise.
 class NodeTable {
  public:
   NodeTable(const SwarmView& view, std::vector<std::string> head)
       : standings_(std::ranges::any_of(
             view.nodes, [](const NodeView& node) { return node.standing.has_value(); })),
-        table_(with(std::move(head), "STANDING")) {}
+        owners_(std::ranges::any_of(view.nodes,
+                                    [](const NodeView& node) { return !node.owner.empty(); })),
+        table_(with(std::move(head), "STANDING", "OWNER")) {}
   void add(const NodeView& node, std::vector<std::string> cells) {
-    table_.add(with(std::move(cells), standing_text(node)));
+    table_.add(with(std::move(cells), standing_text(node), node.owner.empty() ? "-" : node.owner));
   }
   Lines lines() const { return table_.lines(); }
 
  private:
-  std::vector<std::string> with(std::vector<std::string> cells, std::string last) const {
-    if (standings_) cells.push_back(std::move(last));
+  std::vector<std::string> with(std::vector<std::string> cells, std::string standing,
+                                std::string owner) const {
+    if (standings_) cells.push_back(std::move(standing));
+    if (owners_) cells.push_back(std::move(owner));
     return cells;
   }
   bool standings_;
+  bool owners_;
   Table table_;
 };
 
@@ -206,6 +249,7 @@ Lines status_lines(const SwarmView& view) {
                  "rates   " + rates_text(view)};
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
@@ -229,6 +273,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
   lines.push_back(rates_text(view));
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   NodeTable table(view, {"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});

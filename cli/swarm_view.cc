@@ -64,7 +64,8 @@ std::optional<NodeView::Standing> standing_of(const Json& node) {
   if (found == node.end()) return std::nullopt;
   return NodeView::Standing{found->at("level"), count_of<std::uint64_t>(*found, "audited_right"),
                             count_of<std::uint64_t>(*found, "faults"),
-                            found->value("tombstoned", false)};
+                            found->value("tombstoned", false),
+                            count_of<std::uint64_t>(*found, "disputes")};
 }
 
 NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>& page_tokens) {
@@ -93,6 +94,8 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
   node.spare = json.value("spare", "");
+  node.barred = json.value("barred", "");
+  node.owner = json.value("owner", "");
   node.standing = standing_of(json);
   node.card = card_of(json.value("card", Json::object()));
   return node;
@@ -132,7 +135,16 @@ SwarmView view_of(const Json& state) {
     view.audits = {count_of<std::uint64_t>(audits, "agreed"),
                    count_of<std::uint64_t>(audits, "disputed"),
                    count_of<std::uint64_t>(audits, "missed"),
-                   count_of<std::uint64_t>(audits, "waiting"), audits.value("why_waiting", "")};
+                   count_of<std::uint64_t>(audits, "waiting"),
+                   audits.value("why_waiting", ""),
+                   count_of<std::uint64_t>(audits, "open_disputes"),
+                   count_of<std::uint64_t>(audits, "ended_disputes"),
+                   0,
+                   ""};
+    if (const Json referee = audits.value("referee", Json::object()); !referee.empty()) {
+      view.audits.referee_missed = count_of<std::uint64_t>(referee, "missed");
+      view.audits.why_referee_missed = referee.value("why_missed", "");
+    }
   }
   return view;
 }

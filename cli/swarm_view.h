@@ -41,10 +41,13 @@ struct NodeView {
   struct Standing {
     std::string level;
     std::uint64_t audited_right = 0;
-    std::uint64_t faults = 0;  // that still count
-    bool tombstoned = false;   // it neither serves nor checks again
+    std::uint64_t faults = 0;    // that still count
+    bool tombstoned = false;     // it neither serves nor checks again
+    std::uint64_t disputes = 0;  // open ones that it is a party of
   };
   std::optional<Standing> standing;
+  std::string barred;  // why the ledger lets it have no work; empty: it may
+  std::string owner;   // whose machine it is; empty: nobody said
 };
 
 // A stage for which no worker is here.
@@ -69,6 +72,10 @@ struct AuditsView {
   std::uint64_t missed = 0;
   std::uint64_t waiting = 0;
   std::string why_waiting;
+  std::uint64_t open_disputes = 0;
+  std::uint64_t ended_disputes = 0;
+  std::uint64_t referee_missed = 0;  // windows that draws gave to the server's own referee
+  std::string why_referee_missed = {};
 };
 
 struct SwarmView {

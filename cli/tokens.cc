@@ -34,6 +34,7 @@ Json token_object(const TokenRecord& token) {
   out["id"] = token.id;
   out["role"] = role_name(token.role);
   out["uses_left"] = token.uses_left;
+  if (!token.owner.empty()) out["owner"] = token.owner;
   out["created"] = token.created;
   out["expires"] = token.expires;
   out["state"] = state_of(token);
@@ -46,7 +47,8 @@ Result<JoinToken> create(const TokenOptions& options) {
   TRY(const Role role, parse_role(options.role));
   TRY(const auto store, open_cluster_store(options.data_dir));
   TRY(const coordinator::TokenSecret secret,
-      coordinator::create_token(*store, {role, options.seconds, options.uses}, now()));
+      coordinator::create_token(*store, {role, options.seconds, options.uses, options.owner},
+                                now()));
   return JoinToken{fingerprint(key.public_key()),
                    secret.id,
                    secret.secret,
@@ -54,12 +56,13 @@ Result<JoinToken> create(const TokenOptions& options) {
 }
 
 void print_table(const std::vector<TokenRecord>& tokens) {
-  std::printf("%-18s%-10s%-8s%-18s%-18s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES", "STATE");
+  std::printf("%-18s%-10s%-8s%-18s%-18s%-9s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES",
+              "STATE", "OWNER");
   for (const TokenRecord& token : tokens) {
-    std::printf("%-18s%-10s%-8u%-18s%-18s%s\n", token.id.c_str(),
+    std::printf("%-18s%-10s%-8u%-18s%-18s%-9s%s\n", token.id.c_str(),
                 std::string(role_name(token.role)).c_str(), token.uses_left,
-                date_text(token.created).c_str(), date_text(token.expires).c_str(),
-                state_of(token));
+                date_text(token.created).c_str(), date_text(token.expires).c_str(), state_of(token),
+                token.owner.empty() ? "-" : token.owner.c_str());
   }
 }
 
@@ -69,11 +72,12 @@ int run_token_create(const TokenOptions& options) {
   const auto token = create(options);
   if (!token.ok()) return fail(token.error());
   if (options.json) {
-    const Json json = {{"id", token->id},
-                       {"token", token->text()},
-                       {"role", options.role},
-                       {"expires", now() + options.seconds},
-                       {"uses", options.uses}};
+    Json json = {{"id", token->id},
+                 {"token", token->text()},
+                 {"role", options.role},
+                 {"expires", now() + options.seconds},
+                 {"uses", options.uses}};
+    if (!options.owner.empty()) json["owner"] = options.owner;
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
   }

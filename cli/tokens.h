@@ -12,6 +12,7 @@ struct TokenOptions {
   std::string role = "worker";  // or client, admin: what the machine that joins may do
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
+  std::string owner;     // of the machines that join with it; empty: nobody says
   std::string data_dir;  // empty: cli/paths.h
   bool json = false;
 };

@@ -8,32 +8,21 @@
 #include "base/crypto_vrf.h"
 #include "base/hex.h"
 #include "base/limits.h"
+#include "coordinator/pipeline_owners.h"
+#include "coordinator/ruling.h"
 #include "ledger/selection.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
 namespace {
 
+constexpr const char* kOwnersOnly =
+    "of every other pipeline with the same cut, some owner has a stage of this one too, or two";
 constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tried again
 // What is kept without receipts, which come within limits::kReceiptSeconds or not at all.
 constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
 // Seals and openings must reach the log while the window may be audited.
 constexpr std::int64_t kMarginSeconds = 120;
-
-// Each node answers for itself (coordinator/receipt_desk.cc).
-Hash256 owner_of(const PublicKey& key) { return blake2b(key.bytes()); }
-
-bool same_cut(const ReceiptPipeline& a, const ReceiptPipeline& b) {
-  return a.program == b.program &&
-         std::ranges::equal(a.stages, b.stages, {}, &ReceiptPipeline::Stage::layers,
-                            &ReceiptPipeline::Stage::layers);
-}
-
-bool share_a_node(const ReceiptPipeline& a, const ReceiptPipeline& b) {
-  return std::ranges::any_of(a.stages, [&b](const ReceiptPipeline::Stage& one) {
-    return std::ranges::find(b.stages, one.key, &ReceiptPipeline::Stage::key) != b.stages.end();
-  });
-}
 
 bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust) {
   return trust.empty() ||
@@ -49,7 +38,8 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode)
       clock_(clock),
       mode_(mode),
       books_({}, ledger::EntrySignatures::kTrusted),
-      verdicts_(cluster_.public_key(), clock, pipelines_, books_) {
+      verdicts_(cluster_.public_key(), clock, pipelines_, books_),
+      own_referee_(cluster_) {
   counts_.mode = mode;
 }
 
@@ -60,6 +50,7 @@ Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
   TRY_VOID(books_.apply(bytes, leaf));
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   verdicts_.recall(entry);
+  if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
   if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
   return ok_status();
@@ -87,6 +78,8 @@ Status AuditDesk::logged(ByteSpan bytes) {
     on_opening(*opening);
   } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
     on_drawn();
+  } else if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) {
+    ++verdicts_total_;
   }
   verdicts_.logged(entry);
   return ok_status();
@@ -130,20 +123,50 @@ void AuditDesk::on_drawn() {
   counts_.selected_total += gone;
   counts_.missed_total += gone;
   if (gone > 0) spdlog::warn("{} windows are not audited: their tokens are not kept here", gone);
+  std::size_t unknown = 0;
+  for (const std::uint64_t entry : books_.refereed(referee_rate_)) {
+    ++counts_.referee_selected_total;
+    const auto found = by_entry_.find(entry);
+    if (found == by_entry_.end()) {
+      ++unknown;
+    } else {
+      cases_.at(found->second).refereed.insert(entry);
+    }
+  }
+  referee_missed(unknown, "their tokens are not kept here");
   for (auto one = cases_.begin(); one != cases_.end();) {
     const auto next = std::next(one);
     Kept& kept = one->second;
     const bool drawn = kept.state == State::kKept && kept.request.is_logged() &&
                        kept.request.entries().back() < books_.drawn();
-    if (drawn && kept.request.wanted.empty()) {
-      forget(one, "");
-    } else if (drawn) {
+    if (drawn) {
       counts_.selected_total += kept.request.wanted.size();
-      enter(kept, State::kWaiting);
+      hand_out(one);
     }
     one = next;
   }
   start_runs();
+}
+
+// What the referee computes whole is computed by nobody else.
+void AuditDesk::hand_out(Cases::iterator one) {
+  Kept& kept = one->second;
+  if (!kept.refereed.empty()) {
+    if (own_referee_.add(one->first, claimed_case(kept.request))) {
+      return enter(kept, State::kRefereed);
+    }
+    referee_missed(std::exchange(kept.refereed, {}).size(),
+                   "too many requests wait for this server's referee");
+  }
+  if (kept.request.wanted.empty()) return forget(one, "");
+  enter(kept, State::kWaiting);
+}
+
+void AuditDesk::referee_missed(std::size_t windows, const std::string& why) {
+  if (windows == 0) return;
+  counts_.referee_missed_total += windows;
+  counts_.why_referee_missed = why;
+  spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
 }
 
 void AuditDesk::enter(Kept& kept, State state) {
@@ -200,6 +223,9 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
     spdlog::warn("request {}: {} of its windows are not audited: {}", to_hex(key.first), missed,
                  why);
   }
+  referee_missed(kept.refereed.size(), why);
+  if (kept.state == State::kRefereed) own_referee_.drop(key);
+  for (const auto& [entry, one_asked] : kept.asked) own_referee_.discard(entry);
   const bool asked = kept.request.request().verify == Verify::kFull;
   if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
     outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
@@ -226,17 +252,23 @@ void AuditDesk::start_runs() {
 }
 
 // Of the pipelines that can, the one whose node the draw names for the first window.
-std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(const Kept& kept) const {
+std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(Kept& kept) const {
   const ReceiptPipeline& own = kept.request.pipeline();
   std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
   std::vector<ledger::Draw::Candidate> candidates;
+  bool owners_only = false;
   for (const auto& [epoch, one] : pipelines_) {
     if (!same_cut(*one, own) || share_a_node(*one, own) || kept.tried.contains(epoch)) continue;
     if (!is_within(*one, kept.request.request().trust)) continue;
     if (!is_at_level(*one, kept.request.request().min_level)) continue;
+    if (share_an_owner(books_, *one, own) || has_an_owner_twice(books_, *one)) {
+      owners_only = true;
+      continue;
+    }
     fit.push_back(one);
-    candidates.push_back({one->stages.front().key, owner_of(one->stages.front().key)});
+    candidates.push_back({one->stages.front().key, owner_of(books_, one->stages.front())});
   }
+  kept.has_owners_only = owners_only && fit.empty();
   if (fit.empty() || !books_.draw()) return nullptr;
   const auto named = books_.draw()->auditor(*kept.request.wanted.begin(), candidates, {});
   const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
@@ -306,195 +338,7 @@ Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowC
   return ok_status();
 }
 
-// --- seals ---
-
-void AuditDesk::settle(const Key& key, Kept& kept) {
-  if (kept.state != State::kRunning || !kept.run.is_whole()) return;
-  runs_.erase(kept.run.name);
-  if (!kept.run.is_fed && !kept.request.same_tokens(kept.run)) {
-    spdlog::warn("request {}: pipeline {} samples other tokens than pipeline {} did",
-                 to_hex(key.first), kept.run.pipeline->epoch.value, key.second.value);
-    const auto on = kept.run.pipeline;
-    kept.generated = std::exchange(kept.run, {});
-    return run(key, kept, on, true);
-  }
-  const AuditCase::Run& generated = kept.generated ? *kept.generated : kept.run;
-  const auto findings = kept.request.judge(generated, kept.generated ? &kept.run : nullptr);
-  if (!findings) return try_again(key, kept, findings.error().message);
-  if (!findings->beyond.empty()) {
-    spdlog::error("request {}: {}, which is in no receipt: stage {} of pipeline {} or of {} lies",
-                  to_hex(key.first), findings->beyond, kept.request.pipeline().stages.size() - 1,
-                  key.second.value, kept.run.pipeline->epoch.value);
-    ++counts_.disputed_total;
-  }
-  ask_for_seals(key, kept, *findings);
-  start_runs();
-}
-
-// Whoever differs is asked, wanted or not.
-void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
-  std::map<std::string, control::v1::SealOrder> orders;
-  for (const AuditCase::Finding& one : findings.all) {
-    if (one.agrees && !kept.request.wanted.contains(one.entry)) continue;
-    const ReceiptPipeline::Stage& stage = kept.run.pipeline->stages[one.stage];
-    kept.asked[one.entry] = {stage.node, stage.key, one, {}, false, false};
-    control::v1::AuditedWindow& window = *orders[stage.node].add_windows();
-    window.set_request(to_field(one.run));
-    window.set_epoch(one.epoch.value);
-    window.set_window(one.window);
-    window.set_entry(one.entry);
-  }
-  for (auto& [node, order] : orders) {
-    Message& message = messages_.emplace_back();
-    message.node = node;
-    *message.body.mutable_seal_order() = std::move(order);
-  }
-  enter(kept, State::kSealing);
-  if (!kept.asked.empty()) return;
-  forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
-                                                     "otherwise already"
-                                                   : findings.beyond);
-}
-
-AuditDesk::Asked* AuditDesk::asked_of(const std::string& node, std::uint64_t entry, State state) {
-  const auto key = by_entry_.find(entry);
-  if (key == by_entry_.end()) return nullptr;
-  Kept& kept = cases_.at(key->second);
-  const auto asked = kept.asked.find(entry);
-  const bool is_its =
-      asked != kept.asked.end() && kept.state == state && asked->second.node == node;
-  return is_its ? &asked->second : nullptr;
-}
-
-void AuditDesk::take(const std::string& node, const control::v1::Seals& seals) {
-  for (const control::v1::Seal& seal : seals.seals()) {
-    const Status taken = take_seal(node, seal);
-    if (!taken.ok()) spdlog::error("node {}: no seal: {}", node, taken.error().message);
-  }
-}
-
-Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& seal) {
-  const std::string what = "entry " + std::to_string(seal.entry());
-  Asked* asked = asked_of(node, seal.entry(), State::kSealing);
-  REQUIRE(asked != nullptr, what + ": nobody asked it for that seal");
-  REQUIRE(!asked->seal, what + ": it sealed that already");
-  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
-  ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
-  REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
-          what + ": a seal or a signature of a wrong length");
-  REQUIRE(ledger::check_seal(said, cluster_.public_key()),
-          what + ": the signature of the seal is not its own");
-  asked->seal = said.seal;
-  entries_.push_back({asked->key, said});
-  return ok_status();
-}
-
-void AuditDesk::on_seal(const ledger::SealEntry& seal) {
-  const auto key = by_entry_.find(seal.receipt);
-  if (key == by_entry_.end()) return;
-  Kept& kept = cases_.at(key->second);
-  const auto asked = kept.asked.find(seal.receipt);
-  if (asked == kept.asked.end() || asked->second.key != seal.auditor) return;
-  asked->second.is_sealed = true;
-  if (kept.state != State::kSealing) return;
-  if (!std::ranges::all_of(kept.asked, [](const auto& one) { return one.second.is_sealed; })) {
-    return;
-  }
-  std::map<std::string, control::v1::OpenOrder> orders;
-  for (const auto& [entry, one] : kept.asked) orders[one.node].add_entries(entry);
-  for (auto& [node, order] : orders) {
-    Message& message = messages_.emplace_back();
-    message.node = node;
-    *message.body.mutable_open_order() = std::move(order);
-  }
-  enter(kept, State::kOpening);
-}
-
-// --- openings ---
-
-void AuditDesk::take(const std::string& node, const control::v1::Openings& openings) {
-  for (const control::v1::Opening& opening : openings.openings()) {
-    const Status taken = take_opening(node, opening);
-    if (!taken.ok()) spdlog::error("node {}: no opening: {}", node, taken.error().message);
-  }
-}
-
-Status AuditDesk::take_opening(const std::string& node, const control::v1::Opening& opening) {
-  const std::string what = "entry " + std::to_string(opening.entry());
-  Asked* asked = asked_of(node, opening.entry(), State::kOpening);
-  REQUIRE(asked != nullptr && !asked->is_opened, what + ": nobody asked it to open that");
-  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
-  ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
-  REQUIRE(
-      read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
-      what + ": a root or a salt of a wrong length");
-  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == *asked->seal,
-          what + ": that is not what it sealed");
-  REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
-  asked->is_opened = true;
-  entries_.push_back({asked->key, said});
-  return ok_status();
-}
-
-void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
-  const auto key = by_entry_.find(opening.receipt);
-  if (key == by_entry_.end()) return;
-  const auto one = cases_.find(key->second);
-  Kept& kept = one->second;
-  const auto asked = kept.asked.find(opening.receipt);
-  if (asked == kept.asked.end() || asked->second.key != opening.auditor) return;
-  const AuditCase::Finding& finding = asked->second.finding;
-  ++(finding.agrees ? counts_.agreed_total : counts_.disputed_total);
-  bool judged = false;
-  if (!finding.agrees) {
-    const ReceiptPipeline& own = kept.request.pipeline();
-    spdlog::error(
-        "in dispute: entry {}, request {}, window {}, stage {} (layers {} to {}): node {} and its "
-        "auditor {} had the same input and come to different output",
-        opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
-        own.stages[finding.stage].layers.begin, own.stages[finding.stage].layers.end,
-        own.stages[finding.stage].node, asked->second.node);
-    judged =
-        verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
-                         kept.generated ? std::optional(kept.run) : std::nullopt,
-                         asked->second.node, asked->second.key, kept.receipts.at(opening.receipt)});
-  }
-  // From here on nothing is said of it but in the log; the last one ends it.
-  const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
-  if (!wanted) ++counts_.selected_total;
-  report_opening(one->first, kept, opening.receipt, asked->second, judged);
-  kept.asked.erase(asked);
-  if (!kept.asked.empty()) return;
-  if (kept.request.wanted.empty() && !kept.dispute) {
-    outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
-    return forget(one, "");
-  }
-  forget(one, "what came in there was computed otherwise already");
-}
-
-// --- what is said of it ---
-
-AuditOutcome AuditDesk::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
-  AuditOutcome out{kind, key.first, key.second};
-  out.windows = kept.agreed;
-  return out;
-}
-
-void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
-                               bool judged) {
-  const AuditCase::Finding& finding = asked.finding;
-  if (finding.agrees) {
-    return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
-  }
-  if (kept.dispute) return;
-  AuditOutcome disputed = outcome(key, kept, AuditOutcome::Kind::kDisputed);
-  disputed.entry = entry;
-  disputed.stage = finding.stage;
-  disputed.window = finding.window;
-  disputed.node = kept.request.pipeline().stages[finding.stage].node;
-  disputed.awaits_verdict = judged;
-  kept.dispute = std::move(disputed);
-}
+// --- who there is ---
 
 // Whom the log does not name yet begins where those begin that the cluster vouches for.
 bool AuditDesk::is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const {
@@ -512,6 +356,10 @@ Standings AuditDesk::standings() const {
     const ledger::Standing& one = *books_.standing(key);
     all[key] = {one.level(policy, books_.time()), one.audited_right(),
                 one.faults(policy, books_.time()), one.is_tombstoned()};
+  }
+  for (const std::uint64_t entry : books_.disputes()) {
+    ++all[books_.receipt(entry)->worker].disputes;
+    for (const PublicKey& auditor : books_.doubters(entry)) ++all[auditor].disputes;
   }
   return all;
 }
@@ -553,7 +401,8 @@ void AuditDesk::on_timer() {
     const bool late = clock_.now() - kept.at >= kPatience;
     const bool waits_for_claims = kept.state == State::kRunning && kept.run.tokens;
     if (age >= most) {
-      forget(one, "nobody else computed these layers again in time");
+      forget(one, kept.has_owners_only ? kOwnersOnly
+                                       : "nobody else computed these layers again in time");
     } else if (kept.state == State::kKept && !kept.request.is_logged() && age >= kUnloggedSeconds) {
       forget(one, "it has no receipts of all its stages");
     } else if (late && waits_for_claims) {
@@ -570,9 +419,15 @@ AuditStatus AuditDesk::status() const {
   AuditStatus status = counts_;
   status.mode = mode_;
   for (const auto& [key, kept] : cases_) {
-    if (kept.state == State::kWaiting) status.waiting += kept.request.wanted.size();
+    if (kept.state == State::kWaiting) {
+      status.waiting += kept.request.wanted.size();
+      if (kept.has_owners_only && status.why_waiting.empty()) status.why_waiting = kOwnersOnly;
+    }
     if (kept.state > State::kWaiting) ++status.running;
   }
+  status.referee_waiting = static_cast<std::uint32_t>(own_referee_.waiting());
+  status.open_disputes = books_.disputes().size();
+  status.ended_disputes = verdicts_total_;
   if (status.waiting == 0) {
     status.why_waiting.clear();
   } else if (status.why_waiting.empty()) {

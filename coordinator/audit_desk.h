@@ -9,6 +9,10 @@
 // audited is counted and said: where nobody else holds the layers, where a restart or the limit
 // took the tokens, where an auditor does not seal or open what it claimed.
 //
+// Where the coordinator has a referee of its own, a draw gives him windows too. He computes their
+// requests in place of a pipeline, and so finds what all holders of a layer range agree on and is
+// false (coordinator/own_referee.h).
+//
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
 
@@ -28,6 +32,7 @@
 #include "coordinator/audit_case.h"
 #include "coordinator/audit_outcome.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/own_referee.h"
 #include "coordinator/verdict_desk.h"
 #include "ledger/books.h"
 
@@ -39,7 +44,7 @@ class AuditDesk {
   static constexpr std::size_t kKeptCases = 8'192;
   static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;
-  static constexpr std::uint32_t kTries = 3;  // to have a request computed again
+  static constexpr std::uint32_t kTries = 3;  // to have a request computed again by a pipeline
   // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
   static constexpr Duration kDrawPause = std::chrono::seconds(2);
   // Of an auditor, to claim, to seal and to open.
@@ -85,6 +90,15 @@ class AuditDesk {
   // Of requests of which windows were to be audited.
   std::vector<AuditOutcome> take_outcomes();
 
+  // There is a referee with all of the model, for this share of windows (parts of a million); 0:
+  // none.
+  void set_referee_rate(std::int64_t rate) { referee_rate_ = rate; }
+  // What he is asked next, and what came of it.
+  std::optional<OwnReferee::Ask> take_referee_ask() {
+    return own_referee_.take_ask(clock_.unix_seconds());
+  }
+  void refereed(std::uint64_t number, const Result<RefereeFinding>& finding);
+
   // Disputes, and who is given no work for one.
   VerdictDesk& verdicts() { return verdicts_; }
   const VerdictDesk& verdicts() const { return verdicts_; }
@@ -95,9 +109,9 @@ class AuditDesk {
 
  private:
   using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
-  enum class State { kKept, kWaiting, kRunning, kSealing, kOpening };
-  struct Asked {  // of an auditor, by the entry that it audits
-    std::string node;
+  enum class State { kKept, kRefereed, kWaiting, kRunning, kSealing, kOpening };
+  struct Asked {       // of an auditor, by the entry that it audits
+    std::string node;  // empty: the coordinator's own referee
     PublicKey key;
     AuditCase::Finding finding;
     std::optional<Hash256> seal;
@@ -112,8 +126,10 @@ class AuditDesk {
     TimePoint at{};  // when it came to its state; kWaiting: when it may be tried
     std::uint32_t tries = 0;
     std::set<Epoch> tried = {};
+    bool has_owners_only = false;  // who could audit it, but for their owners
     AuditCase::Run run = {};
     std::optional<AuditCase::Run> generated = {};  // when `run` is fed
+    std::set<std::uint64_t> refereed = {};         // entries that the referee is to compute again
     std::map<std::uint64_t, Asked> asked = {};
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
@@ -125,19 +141,22 @@ class AuditDesk {
   void on_drawn();
   void on_seal(const ledger::SealEntry& seal);
   void on_opening(const ledger::OpeningEntry& opening);
-  void want(Kept& kept);
+  void hand_out(Cases::iterator one);
+  void referee_missed(std::size_t windows, const std::string& why);
   void start_runs();
-  std::shared_ptr<const ReceiptPipeline> choose(const Kept& kept) const;
+  std::shared_ptr<const ReceiptPipeline> choose(Kept& kept) const;
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
   void settle(const Key& key, Kept& kept);
   void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
+  void open_all(Kept& kept);
   Status take_seal(const std::string& node, const control::v1::Seal& seal);
   Status take_opening(const std::string& node, const control::v1::Opening& opening);
   Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
   bool is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const;
+  void report_beyond(const Key& key, const Kept& kept, const std::string& what);
   AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
   void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
                       bool judged);
@@ -151,6 +170,9 @@ class AuditDesk {
   TimePoint next_draw_{};
   VerdictDesk::Pipelines pipelines_;
   VerdictDesk verdicts_;
+  OwnReferee own_referee_;
+  std::int64_t referee_rate_ = 0;
+  std::uint64_t verdicts_total_ = 0;  // of the log
   Cases cases_;
   std::size_t bytes_ = 0;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name

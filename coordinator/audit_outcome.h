@@ -66,6 +66,7 @@ struct NodeStanding {
   std::int64_t audited_right = 0;
   std::int64_t faults = 0;  // that still count
   bool is_tombstoned = false;
+  std::uint32_t disputes = 0;  // open ones that it is a party of
   friend bool operator==(const NodeStanding&, const NodeStanding&) = default;
 };
 using Standings = std::map<PublicKey, NodeStanding>;

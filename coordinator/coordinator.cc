@@ -144,7 +144,8 @@ void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
                    pipeline.epoch.value, member.node);
       return;
     }
-    stages.stages.push_back({member.node, peer->key, member.layers});
+    const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+    stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
   }
   // A file of which no manifest was made is known by its header.
   pipeline.model = model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
@@ -347,6 +348,7 @@ SwarmStatus CoordinatorMachine::status() const {
   for (const Node* node : registry_.known()) links[node->status.name] = node->link;
   for (NodeStatus& node : status.nodes) {
     node.standing = standing_of(links[node.name]);
+    node.owner = owner_name(links[node.name]);
     if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
     if (!node.barred.empty()) node.spare = node.barred;
   }
@@ -370,8 +372,9 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   status.late_frames_total = late_frames();
-  status.running = scheduler_.running();
-  status.waiting = scheduler_.waiting();
+  status.running_audits = scheduler_.running_of(kAuditor);
+  status.running = scheduler_.running() - status.running_audits;
+  status.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
   status.tokens_per_second = token_rate_.per_second(clock_.now());
   status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
   return status;

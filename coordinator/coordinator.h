@@ -120,6 +120,7 @@ struct NodeStatus {
   std::string spare;                        // then, of a free one: why no pipeline has it
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
   std::string barred;                       // why the ledger lets it have no work; empty: it may
+  std::string owner;                        // whose machine it is; empty: nobody said
 };
 
 // The way from a node to another, as measured.
@@ -154,6 +155,14 @@ struct AuditStatus {
   std::uint64_t waiting = 0;       // of requests that are not being audited yet
   std::uint32_t running = 0;       // requests that are
   std::string why_waiting;         // a sentence, or empty
+  // Of those, what draws gave to the coordinator's own referee.
+  std::uint64_t referee_selected_total = 0;
+  std::uint64_t referee_missed_total = 0;  // that it did not compute, or not in time
+  std::uint32_t referee_waiting = 0;       // requests
+  std::string why_referee_missed;          // the latest of them; a sentence, or empty
+  // Of the log, those of earlier processes too.
+  std::uint64_t open_disputes = 0;   // windows
+  std::uint64_t ended_disputes = 0;  // verdicts
 };
 
 struct PipelineStatus {
@@ -180,7 +189,8 @@ struct SwarmStatus {
   std::vector<AccusedStatus> accused;
   std::vector<PipelineStatus> pipelines;
   std::optional<AuditStatus> audits;  // where receipts are made
-  std::uint32_t running = 0;
+  std::uint32_t running = 0;          // requests; audits' runs are counted by themselves
+  std::uint32_t running_audits = 0;   // requests that audits and disputes have computed again
   std::uint32_t waiting = 0;
   std::uint64_t admitted_total = 0;
   std::uint64_t resumed_total = 0;  // that went on from tokens, on another pipeline or process
@@ -204,6 +214,12 @@ struct MeasuredPlacement {
   std::function<void(std::function<void()> work)> elsewhere = {};
 };
 
+// Whose machine a node is.
+struct NodeOwner {
+  std::string name;
+  Hash256 id;  // as the log names it
+};
+
 struct HandStage {
   std::string node;
   LayerRange layers;
@@ -224,6 +240,8 @@ struct CoordinatorOptions {
   // A worker shows the roster that it holds, against the one that it was sent. False when it is
   // none of this cluster: then the worker is lost. Null: nobody looks.
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
+  // Who answers for a node; nothing: nobody said, and it answers for itself. Null: likewise.
+  std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
   Duration forming_timeout = std::chrono::seconds(120);

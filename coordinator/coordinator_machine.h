@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ class CoordinatorMachine final : public Coordinator,
   void publish_model(const Hash256& model) override;
 
  private:
+  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
+  // space.
+  static constexpr char kAuditor[] = "the audits";
+
   struct Stranger {
     TimePoint deadline{};  // then the link is closed
     bool refused = false;
@@ -108,6 +113,8 @@ class CoordinatorMachine final : public Coordinator,
   void rank_pools();  // by standings_, and by whom they can be audited
   ledger::Level level_of(const std::vector<std::string>& nodes) const;
   std::optional<NodeStanding> standing_of(LinkId link) const;
+  std::string owner_name(LinkId link) const;
+  std::multiset<std::string> owners_of(const Pipeline& pipeline) const;
   std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
   void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);

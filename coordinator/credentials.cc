@@ -86,6 +86,7 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
           "lifetime: 1 to " + std::to_string(limits::kTokenSeconds) + " seconds");
   REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses,
           "uses: 1 to " + std::to_string(limits::kTokenUses));
+  if (!wish.owner.empty()) TRY_VOID(check_owner_name(wish.owner));
   const TokenSecret secret = new_token_secret();
   TokenRecord token;
   token.id = secret.id;
@@ -94,8 +95,20 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
   token.created = now;
   token.expires = now + wish.seconds;
   token.uses_left = wish.uses;
+  token.owner = wish.owner;
   TRY_VOID(store.add_token(token));
   return secret;
+}
+
+Status check_owner_name(std::string_view name) {
+  REQUIRE(!name.empty() && name.size() <= limits::kNodeNameBytes && is_printable(name),
+          "an owner's name has 1 to " + std::to_string(limits::kNodeNameBytes) +
+              " bytes of printable ASCII characters");
+  return ok_status();
+}
+
+Hash256 owner_id(const Store& store, std::string_view name) {
+  return keyed_blake2b(store.secret_key(), as_bytes("owner." + std::string(name)));
 }
 
 Status open_door(Store& store, std::int64_t now) {

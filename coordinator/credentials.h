@@ -18,6 +18,7 @@ struct NewToken {
   Role role = Role::kWorker;
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
+  std::string owner = {};  // as check_owner_name, or empty
 };
 struct TokenSecret {  // as in proto/join_token.h
   std::string id;
@@ -26,6 +27,13 @@ struct TokenSecret {  // as in proto/join_token.h
 TokenSecret new_token_secret();
 // kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
+
+// What people call who answers for machines: 1 to limits::kNodeNameBytes printable ASCII
+// characters. kInvalidInput names the limit.
+Status check_owner_name(std::string_view name);
+// As the log names an owner: keyed with the store's own secret, so that names cannot be guessed
+// there.
+Hash256 owner_id(const Store& store, std::string_view name);
 
 // Lets machines ask to be let in without a token: they are heard while any token is good, so there
 // is one for a while, whose secret nobody is told. Nothing to do where one is good long enough.

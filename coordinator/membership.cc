@@ -116,7 +116,10 @@ Result<std::string> Membership::admit(RosterEntry& entry, const Wish& wish,
   const std::int64_t now = clock_.unix_seconds();
   TRY(const Role granted, check_token(*options_.store, request.token_id(), request.secret(), now));
   TRY_VOID(grant(granted));
-  Admission admission{{entry.key, entry.name, entry.role, now, false}, request.token_id(), {}};
+  TRY(const auto token, options_.store->find_token(request.token_id()));
+  Admission admission{{entry.key, entry.name, entry.role, now, false, token ? token->owner : ""},
+                      request.token_id(),
+                      {}};
   std::string text;
   if (asks_the_api(entry.role)) {
     KeySecret made = key_of(*options_.store, entry, now);
@@ -124,6 +127,7 @@ Result<std::string> Membership::admit(RosterEntry& entry, const Wish& wish,
     text = std::move(made.text);
   }
   TRY_VOID(options_.store->admit(admission));
+  note_owner(admission.node);
   return text;
 }
 
@@ -260,6 +264,7 @@ Status Membership::restart(const RosterEntry& own) {
   std::vector<RosterEntry> entries = {own};
   TRY(const auto nodes, options_.store->nodes());
   for (const NodeRecord& node : nodes) {
+    note_owner(node);
     if (node.revoked) continue;
     const auto known = options_.roster->find(node.key);
     entries.push_back(known ? *known : RosterEntry{node.key, node.name, node.role, {}});
@@ -273,6 +278,7 @@ Status Membership::follow_store() {
   TRY(const auto nodes, options_.store->nodes());
   std::vector<RosterEntry> entries = now->entries;
   for (const NodeRecord& node : nodes) {
+    note_owner(node);
     if (!node.revoked) continue;
     const auto removed =
         std::erase_if(entries, [&](const RosterEntry& entry) { return entry.key == node.key; });
@@ -289,6 +295,16 @@ Status Membership::follow_store() {
     left_out_.insert(node.key);
   }
   return ok_status();
+}
+
+void Membership::note_owner(const NodeRecord& node) {
+  if (!node.owner.empty()) owners_[node.key] = node.owner;
+}
+
+std::optional<NodeOwner> Membership::owner_of(const PublicKey& key) const {
+  const auto found = owners_.find(key);
+  if (found == owners_.end()) return std::nullopt;
+  return NodeOwner{found->second, owner_id(*options_.store, found->second)};
 }
 
 Status Membership::publish(std::vector<RosterEntry> entries) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "coordinator/control_service.h"
+#include "coordinator/coordinator.h"
 #include "coordinator/store.h"
 #include "proto/roster.h"
 
@@ -72,6 +74,8 @@ class Membership final : public Admissions {
   // A roster of `own` entry and the nodes of the store, newer than the one before. kRefused when
   // the store is an older copy than the roster (set_back.h).
   Status restart(const RosterEntry& own);
+  // Whose machine a node is, where somebody has said so as it was let in.
+  std::optional<NodeOwner> owner_of(const PublicKey& key) const;
   // Takes those out of the roster whom somebody has revoked in the store meanwhile, and those in
   // whom somebody has let in, in whatever process. The keys of the former let them in no more.
   Status follow_store();
@@ -86,6 +90,7 @@ class Membership final : public Admissions {
                             const control::v1::Enrolment& request);
   control::v1::Enrolled answer_to(const RosterEntry& entry, const std::string& api_key) const;
   Status note_waiting(const WaitingNode& node);
+  void note_owner(const NodeRecord& node);
   Result<std::string> key_again(const RosterEntry& entry);
   Status add(const RosterEntry& entry);
   Status publish(std::vector<RosterEntry> entries);
@@ -93,7 +98,8 @@ class Membership final : public Admissions {
   const SecretKey cluster_;
   const MembershipOptions options_;
   const Clock& clock_;
-  std::set<PublicKey> left_out_;  // for want of a name or of room; said once
+  std::map<PublicKey, std::string> owners_;  // of nodes in the store that have one
+  std::set<PublicKey> left_out_;             // for want of a name or of room; said once
 };
 
 }  // namespace hearth::coordinator

@@ -103,11 +103,15 @@ void ReceiptDesk::log(ledger::EntryBody body) {
   entries_.push_back(ledger::write_entry({time_, std::move(body)}));
 }
 
-// A cluster lets a node in, and vouches for it by that. Whose machine it is, nobody says: each node
-// is its own owner.
+// A cluster lets a node in, and vouches for it by that. Of whom nobody says whose machine it is, it
+// is its own.
 Hash256& ReceiptDesk::latest(const PublicKey& key) {
   const auto [found, fresh] = latest_.emplace(as_hash(key), Hash256());
-  if (fresh) log(ledger::MemberEntry{key, blake2b(key.bytes()), true});
+  const auto owner = owners_.find(key);
+  if (fresh) {
+    log(ledger::MemberEntry{key, owner == owners_.end() ? blake2b(key.bytes()) : owner->second,
+                            true});
+  }
   return found->second;
 }
 
@@ -115,6 +119,9 @@ Hash256& ReceiptDesk::latest(const PublicKey& key) {
 
 void ReceiptDesk::begin(ReceiptPipeline pipeline) {
   const Epoch epoch = pipeline.epoch;
+  for (const ReceiptPipeline::Stage& stage : pipeline.stages) {
+    if (stage.owner != Hash256()) owners_[stage.key] = stage.owner;
+  }
   pipelines_[epoch] = std::make_shared<const ReceiptPipeline>(std::move(pipeline));
 }
 

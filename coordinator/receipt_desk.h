@@ -45,6 +45,7 @@ struct ReceiptPipeline {
     std::string node;
     PublicKey key;
     LayerRange layers;
+    Hash256 owner = {};  // who answers for it; zeros: it does itself
   };
   Epoch epoch;
   Hash256 program;  // ledger::program_id()
@@ -140,7 +141,8 @@ class ReceiptDesk {
   std::map<RequestKey, std::int64_t> seen_;  // requests of the last hour: a slot has one receipt
   std::size_t tokens_ = 0;                   // that requests hold
   std::map<std::string, Signer> signers_;
-  std::map<Hash256, Hash256> latest_;  // of members, by key: BLAKE2b of its latest, or zeros
+  std::map<PublicKey, Hash256> owners_;  // of nodes that are not their own
+  std::map<Hash256, Hash256> latest_;    // of members, by key: BLAKE2b of its latest, or zeros
   std::map<SignedSlot, ReceiptBytes> remembered_;
   std::deque<SignedSlot> remembered_order_;  // the oldest first
   std::set<PublicKey> tombstoned_;

@@ -168,6 +168,12 @@ Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
 
 // It answers on whatever thread it likes, perhaps when nobody listens any more.
 void Receipts::State::ask_referee() {
+  if (auto ask = audits.take_referee_ask()) {
+    referee(std::move(ask->request), [self = shared_from_this(),
+                                      number = ask->number](const Result<RefereeFinding>& finding) {
+      self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
+    });
+  }
   for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
     const auto done = [self = shared_from_this(),
                        entry = ask.entry](const Result<RefereeFinding>& finding) {
@@ -340,9 +346,10 @@ void Receipts::set_on_standing(std::function<void()> changed) {
   state_->on_standing = std::move(changed);
 }
 
-void Receipts::set_referee(Referee referee, Keep keep) {
+void Receipts::set_referee(Referee referee, Keep keep, std::int64_t rate) {
   state_->push(
-      [referee = std::move(referee), keep = std::move(keep)](State& state) {
+      [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
+        state.audits.set_referee_rate(referee ? rate : 0);
         state.referee = referee;
         state.keep = keep;
       },

@@ -41,9 +41,11 @@ class Receipts final : public LedgerView {
   void set_send(Send send);           // to a node; null: nobody is told
   void set_run(Run run);              // null: nothing is audited
   void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
-  // Who says which side of a dispute is right, and where evidence is kept; null: disputes stay
-  // open.
-  void set_referee(Referee referee, Keep keep);
+  // Who says which side of a dispute is right (null: a third pipeline, where there is one), and
+  // where evidence is kept; null: there are no verdicts. `rate`: the share of windows that he
+  // computes again unasked, in parts of a million.
+  void set_referee(Referee referee, Keep keep,
+                   std::int64_t rate = ledger::Policy().coordinator_rate);
   // Where it is kept what the machines of nodes are. As of ChangeBook::open().
   Status remember_machines(const std::string& file);
   // Told when why_barred() may say something else, on the owner's thread.

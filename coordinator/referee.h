@@ -22,6 +22,7 @@ struct RefereeCase {
   std::vector<TokenId> answer;  // claimed; fed as it is, as far as positions go
   SamplingParams sampling;      // of the run that claimed it
   std::uint32_t positions = 0;  // that were fed: at most all of prompt and answer
+  std::int64_t until = 0;       // unix seconds: nobody wants it from then on; 0: whenever it comes
 };
 
 struct RefereeFinding {
@@ -40,7 +41,7 @@ struct RefereeFinding {
   std::vector<TokenId> tokens;
 };
 
-// `done` comes once, on any thread. kUnavailable: there is no referee now.
+// `done` comes once, on any thread. kUnavailable: there is no referee now. kTimeout: not in time.
 using Referee = std::function<void(RefereeCase, std::function<void(Result<RefereeFinding>)> done)>;
 
 }  // namespace hearth::coordinator

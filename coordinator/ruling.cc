@@ -105,6 +105,30 @@ bool is_right(const AuditCase& request, const RefereeFinding& claimed) {
          first_false_token(request, claimed) >= request.request().tokens.size();
 }
 
+Result<AuditCase::Findings> findings_of(const AuditCase& request, const RefereeFinding& claimed) {
+  TRY_VOID(check_whole(request, claimed.windows));
+  AuditCase::Findings findings;
+  const std::size_t last = request.pipeline().stages.size() - 1;
+  const std::size_t false_token = first_false_token(request, claimed);
+  for (const auto& [window, logged] : request.windows()) {
+    const std::size_t end =
+        std::size_t{window} * limits::kWindowPositions + logged[last]->positions;
+    for (std::size_t i = 0; i <= last; ++i) {
+      const bool moved = i == last && false_token < end;
+      const Hash256 root =
+          moved ? commitment(request, claimed, window) : claimed.windows.at(window)[i].out;
+      const bool agrees = root == logged[i]->out_root;
+      findings.all.push_back({logged[i]->entry, static_cast<std::uint16_t>(i), window, agrees, root,
+                              request.request().order.request, request.pipeline().epoch});
+      if (!agrees) return findings;
+    }
+  }
+  if (false_token < request.request().tokens.size()) {
+    findings.beyond = "token " + std::to_string(false_token) + " is not the model's";
+  }
+  return findings;
+}
+
 Result<Ruling> rule(const AuditCase& request, const AuditCase::Finding& finding,
                     const AuditCase::Run& generated, const AuditCase::Run* fed,
                     const RefereeFinding& claimed, const RefereeFinding* audited) {

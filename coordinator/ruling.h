@@ -29,6 +29,10 @@ RefereeCase audited_case(const AuditCase& request, const AuditCase::Run& generat
 // Whether all that its receipts say is what the referee computed.
 bool is_right(const AuditCase& request, const RefereeFinding& claimed);
 
+// What a referee says of each window, from the first on, up to and including the first that he has
+// otherwise: as an auditor. kInvalidInput when he has not computed all of them.
+Result<AuditCase::Findings> findings_of(const AuditCase& request, const RefereeFinding& claimed);
+
 // `finding` disagrees, and is of one of these runs; `fed` as of AuditCase::judge(). `audited` is
 // the referee's of audited_case(), null before it is wanted. kInvalidInput when a finding is not of
 // this request.

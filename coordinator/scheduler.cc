@@ -387,6 +387,16 @@ void Scheduler::remove_done(const Sequence& sequence) {
   running_.erase(sequence.id);
 }
 
+std::uint32_t Scheduler::waiting_of(const std::string& owner) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      waiting_, [&owner](const auto& sequence) { return sequence->request.owner == owner; }));
+}
+
+std::uint32_t Scheduler::running_of(const std::string& owner) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      running_, [&owner](const auto& one) { return one.second->request.owner == owner; }));
+}
+
 std::vector<std::shared_ptr<Sequence>> Scheduler::held() const {
   std::vector<std::shared_ptr<Sequence>> sequences;
   for (const auto& [id, sequence] : running_) {

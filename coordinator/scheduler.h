@@ -88,6 +88,9 @@ class Scheduler {
 
   std::uint32_t waiting() const { return static_cast<std::uint32_t>(waiting_.size()); }
   std::uint32_t running() const { return static_cast<std::uint32_t>(running_.size()); }
+  // Those of one owner.
+  std::uint32_t waiting_of(const std::string& owner) const;
+  std::uint32_t running_of(const std::string& owner) const;
   // Running sequences that wait for hashes.
   std::vector<std::shared_ptr<Sequence>> held() const;
 

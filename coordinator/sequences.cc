@@ -14,9 +14,6 @@ namespace {
 constexpr Duration kHashPatience = std::chrono::seconds(2);
 constexpr std::size_t kAuditedMost = 8'192;  // answers whose owners wait for their audits
 
-// Takes turns with those who ask for answers. No API key's id has a space.
-constexpr char kAuditor[] = "the audits";
-
 class AuditEvents final : public SequenceEvents {
  public:
   AuditEvents(Receipts& receipts, const ledger::RequestId& run) : receipts_(receipts), run_(run) {}

@@ -1,5 +1,6 @@
 // The coordinator's view of standings: of nodes, and of the pipelines that they form.
 #include <algorithm>
+#include <set>
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/receipts.h"
@@ -21,6 +22,12 @@ std::optional<NodeStanding> CoordinatorMachine::standing_of(LinkId link) const {
   return found == standings_->end() ? std::nullopt : std::optional(found->second);
 }
 
+std::string CoordinatorMachine::owner_name(LinkId link) const {
+  const auto peer = control_.peer(link);
+  const auto owner = peer && options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+  return owner ? owner->name : "";
+}
+
 // Whom the log does not name yet begins where those begin that the cluster vouches for; where
 // nothing is audited nobody has a level.
 ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes) const {
@@ -34,13 +41,28 @@ ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes
   return lowest;
 }
 
+// Of the stages whose owner somebody has named.
+std::multiset<std::string> CoordinatorMachine::owners_of(const Pipeline& pipeline) const {
+  std::multiset<std::string> owners;
+  for (const Member& member : pipeline.members) {
+    if (std::string owner = owner_name(member.link); !owner.empty())
+      owners.insert(std::move(owner));
+  }
+  return owners;
+}
+
+// No owner audits itself, and none has two stages of an audit (coordinator/pipeline_owners.h).
 std::vector<Epoch> CoordinatorMachine::twins_of(const Pipeline& pipeline) const {
   std::vector<Epoch> twins;
   if (!pipeline.model || !standings_) return twins;
+  const std::multiset<std::string> own = owners_of(pipeline);
   for (const auto& [epoch, other] : pipelines_.all()) {
-    if (epoch != pipeline.epoch && other.serving && same_cut(pipeline, other)) {
-      twins.push_back(epoch);
-    }
+    if (epoch == pipeline.epoch || !other.serving || !same_cut(pipeline, other)) continue;
+    const std::multiset<std::string> theirs = owners_of(other);
+    const bool may = std::ranges::all_of(theirs, [&](const std::string& owner) {
+      return theirs.count(owner) == 1 && !own.contains(owner);
+    });
+    if (may) twins.push_back(epoch);
   }
   return twins;
 }

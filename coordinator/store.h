@@ -27,6 +27,7 @@ struct TokenRecord {
   std::int64_t expires = 0;  // from this second on it is worthless
   std::uint32_t uses_left = 1;
   bool revoked = false;
+  std::string owner = {};  // of the machines that join with it; empty: nobody said
 };
 
 struct NodeRecord {
@@ -35,6 +36,7 @@ struct NodeRecord {
   Role role = Role::kWorker;
   std::int64_t enrolled = 0;
   bool revoked = false;
+  std::string owner = {};  // whose machine it is; empty: nobody said
 };
 
 struct ApiKey {

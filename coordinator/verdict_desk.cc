@@ -64,8 +64,13 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
   if (at != cases_.end()) {
     Case& one = at->second;
     const Dispute& dispute = one.dispute;
+    if (!finding && finding.error().code == ErrorCode::kUnavailable && one.third.empty() &&
+        ask_third(entry, one)) {
+      return;
+    }
     if (!finding) {
-      leave_open(at, "no referee: " + finding.error().message);
+      leave_open(at, "no referee: " + finding.error().message +
+                         (one.third.empty() ? "; and no third pipeline of the same cut" : ""));
     } else {
       const bool is_audited = std::exchange(one.audited_asked, false);
       if (!is_audited) one.claimed = *finding;
@@ -83,11 +88,51 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
   ask_next();
 }
 
+// What the referee was asked last, of a third pipeline.
+bool VerdictDesk::ask_third(std::uint64_t entry, Case& one) {
+  const Dispute& dispute = one.dispute;
+  RefereeCase wanted = one.audited_asked ? audited_case(dispute.request, dispute.generated)
+                                         : claimed_case(dispute.request);
+  if (!third_.begin(dispute.request, std::move(wanted), dispute.generated.pipeline)) return false;
+  before_referee_ = entry;
+  return true;
+}
+
+void VerdictDesk::hear_third() {
+  auto heard = third_.take_found();
+  if (!heard || !before_referee_) return;
+  const std::uint64_t entry = *before_referee_;
+  Case& one = cases_.at(entry);
+  if (heard->who.empty()) one.third = {cluster_};  // nobody is asked after it
+  if (!heard->who.empty()) one.third = std::move(heard->who);
+  found(entry, heard->finding);
+}
+
+// One against two at most: the side that is not false has what the third pipeline has.
+bool VerdictDesk::is_backed(const Case& one) {
+  const AuditCase::Finding& finding = one.dispute.finding;
+  const Hash256& said = one.dispute.request.windows().at(finding.window)[finding.stage]->out_root;
+  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  return one.ruling.truth == (is_worker ? finding.root : said);
+}
+
+std::vector<AuditRun> VerdictDesk::take_runs() {
+  for (AuditRun& run : third_.take_runs()) to_run_.push_back(std::move(run));
+  return std::exchange(to_run_, {});
+}
+
 void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   if (one.ruling.wants_audited) {
     one.audited_asked = true;
+    if (!one.third.empty()) {
+      if (ask_third(entry, one)) return;
+      return leave_open(cases_.find(entry), "no third pipeline serves any more");
+    }
     return ask(entry, audited_case(dispute.request, dispute.generated));
+  }
+  if (!one.third.empty() && one.ruling.who != Ruling::False::kNobody && !is_backed(one)) {
+    return leave_open(cases_.find(entry), "the third pipeline has what neither side has");
   }
   // Then the error may be this machine's.
   if (one.ruling.is_alone && !std::exchange(one.asked_twice, true)) {
@@ -108,6 +153,10 @@ void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   spdlog::error("entry {}: the referee computes otherwise than node {}, which {} it", entry,
                 one.node, is_worker ? "served" : "audited");
   report(one);
+  if (one.accused == cluster_) {  // the referee himself, who computed it twice to two results
+    one.judged.plea = ledger::Plea::kConceded;
+    return judge(cases_.find(entry));
+  }
   run_again(entry, one);
 }
 
@@ -181,6 +230,10 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
 }
 
 void VerdictDesk::over(const ReceiptRequest& request) {
+  if (third_.is_run(request.order.request)) {
+    third_.over(request);
+    return hear_third();
+  }
   const auto run = runs_.find(request.order.request);
   if (run == runs_.end()) return;
   Case& one = cases_.at(run->second);
@@ -191,6 +244,11 @@ void VerdictDesk::over(const ReceiptRequest& request) {
 
 Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId& run,
                                const control::v1::WindowClaim& claim) {
+  if (third_.is_run(run)) {
+    const Status taken = third_.take_claim(node, claim);
+    hear_third();
+    return taken;
+  }
   Case& one = cases_.at(runs_.at(run));
   TRY_VOID(one.dispute.request.take(one.again, node, claim, cluster_));
   if (one.again.is_whole()) ran_again(one);
@@ -198,6 +256,10 @@ Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId&
 }
 
 void VerdictDesk::give_up(const ledger::RequestId& name) {
+  if (third_.is_run(name)) {
+    third_.give_up(name);
+    return hear_third();
+  }
   const auto run = runs_.find(name);
   if (run == runs_.end()) return;
   const std::uint64_t entry = run->second;
@@ -302,7 +364,7 @@ void VerdictDesk::judge(Cases::iterator at) {
   judgement.verdict = {entry, one.accused, verdict, blake2b(judgement.evidence)};
   if (verdict == ledger::Verdict::kFraud) {
     ended_.insert(one.accused);
-  } else {
+  } else if (one.accused != cluster_) {
     quarantine(one.accused, entry);
   }
   cases_.erase(at);
@@ -324,6 +386,7 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   add("true-root", to_hex(one.ruling.truth.bytes));
   add("guilty", one.accused.hex());
   add("root", to_hex(one.root.bytes));
+  for (const PublicKey& key : one.third) add("referee", key.hex());
   add("same-again", !one.was_run_again ? "-" : one.judged.same_again ? "1" : "0");
   if (one.answer) {
     add("plea", std::to_string(static_cast<unsigned>(one.answer->plea)));
@@ -416,6 +479,7 @@ std::map<PublicKey, std::string> VerdictDesk::barred() const {
 void VerdictDesk::recall(const ledger::Entry& entry) {
   const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
   if (verdict == nullptr || verdict->verdict != ledger::Verdict::kFault) return;
+  if (verdict->guilty == cluster_) return;  // it is given no work anyway
   quarantined_[verdict->guilty] = {verdict->receipt, 0, clock_.now()};
 }
 
@@ -441,6 +505,8 @@ void VerdictDesk::logged(const ledger::Entry& entry) {
 
 void VerdictDesk::on_timer() {
   const TimePoint now = clock_.now();
+  third_.on_timer();
+  hear_third();
   std::vector<std::uint64_t> late;
   for (const auto& [entry, one] : cases_) {
     const bool waits = one.state == State::kAgain || one.state == State::kAccused;

@@ -1,8 +1,10 @@
 // VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). A referee computes the request again with
-// a copy of the model of his own, and says whose root is false. The pipeline of that node computes
-// the window once more, as a request like any other, to see whether the deviation comes again; then
-// the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
-// ledger::verdict_of(), and its evidence lies beside the log before the verdict is in it.
+// a copy of the model of his own, and says whose root is false; where there is none, a third
+// pipeline does (coordinator/referee_pipeline.h), and must agree with one side. The pipeline of
+// that node computes the window once more, as a request like any other, to see whether the
+// deviation comes again; then the node is accused, looks at its weights and kernels, and concedes
+// or contests. What follows is ledger::verdict_of(), and its evidence lies beside the log before
+// the verdict is in it.
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. Who was found at
@@ -27,6 +29,7 @@
 #include "coordinator/audit_case.h"
 #include "coordinator/audit_outcome.h"
 #include "coordinator/referee.h"
+#include "coordinator/referee_pipeline.h"
 #include "coordinator/ruling.h"
 #include "ledger/books.h"
 #include "ledger/verdict.h"
@@ -45,7 +48,11 @@ class VerdictDesk {
   // `pipelines` that serve now, and `books`: outlive it.
   VerdictDesk(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
               const ledger::Books& books)
-      : cluster_(cluster), clock_(clock), pipelines_(pipelines), books_(books) {}
+      : cluster_(cluster),
+        clock_(clock),
+        pipelines_(pipelines),
+        books_(books),
+        third_(cluster, clock, pipelines, books) {}
 
   // An opening that disagrees is in the log. begin() is false where nobody will judge it; else
   // what it comes to is the last outcome of its request.
@@ -69,7 +76,9 @@ class VerdictDesk {
   void found(std::uint64_t entry, const Result<RefereeFinding>& finding);
 
   // As of AuditDesk, of runs that are this desk's own.
-  bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
+  bool is_run(const ledger::RequestId& request) const {
+    return runs_.contains(request) || third_.is_run(request);
+  }
   void over(const ReceiptRequest& request);
   void give_up(const ledger::RequestId& run);
   Status take_claim(const std::string& node, const ledger::RequestId& run,
@@ -93,7 +102,7 @@ class VerdictDesk {
     ledger::VerdictEntry verdict;
     Bytes evidence;  // whose BLAKE2b the verdict names
   };
-  std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
+  std::vector<AuditRun> take_runs();
   std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
   std::vector<Judgement> take_verdicts() { return std::exchange(verdicts_, {}); }
   // What the referee says of the requests themselves.
@@ -115,7 +124,8 @@ class VerdictDesk {
     TimePoint at{};
     std::optional<RefereeFinding> claimed;
     bool audited_asked = false;
-    bool asked_twice = false;  // the referee, since it agreed with neither side
+    bool asked_twice = false;           // the referee, since it agreed with neither side
+    std::vector<PublicKey> third = {};  // who judged in place of a referee, by stage
     Ruling ruling;
     std::string node;  // of the accused
     PublicKey accused;
@@ -131,6 +141,9 @@ class VerdictDesk {
 
   void ask_next();
   void ask(std::uint64_t entry, RefereeCase request);
+  bool ask_third(std::uint64_t entry, Case& one);
+  void hear_third();
+  static bool is_backed(const Case& one);
   void ruled(std::uint64_t entry, Case& one);
   void run_again(std::uint64_t entry, Case& one);
   void ran_again(Case& one);
@@ -149,6 +162,7 @@ class VerdictDesk {
   const Clock& clock_;
   const Pipelines& pipelines_;
   const ledger::Books& books_;
+  RefereePipeline third_;
   Cases cases_;
   std::optional<std::uint64_t> before_referee_;
   std::map<ledger::RequestId, std::uint64_t> runs_;  // the entry in dispute

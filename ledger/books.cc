@@ -60,6 +60,25 @@ std::vector<std::uint64_t> Books::disputes() const {
   return open;
 }
 
+std::vector<PublicKey> Books::doubters(std::uint64_t entry) const {
+  const auto found = windows_.find(entry);
+  if (found == windows_.end()) return {};
+  return {found->second.disagree.begin(), found->second.disagree.end()};
+}
+
+std::optional<Hash256> Books::owner(const PublicKey& key) const {
+  const auto found = members_.find(key);
+  return found == members_.end() ? std::nullopt : std::optional(found->second.owner);
+}
+
+std::vector<std::uint64_t> Books::refereed(std::int64_t rate) const {
+  std::vector<std::uint64_t> found;
+  for (const auto& [entry, first] : shared_) {
+    if (draw_->selects_referee(first, rate)) found.push_back(entry);
+  }
+  return found;
+}
+
 Hash256 Books::hash() const {
   Bytes all;
   ByteWriter writer(all);
@@ -135,6 +154,9 @@ void Books::forget_old_windows() {
     if (!is_open && is_first) slots_.erase(slots_.begin());
     if (!is_open && !is_first) slots_.erase(window.receipt.slot);
     if (!is_open && window.is_selected && window.opened.empty()) ++audits_.missed;
+    if (!is_open && window.is_refereed && !window.opened.contains(cluster_)) {
+      ++audits_.referee_missed;
+    }
     at = is_open ? std::next(at) : windows_.erase(at);
   }
 }
@@ -286,6 +308,7 @@ Status Books::apply(const DrawEntry& entry) {
   REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the " +
                      std::to_string(entries_) + " entries before it");
   selected_.clear();
+  shared_.clear();
   std::map<Slot, std::uint64_t> firsts;  // entries, by the slot of stage 0
   for (auto at = windows_.lower_bound(drawn_); at != windows_.end(); ++at) {
     auto& [number, window] = *at;
@@ -293,6 +316,9 @@ Status Books::apply(const DrawEntry& entry) {
     Slot slot = window.receipt.slot;
     slot.stage = 0;
     const std::uint64_t first = firsts.emplace(slot, number).first->second;
+    shared_.emplace_back(number, first);
+    window.is_refereed = draw_->selects_referee(first, policy_.coordinator_rate);
+    audits_.refereed += window.is_refereed ? 1 : 0;
     const std::int64_t rate = worker.audit_rate(policy_, time_, window.is_first_use, window.pay);
     if (!draw_->selects(first, rate)) continue;
     window.is_selected = true;

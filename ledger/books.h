@@ -45,6 +45,10 @@ struct AuditCounts {
   std::uint64_t agreed = 0;     // openings
   std::uint64_t disagreed = 0;  // openings
   std::uint64_t missed = 0;  // selected, and nobody opened an audit of it while that was possible
+  // Windows that draws gave to the coordinator's own referee, and those of them that the log's own
+  // key opened no audit of.
+  std::uint64_t refereed = 0;
+  std::uint64_t referee_missed = 0;
 };
 
 // kTrusted: of whoever checked all signatures before, for its own use; every other rule is checked.
@@ -74,9 +78,15 @@ class Books {
   const std::vector<Posting>& postings() const { return postings_; }
   // Windows whose audits disagree and that no verdict has ended yet, by their entries.
   std::vector<std::uint64_t> disputes() const;
+  // Auditors whose openings of this entry disagree; none for what may not be audited any more.
+  std::vector<PublicKey> doubters(std::uint64_t entry) const;
+  // Who answers for a member; nothing for who is none.
+  std::optional<Hash256> owner(const PublicKey& key) const;
   // The latest draw, and the windows that it selected, by their entries.
   const std::optional<Draw>& draw() const { return draw_; }
   const std::vector<std::uint64_t>& selected() const { return selected_; }
+  // Those that it gives to the coordinator's own referee at this rate; the policy has the least.
+  std::vector<std::uint64_t> refereed(std::int64_t rate) const;
   std::size_t windows() const { return windows_.size(); }  // that may be audited, or are in dispute
   std::uint64_t drawn() const { return drawn_; }           // entries before this one had their draw
   const AuditCounts& audits() const { return audits_; }
@@ -101,6 +111,7 @@ class Books {
     bool is_settled = false;    // by a verdict
     bool is_first_use = false;  // of its program, by its worker
     bool is_selected = false;
+    bool is_refereed = false;
   };
 
   Status apply(const RulesEntry& entry);
@@ -135,6 +146,7 @@ class Books {
   std::optional<Draw> draw_;
   std::uint64_t drawn_ = 0;
   std::vector<std::uint64_t> selected_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> shared_;  // of the draw: entry, its number's
   AuditCounts audits_;
 };
 

@@ -72,8 +72,8 @@ bool Draw::selects(std::uint64_t entry, std::int64_t rate) const {
   return is_below(number("audit", entry), rate);
 }
 
-bool Draw::selects_referee(std::uint64_t entry, const Policy& policy) const {
-  return is_below(number("referee", entry), policy.coordinator_rate);
+bool Draw::selects_referee(std::uint64_t entry, std::int64_t rate) const {
+  return is_below(number("referee", entry), rate);
 }
 
 std::optional<PublicKey> Draw::auditor(std::uint64_t entry, std::span<const Candidate> candidates,

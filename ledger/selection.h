@@ -37,7 +37,7 @@ class Draw {
   // Selected at a rate, it is selected at every higher one.
   bool selects(std::uint64_t entry, std::int64_t rate) const;
   // The same for the coordinator's own referee, whatever the above says.
-  bool selects_referee(std::uint64_t entry, const Policy& policy) const;
+  bool selects_referee(std::uint64_t entry, std::int64_t rate) const;
 
   struct Candidate {
     PublicKey key;

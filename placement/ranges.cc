@@ -413,18 +413,23 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
 std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan) {
   Gains gains(rate_of(problem, plan.prediction));
   for (const NodeClass& one : classes_of(Costs(problem))) {
-    const std::string whom = std::to_string(one.nodes.size()) + " machines like " +
-                             problem.nodes[one.nodes.front()].name;
+    const bool is_alone = one.nodes.size() == 1;
+    const std::string whom =
+        (is_alone ? "" : "the " + std::to_string(one.nodes.size()) + " machines like ") +
+        problem.nodes[one.nodes.front()].name;
     Problem changed = problem;
     for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    consider(changed, "twice the memory in the " + whom, gains);
+    consider(changed, "twice the memory in " + whom, gains);
     changed.nodes = problem.nodes;
     for (const std::uint32_t each : one.nodes) {
       Node& node = changed.nodes[each];
       node.layer = {node.layer.one / 2, node.layer.batch / 2};
       node.head = {node.head.one / 2, node.head.batch / 2};
     }
-    consider(changed, "machines twice as fast in place of the " + whom, gains);
+    consider(
+        changed,
+        (is_alone ? "a machine" : "machines") + std::string(" twice as fast in place of ") + whom,
+        gains);
   }
   if (plan.ranges.size() > 1) {
     Problem changed = problem;

@@ -156,6 +156,12 @@ void add_audits(const AuditStatus& audits, Families& families) {
         audits.missed_total);
   families.gauge("hearth_audits_waiting", "Windows that wait for their audit",
                  static_cast<double>(audits.waiting));
+  count("hearth_audits_referee_selected_total",
+        "Windows that draws gave to the server's own referee", audits.referee_selected_total);
+  count("hearth_audits_referee_missed_total", "Those of them that he did not compute in time",
+        audits.referee_missed_total);
+  families.gauge("hearth_disputes_open", "Windows in dispute without a verdict",
+                 static_cast<double>(audits.open_disputes));
 }
 
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
@@ -163,6 +169,8 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
   const Labels of_model = {{kModelLabel, model}};
   families.gauge("hearth_num_requests_running", "Sequences being generated", status.running,
                  of_model);
+  families.gauge("hearth_num_audits_running", "Requests that audits have computed again",
+                 status.running_audits, of_model);
   families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting,
                  of_model);
   families.gauge("hearth_kv_cache_usage_perc", "KV pages reserved, 0 to 1", kv_usage(status),

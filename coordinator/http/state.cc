@@ -44,6 +44,7 @@ OrderedJson standing_object(const NodeStanding& standing) {
   out["audited_right"] = standing.audited_right;
   out["faults"] = standing.faults;
   out["tombstoned"] = standing.is_tombstoned;
+  out["disputes"] = standing.disputes;
   return out;
 }
 
@@ -83,6 +84,8 @@ OrderedJson node_object(const NodeStatus& node) {
   out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   if (!node.spare.empty()) out["spare"] = node.spare;
+  if (!node.barred.empty()) out["barred"] = node.barred;
+  if (!node.owner.empty()) out["owner"] = node.owner;
   if (node.standing) out["standing"] = standing_object(*node.standing);
   return out;
 }
@@ -167,6 +170,12 @@ OrderedJson audits_object(const AuditStatus& audits) {
   out["waiting"] = audits.waiting;
   out["running"] = audits.running;
   if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
+  out["open_disputes"] = audits.open_disputes;
+  out["ended_disputes"] = audits.ended_disputes;
+  out["referee"] = {{"selected", audits.referee_selected_total},
+                    {"missed", audits.referee_missed_total},
+                    {"waiting", audits.referee_waiting}};
+  if (!audits.why_referee_missed.empty()) out["referee"]["why_missed"] = audits.why_referee_missed;
   return out;
 }
 
@@ -197,6 +206,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   }
   out["stages_wanted"] = status.stages_wanted;
   out["running"] = status.running;
+  out["running_audits"] = status.running_audits;
   out["waiting"] = status.waiting;
   out["tokens_per_second"] = status.tokens_per_second;
   out["prompt_tokens_per_second"] = status.prompt_tokens_per_second;

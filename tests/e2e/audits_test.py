@@ -30,12 +30,13 @@ class Audits(unittest.TestCase):
             process.kill()
             process.wait()
 
-    def start(self, mode, liar=None, defect=ONE_UNIT_OFF):
+    def start(self, mode, liar=None, defect=ONE_UNIT_OFF, flags=(), workers=4, liars=()):
         """Four workers, which become two pipelines of the same cut."""
-        s = swarm.Swarm(0, "--stages", "2", "--audit", mode, data_dir=self.folder, ready=False)
+        s = swarm.Swarm(0, "--stages", "2", "--audit", mode, *flags, data_dir=self.folder,
+                        ready=False)
         self.addCleanup(s.stop)
-        for name in ("w0", "w1", "w2", "w3"):
-            lies = name == liar
+        for name in [f"w{i}" for i in range(workers)]:
+            lies = name == liar or name in liars
             words = [LIAR if lies else swarm.HEARTH, "worker", "--model", swarm.MODEL,
                      "--coordinator", s.info["control"], "--data-dir", str(self.folder), "--name",
                      name, "--threads", "1"]
@@ -43,7 +44,7 @@ class Audits(unittest.TestCase):
             self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log, env=env))
             if name == "w0":  # who comes first is the first stage
                 swarm.wait_until(lambda: s.state()["nodes"], 60, "the first worker")
-        swarm.wait_until(lambda: len(self.serving(s)) == 2, 60, "two pipelines")
+        swarm.wait_until(lambda: len(self.serving(s)) == workers // 2, 60, "all pipelines")
         return s
 
     @staticmethod
@@ -176,6 +177,57 @@ class Audits(unittest.TestCase):
         swarm.wait_until(lambda: len(self.serving(s)) == 2, 60, "two pipelines again")
         ask(s.api, body(s.model, PROMPTS[1]))
         self.assertEqual(self.audit()["disputes"], [])
+
+    def verdict_of(self, s):
+        """Who is ended, once the log says so of somebody, and that nothing is in dispute."""
+        books = self.books_when("a verdict", lambda books: books["verdicts"] == 1)
+        self.assertEqual(books["disputes"], [])
+        ended = [n["name"] for n in s.state()["nodes"]
+                 if "fraud" in self.history(n["name"])]
+        self.assertEqual(len(ended), 1)
+        return ended[0]
+
+    def test_a_majority_that_colludes_is_found_by_the_servers_own_referee(self):
+        # All holders of every range lie alike, so their audits agree with each other.
+        everybody = ("w0", "w1", "w2", "w3")
+        s = self.start("spot", liars=everybody, flags=("--referee-rate", "1"))
+        ask(s.api, body(s.model, PROMPTS[0]))
+        ended = self.verdict_of(s)
+        swarm.wait_until(lambda: s.state()["audits"]["ended_disputes"] == 1, 30, "its count")
+        self.assertEqual(s.state()["audits"]["referee"]["selected"], 2)
+        self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 .*: node {ended} and "
+                                       r"its auditor \(this server's referee\)")
+        # The log says who has audited it: whoever holds the log's key.
+        cluster = json.loads(swarm.hearth("audit", self.folder, "--json")[1])["key"]
+        self.assertIn("disagreed", self.history(cluster))
+        code, shown, err = swarm.hearth("status", "--host", s.api)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(shown, rf"barred  {ended}: the ledger has found it a fraud")
+        self.assertIn(f"hearth nodes rm {ended}", shown)
+        self.assertIn("disputes in the ledger: 0 open, 1 ended by a verdict", shown)
+
+    def test_honest_nodes_are_right_by_the_servers_own_referee(self):
+        s = swarm.Swarm(2, "--referee-rate", "1", data_dir=self.folder)
+        self.addCleanup(s.stop)
+        ask(s.api, body(s.model, PROMPTS[0], temperature=1, seed=3))
+        ask(s.api, body(s.model, "word " * 400))
+        found = self.audited(s, 4)
+        self.assertEqual((found["agreed"], found["disputed"], found["missed"]), (4, 0, 0))
+        self.assertEqual(found["referee"]["missed"], 0)
+        self.assertEqual(self.audit()["disputes"], [])
+
+    def test_a_third_pipeline_judges_where_no_machine_has_a_copy(self):
+        s = self.start("full", liar="w0", workers=6, flags=("--no-referee",))
+        pipelines = [p["nodes"] for p in self.serving(s)]
+        self.assertEqual(len(pipelines), 3)
+        # Whichever serves and whichever audits, the one that w0 is in comes to its turn.
+        for i in range(24):
+            ask(s.api, body(s.model, PROMPTS[i % len(PROMPTS)]))
+            if self.audited(s, 2 * (i + 1))["disputed"] > 0:
+                break
+        self.assertEqual(self.verdict_of(s), "w0")
+        evidence, = (self.folder / "ledger" / "disputes").iterdir()
+        self.assertEqual(evidence.read_text().count("\nreferee "), 2, "a key a stage")
 
     def test_what_nobody_else_holds_is_said(self):
         s = swarm.Swarm(2, data_dir=self.folder)

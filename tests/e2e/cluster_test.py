@@ -200,6 +200,40 @@ class Joining(cluster.Cluster):
             self.assertEqual(code, 0, err)
             self.assertTrue(out)
 
+    def test_machines_of_one_owner_do_not_check_each_other(self):
+        self.init()
+        token = self.token("--owner", "Ada Lovelace", "--uses", "2")
+        with swarm.Swarm(0, "--stages", "1", "--audit", "full", "--referee-rate", "0",
+                         data_dir=self.home, ready=False) as s:
+            for name in ("desk", "den"):
+                self.join(name, token)
+
+            def serving(count):
+                pipelines = s.state()["pipelines"]
+                return sum(p["state"] == "serving" for p in pipelines) == count
+            swarm.wait_until(lambda: serving(2), 60, "two pipelines")
+            code, _, err = swarm.hearth("run", s.model, "Hi", "-n", "4", "--host", s.api)
+            self.assertEqual(code, 0, err)
+
+            def audits(condition):
+                found = s.state()["audits"]
+                return found if condition(found) else None
+            found = swarm.wait_until(lambda: audits(lambda a: a["waiting"] == 1), 30, "a window")
+            self.assertIn("owner", found["why_waiting"])
+            self.assertEqual({n["owner"] for n in s.state()["nodes"]}, {"Ada Lovelace"})
+            listed = json.loads(self.good(self.home, "nodes", "--json"))["nodes"]
+            self.assertEqual({n["name"]: n.get("owner") for n in listed},
+                             {"coordinator": None, "desk": "Ada Lovelace", "den": "Ada Lovelace"})
+            self.assertIn("OWNER", swarm.hearth("status", "--host", s.api)[1])
+            self.join("loft", self.token())
+            swarm.wait_until(lambda: audits(lambda a: a["agreed"] == 1), 60, "loft's audit")
+            words = ("--folder", self.home, "--json")
+            ledger = {n["name"]: n["owner"]
+                      for n in json.loads(swarm.hearth("ledger", *words)[1])["nodes"]}
+            self.assertEqual(len(ledger), 2, "who served and who checked")
+            self.assertEqual(len(set(ledger.values())), 2)
+            self.assertNotIn("Ada", json.dumps(ledger))
+
     def refused_to_serve(self, says):
         code, out, err = self.run_in(self.home, "serve", "--model", swarm.MODEL, "--port", "0")
         self.assertEqual(code, 5, out + err)

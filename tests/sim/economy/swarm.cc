@@ -137,7 +137,7 @@ const std::vector<std::uint64_t>& Swarm::draw() {
 }
 
 bool Swarm::referee_draws(std::uint64_t entry) const {
-  return books_.draw()->selects_referee(entry, policy());
+  return books_.draw()->selects_referee(entry, policy().coordinator_rate);
 }
 
 std::optional<std::size_t> Swarm::auditor(const Window& window,

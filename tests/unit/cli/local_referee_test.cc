@@ -107,6 +107,18 @@ TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
+TEST_F(LocalRefereeTest, WhatNobodyWaitsForAnyMoreIsGivenUp) {
+  claim(own());
+  request.until = 1;  // long ago
+  LocalReferee referee(path);
+  std::promise<Result<RefereeFinding>> answered;
+  referee.judge(request,
+                [&](Result<RefereeFinding> found) { answered.set_value(std::move(found)); });
+  const auto found = answered.get_future().get();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kTimeout);
+}
+
 TEST_F(LocalRefereeTest, ItAnswersFromAThreadOfItsOwn) {
   claim(own());
   LocalReferee referee(path);

@@ -123,12 +123,55 @@ TEST(StatusLines, WhatBecameOfAudits) {
   EXPECT_EQ(status_lines(view).size(), before) << "nothing has come to an end yet";
   view.audits = {14, 1, 3, 2, "nobody\x1b else"};
   const Lines lines = status_lines(view);
-  ASSERT_EQ(lines.size(), before + 1);
-  EXPECT_TRUE(lines[3].starts_with(
-      "audits  windows computed again: 14 agree, 1 in dispute; not audited: 3; 2 wait: nobody"))
-      << lines[3];
-  EXPECT_EQ(lines[3].find('\x1b'), std::string::npos);
+  ASSERT_EQ(lines.size(), before + 2);
+  EXPECT_EQ(lines[3],
+            "audits  since the server began: 14 windows agree, 1 differ, 3 were given up");
+  EXPECT_TRUE(lines[4].starts_with("        2 windows wait: nobody")) << lines[4];
+  EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
+  view.audits.open_disputes = 1;
+  view.audits.ended_disputes = 2;
+  EXPECT_EQ(status_lines(view)[4], "        disputes in the ledger: 1 open, 2 ended by a verdict");
+  view.audits.referee_missed = 2;
+  view.audits.why_referee_missed = "no room";
+  EXPECT_EQ(status_lines(view)[6],
+            "referee 2 windows drawn for this server's own referee not computed: no room");
+}
+
+TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
+  SwarmView view = serving();
+  view.nodes[0].standing = NodeView::Standing{"probation", 3, 1, false, 0};
+  view.nodes[0].barred = view.nodes[0].spare = "it was found at fault (entry 7 of the ledger)";
+  view.nodes[1].standing = NodeView::Standing{"newcomer", 0, 0, true, 2};
+  view.nodes[1].barred = view.nodes[1].spare = "the ledger has found it a fraud";
+  for (const Lines& lines : {status_lines(view), top_lines(view, "api", "now")}) {
+    std::string all;
+    for (const std::string& line : lines) all += line + "\n";
+    const auto has = [&all](const std::string& text) {
+      return all.find(text) != std::string::npos;
+    };
+    const std::string first = view.nodes[0].name;
+    const std::string second = view.nodes[1].name;
+    EXPECT_TRUE(has("barred  " + first + ": it was found at fault (entry 7 of the ledger)\n"))
+        << all;
+    EXPECT_TRUE(has("hearth doctor")) << all;
+    EXPECT_TRUE(has(", quarantined")) << all;
+    EXPECT_TRUE(has("barred  " + second + ": the ledger has found it a fraud\n")) << all;
+    EXPECT_TRUE(has("hearth nodes rm " + second)) << all;
+    EXPECT_TRUE(has(", ended")) << all;
+    EXPECT_TRUE(has("dispute " + second + " is a party of 2 open disputes")) << all;
+    EXPECT_TRUE(has("hearth ledger " + second)) << all;
+    EXPECT_FALSE(has("spare   ")) << "it is said once\n" << all;
+  }
+}
+
+TEST(StatusLines, AnOwnerIsShownWhereOneIsNamed) {
+  SwarmView view = serving();
+  const auto row = [&view](std::size_t back) { return *(status_lines(view).rbegin() + back); };
+  EXPECT_EQ(row(view.nodes.size()).find("OWNER"), std::string::npos);
+  view.nodes[0].owner = "Ada";
+  EXPECT_NE(row(view.nodes.size()).find("OWNER"), std::string::npos);
+  EXPECT_NE(row(view.nodes.size() - 1).find("Ada"), std::string::npos);
 }
 
 TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {

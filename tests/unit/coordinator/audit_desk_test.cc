@@ -123,6 +123,34 @@ TEST_F(AuditDeskTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
   EXPECT_EQ(audits->status().missed_total, 4u) << "what nobody may compute is counted";
 }
 
+TEST_F(AuditDeskTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
+  audits->end(Epoch(4));
+  audits->end(Epoch(5));
+  const auto owned = [](const std::vector<ReceiptStage>& list, Epoch epoch,
+                        const std::vector<std::string>& owners) {
+    ReceiptPipeline pipeline = testing::receipt_pipeline(list, epoch);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      if (!owners[i].empty()) pipeline.stages[i].owner = blake2b(as_bytes(owners[i]));
+    }
+    return pipeline;
+  };
+  begin(owned(stages, Epoch(4), {"Ada", ""}));
+  begin(owned(others, Epoch(5), {"", "Ada"}));
+  answer(request(1));
+  EXPECT_TRUE(runs.empty()) << "d is Ada's, as a is";
+  EXPECT_NE(audits->status().why_waiting.find("owner"), std::string::npos);
+  EXPECT_EQ(books.owner(stages[0].key()), blake2b(as_bytes(std::string("Ada"))))
+      << "the log says whose it is";
+  EXPECT_EQ(books.owner(stages[1].key()), blake2b(stages[1].key().bytes())) << "its own";
+  const std::vector<ReceiptStage> twice = {{"e", 0, 2}, {"f", 1, 2}};
+  begin(owned(twice, Epoch(6), {"Bob", "Bob"}));
+  later(std::chrono::seconds(1));
+  EXPECT_TRUE(runs.empty()) << "both stages are Bob's";
+  begin(owned(twice, Epoch(7), {"Bob", ""}));
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 1u);
+}
+
 TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
   open(AuditMode::kOff);
   answer(request(1));

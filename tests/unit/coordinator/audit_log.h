@@ -69,7 +69,7 @@ struct AuditLog {
     pump();
   }
   ReceiptStage& stage(const std::string& node) {
-    for (auto* list : {&stages, &others}) {
+    for (auto* list : {&stages, &others, &third}) {
       for (ReceiptStage& one : *list) {
         if (one.node == node) return one;
       }
@@ -131,6 +131,7 @@ struct AuditLog {
   FakeClock clock;
   std::vector<ReceiptStage> stages = receipt_stages();
   std::vector<ReceiptStage> others = other_receipt_stages();
+  std::vector<ReceiptStage> third = {{"e", 0, 2}, {"f", 1, 2}};  // who begins it, has it
   std::unique_ptr<coordinator::ReceiptDesk> desk;
   std::unique_ptr<coordinator::AuditDesk> audits;
   ledger::Books books;  // of a stranger, who checks everything

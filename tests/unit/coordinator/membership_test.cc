@@ -108,6 +108,34 @@ TEST_F(MembershipTest, ATokenLetsOneIn) {
   EXPECT_FALSE(book->find("attic"));
 }
 
+TEST_F(MembershipTest, WhoJoinsByAnOwnersTokenIsThatOwners) {
+  const TokenSecret word =
+      create_token(*store, {Role::kWorker, 60, 2, "Ada"}, clock.unix_seconds()).value();
+  const PublicKey den = key();
+  const PublicKey attic = key();
+  const PublicKey cellar = key();
+  ASSERT_TRUE(membership.enrol(den, request("den", word)));
+  ASSERT_TRUE(membership.enrol(attic, request("attic", word)));
+  ASSERT_TRUE(membership.enrol(cellar, request("cellar", token())));
+  ASSERT_TRUE(membership.owner_of(den) && membership.owner_of(attic));
+  EXPECT_EQ(membership.owner_of(den)->name, "Ada");
+  EXPECT_EQ(membership.owner_of(den)->id, membership.owner_of(attic)->id);
+  EXPECT_NE(membership.owner_of(den)->id, blake2b(as_bytes(std::string("Ada"))))
+      << "a name cannot be guessed from the log";
+  EXPECT_FALSE(membership.owner_of(cellar)) << "nobody said";
+  EXPECT_EQ((*store->find_node(den))->owner, "Ada");
+  // A person's word, in another process.
+  const PublicKey loft = key();
+  ASSERT_TRUE(store->admit({{loft, "loft", Role::kWorker, 1, false, "Bob"}, "", {}}));
+  ASSERT_TRUE(membership.follow_store());
+  EXPECT_EQ(membership.owner_of(loft)->name, "Bob");
+  Membership again(cluster, options(), clock);
+  ASSERT_TRUE(again.restart({node.public_key(), "home", Role::kCoordinator, {}}));
+  EXPECT_EQ(again.owner_of(den)->id, membership.owner_of(den)->id);
+  EXPECT_FALSE(create_token(*store, {Role::kWorker, 60, 1, std::string(1'000, 'x')}, 1));
+  EXPECT_FALSE(create_token(*store, {Role::kWorker, 60, 1, "a\nb"}, 1));
+}
+
 TEST_F(MembershipTest, RefusalsLeaveTheRosterAsItWas) {
   const TokenSecret word = token(Role::kWorker, 100);
   const TokenSecret admin = token(Role::kAdmin, 100);

@@ -34,6 +34,22 @@ TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
   EXPECT_EQ(scheduler.running(), 0u);
 }
 
+TEST(Scheduler, CountsWhatRunsAndWaitsForOneOwner) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 2, 32, {"a", "b"});
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    const auto one = sequence(id, 20, 4);
+    one->request.owner = id == 1 ? "the audits" : "";
+    ASSERT_TRUE(scheduler.enqueue(one).ok());
+  }
+  EXPECT_EQ(scheduler.waiting_of("the audits"), 1u);
+  while (scheduler.admit()) {
+  }
+  EXPECT_EQ(scheduler.running(), 2u);
+  EXPECT_EQ(scheduler.running_of("the audits") + scheduler.waiting_of("the audits"), 1u);
+  EXPECT_EQ(scheduler.running_of("") + scheduler.waiting_of(""), 2u);
+}
+
 TEST(Scheduler, FirstComeFirstServedEvenWhenALaterOneWouldFit) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});

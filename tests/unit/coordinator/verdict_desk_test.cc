@@ -2,18 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/audit_log.h"
+#include "tests/unit/coordinator/true_finding.h"
 
 namespace hearth::coordinator {
 namespace {
 
+using testing::finding_of;
+using testing::kTruth;
 using testing::ReceiptStage;
 
 constexpr std::size_t kReceipt = 5;
 constexpr std::size_t kVerdict = 8;
-
-const char* const kTruth = "what passed between the stages";
 
 struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
   VerdictDeskTest() {
@@ -29,22 +29,6 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     answer(request(number));
     compute(runs.back());
     runs.clear();
-  }
-  // As who has the model computes it: everybody is right who says `kTruth`.
-  static RefereeFinding finding_of(const RefereeCase& request, std::vector<TokenId> sampled) {
-    RefereeFinding found;
-    std::vector<std::uint32_t> tokens;
-    for (const auto* part : {&request.prompt, &request.answer}) {
-      for (const TokenId token : *part) tokens.push_back(static_cast<std::uint32_t>(token));
-    }
-    tokens.resize(request.positions);
-    const Hash256 ends =
-        ledger::commit_tokens(request.salt, 0, tokens, encode_committed(request.sampling));
-    const Hash256 between = keyed_blake2b(request.salt, as_bytes(std::string(kTruth)));
-    found.windows[0] = {{ends, between}, {between, ends}};
-    found.tokens = sampled;
-    found.sampled = std::move(sampled);
-    return found;
   }
   void referee(const std::vector<TokenId>& sampled = {6, 7}) {
     for (VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {

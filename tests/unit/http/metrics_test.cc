@@ -266,6 +266,22 @@ TEST(MetricsTest, TheExpositionIsStrictlyWellFormed) {
   EXPECT_EQ(joined(Exposition(metrics.expose(busy_swarm())).errors), "");
 }
 
+TEST(MetricsTest, AuditsAreCountedBesideRequests) {
+  const Metrics metrics("v", "tiny");
+  SwarmStatus swarm = busy_swarm();
+  swarm.running_audits = 2;
+  swarm.audits = AuditStatus{};
+  swarm.audits->referee_selected_total = 7;
+  swarm.audits->referee_missed_total = 4;
+  swarm.audits->open_disputes = 1;
+  const Exposition text(metrics.expose(swarm));
+  EXPECT_EQ(text.value("hearth_num_requests_running"), 3.0);
+  EXPECT_EQ(text.value("hearth_num_audits_running"), 2.0);
+  EXPECT_EQ(text.value("hearth_audits_referee_selected_total"), 7.0);
+  EXPECT_EQ(text.value("hearth_audits_referee_missed_total"), 4.0);
+  EXPECT_EQ(text.value("hearth_disputes_open"), 1.0);
+}
+
 TEST(MetricsTest, FiguresOfTheSwarm) {
   const Metrics metrics("1.2.3", "tiny");
   const Exposition text(metrics.expose(busy_swarm()));

@@ -394,6 +394,35 @@ TEST_F(BooksTest, TheStagesOfAWindowAreDrawnTogether) {
   EXPECT_FALSE(expected.empty());
 }
 
+TEST_F(BooksTest, TheRefereesDrawIsSharedByStagesAndWhatItLeavesIsCounted) {
+  add(MemberEntry{cluster_key(), hash_of("cluster"), true});
+  std::vector<std::uint64_t> expected;
+  std::vector<std::uint64_t> all;
+  for (std::uint32_t i = 0; i < 400; ++i) {
+    all.push_back(add_window(0, i));
+    all.push_back(add_window(1, i));
+  }
+  add(DrawEntry{vrf_prove(cluster_, draw_message(books_.entries(), books_.root(), cluster_key()))});
+  const std::int64_t rate = Policy().coordinator_rate;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    if (!books_.draw()->selects_referee(all[i], rate)) continue;
+    expected.push_back(all[i]);
+    expected.push_back(all[i] + 1);
+  }
+  EXPECT_EQ(books_.refereed(rate), expected);
+  EXPECT_EQ(books_.refereed(kMillion), all);
+  EXPECT_TRUE(books_.refereed(0).empty());
+  EXPECT_EQ(books_.audits().refereed, expected.size());
+  ASSERT_GE(expected.size(), 2u) << "of 400 windows some";
+  audit(expected[0], cluster_, hash_of("boundary 0"));  // whatever it says, it was computed
+  audit(expected[1], auditor_, hash_of("another's"));
+  add(VerdictEntry{expected[0], cluster_key(), Verdict::kFault, {}});
+  add(VerdictEntry{expected[1], auditor_.public_key(), Verdict::kFault, {}});
+  now_ += 2 * Policy().audit_seconds;
+  add(ChangeEntry{upper_.public_key()});
+  EXPECT_EQ(books_.audits().referee_missed, expected.size() - 1) << "an auditor is not the referee";
+}
+
 TEST_F(BooksTest, WhoCheckedSignaturesBeforeNeedNotAgain) {
   const std::uint64_t receipt = add_window(0, 0);
   audit(receipt, auditor_, hash_of("boundary 0"));

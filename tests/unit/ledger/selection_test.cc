@@ -100,7 +100,7 @@ TEST(Draw, TheRefereeLooksWhereverItWants) {
   int both = 0;
   int referee = 0;
   for (std::uint64_t i = 0; i < 200'000; ++i) {
-    if (!draw.selects_referee(i, policy)) continue;
+    if (!draw.selects_referee(i, policy.coordinator_rate)) continue;
     ++referee;
     both += draw.selects(i, 500'000);
   }

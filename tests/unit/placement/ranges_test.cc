@@ -304,6 +304,14 @@ TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
             "machines twice as fast in place of the 24 machines like card-0: 48000 instead of "
             "24000 tokens/s");
   EXPECT_LE(sentences.size(), 3U);
+  Problem odd = problem;
+  odd.nodes[5].memory_bytes *= 8;
+  odd.nodes[5].layer = {odd.nodes[5].layer.one / 8, odd.nodes[5].layer.batch / 8};
+  const auto other = plan_ranges(odd);
+  ASSERT_TRUE(other.ok());
+  std::string all;
+  for (const auto& sentence : improvements(odd, *other)) all += sentence + "\n";
+  EXPECT_EQ(all.find(" 1 machines"), std::string::npos) << all;
 }
 
 TEST(RangesTest, APlanForOneStreamSaysWhatAllTogetherLoseByIt) {

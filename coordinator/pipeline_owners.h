@@ -1,0 +1,20 @@
+// Whose machines the stages of pipelines are, for who may audit whom (ledger/PROTOCOL.md, 4). Pure
+// functions, any thread.
+#pragma once
+
+#include "coordinator/receipt_desk.h"
+#include "ledger/books.h"
+
+namespace hearth::coordinator {
+
+bool same_cut(const ReceiptPipeline& a, const ReceiptPipeline& b);
+bool share_a_node(const ReceiptPipeline& a, const ReceiptPipeline& b);
+
+// Of a member as the log says, which never changes; of who is none yet as it will.
+Hash256 owner_of(const ledger::Books& books, const ReceiptPipeline::Stage& stage);
+
+// Whether some owner has a stage in both; or two stages of one.
+bool share_an_owner(const ledger::Books& books, const ReceiptPipeline& a, const ReceiptPipeline& b);
+bool has_an_owner_twice(const ledger::Books& books, const ReceiptPipeline& pipeline);
+
+}  // namespace hearth::coordinator
