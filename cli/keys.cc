@@ -6,11 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "cli/account_names.h"
+#include "cli/cluster.h"
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/loop.h"
 #include "cli/member.h"
 #include "cli/paths.h"
+#include "coordinator/accounts.h"
 #include "coordinator/credentials.h"
 #include "coordinator/store.h"
 
@@ -40,6 +43,29 @@ Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made
   return coordinator::open_store(folder);
 }
 
+// What accounts have, where the cluster runs with credits; nothing elsewhere.
+Result<std::optional<ledger::Books>> balances(const std::string& given) {
+  TRY(const auto cluster, read_cluster(given));
+  if (!cluster || !cluster->credits) return std::optional<ledger::Books>();
+  TRY(ledger::Books books, read_books(data_folder(given)));
+  return std::optional(std::move(books));
+}
+
+std::int64_t spendable(const ledger::Books& books, const PublicKey& account) {
+  return books.balance({ledger::Account::Kind::kSpendable, account});
+}
+
+Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
+  coordinator::NewKey wish{options.name, options.models, options.admin,
+                           options.requests_per_minute, options.trust};
+  if (!options.account.empty()) {
+    TRY(wish.account, node_account(data_folder(options.data_dir), options.account));
+  }
+  wish.verify = coordinator::verify_named(options.verify).value_or(wish.verify);
+  wish.min_level = coordinator::level_named(options.min_level).value_or(wish.min_level);
+  return wish;
+}
+
 Json key_object(const ApiKey& key) {
   Json out;
   out["id"] = key.id;
@@ -48,6 +74,8 @@ Json key_object(const ApiKey& key) {
   out["models"] = key.models;
   out["trust"] = key.trust;
   out["requests_per_minute"] = key.requests_per_minute;
+  out["verify"] = coordinator::verify_name(key.verify);
+  out["min_level"] = ledger::level_name(key.min_level);
   out["created"] = key.created;
   out["revoked"] = key.revoked;
   return out;
@@ -59,6 +87,19 @@ std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text.empty() ? none : text;
+}
+
+// One sentence a key that can pay.
+void print_balances(const std::vector<ApiKey>& keys, const Hash256& secret,
+                    const ledger::Books& books) {
+  for (const ApiKey& key : keys) {
+    if (key.revoked) continue;
+    const PublicKey account = coordinator::account_of(key, secret);
+    const std::string whose = key.account || key.node ? "of a node" : "of its own";
+    std::printf("%s has %lld credits, in an account %s: %s\n", key.name.c_str(),
+                static_cast<long long>(spendable(books, account)), whose.c_str(),
+                account.hex().c_str());
+  }
 }
 
 void print_table(const std::vector<ApiKey>& keys) {
@@ -80,13 +121,13 @@ int run_key_create(const KeyOptions& options) {
   bool first = false;
   const auto store = open_folder(options, &first);
   if (!store.ok()) return fail(store.error());
-  const auto made = coordinator::create_key(
-      **store,
-      {options.name, options.models, options.admin, options.requests_per_minute, options.trust},
-      SystemClock().unix_seconds());
+  const auto wish = wish_of(options);
+  if (!wish.ok()) return fail(wish.error());
+  const auto made = coordinator::create_key(**store, *wish, SystemClock().unix_seconds());
   if (!made.ok()) return fail(made.error());
   if (options.json) {
     Json out = key_object(made->key);
+    out["account"] = coordinator::account_of(made->key, (*store)->secret_key()).hex();
     out["key"] = made->text;
     print_json(out);
     return kExitDone;
@@ -111,12 +152,21 @@ int run_key_list(const KeyOptions& options) {
   if (!store.ok()) return fail(store.error());
   const auto keys = (*store)->keys();
   if (!keys.ok()) return fail(keys.error());
+  const auto books = balances(options.data_dir);
+  if (!books.ok()) return fail(books.error());
+  const Hash256& secret = (*store)->secret_key();
   if (!options.json) {
     print_table(*keys);
+    if (*books) print_balances(*keys, secret, **books);
     return kExitDone;
   }
   Json out = Json::array();
-  for (const ApiKey& key : *keys) out.push_back(key_object(key));
+  for (const ApiKey& key : *keys) {
+    Json& one = out.emplace_back(key_object(key));
+    const PublicKey account = coordinator::account_of(key, secret);
+    one["account"] = account.hex();
+    if (*books) one["balance"] = spendable(**books, account);
+  }
   print_json(out);
   return kExitDone;
 }

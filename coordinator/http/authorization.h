@@ -55,6 +55,10 @@ class Authorization {
     bool model_allowed = true;
     std::vector<std::string> trust = {};  // the key's
     std::string key_id = {};
+    // Of a key: whose credit it spends, and the least that its requests get.
+    std::optional<PublicKey> account = {};
+    Verify verify = Verify::kNone;
+    ledger::Level min_level = ledger::Level::kNewcomer;
   };
   // `local`: the connection comes from this machine's loopback.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
