@@ -33,7 +33,9 @@ std::map<PublicKey, std::string> account_names(const std::string& folder,
   const auto keys = store ? (*store)->keys() : store.error();
   if (!keys) return names;
   for (const coordinator::ApiKey& key : *keys) {
-    names.emplace(coordinator::account_of(key, (*store)->secret_key()), key.name + kKeyMark);
+    // Admins' are the coordinator's, which has its name from the roster.
+    if (key.admin || key.node || key.account) continue;
+    names.emplace(coordinator::account_of(key, (*store)->secret_key(), {}), key.name + kKeyMark);
   }
   return names;
 }
@@ -56,9 +58,8 @@ Result<ledger::Books> read_books(const std::string& folder) {
   const std::string path = folder + "/ledger";
   if (!std::filesystem::exists(path + "/checkpoint")) return books;
   TRY(const auto log, ledger::open_log_folder(path, ledger::LogAccess::kRead));
-  TRY_VOID(ledger::scan_log(*log, {}, [&books](std::uint64_t /*index*/, ByteSpan entry) {
-    return books.apply(entry);
-  }));
+  TRY_VOID(ledger::scan_log(
+      *log, {}, [&books](std::uint64_t /*index*/, ByteSpan entry) { return books.apply(entry); }));
   return books;
 }
 

@@ -35,8 +35,7 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
   with.headers = api_headers(options.api_key);
   const std::string url = options.api_base + "/api/v1/grants";
   const Json body = {{"to", options.to}, {"amount", amount}};
-  auto reply = http.post_json(
-      url, body.dump(-1, ' ', false, Json::error_handler_t::replace), with);
+  auto reply = http.post_json(url, body.dump(-1, ' ', false, Json::error_handler_t::replace), with);
   if (!reply.ok()) {
     Error error = std::move(reply).error();
     if (error.code == ErrorCode::kUnavailable) {
@@ -49,7 +48,8 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
   const bool right = said.is_object() && said.value("account", Json()).is_string() &&
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
-    return Error{ErrorCode::kUnavailable, options.api_base + " is no Hearth server of this version"};
+    return Error{ErrorCode::kUnavailable,
+                 options.api_base + " is no Hearth server of this version"};
   }
   return said;
 }

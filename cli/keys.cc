@@ -10,6 +10,7 @@
 #include "cli/cluster.h"
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
+#include "cli/identity.h"
 #include "cli/loop.h"
 #include "cli/member.h"
 #include "cli/paths.h"
@@ -43,21 +44,9 @@ Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made
   return coordinator::open_store(folder);
 }
 
-// What accounts have, where the cluster runs with credits; nothing elsewhere.
-Result<std::optional<ledger::Books>> balances(const std::string& given) {
-  TRY(const auto cluster, read_cluster(given));
-  if (!cluster || !cluster->credits) return std::optional<ledger::Books>();
-  TRY(ledger::Books books, read_books(data_folder(given)));
-  return std::optional(std::move(books));
-}
-
-std::int64_t spendable(const ledger::Books& books, const PublicKey& account) {
-  return books.balance({ledger::Account::Kind::kSpendable, account});
-}
-
 Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
-  coordinator::NewKey wish{options.name, options.models, options.admin,
-                           options.requests_per_minute, options.trust};
+  coordinator::NewKey wish{options.name, options.models, options.admin, options.requests_per_minute,
+                           options.trust};
   if (!options.account.empty()) {
     TRY(wish.account, node_account(data_folder(options.data_dir), options.account));
   }
@@ -89,16 +78,45 @@ std::string list_text(const std::vector<std::string>& names, const char* none) {
   return text.empty() ? none : text;
 }
 
+// What keys can spend, where the cluster runs with credits.
+class Purse {
+ public:
+  static Result<std::optional<Purse>> open(const std::string& given, const Hash256& secret) {
+    TRY(const auto cluster, read_cluster(given));
+    if (!cluster || !cluster->credits) return std::optional<Purse>();
+    TRY(const ServerIdentity identity, ServerIdentity::open(data_folder(given)));
+    TRY(ledger::Books books, read_books(data_folder(given)));
+    return std::optional(Purse(secret, identity.node.key, std::move(books)));
+  }
+  PublicKey account(const ApiKey& key) const {
+    return coordinator::account_of(key, secret_, coordinator_);
+  }
+  std::int64_t balance(const ApiKey& key) const {
+    return books_.balance({ledger::Account::Kind::kSpendable, account(key)});
+  }
+  void add(Json& object, const ApiKey& key) const {
+    object["account"] = account(key).hex();
+    object["balance"] = balance(key);
+  }
+
+ private:
+  Purse(const Hash256& secret, const PublicKey& own, ledger::Books books)
+      : secret_(secret), coordinator_(own), books_(std::move(books)) {}
+  Hash256 secret_;
+  PublicKey coordinator_;
+  ledger::Books books_;
+};
+
 // One sentence a key that can pay.
-void print_balances(const std::vector<ApiKey>& keys, const Hash256& secret,
-                    const ledger::Books& books) {
+void print_balances(const std::vector<ApiKey>& keys, const Purse& purse) {
   for (const ApiKey& key : keys) {
     if (key.revoked) continue;
-    const PublicKey account = coordinator::account_of(key, secret);
-    const std::string whose = key.account || key.node ? "of a node" : "of its own";
+    const PublicKey account = purse.account(key);
+    const std::string whose = key.account || key.node ? "of a node"
+                              : key.admin             ? "of this machine"
+                                                      : "of its own";
     std::printf("%s has %lld credits, in an account %s: %s\n", key.name.c_str(),
-                static_cast<long long>(spendable(books, account)), whose.c_str(),
-                account.hex().c_str());
+                static_cast<long long>(purse.balance(key)), whose.c_str(), account.hex().c_str());
   }
 }
 
@@ -127,7 +145,8 @@ int run_key_create(const KeyOptions& options) {
   if (!made.ok()) return fail(made.error());
   if (options.json) {
     Json out = key_object(made->key);
-    out["account"] = coordinator::account_of(made->key, (*store)->secret_key()).hex();
+    const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+    if (purse.ok() && *purse) (*purse)->add(out, made->key);
     out["key"] = made->text;
     print_json(out);
     return kExitDone;
@@ -152,20 +171,17 @@ int run_key_list(const KeyOptions& options) {
   if (!store.ok()) return fail(store.error());
   const auto keys = (*store)->keys();
   if (!keys.ok()) return fail(keys.error());
-  const auto books = balances(options.data_dir);
-  if (!books.ok()) return fail(books.error());
-  const Hash256& secret = (*store)->secret_key();
+  const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+  if (!purse.ok()) return fail(purse.error());
   if (!options.json) {
     print_table(*keys);
-    if (*books) print_balances(*keys, secret, **books);
+    if (*purse) print_balances(*keys, **purse);
     return kExitDone;
   }
   Json out = Json::array();
   for (const ApiKey& key : *keys) {
     Json& one = out.emplace_back(key_object(key));
-    const PublicKey account = coordinator::account_of(key, secret);
-    one["account"] = account.hex();
-    if (*books) one["balance"] = spendable(**books, account);
+    if (*purse) (*purse)->add(one, key);
   }
   print_json(out);
   return kExitDone;

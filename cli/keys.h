@@ -17,7 +17,7 @@ struct KeyOptions {
   std::string account;    // a node, or an account's 64 digits; empty: one of its own
   std::string verify;     // none, spot or full; empty: none
   std::string min_level;  // as ledger::level_name(); empty: a newcomer's
-  std::string data_dir;  // empty: cli/paths.h
+  std::string data_dir;   // empty: cli/paths.h
   bool json = false;
 };
 

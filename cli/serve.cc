@@ -478,8 +478,8 @@ class Server {
     if (!credits_) return;
     http.credits = credits_;
     http.own_account = identity_->node.key;
-    http.accounts = std::make_shared<const coordinator::Accounts>(
-        store_, identity_->roster->book(), http.own_account);
+    http.accounts = std::make_shared<const coordinator::Accounts>(store_, identity_->roster->book(),
+                                                                  http.own_account);
     http.grant = [receipts = receipts_.get()](const PublicKey& to, std::int64_t amount,
                                               std::function<void(const Status&)> done) {
       receipts->grant(to, amount, std::move(done));

@@ -5,9 +5,10 @@
 
 namespace hearth::coordinator {
 
-PublicKey account_of(const ApiKey& key, const Hash256& secret) {
+PublicKey account_of(const ApiKey& key, const Hash256& secret, const PublicKey& own) {
   if (key.account) return *key.account;
   if (key.node) return *key.node;
+  if (key.admin) return own;
   const Hash256 seed = keyed_blake2b(secret, as_bytes("account of API key " + key.id));
   const auto pair = SecretKey::from_seed(seed.bytes);
   INVARIANT(pair, "32 bytes are a seed");
@@ -18,7 +19,7 @@ Result<PublicKey> Accounts::of_key(std::string_view id) const {
   if (id.empty()) return own_;
   TRY(const auto key, store_->find_key(id));
   if (!key) return Error{ErrorCode::kNotFound, "no API key has the id " + std::string(id)};
-  return account_of(*key, store_->secret_key());
+  return account_of(*key, store_->secret_key(), own_);
 }
 
 Result<PublicKey> Accounts::find(std::string_view name) const {
@@ -31,7 +32,7 @@ Result<PublicKey> Accounts::find(std::string_view name) const {
   TRY(const auto keys, store_->keys());
   for (const ApiKey& key : keys) {
     if (key.revoked || (key.name != name && key.id != name)) continue;
-    const PublicKey account = account_of(key, store_->secret_key());
+    const PublicKey account = account_of(key, store_->secret_key(), own_);
     REQUIRE(!found || *found == account,
             "'" + std::string(name) +
                 "' is a node and an API key too; give the account's 64 digits (hearth key list, "

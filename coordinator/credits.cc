@@ -16,9 +16,9 @@ Result<std::int64_t> dearest(const ledger::Policy& policy, std::uint64_t layers,
           "the request is too large for any price");
   const Wide pay = tokens * layers;
   const Wide price = pay + pay * static_cast<std::uint64_t>(policy.price_fee) / ledger::kMillion;
-  REQUIRE(pay <= kMost && price <= kMost,
-          "the request would cost more than " + std::to_string(Credits::kPriceMax) +
-              " credits; ask for fewer tokens (max_tokens)");
+  REQUIRE(pay <= kMost && price <= kMost, "the request would cost more than " +
+                                              std::to_string(Credits::kPriceMax) +
+                                              " credits; ask for fewer tokens (max_tokens)");
   return static_cast<std::int64_t>(price);
 }
 
@@ -44,10 +44,10 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
   }
   Account& account = accounts_[payer];
   if (sum > account.spendable - account.reserved) {
-    const std::string kept = account.reserved > 0
-                                 ? ", of which " + std::to_string(account.reserved) +
-                                       " are kept for requests that run"
-                                 : "";
+    const std::string kept =
+        account.reserved > 0
+            ? ", of which " + std::to_string(account.reserved) + " are kept for requests that run"
+            : "";
     return Error{ErrorCode::kRefused,
                  "out of credit: the request costs up to " + std::to_string(sum) +
                      " credits, and its account has " + std::to_string(account.spendable) + kept +

@@ -60,7 +60,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   Vesting vesting;
-  std::int64_t granted = 0;  // by those of them
+  std::int64_t granted = 0;                                  // by those of them
   std::vector<std::function<void(const Status&)>> appended;  // told when they are on the disk
   Referee referee;
   Keep keep;
@@ -294,8 +294,9 @@ void Receipts::State::grant(const PublicKey& to, std::int64_t amount,
                       "init --credits"});
   }
   if (amount < 1 || amount > ledger::kGrantMax) {
-    return done(Error::invalid("an amount of " + std::to_string(amount) + "; a grant is from 1 to " +
-                               std::to_string(ledger::kGrantMax) + " credits"));
+    return done(Error::invalid("an amount of " + std::to_string(amount) +
+                               "; a grant is from 1 to " + std::to_string(ledger::kGrantMax) +
+                               " credits"));
   }
   if (amount > Credits::kCirculationMax - credits->in_circulation() - granted) {
     return done(Error::invalid("more credits would be in circulation than the limit, " +
@@ -323,8 +324,7 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
                                                  const SecretKey& cluster, std::string build,
                                                  AuditMode audits, const Clock& clock, Post post,
                                                  std::shared_ptr<Credits> credits) {
-  auto state =
-      std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
+  auto state = std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
   const auto found = ledger::read_checkpoint(*folder);
   if (!found && found.error().code == ErrorCode::kNotFound) {
     TRY(state->log, ledger::Log::create(std::move(folder), cluster));
@@ -393,8 +393,8 @@ void Receipts::set_referee(Referee referee, Keep keep) {
 
 void Receipts::grant(const PublicKey& to, std::int64_t amount,
                      std::function<void(const Status&)> done) {
-  state_->push([to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); },
-               0);
+  state_->push(
+      [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
 }
 
 std::string Receipts::why_barred(const PublicKey& key) const {

@@ -14,9 +14,9 @@ namespace hearth::coordinator {
 
 class Vesting {
  public:
-  static constexpr std::int64_t kPause = 60;            // seconds between two looks
-  static constexpr std::int64_t kMemberPause = 3'600;   // and between two entries of a member
-  static constexpr std::size_t kMost = 64;              // entries of a look
+  static constexpr std::int64_t kPause = 60;           // seconds between two looks
+  static constexpr std::int64_t kMemberPause = 3'600;  // and between two entries of a member
+  static constexpr std::size_t kMost = 64;             // entries of a look
 
   // Entries that the books allow now, each setting something free. `now`: unix seconds.
   std::vector<ledger::VestEntry> due(const ledger::Books& books, std::int64_t now);

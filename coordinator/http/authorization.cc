@@ -103,7 +103,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
                                                            model) != key->models.end();
   verdict.trust = key->trust;
   verdict.key_id = key->id;
-  verdict.account = account_of(*key, store_->secret_key());
+  verdict.account = account_of(*key, store_->secret_key(), own_);
   verdict.verify = key->verify;
   verdict.min_level = key->min_level;
   if (access == Access::kModel && !verdict.model_allowed) {

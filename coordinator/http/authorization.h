@@ -41,9 +41,9 @@ class RequestRates {
 
 class Authorization {
  public:
-  // `store`: null, no keys are asked for.
-  Authorization(std::shared_ptr<Store> store, const Clock& clock)
-      : store_(std::move(store)), clock_(clock) {}
+  // `store`: null, no keys are asked for. `own`: the account of this machine's users, and admins.
+  Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {})
+      : store_(std::move(store)), clock_(clock), own_(own) {}
 
   // Whether a request needs a key, so that strangers may learn nothing but this.
   bool asks_keys() const { return store_ != nullptr; }
@@ -70,6 +70,7 @@ class Authorization {
 
   const std::shared_ptr<Store> store_;
   const Clock& clock_;
+  const PublicKey own_;
   RequestRates rates_;
   std::optional<TimePoint> logged_;  // a refusal, at most one a second
 };

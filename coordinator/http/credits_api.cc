@@ -42,7 +42,8 @@ void handle_grant(const std::shared_ptr<Api>& api, HttpRequest request,
   api->on_pool(request.body.size(), [api, request = std::move(request), exchange] {
     auto wish = parse_grant(*api, request.body);
     const auto respond = [api, exchange](HttpResponse response) {
-      api->sockets.post([exchange, response = std::move(response)] { exchange->respond(response); });
+      api->sockets.post(
+          [exchange, response = std::move(response)] { exchange->respond(response); });
     };
     if (!wish.ok()) return respond(error_response(wish.error()));
     api->options.grant(wish->to, wish->amount, [api, respond, wish = *wish](const Status& done) {

@@ -19,9 +19,9 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  bool model_allowed = true;            // the served model, to the key that asks
-  std::vector<std::string> trust = {};  // the key's default of GenerationRequest::trust
-  std::string owner = {};               // the key's id; empty: none was asked for
+  bool model_allowed = true;              // the served model, to the key that asks
+  std::vector<std::string> trust = {};    // the key's default of GenerationRequest::trust
+  std::string owner = {};                 // the key's id; empty: none was asked for
   std::optional<PublicKey> account = {};  // whose credit it spends; nothing: this machine's own
   // The key's: the least that the request gets, whatever it says.
   Verify verify = Verify::kNone;

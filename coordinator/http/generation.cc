@@ -248,8 +248,7 @@ void Generation::submit_choice(std::uint32_t index) {
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;
   out.answer = running_[index].choice.token_ids();
-  auto events =
-      std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, running_[index].paid);
+  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, running_[index].paid);
   // The generation stays alive until every submission is answered: a sequence that was accepted
   // after the client went must still be cancelled.
   auto done = [self = shared_from_this(), index](Result<SequenceId> result) {

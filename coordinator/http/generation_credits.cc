@@ -48,8 +48,8 @@ OrderedJson Generation::credits_object() const {
   std::int64_t price = 0;
   for (const Running& running : running_) {
     const std::uint64_t tokens = running.choice.tokens();
-    const auto one = dearest({}, api_->model.spec.layers, running.prompt_tokens,
-                             tokens == 0 ? 0 : tokens - 1);
+    const auto one =
+        dearest({}, api_->model.spec.layers, running.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
     price += one ? *one : 0;  // reserve() has refused what has none
   }
   const Credits::Balance left = api_->options.credits->balance(input_.request.account);

@@ -65,9 +65,9 @@ TEST_F(CreditsTest, KeepsWhatARequestMayCostUntilItsReceiptsAreThere) {
   EXPECT_EQ(credits->charge(request(1), 250), payer);
   EXPECT_EQ(credits->charge(request(1), 51), PublicKey()) << "more than was kept";
   EXPECT_EQ(credits->charge(request(9), 1), PublicKey()) << "of nobody";
-  credits->posted(std::vector<ledger::Posting>{
-      {{ledger::Account::Kind::kSpendable, payer}, -250},
-      {{ledger::Account::Kind::kEscrow, payer_of(71)}, 250}});
+  credits->posted(
+      std::vector<ledger::Posting>{{{ledger::Account::Kind::kSpendable, payer}, -250},
+                                   {{ledger::Account::Kind::kEscrow, payer_of(71)}, 250}});
   EXPECT_EQ(credits->balance(payer).spendable, 750);
   EXPECT_EQ(credits->balance(payer).reserved, 450);
   sweep();
@@ -242,8 +242,7 @@ class Market {
       }
       ReceiptRequest request = running_.back().request;
       request.epoch = epoch_;
-      const std::uint64_t tokens =
-          request.prompt_tokens + 1 + pick(running_.back().max_tokens);
+      const std::uint64_t tokens = request.prompt_tokens + 1 + pick(running_.back().max_tokens);
       request.tokens.assign(tokens, 7);
       const bool silent = pick(6) == 0;
       for (ReceiptStage& stage : stages_) {
@@ -265,7 +264,9 @@ class Market {
     if (running_.empty()) return;
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(pick(running_.size())));
   }
-  void sweep() { credits_->sweep([this] { return desk_->unsettled(); }, clock_.now()); }
+  void sweep() {
+    credits_->sweep([this] { return desk_->unsettled(); }, clock_.now());
+  }
   void sign() {
     for (int i = 0; i < 100; ++i) {
       const auto messages = desk_->take_messages();

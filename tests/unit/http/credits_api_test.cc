@@ -104,8 +104,7 @@ TEST_F(CreditsApiTest, OutOfCreditIsRefusedForGood) {
 
 TEST_F(CreditsApiTest, AllChoicesArePaidOrNone) {
   grant(own, 3 * price(8) - 1);
-  const std::string three =
-      R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "n": 3})";
+  const std::string three = R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "n": 3})";
   ask(three);
   EXPECT_EQ(client->response->status, 429u);
   EXPECT_EQ(reserved(), 0);
@@ -160,18 +159,19 @@ TEST_F(CreditsApiTest, ALostLedgerAnswersNobody) {
 }
 
 TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
-  const auto mine = create_key(*store, {"mine"}, 1);
-  const auto other = create_key(*store, {"other"}, 1);
+  const auto mine = create_key(*store, {"mine", {}}, 1);
+  const auto other = create_key(*store, {"other", {}}, 1);
   const PublicKey node = SecretKey::generate().public_key();
-  NewKey wish{"of a node"};
+  NewKey wish{"of a node", {}};
   wish.account = node;
   const auto its = create_key(*store, wish, 1);
   ASSERT_TRUE(mine.ok() && other.ok() && its.ok());
   const Hash256& secret = store->secret_key();
-  const PublicKey account = account_of(mine->key, secret);
-  EXPECT_NE(account, account_of(other->key, secret));
+  const PublicKey account = account_of(mine->key, secret, own);
+  EXPECT_NE(account, account_of(other->key, secret, own));
   EXPECT_NE(account, own);
-  EXPECT_EQ(account_of(its->key, secret), node);
+  EXPECT_EQ(account_of(its->key, secret, own), node);
+  EXPECT_EQ(account_of(create_key(*store, {"boss", {}, true}, 1)->key, secret, own), own);
   EXPECT_EQ(api->options.accounts->of_key(mine->key.id).value(), account);
   EXPECT_EQ(api->options.accounts->of_key("").value(), own);
   EXPECT_EQ(api->options.accounts->find("mine").value(), account);
@@ -196,7 +196,7 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
 
 TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
   grant(own, 100'000);
-  NewKey wish{"private"};
+  NewKey wish{"private", {}};
   wish.verify = Verify::kSpot;
   wish.min_level = ledger::Level::kRegular;
   const auto key = create_key(*store, wish, 1);
@@ -237,8 +237,8 @@ TEST_F(CreditsApiTest, GrantsAreAnAdminsAndOfWholeAmounts) {
   EXPECT_EQ(post(R"({"to": ")" + own.hex() + R"(", "amount": 50})"), 200u);
   EXPECT_EQ(granted, (std::vector<std::pair<PublicKey, std::int64_t>>{{own, 50}}));
   EXPECT_EQ(Json::parse(client->response->body)["balance"], 50);
-  for (const char* amount : {"0", "-1", "-9223372036854775808", "9007199254740993", "1e30", "0.5",
-                             "\"50\"", "null"}) {
+  for (const char* amount :
+       {"0", "-1", "-9223372036854775808", "9007199254740993", "1e30", "0.5", "\"50\"", "null"}) {
     EXPECT_EQ(post(R"({"to": ")" + own.hex() + R"(", "amount": )" + amount + "}"), 400u) << amount;
   }
   EXPECT_EQ(post(R"({"amount": 5})"), 400u);
