@@ -42,6 +42,22 @@ void add_access_verbs(CLI::App& app, Action& action) {
   create->add_option("--rate", made->requests_per_minute, "requests a minute (0: any number)")
       ->envname("HEARTH_KEY_RATE")
       ->check(whole_number(0, limits::kApiKeyRate));
+  create
+      ->add_option("--account", made->account,
+                   "where the cluster runs with credits: the node whose credit it spends (default: "
+                   "an account of its own, which is empty at first)")
+      ->envname("HEARTH_KEY_ACCOUNT")
+      ->check(text_within(limits::kNodeNameBytes));
+  create
+      ->add_option("--verify", made->verify,
+                   "how its answers are verified at least, whatever a request says")
+      ->envname("HEARTH_KEY_VERIFY")
+      ->check(verify_text());
+  create
+      ->add_option("--min-level", made->min_level,
+                   "nodes below this level see none of its prompts; a request can only raise it")
+      ->envname("HEARTH_KEY_MIN_LEVEL")
+      ->check(level_text());
   create->add_flag("--admin", made->admin, "it may also read state and metrics")
       ->envname("HEARTH_KEY_ADMIN");
 

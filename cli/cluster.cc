@@ -41,12 +41,15 @@ Result<Cluster> parse_cluster(const Json& json) {
   TRY(const Address address,
       parse_address(Address{json.value("host", ""), cluster.control_port}.text()));
   cluster.host = address.host;
+  cluster.credits = json.value("credits", false);
   return cluster;
 }
 
 Status write_cluster(const std::string& folder, const Cluster& cluster) {
-  const Json json = {
-      {"name", cluster.name}, {"host", cluster.host}, {"control_port", cluster.control_port}};
+  const Json json = {{"name", cluster.name},
+                     {"host", cluster.host},
+                     {"control_port", cluster.control_port},
+                     {"credits", cluster.credits}};
   return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -64,7 +67,8 @@ struct Made {
   Cluster cluster;
   PublicKey key;
   std::string folder;
-  bool moved = false;  // it was there, and has another address now
+  bool was_there = false;
+  bool switched = false;  // it has credits now, or has none any more
 };
 
 Result<Made> init(const InitOptions& options) {
@@ -84,9 +88,11 @@ Result<Made> init(const InitOptions& options) {
   REQUIRE(!member, "this machine is " + member->node +
                        " in another cluster; leave it first (hearth leave), or choose another "
                        "--data-dir");
-  made.moved = before.has_value();
+  made.was_there = before.has_value();
   made.cluster = before.value_or(Cluster{options.name, "", kClusterPort});
   if (options.control_port != 0) made.cluster.control_port = options.control_port;
+  made.cluster.credits = options.credits.value_or(made.cluster.credits);
+  made.switched = before && before->credits != made.cluster.credits;
   if (!options.host.empty()) {
     made.cluster.host = options.host;
   } else if (!before) {
@@ -104,7 +110,23 @@ Result<Made> init(const InitOptions& options) {
   return made;
 }
 
+void print_credits(const Made& made) {
+  if (made.cluster.credits) {
+    std::printf(
+        "it runs with credits: who sends prompts pays, and who computes or checks earns. Nobody "
+        "has any yet; while hearth serve runs: hearth ledger grant coordinator 1000000, for this "
+        "machine's own prompts\n");
+  } else if (made.switched) {
+    std::printf("it has no credits any more: its ledger is a log only, and nobody pays\n");
+  }
+}
+
 void print_moved(const Made& made, const std::string& address) {
+  if (made.switched) {
+    std::printf("cluster %s (%s), from the next start of hearth serve on:\n",
+                made.cluster.name.c_str(), three_words(made.key).c_str());
+    return print_credits(made);
+  }
   std::printf(
       "cluster %s (%s) is at %s from the next start of hearth serve on\n"
       "members find it there by themselves where Avahi runs on both; on others, once: hearth join "
@@ -176,11 +198,12 @@ int run_init(const InitOptions& options) {
     const Json json = {
         {"cluster", made->cluster.name},   {"fingerprint", fingerprint(made->key)},
         {"words", three_words(made->key)}, {"control", address},
-        {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)}};
+        {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)},
+        {"credits", made->cluster.credits}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
   }
-  if (made->moved) {
+  if (made->was_there) {
     print_moved(*made, address);
     return kExitDone;
   }
@@ -190,6 +213,7 @@ int run_init(const InitOptions& options) {
   std::printf(
       "other machines will dial %s; open it, and the ports of their workers, in firewalls\n",
       address.c_str());
+  print_credits(*made);
   std::printf("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create\n");
   return kExitDone;
 }

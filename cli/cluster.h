@@ -22,6 +22,7 @@ struct Cluster {
   std::string name;  // as check_node_name
   std::string host;  // a numeric address of this machine: links listen there and nowhere else
   std::uint16_t control_port = kClusterPort;
+  bool credits = false;  // who sends prompts pays; else the ledger is a log only
 };
 
 // Nothing before hearth init: the folder's server then serves this machine alone.
@@ -42,6 +43,7 @@ struct InitOptions {
   std::string name;  // empty: the cluster that is there gets another address
   std::string host;  // empty: the address by which this machine reaches others, or as it was
   std::uint16_t control_port = 0;  // 0: kClusterPort, or as it was
+  std::optional<bool> credits;     // nothing: none, or as it was
   std::string data_dir;            // empty: cli/paths.h
   bool json = false;
 };

@@ -31,9 +31,17 @@ void add_init(CLI::App& app, Action& action) {
   verb->add_option("--control-port", o->control_port, "port that they dial")
       ->check(whole_number(1, 65'535))
       ->default_str(std::to_string(kClusterPort));
+  const auto credits = std::make_shared<bool>(false);
+  CLI::Option* const paid = verb->add_flag(
+      "--credits", *credits,
+      "who sends prompts pays, and who computes or checks earns (default: the ledger is a log "
+      "only; without a name, of the cluster that is here; --credits=false switches them off)");
   verb->add_option("--data-dir", o->data_dir, "folder of its keys and its state");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_init(*o); }; });
+  verb->callback([o, credits, paid, &action] {
+    if (paid->count() > 0) o->credits = *credits;
+    action = [o] { return run_init(*o); };
+  });
 }
 
 // Of who joins by a token, or is let in.

@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "cli/account_names.h"
+#include "cli/cluster.h"
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
+#include "cli/identity.h"
 #include "cli/loop.h"
 #include "cli/member.h"
 #include "cli/paths.h"
+#include "coordinator/accounts.h"
 #include "coordinator/credentials.h"
 #include "coordinator/store.h"
 
@@ -40,6 +44,17 @@ Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made
   return coordinator::open_store(folder);
 }
 
+Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
+  coordinator::NewKey wish{options.name, options.models, options.admin, options.requests_per_minute,
+                           options.trust};
+  if (!options.account.empty()) {
+    TRY(wish.account, node_account(data_folder(options.data_dir), options.account));
+  }
+  wish.verify = coordinator::verify_named(options.verify).value_or(wish.verify);
+  wish.min_level = coordinator::level_named(options.min_level).value_or(wish.min_level);
+  return wish;
+}
+
 Json key_object(const ApiKey& key) {
   Json out;
   out["id"] = key.id;
@@ -48,6 +63,8 @@ Json key_object(const ApiKey& key) {
   out["models"] = key.models;
   out["trust"] = key.trust;
   out["requests_per_minute"] = key.requests_per_minute;
+  out["verify"] = coordinator::verify_name(key.verify);
+  out["min_level"] = ledger::level_name(key.min_level);
   out["created"] = key.created;
   out["revoked"] = key.revoked;
   return out;
@@ -59,6 +76,48 @@ std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text.empty() ? none : text;
+}
+
+// What keys can spend, where the cluster runs with credits.
+class Purse {
+ public:
+  static Result<std::optional<Purse>> open(const std::string& given, const Hash256& secret) {
+    TRY(const auto cluster, read_cluster(given));
+    if (!cluster || !cluster->credits) return std::optional<Purse>();
+    TRY(const ServerIdentity identity, ServerIdentity::open(data_folder(given)));
+    TRY(ledger::Books books, read_books(data_folder(given)));
+    return std::optional(Purse(secret, identity.node.key, std::move(books)));
+  }
+  PublicKey account(const ApiKey& key) const {
+    return coordinator::account_of(key, secret_, coordinator_);
+  }
+  std::int64_t balance(const ApiKey& key) const {
+    return books_.balance({ledger::Account::Kind::kSpendable, account(key)});
+  }
+  void add(Json& object, const ApiKey& key) const {
+    object["account"] = account(key).hex();
+    object["balance"] = balance(key);
+  }
+
+ private:
+  Purse(const Hash256& secret, const PublicKey& own, ledger::Books books)
+      : secret_(secret), coordinator_(own), books_(std::move(books)) {}
+  Hash256 secret_;
+  PublicKey coordinator_;
+  ledger::Books books_;
+};
+
+// One sentence a key that can pay.
+void print_balances(const std::vector<ApiKey>& keys, const Purse& purse) {
+  for (const ApiKey& key : keys) {
+    if (key.revoked) continue;
+    const PublicKey account = purse.account(key);
+    const std::string whose = key.account || key.node ? "of a node"
+                              : key.admin             ? "of this machine"
+                                                      : "of its own";
+    std::printf("%s has %lld credits, in an account %s: %s\n", key.name.c_str(),
+                static_cast<long long>(purse.balance(key)), whose.c_str(), account.hex().c_str());
+  }
 }
 
 void print_table(const std::vector<ApiKey>& keys) {
@@ -80,13 +139,14 @@ int run_key_create(const KeyOptions& options) {
   bool first = false;
   const auto store = open_folder(options, &first);
   if (!store.ok()) return fail(store.error());
-  const auto made = coordinator::create_key(
-      **store,
-      {options.name, options.models, options.admin, options.requests_per_minute, options.trust},
-      SystemClock().unix_seconds());
+  const auto wish = wish_of(options);
+  if (!wish.ok()) return fail(wish.error());
+  const auto made = coordinator::create_key(**store, *wish, SystemClock().unix_seconds());
   if (!made.ok()) return fail(made.error());
   if (options.json) {
     Json out = key_object(made->key);
+    const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+    if (purse.ok() && *purse) (*purse)->add(out, made->key);
     out["key"] = made->text;
     print_json(out);
     return kExitDone;
@@ -111,12 +171,18 @@ int run_key_list(const KeyOptions& options) {
   if (!store.ok()) return fail(store.error());
   const auto keys = (*store)->keys();
   if (!keys.ok()) return fail(keys.error());
+  const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+  if (!purse.ok()) return fail(purse.error());
   if (!options.json) {
     print_table(*keys);
+    if (*purse) print_balances(*keys, **purse);
     return kExitDone;
   }
   Json out = Json::array();
-  for (const ApiKey& key : *keys) out.push_back(key_object(key));
+  for (const ApiKey& key : *keys) {
+    Json& one = out.emplace_back(key_object(key));
+    if (*purse) (*purse)->add(one, key);
+  }
   print_json(out);
   return kExitDone;
 }

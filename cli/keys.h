@@ -14,7 +14,10 @@ struct KeyOptions {
   std::uint32_t requests_per_minute = 0;  // 0: any number
   std::vector<std::string> trust;         // nodes for requests that name none; empty: any
   bool admin = false;
-  std::string data_dir;  // empty: cli/paths.h
+  std::string account;    // a node, or an account's 64 digits; empty: one of its own
+  std::string verify;     // none, spot or full; empty: none
+  std::string min_level;  // as ledger::level_name(); empty: a newcomer's
+  std::string data_dir;   // empty: cli/paths.h
   bool json = false;
 };
 

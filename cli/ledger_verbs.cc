@@ -6,7 +6,9 @@
 #include "cli/device.h"
 #include "cli/dispute.h"
 #include "cli/exit_codes.h"
+#include "cli/grant.h"
 #include "cli/ledger.h"
+#include "cli/server_option.h"
 #include "cli/standings.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -107,6 +109,23 @@ void add_policy(CLI::App* ledger, Action& action) {
   policy->callback([o, &action] { action = [o] { return run_ledger_policy(*o); }; });
 }
 
+void add_grant(CLI::App* ledger, Action& action) {
+  auto o = std::make_shared<GrantOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* grant = ledger->add_subcommand(
+      "grant", "Give an account credit to spend, where the cluster runs with credits");
+  grant->add_option("account", o->to, "a node's or an API key's name, or 64 hex digits")
+      ->required()
+      ->check(text_within(limits::kApiKeyNameBytes));
+  grant->add_option("amount", o->amount, "credits")->required();
+  add_server(grant, *host, o->api_key);
+  grant->add_flag("--json", o->json, "print JSON");
+  grant->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_grant(*o); };
+  });
+}
+
 void add_ledger(CLI::App& app, Action& action) {
   auto o = std::make_shared<StandingsOptions>();
   CLI::App* ledger = app.add_subcommand(
@@ -117,6 +136,7 @@ void add_ledger(CLI::App& app, Action& action) {
     if (ledger->get_subcommands().empty()) action = [o] { return run_standings(*o); };
   });
   add_policy(ledger, action);
+  add_grant(ledger, action);
 
   auto t = std::make_shared<StandingsOptions>();
   t->by_work = true;

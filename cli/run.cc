@@ -57,6 +57,7 @@ void print_json(const RunOptions& options, const Answer& answer) {
                          {"completion_tokens", answer.figures.generated_tokens},
                          {"seconds_to_first_token", answer.figures.prompt_seconds},
                          {"seconds", answer.figures.total_seconds}};
+  if (answer.figures.credits) line["credits"] = *answer.figures.credits;
   if (!answer.verified.object.is_null()) line.update(answer.verified.object);
   std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
@@ -168,6 +169,10 @@ void print_figures(const RunFigures& figures) {
   std::fprintf(stderr, "eval rate:            %.2f tokens/s\n",
                rate(after_first, figures.generated_seconds));
   std::fprintf(stderr, "seed:                 %lld\n", static_cast<long long>(figures.seed));
+  if (figures.credits) {
+    std::fprintf(stderr, "price:                %lld credit(s)\n",
+                 static_cast<long long>(*figures.credits));
+  }
 }
 
 int run_run(RunOptions options) {

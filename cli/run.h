@@ -60,6 +60,7 @@ struct RunFigures {
   std::uint32_t generated_tokens = 0;
   double generated_seconds = 0.0;
   std::uint64_t seed = 0;
+  std::optional<std::int64_t> credits = {};  // that the answer costs
 };
 void print_figures(const RunFigures& figures);
 

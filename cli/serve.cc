@@ -311,6 +311,7 @@ class Server {
     if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
+    TRY_VOID(open_credits(options));
     if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
     wiring.receipts = receipts_.get();
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
@@ -324,6 +325,7 @@ class Server {
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     http.joinable = cluster_.has_value();
     http.ledger = receipts_.get();
+    pay_by_credits(http);
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
     info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
     api_address_ = api_address_of(options, cluster_, http_->port());
@@ -461,12 +463,37 @@ class Server {
     return ok_status();
   }
 
+  // Who pays is written in receipts, so without them there is nobody to pay.
+  Status open_credits(const ServeOptions& options) {
+    if (!cluster_ || !cluster_->credits) return ok_status();
+    if (options.no_receipts) {
+      return Error{ErrorCode::kRefused,
+                   "the cluster " + cluster_->name +
+                       " runs with credits, which are paid by receipts, and --no-receipts makes "
+                       "none: leave it out, or switch credits off (hearth init --credits=false)"};
+    }
+    credits_ = std::make_shared<coordinator::Credits>();
+    return ok_status();
+  }
+
+  void pay_by_credits(coordinator::http::HttpOptions& http) {
+    if (!credits_) return;
+    http.credits = credits_;
+    http.own_account = identity_->node.key;
+    http.accounts = std::make_shared<const coordinator::Accounts>(store_, identity_->roster->book(),
+                                                                  http.own_account);
+    http.grant = [receipts = receipts_.get()](const PublicKey& to, std::int64_t amount,
+                                              std::function<void(const Status&)> done) {
+      receipts->grant(to, amount, std::move(done));
+    };
+  }
+
   Status open_ledger(const ServeOptions& options, const std::string& model) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
     auto receipts =
         coordinator::Receipts::open(std::move(folder), identity_->cluster, receipt_build(),
-                                    options.audits, clock_, loop_.poster());
+                                    options.audits, clock_, loop_.poster(), credits_);
     if (!receipts) {
       return Error{receipts.error().code,
                    "the ledger in " + path + " cannot go on: " + receipts.error().message +
@@ -580,6 +607,7 @@ class Server {
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
+  std::shared_ptr<coordinator::Credits> credits_;    // null: the ledger is a log only, or none
   std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;

@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
+#include "cli/account_names.h"
 #include "cli/audit.h"
 #include "cli/date_text.h"
 #include "cli/escape.h"
 #include "cli/exit_codes.h"
-#include "cli/identity.h"
 #include "cli/paths.h"
 #include "cli/table.h"
 #include "ledger/books.h"
@@ -33,18 +33,6 @@ struct Reading {
   std::map<PublicKey, ledger::History> histories;
   std::map<PublicKey, ledger::Checkpoint> cosigned;  // by witness: the latest
 };
-
-// Of the cluster's own auditor alone, when the roster is not here or may not be read: then keys
-// stand for names.
-std::map<PublicKey, std::string> names_of(const std::string& folder, const PublicKey& cluster) {
-  std::map<PublicKey, std::string> names;
-  names[cluster] = "(referee)";  // under the log's own key
-  const auto file = RosterFile::open(folder, cluster);
-  const auto roster = file ? (*file)->book()->roster() : nullptr;
-  if (roster == nullptr) return names;
-  for (const RosterEntry& one : roster->entries) names[one.key] = one.name;
-  return names;
-}
 
 // The key that an entry may be the first to name.
 const PublicKey* first_named(const ledger::Entry& entry) {
@@ -79,7 +67,7 @@ Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& optio
 Result<PublicKey> key_of(const std::string& node, const std::map<PublicKey, std::string>& names,
                          const std::vector<PublicKey>& known) {
   for (const auto& [key, name] : names) {
-    if (name == node) return key;
+    if (name == node || name == node + kKeyMark) return key;
   }
   const bool digits = node.size() >= kShortestKey &&
                       node.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -114,6 +102,16 @@ std::string_view level_of(const Books& books, const ledger::Standing& standing) 
 
 std::int64_t balance_of(const Books& books, const PublicKey& key) {
   return books.balance({ledger::Account::Kind::kSpendable, key});
+}
+
+// Accounts of who is no member of the log: of API keys, and of machines that only ask.
+std::vector<PublicKey> payers(const Books& books) {
+  std::vector<PublicKey> found;
+  for (const auto& [account, amount] : books.balances()) {
+    const bool spends = account.kind == ledger::Account::Kind::kSpendable;
+    if (spends && books.standing(account.key) == nullptr) found.push_back(account.key);
+  }
+  return found;
 }
 
 // Of its windows.
@@ -257,17 +255,28 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
     Json nodes = Json::array();
     for (const PublicKey& key : keys)
       nodes.push_back(standing_json(reading, key, name_of(key, names)));
+    Json accounts = Json::array();
+    for (const PublicKey& key : payers(books)) {
+      accounts.push_back(standing_json(reading, key, name_of(key, names)));
+    }
     const Json out = {{"cluster", books.cluster().hex()},
                       {"entries", books.entries()},
                       {"time", books.time()},
                       {"in_circulation", -books.balance({})},
-                      {"nodes", std::move(nodes)}};
+                      {"nodes", std::move(nodes)},
+                      {"accounts", std::move(accounts)}};
     std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return;
   }
+  const auto print_payers = [&] {
+    for (const PublicKey& key : payers(books)) {
+      std::printf("%s has %lld credits to spend\n", escape_control(name_of(key, names)).c_str(),
+                  static_cast<long long>(balance_of(books, key)));
+    }
+  };
   if (keys.empty()) {
     std::printf("nobody has served or checked yet\n");
-    return;
+    return print_payers();
   }
   Table table({"NODE", "STANDING", "SERVED", "RIGHT", "FAULTS", "AUDITED", "ESCROW", "BALANCE"});
   for (const PublicKey& key : keys) {
@@ -279,13 +288,14 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                std::to_string(standing.escrow()), std::to_string(balance_of(books, key))});
   }
   for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+  print_payers();
 }
 
 // What may be wrong with the log is kInvalidInput here, and nothing else is.
 Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
             const std::string& data, ledger::LogFolder& folder) {
   TRY(const ledger::Checkpoint checkpoint, ledger::read_checkpoint(folder));
-  const auto names = names_of(data, checkpoint.log);
+  const auto names = account_names(data, checkpoint.log);
   if (options.node.empty()) {
     TRY(const Reading reading, read(folder, scan, ""));
     print_all(reading, names, options);
@@ -296,7 +306,9 @@ Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
   const bool digits = options.node.size() >= kShortestKey;
   TRY(const Reading reading,
       read(folder, scan, named ? named->hex() : (digits ? options.node : "")));
-  TRY(const PublicKey key, key_of(options.node, names, reading.books.keys()));
+  std::vector<PublicKey> known = reading.books.keys();
+  for (const PublicKey& payer : payers(reading.books)) known.push_back(payer);
+  TRY(const PublicKey key, key_of(options.node, names, known));
   print_node(reading, key, name_of(key, names), options.json);
   return ok_status();
 }

@@ -109,7 +109,8 @@ class SwarmAnswerer final : public Answerer {
     }
     if (reply->status >= 400) {
       // To the first question it is the answer.
-      lost_ = again_ && (reply->status == 503 || reply->status == 429);
+      const bool may_pass = reply->headers["x-should-retry"] != "false";
+      lost_ = again_ && may_pass && (reply->status == 503 || reply->status == 429);
       return api_error(*reply, url_);
     }
     lost_ = !done_;
@@ -214,6 +215,10 @@ class SwarmAnswerer final : public Answerer {
       }
       take_hashes(chunk["hearth"].value("hashes", Json::array()));
       answer_.verified = read_verified(head_["hearth"]);
+      const Json& hearth = head_["hearth"];
+      if (hearth.contains("credits")) {
+        answer_.figures.credits = hearth["credits"].at("price").get<std::int64_t>();
+      }
     }
   }
 

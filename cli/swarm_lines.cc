@@ -180,9 +180,20 @@ Lines audit_lines(const SwarmView& view) {
 }
 
 Lines ledger_lines(const SwarmView& view) {
-  if (view.ledger_fault.empty()) return {};
-  return {"ledger  answers have no receipts until the server starts again: " +
-          escape_control(view.ledger_fault)};
+  Lines lines;
+  if (!view.ledger_fault.empty()) {
+    lines.push_back("ledger  answers have no receipts until the server starts again: " +
+                    escape_control(view.ledger_fault));
+  }
+  if (view.credits) {
+    const SwarmView::Credits& own = *view.credits;
+    lines.push_back("credits the server's own machine has " + std::to_string(own.balance) +
+                    (own.reserved > 0 ? ", of which " + std::to_string(own.reserved) +
+                                            " are kept for requests that run"
+                                      : "") +
+                    "; all accounts: hearth ledger");
+  }
+  return lines;
 }
 
 // "paused until 2026-03-01 14:05 (hearth pause)".

@@ -112,6 +112,9 @@ SwarmView view_of(const Json& state) {
   view.missing = state.value("missing", "");
   view.joinable = state.value("joinable", false);
   view.ledger_fault = state.value("ledger", Json::object()).value("fault", "");
+  if (const Json credits = state.value("credits", Json()); credits.is_object()) {
+    view.credits = {credits.at("balance"), credits.at("reserved")};
+  }
   view.stages_wanted = count_of<std::uint32_t>(state, "stages_wanted");
   view.running = count_of<std::uint32_t>(state, "running");
   view.waiting = count_of<std::uint32_t>(state, "waiting");

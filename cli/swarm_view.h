@@ -96,6 +96,12 @@ struct SwarmView {
   std::vector<AccusedView> accused;
   AuditsView audits;
   std::string ledger_fault;  // why nothing is logged any more; empty: it is, or there is no ledger
+  // Of the account of the server's own machine, where the cluster runs with credits.
+  struct Credits {
+    std::int64_t balance = 0;
+    std::int64_t reserved = 0;  // of it, for requests that run
+  };
+  std::optional<Credits> credits;
 };
 
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.

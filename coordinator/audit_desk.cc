@@ -33,10 +33,11 @@ bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& 
 
 }  // namespace
 
-AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode)
+AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)
     : cluster_(std::move(cluster)),
       clock_(clock),
       mode_(mode),
+      follows_(follows),
       books_({}, ledger::EntrySignatures::kTrusted),
       verdicts_(cluster_.public_key(), clock, pipelines_, books_),
       own_referee_(cluster_) {
@@ -57,9 +58,11 @@ Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
 }
 
 Status AuditDesk::logged(ByteSpan bytes) {
-  if (mode_ == AuditMode::kOff) return ok_status();
+  if (!follows()) return ok_status();
   const std::uint64_t index = books_.entries();
   Status applied = books_.apply(bytes);
+  if (!applied.ok()) follows_ = false;
+  if (applied.ok() && mode_ == AuditMode::kOff) return ok_status();
   if (applied.ok() && books_.windows() > kFoldedWindows) {
     applied = Error{ErrorCode::kNoCapacity,
                     "more than " + std::to_string(kFoldedWindows) +

@@ -50,14 +50,16 @@ class AuditDesk {
   // Of an auditor, to claim, to seal and to open.
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode);
+  // `follows`: the log is folded whatever becomes of audits, for its balances are needed.
+  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
 
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
   Status recall(ByteSpan entry, const Hash256& leaf);
   // What follows, as it is on the disk. kInvalidInput likewise, and kNoCapacity beyond
-  // kFoldedWindows: nothing is audited any more.
+  // kFoldedWindows: nothing is audited any more. The entry is in the books while follows().
   Status logged(ByteSpan entry);
+  bool follows() const { return follows_ || mode_ != AuditMode::kOff; }
   // To be the very next entry, when nothing else waits to be one. Nothing: it is not time.
   std::optional<ledger::DrawEntry> draw();
 
@@ -165,6 +167,7 @@ class AuditDesk {
   const SecretKey cluster_;
   const Clock& clock_;
   AuditMode mode_;
+  bool follows_;
   ledger::Books books_;
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};

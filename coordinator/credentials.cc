@@ -145,6 +145,9 @@ KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
   out.key.trust = wish.trust;
   out.key.created = now;
   out.key.node = node;
+  out.key.account = wish.account;
+  out.key.verify = wish.verify;
+  out.key.min_level = wish.min_level;
   out.text = std::string(kKeyPrefix) + out.key.id + "." + secret;
   return out;
 }

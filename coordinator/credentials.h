@@ -50,6 +50,10 @@ struct NewKey {
   bool admin = false;
   std::uint32_t requests_per_minute = 0;  // 0: any number
   std::vector<std::string> trust = {};    // GenerateRequest::trust of requests without; empty: any
+  // As of ApiKey.
+  std::optional<PublicKey> account = {};
+  Verify verify = Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
 };
 struct KeySecret {
   ApiKey key;

@@ -355,6 +355,7 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   ledger::ReceiptEntry entry;
   std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
   previous = blake2b(bytes);
+  if (credits_) entry.payer = credits_->charge(said.slot.request, ledger::payer_price({}, said));
   log(entry);
   return ok_status();
 }
@@ -389,6 +390,16 @@ void ReceiptDesk::hold_against(const std::string& sender, ByteSpan receipt) {
   bar(other->worker);
   contradicted_.insert(other->worker);
   log(proof);
+}
+
+std::set<ledger::RequestId> ReceiptDesk::unsettled() const {
+  std::set<ledger::RequestId> found;
+  for (const auto& [key, request] : requests_) found.insert(key.first);
+  for (const auto& [node, signer] : signers_) {
+    for (const ledger::Receipt& one : signer.next) found.insert(one.slot.request);
+    for (const ledger::Receipt& one : signer.asked) found.insert(one.slot.request);
+  }
+  return found;
 }
 
 // --- what does not come ---

@@ -13,6 +13,9 @@
 // equivocation: of the latest kRemembered that were asked for, logged or refused. Who loses its
 // standing for good, by that or by a verdict of fraud, signs nothing that is logged from there on.
 //
+// With credits a window is paid from what was kept for its request; without, or when nothing was,
+// nobody pays.
+//
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
 
@@ -31,6 +34,7 @@
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "coordinator/audit_outcome.h"
+#include "coordinator/credits.h"
 #include "coordinator/window_claim.h"
 #include "ledger/entry.h"
 #include "ledger/receipt.h"
@@ -68,8 +72,9 @@ class ReceiptDesk {
  public:
   static constexpr std::size_t kRemembered = 8'192;  // receipts
 
-  ReceiptDesk(SecretKey cluster, const Clock& clock)
-      : cluster_(std::move(cluster)), clock_(clock) {}
+  // `credits`: null, nobody pays.
+  ReceiptDesk(SecretKey cluster, const Clock& clock, std::shared_ptr<Credits> credits = nullptr)
+      : cluster_(std::move(cluster)), clock_(clock), credits_(std::move(credits)) {}
 
   // Every entry of the log so far, in order. Receipts were checked when they were logged.
   Status recall(ByteSpan entry);
@@ -93,6 +98,8 @@ class ReceiptDesk {
   // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
   void bar(const PublicKey& key) { barred_.insert(key); }
   void unbar(const PublicKey& key) { barred_.erase(key); }
+  // Requests that receipts may still come of.
+  std::set<ledger::RequestId> unsettled() const;
   // Whether it has contradicted itself: the books allow nothing of it.
   bool contradicted(const PublicKey& key) const { return contradicted_.contains(key); }
 
@@ -136,6 +143,7 @@ class ReceiptDesk {
 
   const SecretKey cluster_;
   const Clock& clock_;
+  const std::shared_ptr<Credits> credits_;
   std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
   std::map<RequestKey, Request> requests_;
   std::map<RequestKey, std::int64_t> seen_;  // requests of the last hour: a slot has one receipt

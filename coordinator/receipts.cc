@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "coordinator/change_book.h"
+#include "coordinator/vesting.h"
 #include "coordinator/witness_desk.h"
 #include "ledger/log.h"
 
@@ -21,15 +22,20 @@ namespace {
 
 // Between two appends: what a crash costs, and what a disk is asked for.
 constexpr auto kPause = std::chrono::milliseconds(500);
+// Between two looks at which requests have no receipts to come.
+constexpr auto kSweepPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
 struct Receipts::State : std::enable_shared_from_this<State> {
   using Work = std::function<void(State&)>;
 
-  State(const SecretKey& cluster, const Clock& clock, AuditMode mode, Post given)
-      : desk(cluster, clock),
-        audits(cluster, clock, mode),
+  State(const SecretKey& cluster, const Clock& given_clock, AuditMode mode, Post given,
+        std::shared_ptr<Credits> accounts)
+      : clock(given_clock),
+        credits(std::move(accounts)),
+        desk(cluster, clock, credits),
+        audits(cluster, clock, mode, credits != nullptr),
         witnesses(cluster.public_key(), clock),
         post(std::move(given)) {}
 
@@ -43,9 +49,16 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   void give_up_log(const std::string& why);
   void fold();
   void draw();
+  void vest();
+  void free_credit();
+  void grant(const PublicKey& to, std::int64_t amount,
+             const std::function<void(const Status&)>& done);
   Status keep_evidence(const AuditDesk::ForLog& one);
   void ask_referee();
   void tell_standing();
+
+  const Clock& clock;
+  const std::shared_ptr<Credits> credits;
 
   // The thread's.
   ReceiptDesk desk;
@@ -54,10 +67,14 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   ChangeBook changes;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
+  Vesting vesting;
+  std::int64_t granted = 0;                                  // by those of them
+  std::vector<std::function<void(const Status&)>> appended;  // told when they are on the disk
   Referee referee;
   Keep keep;
   std::chrono::steady_clock::time_point next_append{};
   std::chrono::steady_clock::time_point next_timer{};
+  std::chrono::steady_clock::time_point next_sweep{};
   std::optional<std::uint64_t> counted;  // entries, when standings were
 
   std::mutex mutex;
@@ -103,6 +120,7 @@ void Receipts::State::run() {
     const bool last = stopping;
     lock.unlock();
     draw();
+    vest();
     std::optional<AuditStatus> newest;
     std::shared_ptr<const Standings> known;
     std::size_t done = 0;
@@ -123,6 +141,7 @@ void Receipts::State::run() {
     }
     collect();
     ask_referee();
+    free_credit();
     if (!entries.empty() && (last || now >= next_append)) {
       append();
       next_append = std::chrono::steady_clock::now() + kPause;
@@ -233,26 +252,30 @@ void Receipts::State::send_messages() {
 }
 
 void Receipts::State::append() {
+  Status written = Error{ErrorCode::kIo, "nothing is logged any more"};
   if (log != nullptr) {
     const std::vector<ByteSpan> spans(entries.begin(), entries.end());
-    Status appended = ok_status();
-    for (std::size_t at = 0; at < spans.size() && appended.ok(); at += limits::kLogBatch) {
+    written = ok_status();
+    for (std::size_t at = 0; at < spans.size() && written.ok(); at += limits::kLogBatch) {
       const auto part = std::span(spans).subspan(at);
       const auto index = log->append(part.first(std::min(part.size(), limits::kLogBatch)));
-      if (!index) appended = index.error();
+      if (!index) written = index.error();
     }
-    if (appended.ok()) {
+    if (written.ok()) {
       fold();
     } else {
-      give_up_log(appended.error().message);
+      give_up_log(written.error().message);
     }
   }
   entries.clear();
+  granted = 0;
+  for (const auto& tell : std::exchange(appended, {})) tell(written);
 }
 
 void Receipts::State::give_up_log(const std::string& why) {
   spdlog::error("no receipts are logged from here on, and answers name none: {}", why);
   log.reset();
+  if (credits) credits->stop(why);
   const std::lock_guard lock(mutex);
   fault = why;
 }
@@ -277,10 +300,54 @@ void Receipts::State::store_machines() {
 void Receipts::State::fold() {
   for (const Bytes& entry : entries) {
     const Status folded = audits.logged(entry);
-    if (folded.ok()) continue;
-    spdlog::error("nothing is audited from here on: {}", folded.error().message);
-    return;
+    if (!folded.ok()) {
+      spdlog::error("nothing is audited from here on: {}", folded.error().message);
+      if (credits && !audits.follows()) credits->stop(folded.error().message);
+    }
+    if (!audits.follows()) return;
+    if (credits) credits->posted(audits.books().postings());
   }
+}
+
+// As the very next entries, by books that know all before: no dispute can come between.
+void Receipts::State::vest() {
+  if (!credits || !entries.empty() || log == nullptr || !audits.follows()) return;
+  for (const ledger::VestEntry& one : vesting.due(audits.books(), clock.unix_seconds())) {
+    desk.log(one);
+  }
+  for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+}
+
+void Receipts::State::free_credit() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!credits || now < next_sweep) return;
+  next_sweep = now + kSweepPause;
+  credits->sweep([this] { return desk.unsettled(); }, clock.now());
+}
+
+void Receipts::State::grant(const PublicKey& to, std::int64_t amount,
+                            const std::function<void(const Status&)>& done) {
+  if (!credits) {
+    return done(Error{ErrorCode::kRefused,
+                      "this cluster's ledger is a log only; credits are switched on with hearth "
+                      "init --credits"});
+  }
+  if (amount < 1 || amount > ledger::kGrantMax) {
+    return done(Error::invalid("an amount of " + std::to_string(amount) +
+                               "; a grant is from 1 to " + std::to_string(ledger::kGrantMax) +
+                               " credits"));
+  }
+  if (amount > Credits::kCirculationMax - credits->in_circulation() - granted) {
+    return done(Error::invalid("more credits would be in circulation than the limit, " +
+                               std::to_string(Credits::kCirculationMax)));
+  }
+  if (log == nullptr || !audits.follows()) {
+    return done(Error{ErrorCode::kUnavailable, "the ledger cannot be kept now"});
+  }
+  granted += amount;
+  desk.log(ledger::GrantEntry{to, amount});
+  appended.push_back(done);
+  next_append = {};
 }
 
 // At a checkpoint, when nothing else is to be the next entry.
@@ -294,8 +361,9 @@ void Receipts::State::draw() {
 
 Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFolder> folder,
                                                  const SecretKey& cluster, std::string build,
-                                                 AuditMode audits, const Clock& clock, Post post) {
-  auto state = std::make_shared<State>(cluster, clock, audits, std::move(post));
+                                                 AuditMode audits, const Clock& clock, Post post,
+                                                 std::shared_ptr<Credits> credits) {
+  auto state = std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
   const auto found = ledger::read_checkpoint(*folder);
   if (!found && found.error().code == ErrorCode::kNotFound) {
     TRY(state->log, ledger::Log::create(std::move(folder), cluster));
@@ -306,6 +374,14 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
                             const Status known = state->desk.recall(entry);
                             return known.ok() ? state->audits.recall(entry, leaf) : known;
                           }));
+  }
+  if (state->credits) {
+    state->credits->begin(state->audits.books());
+    state->credits->set_queue([weak = std::weak_ptr(state)](const ledger::RequestId& request) {
+      const auto alive = weak.lock();
+      if (!alive) return;
+      alive->push([request](State& one) { one.credits->close(request); }, 0);
+    });
   }
   state->barred = state->audits.verdicts().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
@@ -356,6 +432,12 @@ void Receipts::set_referee(Referee referee, Keep keep, std::int64_t rate) {
       0);
 }
 
+void Receipts::grant(const PublicKey& to, std::int64_t amount,
+                     std::function<void(const Status&)> done) {
+  state_->push(
+      [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
+}
+
 std::string Receipts::why_barred(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->barred.find(key);
@@ -395,6 +477,7 @@ void Receipts::over(ReceiptRequest request) {
   state_->push(
       [request = std::move(request)](State& state) mutable {
         state.audits.over(request);
+        if (state.credits) state.credits->over(request.order.request);
         state.desk.over(std::move(request));
       },
       size);

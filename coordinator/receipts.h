@@ -31,9 +31,11 @@ class Receipts final : public LedgerView {
 
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
+  // `credits`: by which windows are paid; null: a ledger that is a log only.
   static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
                                                 const SecretKey& cluster, std::string build,
-                                                AuditMode audits, const Clock& clock, Post post);
+                                                AuditMode audits, const Clock& clock, Post post,
+                                                std::shared_ptr<Credits> credits = nullptr);
   ~Receipts() override;  // what is settled is logged
 
   const std::string& build() const { return build_; }
@@ -41,6 +43,9 @@ class Receipts final : public LedgerView {
   void set_send(Send send);           // to a node; null: nobody is told
   void set_run(Run run);              // null: nothing is audited
   void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
+  // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
+  // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
+  void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);
   // Who says which side of a dispute is right (null: a third pipeline, where there is one), and
   // where evidence is kept; null: there are no verdicts. `rate`: the share of windows that he
   // computes again unasked, in parts of a million.

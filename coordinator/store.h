@@ -14,6 +14,7 @@
 
 #include "base/crypto.h"
 #include "base/result.h"
+#include "coordinator/audit_outcome.h"
 #include "proto/roster.h"
 
 namespace hearth::coordinator {
@@ -50,6 +51,11 @@ struct ApiKey {
   std::int64_t created = 0;
   bool revoked = false;
   std::optional<PublicKey> node = {};  // that it was given to; it is revoked with it
+  // Whose credit its requests spend; nothing: its node's, or its own (coordinator/accounts.h).
+  std::optional<PublicKey> account = {};
+  // The least that its requests get, whatever they say.
+  Verify verify = Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
 };
 
 // A node that asks a person to let it in.

@@ -55,6 +55,9 @@ INSERT INTO roster VALUES (0, -1);
     R"sql(
 ALTER TABLE tokens ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE nodes ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE keys ADD COLUMN account BLOB NOT NULL DEFAULT x'';
+ALTER TABLE keys ADD COLUMN verify INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE keys ADD COLUMN min_level INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());

@@ -79,7 +79,14 @@ bool read_row(Statement& row, ApiKey& out) {
   out.revoked = row.number(7) != 0;
   out.trust = split(row.text(8));
   out.node = row.key(9);
-  return out.node || row.empty(9);
+  out.account = row.key(10);
+  const std::int64_t verify = row.number(11);
+  const std::int64_t level = row.number(12);
+  if (verify < 0 || verify > static_cast<int>(Verify::kFull)) return false;
+  if (level < 0 || level > static_cast<int>(ledger::Level::kVeteran)) return false;
+  out.verify = static_cast<Verify>(verify);
+  out.min_level = static_cast<ledger::Level>(level);
+  return (out.node || row.empty(9)) && (out.account || row.empty(10));
 }
 
 bool read_row(Statement& row, WaitingNode& out) {
@@ -99,7 +106,7 @@ constexpr const char* kNodeColumns =
     "SELECT public_key, name, role, enrolled, revoked, owner FROM nodes";
 constexpr const char* kKeyColumns =
     "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust, "
-    "node FROM keys";
+    "node, account, verify, min_level FROM keys";
 
 class SqliteStore final : public Store {
  public:
@@ -296,10 +303,12 @@ class SqliteStore final : public Store {
     return inserted(row, "a node with this key or the name '" + node.name + "' is there");
   }
   Status insert_key(const ApiKey& key) {
-    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
     row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
     row.add(key.created).add(std::int64_t{key.revoked}).add(joined(key.trust)).add(key.node);
+    row.add(key.account).add(static_cast<std::int64_t>(key.verify));
+    row.add(static_cast<std::int64_t>(key.min_level));
     return inserted(row, "an API key with the name '" + key.name +
                              "' is there; choose another name, or revoke that one first (hearth "
                              "key revoke)");

@@ -11,14 +11,17 @@ Account spendable(const PublicKey& key) { return {Account::Kind::kSpendable, key
 Account escrow(const PublicKey& key) { return {Account::Kind::kEscrow, key}; }
 const Account kTreasury{};
 
-constexpr std::int64_t kGrantMax = std::int64_t{1} << 53;
-
 }  // namespace
 
 std::int64_t window_price(const Policy& policy, const Receipt& receipt) {
   const std::int64_t prompt = receipt.prompt_positions;
   const std::int64_t generated = receipt.positions - receipt.prompt_positions;
   return receipt.layers() * (prompt * policy.price_prefill + generated * policy.price_decode);
+}
+
+std::int64_t payer_price(const Policy& policy, const Receipt& receipt) {
+  const std::int64_t pay = window_price(policy, receipt);
+  return pay + pay * policy.price_fee / kMillion;
 }
 
 std::int64_t check_price(const Policy& policy, const Receipt& receipt) {
@@ -339,14 +342,27 @@ Status Books::apply(const EquivocationEntry& entry) {
   return post({{escrow(one.worker), -cost}, {kTreasury, cost}});
 }
 
-Status Books::apply(const VestEntry& entry) {
-  TRY(Member* const owner, member(entry.key));
+std::optional<std::uint64_t> Books::dispute_of(const PublicKey& key) const {
   for (const auto& [number, disputed] : windows_) {
     const bool is_open = !disputed.disagree.empty() && !disputed.is_settled;
-    const bool is_party =
-        disputed.receipt.worker == entry.key || disputed.disagree.contains(entry.key);
-    REQUIRE(!is_open || !is_party,
-            "escrow is set free while entry " + std::to_string(number) + " is in dispute");
+    if (is_open && (disputed.receipt.worker == key || disputed.disagree.contains(key))) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
+std::int64_t Books::ripe(const PublicKey& key, std::int64_t now) const {
+  const Standing* const owner = standing(key);
+  const std::int64_t freed = owner == nullptr ? 0 : owner->ripe(policy_, std::max(now, time_));
+  return freed == 0 || dispute_of(key) ? 0 : freed;
+}
+
+Status Books::apply(const VestEntry& entry) {
+  TRY(Member* const owner, member(entry.key));
+  if (const auto disputed = dispute_of(entry.key)) {
+    return Error::invalid("escrow is set free while entry " + std::to_string(*disputed) +
+                          " is in dispute");
   }
   const std::int64_t freed = owner->standing.vest(policy_, time_);
   return post({{escrow(entry.key), -freed}, {spendable(entry.key), freed}});

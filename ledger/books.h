@@ -32,8 +32,12 @@ struct Posting {
   std::int64_t amount = 0;
 };
 
+inline constexpr std::int64_t kGrantMax = std::int64_t{1} << 53;
+
 // The price of a window for who pays it, without the fee.
 std::int64_t window_price(const Policy& policy, const Receipt& receipt);
+// And with it.
+std::int64_t payer_price(const Policy& policy, const Receipt& receipt);
 // Of checking it: one prefill of its layers and positions, and no more than work for oneself can
 // bear: `price_fee` of the window's price, in `assumed_collusion` of all checks.
 std::int64_t check_price(const Policy& policy, const Receipt& receipt);
@@ -74,6 +78,10 @@ class Books {
   const Receipt* receipt(std::uint64_t entry) const;
   const Standing* standing(const PublicKey& key) const;  // nothing for who is no member
   std::int64_t balance(const Account& account) const;
+  const std::map<Account, std::int64_t>& balances() const { return balances_; }
+  // What a VestEntry of that time would set free of this member's escrow; 0: nothing, or it would
+  // be refused.
+  std::int64_t ripe(const PublicKey& key, std::int64_t now) const;
   // What the latest entry moved; sums to zero.
   const std::vector<Posting>& postings() const { return postings_; }
   // Windows whose audits disagree and that no verdict has ended yet, by their entries.
@@ -129,6 +137,8 @@ class Books {
   Status post(std::vector<Posting> postings);
   Status check_edges(const Receipt& receipt) const;
   Result<Member*> member(const PublicKey& key);
+  // A window in dispute whose worker it is, or which it contradicts; nothing: there is none.
+  std::optional<std::uint64_t> dispute_of(const PublicKey& key) const;
   Result<Window*> window(std::uint64_t entry);
   void forget_old_windows();
 

@@ -69,27 +69,39 @@ void Standing::check(const Policy& policy, std::int64_t pay, std::int64_t now) {
                now - joined_ >= policy.newcomer_seconds;
 }
 
+std::optional<std::int64_t> Standing::ripe_part(const Policy& policy, Level standing,
+                                                const Earned& one, std::int64_t now) const {
+  const std::int64_t age = now - one.time;
+  const bool behind = served_ - one.window >= policy.escrow_windows;
+  const bool is_old = age >= std::max(policy.escrow_seconds, policy.audit_seconds);
+  if (!is_old || !(behind || age >= policy.escrow_idle_seconds)) return std::nullopt;
+  if (standing != Level::kProbation) return one.amount;
+  if (one.is_withheld) return std::nullopt;
+  return one.amount - one.amount * policy.probation_withheld / kMillion;
+}
+
+std::int64_t Standing::ripe(const Policy& policy, std::int64_t now) const {
+  const Level standing = level(policy, now);
+  if (tombstoned_ || standing == Level::kNewcomer) return 0;
+  std::int64_t freed = 0;
+  for (const Earned& one : earned_) freed += ripe_part(policy, standing, one, now).value_or(0);
+  return freed;
+}
+
 std::int64_t Standing::vest(const Policy& policy, std::int64_t now) {
   const Level standing = level(policy, now);
   if (tombstoned_ || standing == Level::kNewcomer) return 0;
-  const std::int64_t seconds = std::max(policy.escrow_seconds, policy.audit_seconds);
   std::int64_t freed = 0;
   std::deque<Earned> kept;
-  for (Earned& one : earned_) {
-    const std::int64_t age = now - one.time;
-    const bool behind = served_ - one.window >= policy.escrow_windows;
-    const bool ripe = age >= seconds && (behind || age >= policy.escrow_idle_seconds);
-    if (!ripe || (one.is_withheld && standing == Level::kProbation)) {
+  for (const Earned& one : earned_) {
+    const std::optional<std::int64_t> free = ripe_part(policy, standing, one, now);
+    if (!free) {
       kept.push_back(one);
       continue;
     }
-    std::int64_t free = one.amount;
-    if (standing == Level::kProbation) {
-      const std::int64_t withheld = one.amount * policy.probation_withheld / kMillion;
-      free -= withheld;
-      if (withheld > 0) kept.push_back({withheld, one.time, one.window, true});
-    }
-    freed += free;
+    freed += *free;
+    const std::int64_t withheld = one.amount - *free;
+    if (withheld > 0) kept.push_back({withheld, one.time, one.window, true});
   }
   earned_ = std::move(kept);
   escrow_ -= freed;

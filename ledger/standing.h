@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "ledger/policy.h"
 
@@ -34,6 +35,8 @@ class Standing {
   void check(const Policy& policy, std::int64_t pay, std::int64_t now);
   void change(std::int64_t now) { changed_ = now; }  // of driver, build or address
 
+  // What vest() would set free now.
+  std::int64_t ripe(const Policy& policy, std::int64_t now) const;
   // What may be spent from now on. Of a newcomer nothing, on probation a part.
   std::int64_t vest(const Policy& policy, std::int64_t now);
   // Conceded or isolated, of a window with this pay. Returns what it costs, at most its escrow.
@@ -51,6 +54,9 @@ class Standing {
     bool is_withheld = false;  // the part of probation that waits for a regular's standing
   };
   void earn(std::int64_t pay, std::int64_t now);
+  // What of it may be spent, by who is no newcomer; nothing before it is ripe.
+  std::optional<std::int64_t> ripe_part(const Policy& policy, Level standing, const Earned& one,
+                                        std::int64_t now) const;
 
   std::int64_t joined_ = 0;  // or since it was made a newcomer again
   bool paid_dues_ = false;

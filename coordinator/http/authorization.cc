@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "coordinator/accounts.h"
 #include "coordinator/credentials.h"
 
 namespace hearth::coordinator::http {
@@ -102,6 +103,9 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
                                                            model) != key->models.end();
   verdict.trust = key->trust;
   verdict.key_id = key->id;
+  verdict.account = account_of(*key, store_->secret_key(), own_);
+  verdict.verify = key->verify;
+  verdict.min_level = key->min_level;
   if (access == Access::kModel && !verdict.model_allowed) {
     verdict.refusal = error_of(403, "permission_error", "model_not_allowed",
                                "this key may not use the model '" + std::string(model) + "'");

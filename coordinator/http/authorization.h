@@ -41,9 +41,9 @@ class RequestRates {
 
 class Authorization {
  public:
-  // `store`: null, no keys are asked for.
-  Authorization(std::shared_ptr<Store> store, const Clock& clock)
-      : store_(std::move(store)), clock_(clock) {}
+  // `store`: null, no keys are asked for. `own`: the account of this machine's users, and admins.
+  Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {})
+      : store_(std::move(store)), clock_(clock), own_(own) {}
 
   // Whether a request needs a key, so that strangers may learn nothing but this.
   bool asks_keys() const { return store_ != nullptr; }
@@ -55,6 +55,10 @@ class Authorization {
     bool model_allowed = true;
     std::vector<std::string> trust = {};  // the key's
     std::string key_id = {};
+    // Of a key: whose credit it spends, and the least that its requests get.
+    std::optional<PublicKey> account = {};
+    Verify verify = Verify::kNone;
+    ledger::Level min_level = ledger::Level::kNewcomer;
   };
   // `local`: the connection comes from this machine's loopback.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
@@ -66,6 +70,7 @@ class Authorization {
 
   const std::shared_ptr<Store> store_;
   const Clock& clock_;
+  const PublicKey own_;
   RequestRates rates_;
   std::optional<TimePoint> logged_;  // a refusal, at most one a second
 };

@@ -73,6 +73,14 @@ ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
   return out;
 }
 
+ApiError out_of_credit(std::string message) {
+  ApiError error = ApiError::invalid(std::move(message), std::nullopt, "insufficient_quota");
+  error.status = 429;
+  error.type = "insufficient_quota";
+  error.final = true;
+  return error;
+}
+
 std::string error_body(const ApiError& error) {
   OrderedJson inner = {{"message", error.message}, {"type", error.type}};
   inner["param"] = error.param ? OrderedJson(*error.param) : OrderedJson(nullptr);

@@ -32,6 +32,10 @@ struct ApiError {
 // How an error of the coordinator looks from outside. `retry_after`: the predicted wait.
 ApiError from_coordinator(const Error& error, std::uint32_t retry_after);
 
+// 429: the account of the request cannot pay for it. Trying again cannot help, and clients are
+// told.
+ApiError out_of_credit(std::string message);
+
 // The JSON body.
 std::string error_body(const ApiError& error);
 

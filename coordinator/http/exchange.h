@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/crypto.h"
+#include "coordinator/audit_outcome.h"
 
 namespace hearth::coordinator::http {
 
@@ -17,9 +19,13 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  bool model_allowed = true;            // the served model, to the key that asks
-  std::vector<std::string> trust = {};  // the key's default of GenerationRequest::trust
-  std::string owner = {};               // the key's id; empty: none was asked for
+  bool model_allowed = true;              // the served model, to the key that asks
+  std::vector<std::string> trust = {};    // the key's default of GenerationRequest::trust
+  std::string owner = {};                 // the key's id; empty: none was asked for
+  std::optional<PublicKey> account = {};  // whose credit it spends; nothing: this machine's own
+  // The key's: the least that the request gets, whatever it says.
+  Verify verify = Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
   std::optional<std::string> idempotency_key = {};
   std::optional<std::string> last_event_id = {};
 };

@@ -1,5 +1,7 @@
 // POST /v1/chat/completions and /v1/completions: parse, render and tokenise on the pool, then hand
 // over to a Generation.
+#include <algorithm>
+
 #include "coordinator/http/generation.h"
 #include "coordinator/http/handlers.h"
 #include "coordinator/http/prompt.h"
@@ -114,8 +116,12 @@ void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
       if (!input.ok()) return exchange->respond(error_response(input.error()));
       if (input->request.trust.empty()) input->request.trust = request.trust;
       input->request.owner = request.owner;
-      input->request.verify = input->request.verify.value_or(api->options.verify);
-      input->request.min_level = input->request.min_level.value_or(api->options.min_level);
+      input->request.account = request.account.value_or(api->options.own_account);
+      // What the key's owner set is a floor: a request raises it, and never lowers it.
+      input->request.verify =
+          std::max(request.verify, input->request.verify.value_or(api->options.verify));
+      input->request.min_level =
+          std::max(request.min_level, input->request.min_level.value_or(api->options.min_level));
       if (input->keep) return serve_kept(api, std::move(exchange), request, std::move(*input));
       Generation::start(api, exchange, request, std::move(*input));
     };

@@ -44,8 +44,12 @@ ApiError unverifiable(const std::string& why) {
 // Carries the events of one sequence to the socket thread. Holds no generation alive.
 class ChoiceEvents final : public SequenceEvents {
  public:
-  ChoiceEvents(std::shared_ptr<Api> api, std::weak_ptr<Generation> generation, std::uint32_t index)
-      : api_(std::move(api)), generation_(std::move(generation)), index_(index) {}
+  ChoiceEvents(std::shared_ptr<Api> api, std::weak_ptr<Generation> generation, std::uint32_t index,
+               Credits::Hold paid)
+      : api_(std::move(api)),
+        generation_(std::move(generation)),
+        index_(index),
+        paid_(std::move(paid)) {}
 
   void on_admitted() override {
     deliver([index = index_](Generation& g) { g.on_admitted(index); });
@@ -75,6 +79,7 @@ class ChoiceEvents final : public SequenceEvents {
   std::shared_ptr<Api> api_;
   std::weak_ptr<Generation> generation_;
   std::uint32_t index_;
+  Credits::Hold paid_;  // for as long as the coordinator may begin it
 };
 
 void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange,
@@ -108,6 +113,11 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
     return true;
   }
   api->generations.insert(self);
+  // What it had kept went with the process before, and others may have spent it since.
+  if (const auto refused = self->reserve()) {
+    self->fail(*refused);
+    return true;
+  }
   self->arm_grace();
   for (std::uint32_t index = 0; index < self->running_.size(); ++index) {
     if (!self->running_[index].settled) self->submit_choice(index);
@@ -143,6 +153,7 @@ Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoin
       const std::string echo = request.echo ? input_.echoes[prompt] : std::string();
       Choice choice(index, request, input_.prompts[prompt], echo, api_->model.tokenizer);
       running_.push_back({std::move(choice)});
+      running_.back().prompt_tokens = input_.prompts[prompt].size();
     }
   }
 }
@@ -194,6 +205,7 @@ void Generation::submit(const SwarmStatus& status) {
     if (!why.empty() && input_.request.verify_strict) return fail(unverifiable(why));
     verification_.cannot(std::move(why));
   }
+  if (const auto refused = reserve()) return fail(*refused);
   const bool written = input_.keep && api_->kept.writes() &&
                        prompt_tokens_ <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*input_.keep, encode(kept_request()));
@@ -236,7 +248,7 @@ void Generation::submit_choice(std::uint32_t index) {
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;
   out.answer = running_[index].choice.token_ids();
-  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index);
+  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, running_[index].paid);
   // The generation stays alive until every submission is answered: a sequence that was accepted
   // after the client went must still be cancelled.
   auto done = [self = shared_from_this(), index](Result<SequenceId> result) {
@@ -267,6 +279,7 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
 void Generation::on_admitted(std::uint32_t index) {
   Running& running = running_[index];
   running.admitted_here = true;
+  running.paid.reset();
   running.admitted = api_->clock.now();
   api_->metrics.queued(seconds(running.admitted - arrived_));
 }
@@ -299,6 +312,7 @@ void Generation::stop_sequence(Running& running) {
 void Generation::settle(Running& running) {
   running.submitted = false;  // nothing left to cancel
   running.settled = true;
+  running.paid.reset();
   ++finished_;
   tell(running);
   if (whole() && !ended_) complete();

@@ -75,9 +75,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint admitted{};
     TimePoint first_token{};
     TimePoint last_token{};
+    std::uint64_t prompt_tokens = 0;
+    Credits::Hold paid = {};  // until nothing of it can begin from here any more
   };
 
   void submit(const SwarmStatus& status);
+  std::optional<ApiError> reserve();  // credit for all choices that run; generation_credits.cc
+  OrderedJson credits_object() const;
   void submit_choice(std::uint32_t index);
   SamplingParams sampling_of(std::size_t prompt) const;  // of its first choice
   std::uint32_t max_tokens_of(std::size_t prompt, std::uint32_t capacity) const;

@@ -209,6 +209,7 @@ void Generation::fail(const ApiError& error) {
     }
   }
   if (!suspended) return end();
+  for (Running& running : running_) running.paid.reset();
   ended_ = true;
   api_->generations.erase(self);
 }
@@ -219,6 +220,7 @@ void Generation::end() {
   for (Running& running : running_) {
     if (running.submitted) api_->port.cancel(running.sequence);
     running.submitted = false;
+    running.paid.reset();
   }
   static_cast<void>(take_listeners());
   api_->generations.erase(self);
@@ -263,6 +265,7 @@ OrderedJson Generation::closing_objects() const {
   OrderedJson out;
   out["timings"] = timings_object(timings());
   out["hearth"] = hearth_object(seed_, proof(), hashes, input_.request.return_hashes);
+  if (api_->options.credits) out["hearth"]["credits"] = credits_object();
   const OrderedJson verified = verification_.object();
   for (const auto& [key, value] : verified.items()) out["hearth"][key] = value;
   return out;

@@ -44,4 +44,8 @@ void handle_metrics(const std::shared_ptr<Api>& api, HttpRequest request,
 void handle_state(const std::shared_ptr<Api>& api, HttpRequest request,
                   std::shared_ptr<Exchange> exchange);
 
+// credits_api.cc
+void handle_grant(const std::shared_ptr<Api>& api, HttpRequest request,
+                  std::shared_ptr<Exchange> exchange);
+
 }  // namespace hearth::coordinator::http

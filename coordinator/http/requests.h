@@ -46,6 +46,7 @@ struct GenerationRequest {
   std::vector<std::string> trust;  // names of nodes; empty: the key's, or any
   bool echo = false;               // completions
   std::string owner = {};          // the id of the key that asks
+  PublicKey account = {};          // whose credit it spends, where there are credits
   // `hearth` of the body; absent: the server's.
   std::optional<Verify> verify = {};
   std::optional<ledger::Level> min_level = {};

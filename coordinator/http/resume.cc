@@ -64,7 +64,11 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
   for (const SubmitMessage& prompt : kept.prompts) {
     begun.lengths.push_back(prompt.open.sampling.max_tokens);
   }
-  if (!Generation::resume(api, input_of(std::move(kept), std::move(keep)), std::move(begun))) {
+  GenerationInput input = input_of(std::move(kept), std::move(keep));
+  if (api->options.accounts) {
+    TRY(input.request.account, api->options.accounts->of_key(input.request.owner));
+  }
+  if (!Generation::resume(api, std::move(input), std::move(begun))) {
     return Error{ErrorCode::kNoCapacity, "too many requests are kept"};
   }
   return ok_status();

@@ -30,6 +30,7 @@ constexpr std::array kRoutes = {
     Row{"GET", "/livez", false, handle_live, Access::kLocal},
     Row{"GET", "/metrics", false, handle_metrics, Access::kAdmin},
     Row{"GET", "/api/v1/state", false, handle_state, Access::kAdmin},
+    Row{"POST", "/api/v1/grants", false, handle_grant, Access::kAdmin},
 };
 
 bool is_probe(Handler handler) {

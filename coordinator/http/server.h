@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +14,9 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "coordinator/accounts.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/credits.h"
 #include "coordinator/ledger_view.h"
 #include "coordinator/store.h"
 #include "coordinator/store_requests.h"
@@ -69,6 +72,14 @@ struct HttpOptions {
   Hash256 secret;
   // The coordinator keeps one: answers name their receipts. Null: none. Outlives the server.
   const LedgerView* ledger = nullptr;
+  // By which requests are paid, from the accounts; null: a ledger that is a log only, or none.
+  std::shared_ptr<Credits> credits;
+  std::shared_ptr<const Accounts> accounts;  // with `credits`
+  PublicKey own_account;                     // of who shows no key: this machine's users
+  // As Receipts::grant(), with `credits`.
+  std::function<void(const PublicKey& to, std::int64_t amount,
+                     std::function<void(const Status&)> done)>
+      grant;
   std::uint16_t port = 0;  // 0: any free one
   std::string version;
   bool joinable = false;           // other machines may join the cluster: hearth init was here

@@ -417,6 +417,9 @@ void SessionImpl::on_head() {
   request_.model_allowed = verdict.model_allowed;
   request_.trust = verdict.trust;
   request_.owner = verdict.key_id;
+  request_.account = verdict.account;
+  request_.verify = verdict.verify;
+  request_.min_level = verdict.min_level;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;

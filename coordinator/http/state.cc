@@ -215,6 +215,13 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
     out["ledger"] = {{"logs", fault.empty()}};
     if (!fault.empty()) out["ledger"]["fault"] = fault;
   }
+  if (api.options.credits) {
+    const Credits::Balance own = api.options.credits->balance(api.options.own_account);
+    out["credits"] = {{"account", api.options.own_account.hex()},
+                      {"balance", own.spendable},
+                      {"reserved", own.reserved},
+                      {"in_circulation", api.options.credits->in_circulation()}};
+  }
   out["model"] = model_object(api.model);
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));

@@ -51,6 +51,9 @@ TEST_F(ClusterTest, IsReadAsItWasWritten) {
   EXPECT_EQ(cluster->name, "home");
   EXPECT_EQ(cluster->host, "fd00::7");
   EXPECT_EQ(cluster->control_port, 9);
+  EXPECT_FALSE(cluster->credits) << "of one that was made before there were any";
+  write(R"({"name": "home", "host": "fd00::7", "control_port": 9, "credits": true})");
+  EXPECT_TRUE(need_cluster(folder_)->credits);
 }
 
 TEST_F(ClusterTest, ADamagedFileIsNamedAndNotBelieved) {

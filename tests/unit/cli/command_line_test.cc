@@ -111,12 +111,14 @@ TEST_F(CommandLineTest, EveryOptionHasItsVariable) {
     }
   }
   EXPECT_GT(flag_of.size(), 40U);
-  EXPECT_EQ(exceptions, (std::set<std::string>{
-                            "audit --key HEARTH_LEDGER_KEY", "create --admin HEARTH_KEY_ADMIN",
-                            "create --models HEARTH_KEY_MODELS", "create --rate HEARTH_KEY_RATE",
-                            "create --trust HEARTH_KEY_TRUST", "ledger --key HEARTH_LEDGER_KEY",
-                            "pull --name HEARTH_PULL_NAME", "top --key HEARTH_LEDGER_KEY",
-                            "verify --key HEARTH_LEDGER_KEY"}));
+  EXPECT_EQ(exceptions,
+            (std::set<std::string>{
+                "audit --key HEARTH_LEDGER_KEY", "create --account HEARTH_KEY_ACCOUNT",
+                "create --admin HEARTH_KEY_ADMIN", "create --min-level HEARTH_KEY_MIN_LEVEL",
+                "create --models HEARTH_KEY_MODELS", "create --rate HEARTH_KEY_RATE",
+                "create --trust HEARTH_KEY_TRUST", "create --verify HEARTH_KEY_VERIFY",
+                "ledger --key HEARTH_LEDGER_KEY", "pull --name HEARTH_PULL_NAME",
+                "top --key HEARTH_LEDGER_KEY", "verify --key HEARTH_LEDGER_KEY"}));
   EXPECT_EQ(line.app().get_option("--config")->get_envname(), "HEARTH_CONFIG");
 }
 

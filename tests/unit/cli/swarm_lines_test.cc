@@ -78,6 +78,17 @@ TEST(StatusLines, ALogThatFailedIsSaid) {
   EXPECT_EQ(top_lines(view, "api", "now")[2], line);
 }
 
+TEST(StatusLines, WhatTheServersMachineCanSpend) {
+  SwarmView view = serving();
+  view.credits = SwarmView::Credits{500, 0};
+  EXPECT_EQ(status_lines(view)[3],
+            "credits the server's own machine has 500; all accounts: hearth ledger");
+  view.credits->reserved = 20;
+  EXPECT_EQ(status_lines(view)[3],
+            "credits the server's own machine has 500, of which 20 are kept for requests that run; "
+            "all accounts: hearth ledger");
+}
+
 TEST(StatusLines, NodesRangesStatesAndRates) {
   EXPECT_EQ(status_lines(serving()),
             (Lines{"model   tiny  (20 layers, 145 MB)", "ready   yes",

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -61,8 +62,9 @@ struct ReceiptsTest : ::testing::Test {
     TRY(auto folder,
         ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
     folder = std::make_unique<FullDisk>(std::move(folder), full);
-    TRY(receipts, Receipts::open(std::move(folder), cluster, "build", audits, clock,
-                                 [this](std::function<void()> task) { post(std::move(task)); }));
+    TRY(receipts, Receipts::open(
+                      std::move(folder), cluster, "build", audits, clock,
+                      [this](std::function<void()> task) { post(std::move(task)); }, credits));
     receipts->set_send(
         [this](const std::string& node, const control::v1::CoordinatorMessage& message) {
           ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
@@ -102,6 +104,7 @@ struct ReceiptsTest : ::testing::Test {
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   std::vector<ReceiptStage> others = testing::other_receipt_stages();
   std::vector<AuditRun> asked;
+  std::shared_ptr<Credits> credits;  // null: nobody pays
   std::unique_ptr<Receipts> receipts;
   int signed_windows = 0;
 
@@ -134,6 +137,39 @@ TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
   ASSERT_TRUE(open());
   answer(3);
   EXPECT_EQ(logged(), 3u + 6u);
+}
+
+TEST_F(ReceiptsTest, WithCreditsThePayerIsInTheLogAndPays) {
+  const PublicKey payer = testing::receipt_key(70).public_key();
+  const auto grant = [&](std::int64_t amount) {
+    std::promise<Status> told;
+    receipts->grant(payer, amount, [&told](const Status& done) { told.set_value(done); });
+    return told.get_future().get();
+  };
+  ASSERT_TRUE(open());
+  EXPECT_EQ(grant(100).error().code, ErrorCode::kRefused) << "a log only";
+  receipts.reset();
+  credits = std::make_shared<Credits>();
+  ASSERT_TRUE(open()) << "with audits off as well";
+  for (const std::int64_t amount : {std::int64_t{0}, std::int64_t{-1}, ledger::kGrantMax + 1}) {
+    EXPECT_EQ(grant(amount).error().code, ErrorCode::kInvalidInput) << amount;
+  }
+  ASSERT_TRUE(grant(100));
+  EXPECT_EQ(credits->balance(payer).spendable, 100) << "at once";
+  // Five prompt positions and one more, in twice two layers, and the fee.
+  constexpr std::int64_t kPrice = 2 * (2 * (5 + 5) + 2);
+  auto holds = credits->reserve(payer, {{testing::receipt_request(1).order.request, 60}});
+  ASSERT_TRUE(holds);
+  answer(1);
+  answer(2);  // for which nobody kept anything
+  holds->clear();
+  ASSERT_TRUE(grant(1)) << "behind which the receipts are on the disk";
+  EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice);
+  EXPECT_EQ(logged(), 3u + 4u + 2u);
+  credits = std::make_shared<Credits>();
+  ASSERT_TRUE(open());
+  EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice) << "as the log has it";
+  EXPECT_EQ(credits->balance(payer).reserved, 0);
 }
 
 TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {

@@ -41,6 +41,9 @@ ApiKey a_key(const std::string& id, const std::string& name) {
   key.admin = true;
   key.requests_per_minute = 30;
   key.created = 5;
+  key.account = SecretKey::from_seed(blake2b(as_bytes("account")).bytes)->public_key();
+  key.verify = Verify::kFull;
+  key.min_level = ledger::Level::kRegular;
   return key;
 }
 
@@ -117,6 +120,9 @@ TEST(StoreTest, KeepsWhatItWasTold) {
   EXPECT_TRUE(key->admin);
   EXPECT_EQ(key->requests_per_minute, 30U);
   EXPECT_EQ(key->created, 5);
+  EXPECT_EQ(key->account, a_key("k", "laptop").account);
+  EXPECT_EQ(key->verify, Verify::kFull);
+  EXPECT_EQ(key->min_level, ledger::Level::kRegular);
   EXPECT_FALSE((*store->find_key("laptop")).has_value()) << "found by id alone";
   EXPECT_FALSE((*store->find_token("")).has_value());
   EXPECT_EQ(store->tokens()->size(), 2U);

@@ -48,6 +48,7 @@ TEST(RoutesTest, LivenessAloneIsOpen) {
   for (const char* path : {"/metrics", "/api/v1/state"}) {
     EXPECT_EQ(find_route("GET", path).access, Access::kAdmin) << path;
   }
+  EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kAdmin);
   EXPECT_EQ(find_route("GET", "/v1/models/x").access, Access::kModel);
   for (const char* path :
        {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/apply-template"}) {

@@ -1,0 +1,211 @@
+"""Credits of a real swarm: who sends prompts pays by the policy's prices, who computes earns, and who
+has nothing is refused."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import httpx
+import openai
+
+import cluster
+import swarm
+
+LAYERS, STAGES = 30, 2
+GRANT = 1_000_000
+QUESTION = [{"role": "user", "content": "Name a fruit."}]
+
+
+def price(prompt, answer):
+    """(what an answer of so many tokens costs, what each of its stages earns); the last is not fed."""
+    pay = LAYERS // STAGES * (prompt + 5 * (answer - 1))
+    return STAGES * (pay + pay // 10), pay
+
+
+class Credits(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.processes = []
+        self.addCleanup(self.end)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes = []
+
+    def run_here(self, *words, code=0, env=None):
+        got, out, err = swarm.hearth(*words, "--data-dir", self.folder, env=env)
+        self.assertEqual(got, code, f"{words}: {out}{err}")
+        return out.strip() if code == 0 else err
+
+    def init(self):
+        cluster.init(self.folder)
+        self.run_here("init", "--credits")
+        self.admin = (self.folder / "admin.key").read_text().strip()
+
+    def start(self):
+        """Four workers, which become two pipelines of the same cut; every request needs a key."""
+        s = swarm.Swarm(0, "--stages", "2", "--host", "0.0.0.0", data_dir=self.folder, ready=False)
+        self.addCleanup(s.stop)
+        self.swarm = s
+        for name in ("w0", "w1", "w2", "w3"):
+            words = [swarm.HEARTH, "worker", "--model", swarm.MODEL, "--coordinator",
+                     s.info["control"], "--data-dir", str(self.folder), "--name", name,
+                     "--threads", "1"]
+            self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log))
+
+        def serving():
+            pipelines = self.get("/api/v1/state")["pipelines"]
+            return [p for p in pipelines if p["state"] == "serving"]
+        swarm.wait_until(lambda: len(serving()) == 2, 60, "two pipelines")
+        return s
+
+    def get(self, path):
+        status, said = swarm.http("GET", self.swarm.api + path,
+                                  headers={"Authorization": "Bearer " + self.admin})
+        self.assertEqual(status, 200, said)
+        return said
+
+    def client(self, key, **options):
+        return openai.OpenAI(base_url=self.swarm.api + "/v1", api_key=key, timeout=120, **options)
+
+    def ask(self, key, most=8):
+        """An answer of exactly so many tokens."""
+        client = self.client(key, max_retries=0)
+        return client.chat.completions.create(
+            model=client.models.list().data[0].id, messages=QUESTION, max_tokens=most,
+            temperature=0, extra_body={"ignore_eos": True})
+
+    def grant(self, account, amount, key=None, code=0):
+        out = swarm.hearth("ledger", "grant", account, amount, "--host",
+                           self.swarm.api.removeprefix("http://"), "--json",
+                           env={"HEARTH_API_KEY": key or self.admin})
+        self.assertEqual(out[0], code, out[2])
+        return json.loads(out[1]) if code == 0 else out[2]
+
+    def books(self):
+        """What the ledger's files say: (spendable by name, escrow by name, all in circulation)."""
+        code, out, err = swarm.hearth("ledger", "--folder", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        said = json.loads(out)
+        everybody = said["nodes"] + said["accounts"]
+        spendable = {one["name"]: one["balance"] for one in everybody}
+        escrow = {one["name"]: one["escrow"] for one in said["nodes"]}
+        self.assertEqual(sum(spendable.values()) + sum(escrow.values()), said["in_circulation"])
+        return spendable, escrow, said["in_circulation"]
+
+    def balance_of(self, name, wanted):
+        """Once the receipts are in the log, and nothing is kept."""
+        swarm.wait_until(lambda: self.books()[0].get(name) == wanted, 30,
+                         f"{name} with {wanted} credits, not {self.books()[0].get(name)}")
+
+    def refused(self, key, most=8):
+        """Asks with a client that would try again twice; it must ask once."""
+        asked = []
+        client = self.client(key, max_retries=2, http_client=httpx.Client(
+            event_hooks={"request": [lambda request: asked.append(request.method)]}))
+        model = client.models.list().data[0].id
+        with self.assertRaises(openai.RateLimitError) as said:
+            client.chat.completions.create(model=model, messages=QUESTION, max_tokens=most)
+        self.assertEqual(asked.count("POST"), 1)
+        error = said.exception
+        self.assertEqual(error.status_code, 429)
+        self.assertEqual((error.code, error.type), ("insufficient_quota", "insufficient_quota"))
+        self.assertEqual(error.response.headers["x-should-retry"], "false")
+        return error.body["message"]
+
+    def test_who_sends_prompts_pays(self):
+        self.init()
+        laptop = self.run_here("key", "create", "laptop")
+        self.start()
+        account = next(k for k in json.loads(self.run_here("key", "list", "--json"))
+                       if k["name"] == "laptop")
+        self.assertEqual(account["balance"], 0)
+        message = self.refused(laptop)
+        self.assertIn("has 0", message)
+        self.assertIn("hearth ledger grant " + account["account"], message)
+
+        # Only an admin grants, and only what an amount can be.
+        self.assertIn("admin", self.grant("laptop", GRANT, key=laptop, code=5))
+        for amount in ("0", "1.5", "9007199254740993", "much"):
+            self.grant("laptop", amount, code=2)
+        self.grant("nobody", 5, code=1)
+        granted = self.grant("laptop", GRANT)
+        self.assertEqual((granted["account"], granted["balance"]), (account["account"], GRANT))
+
+        # The answer costs what the policy says, to the credit; each stage earns its part.
+        answer = self.ask(laptop)
+        self.assertEqual(answer.usage.completion_tokens, 8)
+        cost, pay = price(answer.usage.prompt_tokens, 8)
+        said = answer.model_extra["hearth"]["credits"]
+        self.assertLessEqual(abs(said["price"] - cost), STAGES)
+        self.assertEqual(said["account"], account["account"])
+        self.balance_of("laptop (API key)", GRANT - cost)
+        escrow = self.books()[1]
+        served = [one for one in escrow.values() if one >= pay]
+        self.assertEqual(len(served), STAGES, escrow)
+        self.assertIn("laptop", self.run_here("key", "list"))
+
+        # The coordinator's own user has the coordinator's account; the key's is untouched.
+        self.assertIn("costs up to", self.refused(self.admin))
+        self.grant("coordinator", 5_000)
+        own = self.ask(self.admin)
+        self.balance_of("coordinator", 5_000 - price(own.usage.prompt_tokens, 8)[0])
+        self.assertEqual(self.books()[0]["laptop (API key)"], GRANT - cost)
+
+        # Too dear, and told so; for fewer tokens there is enough. A further grant pays for both.
+        self.assertIn("max_tokens", self.refused(self.admin, most=500))
+        left = self.books()[0]["coordinator"]
+        own = self.ask(self.admin, most=2)
+        left -= price(own.usage.prompt_tokens, 2)[0]
+        self.balance_of("coordinator", left)
+        self.grant("coordinator", 200_000)
+        own = self.ask(self.admin, most=40)
+        left += 200_000 - price(own.usage.prompt_tokens, 40)[0]
+        self.balance_of("coordinator", left)
+
+        # Nothing of it is kept when all has ended; whoever reads the log finds that it adds up.
+        swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0, 30,
+                         "nothing is reserved")
+        self.swarm.stop()
+        self.end()
+        code, out, err = swarm.hearth("audit", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        before, _, in_circulation = self.books()
+        self.assertEqual(json.loads(out)["books"]["in_circulation"], in_circulation)
+
+        # A restart knows what everybody has.
+        self.start()
+        self.assertEqual(self.get("/api/v1/state")["credits"]["balance"], left)
+        self.assertEqual(self.books()[0], before)
+        again = self.ask(laptop)
+        self.balance_of("laptop (API key)", GRANT - cost - price(again.usage.prompt_tokens, 8)[0])
+
+    def test_no_credits_without_receipts(self):
+        self.init()
+        code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--no-receipts", "--data-dir",
+                                    self.folder)
+        self.assertEqual(code, 5, err)
+        self.assertIn("runs with credits", err)
+        self.assertIn("--credits=false", err)
+        self.run_here("init", "--credits=false")
+        self.assertFalse(json.loads((self.folder / "cluster.json").read_text())["credits"])
+
+    def test_a_log_only_has_nobody_pay(self):
+        with swarm.Swarm(1, data_dir=self.folder) as s:
+            status, said = s.post("/api/v1/grants", {"to": "coordinator", "amount": 5})
+            self.assertEqual((status, said["error"]["code"]), (409, "no_credits"))
+            status, said = s.post("/v1/chat/completions",
+                                  {"model": s.model, "messages": QUESTION, "max_tokens": 2})
+            self.assertEqual(status, 200)
+            self.assertNotIn("credits", said["hearth"])
+
+
+if __name__ == "__main__":
+    swarm.main()
