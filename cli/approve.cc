@@ -79,7 +79,9 @@ Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string&
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
   TRY_VOID(check_name_is_free(options.data_dir, node.name));
   TRY(const Role role, parse_role(options.role));
-  return store.admit({{node.key, node.name, role, SystemClock().unix_seconds(), false}, "", {}});
+  REQUIRE(!options.newcomer || role == Role::kWorker, "only a worker can be a newcomer");
+  return store.admit(
+      {{node.key, node.name, role, SystemClock().unix_seconds(), false, options.newcomer}, "", {}});
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace hearth::cli {
 struct ApproveOptions {
   std::string node;  // its name or the words of its key; empty: list those that wait
   std::string role = "worker";
-  std::string data_dir;  // empty: cli/paths.h
+  bool newcomer = false;  // not vouched for: it checks others' results and serves nobody at first
+  std::string data_dir;   // empty: cli/paths.h
   bool json = false;
 };
 int run_approve(const ApproveOptions& options);

@@ -130,6 +130,10 @@ Json standing_json(const Books& books, const PublicKey& key, const std::string& 
   json["faults"] = standing->faults(books.policy(), books.time());
   json["in_dispute"] = in_dispute(books, key);
   json["tombstoned"] = standing->is_tombstoned();
+  if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
+    json["checks"] = standing->checks();
+    json["check_days"] = standing->check_days();
+  }
   json["audit_rate_ppm"] = standing->audit_rate(books.policy(), books.time());
   return json;
 }
@@ -200,6 +204,11 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     }
     if (standing->is_tombstoned()) {
       std::printf("  ended     for fraud or equivocation: it neither serves nor checks again\n");
+    }
+    if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
+      std::printf("  dues      checked %lld of %lld windows, on %lld of %lld days\n",
+                  number(standing->checks()), number(books.policy().newcomer_audits),
+                  number(standing->check_days()), number(books.policy().newcomer_days));
     }
     std::printf("  served    %lld windows\n", number(standing->served()));
     std::printf("  escrow    %lld credits\n", number(standing->escrow()));

@@ -93,6 +93,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
   node.spare = json.value("spare", "");
+  node.newcomer = json.value("newcomer", "");
   node.standing = standing_of(json);
   node.card = card_of(json.value("card", Json::object()));
   return node;

@@ -39,7 +39,9 @@ class AuditDesk {
   static constexpr std::size_t kKeptCases = 8'192;
   static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;
-  static constexpr std::uint32_t kTries = 3;  // to have a request computed again
+  static constexpr std::size_t kChecksAtOnce = 4;  // of newcomers, besides
+  static constexpr std::size_t kChecksKept = 256;  // that wait for one of them
+  static constexpr std::uint32_t kTries = 3;       // to have a request computed again
   // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
   static constexpr Duration kDrawPause = std::chrono::seconds(2);
   // Of an auditor, to claim, to seal and to open.
@@ -116,6 +118,8 @@ class AuditDesk {
     std::map<std::uint64_t, Asked> asked = {};
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
+    bool is_check =
+        false;  // no draw wants it: newcomers do it, and if none does, nothing is missed
     std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
@@ -124,7 +128,8 @@ class AuditDesk {
   void on_drawn();
   void on_seal(const ledger::SealEntry& seal);
   void on_opening(const ledger::OpeningEntry& opening);
-  void want(Kept& kept);
+  bool is_for_newcomers(const Kept& kept) const;
+  std::size_t running(bool checks) const;
   void start_runs();
   std::shared_ptr<const ReceiptPipeline> choose(const Kept& kept) const;
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);

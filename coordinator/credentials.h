@@ -18,13 +18,15 @@ struct NewToken {
   Role role = Role::kWorker;
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
+  bool newcomer = false;  // of a worker: who comes with it is not vouched for
 };
 struct TokenSecret {  // as in proto/join_token.h
   std::string id;
   std::string secret;
 };
 TokenSecret new_token_secret();
-// kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
+// kInvalidInput for a lifetime or a number of uses out of range (base/limits.h), and for a newcomer
+// that is no worker: nobody else serves or checks.
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
 
 // Lets machines ask to be let in without a token: they are heard while any token is good, so there

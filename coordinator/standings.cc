@@ -28,6 +28,7 @@ ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes
   if (!standings_) return ledger::Level::kNewcomer;
   for (const Node* node : registry_.all()) {
     if (std::ranges::count(nodes, node->status.name) == 0) continue;
+    if (node->status.newcomer) return ledger::Level::kNewcomer;
     const auto standing = standing_of(node->link).value_or(NodeStanding{ledger::Level::kProbation});
     lowest = std::min(lowest, standing.is_tombstoned ? ledger::Level::kNewcomer : standing.level);
   }
@@ -36,9 +37,9 @@ ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes
 
 std::vector<Epoch> CoordinatorMachine::twins_of(const Pipeline& pipeline) const {
   std::vector<Epoch> twins;
-  if (!pipeline.model || !standings_) return twins;
+  if (!pipeline.model || !standings_ || pipeline.checking) return twins;
   for (const auto& [epoch, other] : pipelines_.all()) {
-    if (epoch != pipeline.epoch && other.serving && same_cut(pipeline, other)) {
+    if (epoch != pipeline.epoch && other.serving && !other.checking && same_cut(pipeline, other)) {
       twins.push_back(epoch);
     }
   }

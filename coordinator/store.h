@@ -27,6 +27,7 @@ struct TokenRecord {
   std::int64_t expires = 0;  // from this second on it is worthless
   std::uint32_t uses_left = 1;
   bool revoked = false;
+  bool newcomer = false;  // who comes with it is not vouched for (ledger/PROTOCOL.md, 5)
 };
 
 struct NodeRecord {
@@ -35,6 +36,7 @@ struct NodeRecord {
   Role role = Role::kWorker;
   std::int64_t enrolled = 0;
   bool revoked = false;
+  bool newcomer = false;  // it came in without being vouched for
 };
 
 struct ApiKey {

@@ -52,6 +52,10 @@ CREATE INDEX tokens_of_request ON request_tokens (request);
 CREATE TABLE roster (only INTEGER PRIMARY KEY CHECK (only = 0), number INTEGER NOT NULL) STRICT;
 INSERT INTO roster VALUES (0, -1);
 )sql",
+    R"sql(
+ALTER TABLE tokens ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE nodes ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
 

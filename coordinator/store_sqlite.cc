@@ -49,6 +49,7 @@ bool read_row(Statement& row, TokenRecord& out) {
   out.expires = row.number(4);
   out.uses_left = static_cast<std::uint32_t>(row.number(5));
   out.revoked = row.number(6) != 0;
+  out.newcomer = row.number(7) != 0;
   return true;
 }
 
@@ -61,6 +62,7 @@ bool read_row(Statement& row, NodeRecord& out) {
   out.role = *role;
   out.enrolled = row.number(3);
   out.revoked = row.number(4) != 0;
+  out.newcomer = row.number(5) != 0;
   return true;
 }
 
@@ -92,8 +94,9 @@ bool read_row(Statement& row, WaitingNode& out) {
 }
 
 constexpr const char* kTokenColumns =
-    "SELECT id, secret_hash, role, created, expires, uses_left, revoked FROM tokens";
-constexpr const char* kNodeColumns = "SELECT public_key, name, role, enrolled, revoked FROM nodes";
+    "SELECT id, secret_hash, role, created, expires, uses_left, revoked, newcomer FROM tokens";
+constexpr const char* kNodeColumns =
+    "SELECT public_key, name, role, enrolled, revoked, newcomer FROM nodes";
 constexpr const char* kKeyColumns =
     "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust, "
     "node FROM keys";
@@ -111,10 +114,11 @@ class SqliteStore final : public Store {
   Status add_token(const TokenRecord& token) override {
     TRY_VOID(check_role(token.role));
     const std::lock_guard lock(mutex_);
-    Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)");
+    Statement row(db_, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
     row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
-    return inserted(row.add(std::int64_t{token.revoked}), "a token with this id is there");
+    row.add(std::int64_t{token.revoked}).add(std::int64_t{token.newcomer});
+    return inserted(row, "a token with this id is there");
   }
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
     return find<TokenRecord>(std::string(kTokenColumns) + " WHERE id = ?", id);
@@ -282,9 +286,9 @@ class SqliteStore final : public Store {
   }
   Status insert_node(const NodeRecord& node) {
     TRY_VOID(check_role(node.role));
-    Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)");
+    Statement row(db_, "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)");
     row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
-    row.add(node.enrolled).add(std::int64_t{node.revoked});
+    row.add(node.enrolled).add(std::int64_t{node.revoked}).add(std::int64_t{node.newcomer});
     return inserted(row, "a node with this key or the name '" + node.name + "' is there");
   }
   Status insert_key(const ApiKey& key) {

@@ -127,7 +127,7 @@ void Books::forget_old_windows() {
     if (time_ - window.time <= policy_.audit_seconds) break;
     const bool is_open = !window.disagree.empty() && !window.is_settled;
     if (!is_open) slots_.erase(window.receipt.slot);
-    if (!is_open && window.is_selected && window.opened.empty()) ++audits_.missed;
+    if (!is_open && window.is_selected && !window.is_audited) ++audits_.missed;
     at = is_open ? std::next(at) : windows_.erase(at);
   }
 }
@@ -237,6 +237,7 @@ Status Books::apply(const OpeningEntry& entry) {
   REQUIRE(audited->opened.insert(entry.auditor).second, "a seal is opened twice");
   if (entry.root != audited->receipt.out_root) {
     audited->disagree.insert(entry.auditor);
+    audited->is_audited = true;  // a referee looks at it
     ++audits_.disagreed;
     return ok_status();
   }
@@ -244,6 +245,7 @@ Status Books::apply(const OpeningEntry& entry) {
   // A newcomer's agreement is its own progress and moves nobody else's.
   if (auditor->standing.level(policy_, time_) != Level::kNewcomer) {
     members_.at(audited->receipt.worker).standing.was_right();
+    audited->is_audited = true;
   }
   // In a ledger that is a log only, checking is free as well.
   const std::int64_t pay = audited->pay > 0 ? check_price(policy_, audited->receipt) : 0;

@@ -43,7 +43,8 @@ struct AuditCounts {
   std::uint64_t selected = 0;   // windows
   std::uint64_t agreed = 0;     // openings
   std::uint64_t disagreed = 0;  // openings
-  std::uint64_t missed = 0;  // selected, and nobody opened an audit of it while that was possible
+  // Selected, and while that was possible nobody but newcomers opened an audit of it, who agreed.
+  std::uint64_t missed = 0;
 };
 
 // kTrusted: of whoever checked all signatures before, for its own use; every other rule is checked.
@@ -99,6 +100,7 @@ class Books {
     bool is_settled = false;    // by a verdict
     bool is_first_use = false;  // of its program, by its worker
     bool is_selected = false;
+    bool is_audited = false;  // by somebody whose word counts: a newcomer's agreement does not
   };
 
   Status apply(const RulesEntry& entry);

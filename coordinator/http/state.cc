@@ -44,6 +44,10 @@ OrderedJson standing_object(const NodeStanding& standing) {
   out["audited_right"] = standing.audited_right;
   out["faults"] = standing.faults;
   out["tombstoned"] = standing.is_tombstoned;
+  if (standing.level == ledger::Level::kNewcomer) {
+    out["checks"] = standing.checks;
+    out["check_days"] = standing.check_days;
+  }
   return out;
 }
 
@@ -83,6 +87,7 @@ OrderedJson node_object(const NodeStatus& node) {
   out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   if (!node.spare.empty()) out["spare"] = node.spare;
+  if (!node.checking.empty()) out["newcomer"] = node.checking;
   if (node.standing) out["standing"] = standing_object(*node.standing);
   return out;
 }
@@ -166,6 +171,8 @@ OrderedJson audits_object(const AuditStatus& audits) {
   out["missed"] = audits.missed_total;
   out["waiting"] = audits.waiting;
   out["running"] = audits.running;
+  out["checked_by_newcomers"] = audits.checked_total;
+  out["canaries"] = audits.canaries_total;
   if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
   return out;
 }
