@@ -181,10 +181,12 @@ void Receipts::State::tell_standing() {
   const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
   std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
   const std::lock_guard lock(mutex);
-  const bool same = !moved || fresh == newcomers;
+  bool same = true;
   if (moved) {
-    std::erase_if(unvouched,
-                  [this](const PublicKey& key) { return audits.books().standing(key) != nullptr; });
+    const auto known = std::erase_if(unvouched, [this](const PublicKey& key) {
+      return audits.books().standing(key) != nullptr;
+    });
+    same = fresh == newcomers && known == 0;
     desk.set_newcomers(fresh);
     newcomers = std::move(fresh);
   }
