@@ -21,7 +21,7 @@ void keep(std::vector<T>& all, std::size_t most, std::size_t& next, T one) {
 
 }  // namespace
 
-void Canaries::saw(const GenerateRequest& request) {
+void Canaries::saw(const GenerateRequest& request, bool checked) {
   Shape shape;
   shape.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   shape.sampling = request.sampling;
@@ -30,8 +30,8 @@ void Canaries::saw(const GenerateRequest& request) {
   shape.sampling.logit_bias.clear();
   shape.sampling.stop_tokens.clear();
   keep(shapes_, kShapes, next_shape_, std::move(shape));
-  const bool draws = below(ledger::kMillion) < static_cast<std::uint64_t>(rate_);
-  if (draws && due_ < kDueMost) ++due_;
+  if (!checked || due_ >= kDueMost) return;
+  if (below(ledger::kMillion) < static_cast<std::uint64_t>(rate_)) ++due_;
 }
 
 void Canaries::heard(const std::vector<TokenId>& answer) {

@@ -33,8 +33,8 @@ class Canaries {
   Canaries(CanaryWords words, StepShape shape, std::int64_t rate, Random& random)
       : words_(std::move(words)), shape_(shape), rate_(rate), random_(random) {}
 
-  // A client's request runs.
-  void saw(const GenerateRequest& request);
+  // A client's request runs; `checked`: there is somebody to check what is made for it.
+  void saw(const GenerateRequest& request, bool checked);
   // What the model answered to one of these.
   void heard(const std::vector<TokenId>& answer);
   // Whether one is to be made now, which is then reckoned as made. `idle`: who checks has nothing

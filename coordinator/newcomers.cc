@@ -43,9 +43,7 @@ void CoordinatorMachine::end_outdated() {
 
 // As long as there is who checks them.
 void CoordinatorMachine::make_canaries() {
-  const bool any = std::ranges::any_of(
-      pipelines_.all(), [](const auto& one) { return one.second.checking && one.second.serving; });
-  if (!any || options_.receipts == nullptr || !scheduler_.serves()) return;
+  if (options_.receipts == nullptr || !scheduler_.has_checkers() || !scheduler_.serves()) return;
   const bool idle = scheduler_.has_idle_checkers() && scheduler_.waiting() == 0;
   while (canaries_.due(clock_.now(), idle)) {
     GenerateRequest request = canaries_.make();

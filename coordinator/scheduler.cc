@@ -107,6 +107,10 @@ bool Scheduler::serves() const {
                      [](const auto& pool) { return !pool.second.closed && !pool.second.checking; });
 }
 
+bool Scheduler::has_checkers() const {
+  return std::ranges::any_of(pools_, [](const auto& one) { return one.second.checking; });
+}
+
 bool Scheduler::has_idle_checkers() const {
   return std::ranges::any_of(pools_, [](const auto& one) {
     const KvPool& pool = one.second;

@@ -49,6 +49,7 @@ class Scheduler {
   void close_pool(Epoch epoch, bool closed);
   void set_standing(Epoch epoch, ledger::Level level, bool audited);
   bool serves() const;             // some pipeline takes what comes
+  bool has_checkers() const;       // there is a checking pipeline, and
   bool has_idle_checkers() const;  // a checking pipeline has nothing to do
   // Whether other pipelines that take what comes have room now for all that runs on this one.
   bool others_have_room(Epoch epoch) const;

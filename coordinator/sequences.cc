@@ -162,7 +162,9 @@ void CoordinatorMachine::admit() {
     ++totals_.admitted_total;
     if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
-    if (sequence->request.origin == Origin::kClient) canaries_.saw(sequence->request);
+    if (sequence->request.origin == Origin::kClient) {
+      canaries_.saw(sequence->request, scheduler_.has_checkers());
+    }
     sequence->events->on_admitted();
   }
 }

@@ -32,7 +32,7 @@ struct CanariesTest : ::testing::Test {
 TEST_F(CanariesTest, TwoInAHundredRequestsBringOne) {
   int made = 0;
   for (int i = 0; i < 10'000; ++i) {
-    canaries.saw(asked(10, 10));
+    canaries.saw(asked(10, 10), true);
     while (canaries.due(clock.now(), false)) ++made;
   }
   EXPECT_GT(made, 140);
@@ -51,9 +51,15 @@ TEST_F(CanariesTest, IdleCheckersHaveOneNowAndThen) {
   EXPECT_LT(made, 24 * 3'600 / 120 + 1);
 }
 
+TEST_F(CanariesTest, WhereNobodyChecksNoneIsMade) {
+  Canaries always({}, kShape, ledger::kMillion, random);
+  for (int i = 0; i < 100; ++i) always.saw(asked(10, 10), false);
+  EXPECT_FALSE(always.due(clock.now(), false));
+}
+
 TEST_F(CanariesTest, WhatManyAskIsNotOwedForever) {
   Canaries always({}, kShape, ledger::kMillion, random);
-  for (int i = 0; i < 1'000; ++i) always.saw(asked(10, 10));
+  for (int i = 0; i < 1'000; ++i) always.saw(asked(10, 10), true);
   std::uint32_t made = 0;
   while (always.due(clock.now(), false)) ++made;
   EXPECT_EQ(made, Canaries::kDueMost);
@@ -65,7 +71,7 @@ TEST_F(CanariesTest, TheyAreAsLongAsWhatClientsAskAndHoldNoWordOfIt) {
   canaries.heard(words);
   const std::set<std::pair<std::size_t, std::uint32_t>> lengths = {{10, 7}, {300, 40}, {45, 512}};
   for (const auto& [prompt, answer] : lengths) {
-    canaries.saw(asked(static_cast<std::uint32_t>(prompt), answer));
+    canaries.saw(asked(static_cast<std::uint32_t>(prompt), answer), true);
   }
   std::set<std::pair<std::size_t, std::uint32_t>> seen;
   std::set<std::uint64_t> seeds;
@@ -97,7 +103,7 @@ TEST_F(CanariesTest, TheTextIsTheModelsOwnInTheFrameOfAChat) {
   const GenerateRequest first = framed.make();
   EXPECT_EQ(first.prompt.size(), 4u) << "there is no text yet";
   framed.heard({5, 6, 7, 8, 9, 2});
-  framed.saw(asked(6, 5));
+  framed.saw(asked(6, 5), true);
   for (int i = 0; i < 50; ++i) {
     const std::vector<TokenId> prompt = framed.make().prompt;
     ASSERT_EQ(prompt.size(), 6u);
@@ -109,10 +115,10 @@ TEST_F(CanariesTest, TheTextIsTheModelsOwnInTheFrameOfAChat) {
 
 TEST_F(CanariesTest, NeitherTextNorShapesGrowWithoutEnd) {
   canaries.heard(std::vector<TokenId>(3 * Canaries::kTextTokens, 5));
-  canaries.saw(asked(2'000, 10'000));
+  canaries.saw(asked(2'000, 10'000), true);
   const GenerateRequest one = canaries.make();
   EXPECT_LE(one.prompt.size() + one.sampling.max_tokens, kShape.context);
-  for (std::size_t i = 0; i < Canaries::kShapes; ++i) canaries.saw(asked(20, 5));
+  for (std::size_t i = 0; i < Canaries::kShapes; ++i) canaries.saw(asked(20, 5), true);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(canaries.make().prompt.size(), 20u);
 }
 
