@@ -80,8 +80,10 @@ Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& no
   TRY_VOID(check_name_is_free(options.data_dir, node.name));
   TRY(const Role role, parse_role(options.role));
   if (!options.owner.empty()) TRY_VOID(coordinator::check_owner_name(options.owner));
+  REQUIRE(!options.newcomer || role == Role::kWorker, "only a worker can be a newcomer");
   const std::int64_t now = SystemClock().unix_seconds();
-  return store.admit({{node.key, node.name, role, now, false, options.owner}, "", {}});
+  return store.admit(
+      {{node.key, node.name, role, now, false, options.owner, options.newcomer}, "", {}});
 }
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace hearth::cli {
 struct ApproveOptions {
   std::string node;  // its name or the words of its key; empty: list those that wait
   std::string role = "worker";
-  std::string owner;     // whose machine it is; empty: nobody says
-  std::string data_dir;  // empty: cli/paths.h
+  std::string owner;      // whose machine it is; empty: nobody says
+  bool newcomer = false;  // not vouched for: it checks others' results and serves nobody at first
+  std::string data_dir;   // empty: cli/paths.h
   bool json = false;
 };
 int run_approve(const ApproveOptions& options);

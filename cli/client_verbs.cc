@@ -85,6 +85,9 @@ void add_run(CLI::App& app, Action& action) {
       ->check(verify_text());
   verb->add_flag("--verify-strict", o->verify_strict,
                  "with --verify full: ask nothing where nobody could verify it");
+  verb->add_flag("--share", o->share,
+                 "let newcomers, who serve nobody yet, compute it again to earn their standing: "
+                 "they see what it is about (default: nobody but those who serve sees it)");
   verb->add_option("--min-level", o->min_level,
                    "only nodes of this level or above may see it: newcomer, probation, regular or "
                    "veteran (hearth ledger shows levels)")

@@ -75,6 +75,9 @@ void add_token(CLI::App& app, Action& action) {
   create->add_option("--uses", made->uses, "how many machines may join with it")
       ->check(whole_number(1, limits::kTokenUses))
       ->capture_default_str();
+  create->add_flag("--newcomer", made->newcomer,
+                   "do not vouch for the worker: it checks others' results, and serves nobody "
+                   "before it has checked enough (hearth ledger policy)");
 
   const auto listed = std::make_shared<TokenOptions>();
   add_token_verb(*token, "list", "List all join tokens, without their secrets", action, listed,
@@ -114,6 +117,8 @@ void add_approve(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"worker", "client", "admin"}))
       ->capture_default_str();
   verb->add_option("--owner", o->owner, kOwnerText)->check(text_within(limits::kNodeNameBytes));
+  verb->add_flag("--newcomer", o->newcomer,
+                 "do not vouch for the worker: it checks others' results before it serves");
   verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });

@@ -47,6 +47,7 @@ struct RunOptions {
   std::string verify;              // none, spot, full; empty: the server's
   bool verify_strict = false;      // refused where nobody could verify it
   std::string min_level;           // of nodes that may see it; empty: the server's
+  bool share = false;              // newcomers may compute it again
 };
 
 int run_run(RunOptions options);

@@ -40,6 +40,7 @@
 #include "cli/worker.h"
 #include "coordinator/control_service.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/http/prompt.h"
 #include "coordinator/http/server.h"
 #include "coordinator/membership.h"
 #include "coordinator/receipts.h"
@@ -315,6 +316,8 @@ class Server {
     if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
     wiring.receipts = receipts_.get();
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
+    wiring.is_newcomer = membership_->is_newcomer();
+    wiring.canary_words = coordinator::http::canary_words(served);
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());

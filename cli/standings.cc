@@ -146,6 +146,10 @@ Json standing_json(const Reading& reading, const PublicKey& key, const std::stri
   json["in_dispute"] = in_dispute(books, key);
   json["tombstoned"] = standing->is_tombstoned();
   json["owner"] = books.owner(key)->hex();
+  if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
+    json["checks"] = standing->checks();
+    json["check_days"] = standing->check_days();
+  }
   json["audit_rate_ppm"] = standing->audit_rate(books.policy(), books.time());
   return json;
 }
@@ -220,6 +224,11 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     if (const std::size_t others = others_of_owner(books, key); others > 0) {
       std::printf("  owner     %s, who has %zu other nodes: none of them checks another\n",
                   books.owner(key)->hex().substr(0, 16).c_str(), others);
+    }
+    if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
+      std::printf("  dues      checked %lld of %lld windows, on %lld of %lld days\n",
+                  number(standing->checks()), number(books.policy().newcomer_audits),
+                  number(standing->check_days()), number(books.policy().newcomer_days));
     }
     std::printf("  served    %lld windows\n", number(standing->served()));
     std::printf("  escrow    %lld credits\n", number(standing->escrow()));

@@ -145,6 +145,7 @@ class SwarmAnswerer final : public Answerer {
     if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
     if (options_.verify_strict) body["hearth"]["verify_strict"] = true;
     if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
+    if (options_.share) body["hearth"]["share"] = true;
     if (!chat) {
       body["prompt"] = question.raw_prompt;
       return body;

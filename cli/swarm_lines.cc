@@ -84,8 +84,9 @@ Lines card_lines(const SwarmView& view) {
 Lines why_lines(const SwarmView& view) {
   Lines lines;
   if (view.ready) {
-    const auto free = std::count_if(view.nodes.begin(), view.nodes.end(),
-                                    [](const NodeView& node) { return node.state == "free"; });
+    const auto free = std::count_if(view.nodes.begin(), view.nodes.end(), [](const NodeView& node) {
+      return node.state == "free" && node.newcomer.empty();
+    });
     if (free > 0 && view.stages_wanted > 0) {
       lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
                       "; one more pipeline takes " + std::to_string(view.stages_wanted));
@@ -93,6 +94,11 @@ Lines why_lines(const SwarmView& view) {
     for (const NodeView& node : view.nodes) {
       if (node.spare.empty() || !node.barred.empty()) continue;
       lines.push_back("spare   " + escape_control(node.name) + ": " + escape_control(node.spare));
+    }
+    for (const NodeView& node : view.nodes) {
+      if (node.newcomer.empty()) continue;
+      lines.push_back(escape_control(node.name) +
+                      " is a newcomer: " + escape_control(node.newcomer));
     }
     return lines;
   }

@@ -96,6 +96,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.spare = json.value("spare", "");
   node.barred = json.value("barred", "");
   node.owner = json.value("owner", "");
+  node.newcomer = json.value("newcomer", "");
   node.standing = standing_of(json);
   node.card = card_of(json.value("card", Json::object()));
   return node;

@@ -36,7 +36,8 @@ struct NodeView {
   double heartbeat_age_seconds = 0.0;
   std::string device;  // a card's name; empty: the processor
   CardReading card;
-  std::string spare;  // why no pipeline has it; empty: it is not said
+  std::string spare;     // why no pipeline has it; empty: it is not said
+  std::string newcomer;  // of one that checks others' results: what it does, or why it waits
   // As the ledger has it.
   struct Standing {
     std::string level;

@@ -33,6 +33,7 @@ Json token_object(const TokenRecord& token) {
   Json out;
   out["id"] = token.id;
   out["role"] = role_name(token.role);
+  if (token.newcomer) out["newcomer"] = true;
   out["uses_left"] = token.uses_left;
   if (!token.owner.empty()) out["owner"] = token.owner;
   out["created"] = token.created;
@@ -47,8 +48,8 @@ Result<JoinToken> create(const TokenOptions& options) {
   TRY(const Role role, parse_role(options.role));
   TRY(const auto store, open_cluster_store(options.data_dir));
   TRY(const coordinator::TokenSecret secret,
-      coordinator::create_token(*store, {role, options.seconds, options.uses, options.owner},
-                                now()));
+      coordinator::create_token(
+          *store, {role, options.seconds, options.uses, options.owner, options.newcomer}, now()));
   return JoinToken{fingerprint(key.public_key()),
                    secret.id,
                    secret.secret,
@@ -59,8 +60,8 @@ void print_table(const std::vector<TokenRecord>& tokens) {
   std::printf("%-18s%-10s%-8s%-18s%-18s%-9s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES",
               "STATE", "OWNER");
   for (const TokenRecord& token : tokens) {
-    std::printf("%-18s%-10s%-8u%-18s%-18s%-9s%s\n", token.id.c_str(),
-                std::string(role_name(token.role)).c_str(), token.uses_left,
+    const std::string role = token.newcomer ? "newcomer" : std::string(role_name(token.role));
+    std::printf("%-18s%-10s%-8u%-18s%-18s%-9s%s\n", token.id.c_str(), role.c_str(), token.uses_left,
                 date_text(token.created).c_str(), date_text(token.expires).c_str(), state_of(token),
                 token.owner.empty() ? "-" : token.owner.c_str());
   }
@@ -84,7 +85,7 @@ int run_token_create(const TokenOptions& options) {
   std::fprintf(stderr,
                "join token %s of a %s, shown only now; on the other machine: hearth join "
                "TOKEN\n",
-               token->id.c_str(), options.role.c_str());
+               token->id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
   std::printf("%s\n", token->text().c_str());
   return kExitDone;
 }

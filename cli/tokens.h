@@ -12,8 +12,9 @@ struct TokenOptions {
   std::string role = "worker";  // or client, admin: what the machine that joins may do
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
-  std::string owner;     // of the machines that join with it; empty: nobody says
-  std::string data_dir;  // empty: cli/paths.h
+  std::string owner;      // of the machines that join with it; empty: nobody says
+  bool newcomer = false;  // who joins with it checks others' results and serves nobody at first
+  std::string data_dir;   // empty: cli/paths.h
   bool json = false;
 };
 

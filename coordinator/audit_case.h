@@ -33,6 +33,7 @@ struct AuditRun {
   std::vector<TokenId> answer;  // that is fed; from there on it goes on by itself
   SamplingParams sampling;
   ledger::Level min_level = ledger::Level::kNewcomer;  // of them
+  bool for_newcomers = false;                          // who are among them
 };
 
 class AuditCase {

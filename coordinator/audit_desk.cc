@@ -142,7 +142,13 @@ void AuditDesk::on_drawn() {
     Kept& kept = one->second;
     const bool drawn = kept.state == State::kKept && kept.request.is_logged() &&
                        kept.request.entries().back() < books_.drawn();
-    if (drawn) {
+    const bool drawn_by_nobody = kept.request.wanted.empty() && kept.refereed.empty();
+    if (drawn && drawn_by_nobody && is_for_newcomers(kept)) {
+      const std::vector<std::uint64_t> all = kept.request.entries();
+      kept.request.wanted.insert(all.begin(), all.end());
+      kept.is_check = true;
+      enter(kept, State::kWaiting);
+    } else if (drawn) {
       counts_.selected_total += kept.request.wanted.size();
       hand_out(one);
     }
@@ -219,7 +225,7 @@ void AuditDesk::over(const ReceiptRequest& request) {
 // Whatever it still wants is missed.
 void AuditDesk::forget(Cases::iterator one, const std::string& why) {
   const auto& [key, kept] = *one;
-  const std::size_t missed = kept.request.wanted.size();
+  const std::size_t missed = kept.is_check ? 0 : kept.request.wanted.size();
   if (kept.state == State::kKept) counts_.selected_total += missed;
   if (missed > 0 && !why.empty()) {
     counts_.missed_total += missed;
@@ -247,32 +253,65 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
 // --- runs ---
 
 void AuditDesk::start_runs() {
+  const bool checks =
+      std::ranges::any_of(pipelines_, [](const auto& p) { return p.second->checks; });
+  std::size_t runs = kRunsAtOnce - std::min(kRunsAtOnce, running(false));
+  std::size_t more = checks ? kChecksAtOnce - std::min(kChecksAtOnce, running(true)) : 0;
   for (auto& [key, kept] : cases_) {
-    if (runs_.size() >= kRunsAtOnce) return;
+    if (runs + more == 0) return;
     if (kept.state != State::kWaiting || clock_.now() < kept.at) continue;
-    if (auto on = choose(kept)) run(key, kept, std::move(on), false);
+    auto on = choose(kept);
+    if (!on) continue;
+    std::size_t& left = on->checks ? more : runs;
+    if (left == 0) continue;
+    --left;
+    run(key, kept, std::move(on), false);
   }
 }
 
-// Of the pipelines that can, the one whose node the draw names for the first window.
+std::size_t AuditDesk::running(bool checks) const {
+  return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const auto& one) {
+    return cases_.at(one.second).run.pipeline->checks == checks;
+  }));
+}
+
+// What its owner shares, or is the coordinator's own, and newcomers are there for: without a draw.
+bool AuditDesk::is_for_newcomers(const Kept& kept) const {
+  if (!kept.request.request().is_shared) return false;
+  const bool any = std::ranges::any_of(pipelines_, [&](const auto& one) {
+    return one.second->checks && same_cut(*one.second, kept.request.pipeline());
+  });
+  const auto checks =
+      std::ranges::count_if(cases_, [](const auto& one) { return one.second.is_check; });
+  return any && static_cast<std::size_t>(checks) < kChecksKept;
+}
+
+// Of the pipelines that can, the one whose node the draw names for the first window. Newcomers are
+// asked for what no draw wants; for what one does, only where nobody else can do it, since what
+// they agree to discharges no worker.
 std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(Kept& kept) const {
   const ReceiptPipeline& own = kept.request.pipeline();
   std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
   std::vector<ledger::Draw::Candidate> candidates;
+  std::vector<std::shared_ptr<const ReceiptPipeline>> checking;
   bool owners_only = false;
   for (const auto& [epoch, one] : pipelines_) {
+    if (one->checks && !kept.request.request().is_shared) continue;
     if (!same_cut(*one, own) || share_a_node(*one, own) || kept.tried.contains(epoch)) continue;
     if (!is_within(*one, kept.request.request().trust)) continue;
-    if (!is_at_level(*one, kept.request.request().min_level)) continue;
+    if (!is_at_level(books_, *one, kept.request.request().min_level)) continue;
     if (share_an_owner(books_, *one, own) || has_an_owner_twice(books_, *one)) {
       owners_only = true;
       continue;
     }
-    fit.push_back(one);
-    candidates.push_back({one->stages.front().key, owner_of(books_, one->stages.front())});
+    (one->checks ? checking : fit).push_back(one);
   }
+  if (kept.is_check || fit.empty()) fit = std::move(checking);
   kept.has_owners_only = owners_only && fit.empty();
   if (fit.empty() || !books_.draw()) return nullptr;
+  for (const auto& one : fit) {
+    candidates.push_back({one->stages.front().key, owner_of(books_, one->stages.front())});
+  }
   const auto named = books_.draw()->auditor(*kept.request.wanted.begin(), candidates, {});
   const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
   return fit[static_cast<std::size_t>(place - candidates.begin())];
@@ -286,6 +325,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
       ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
   AuditRun order = feed ? kept.request.feed(name) : kept.request.generate(name);
   for (const ReceiptPipeline::Stage& stage : on->stages) order.nodes.push_back(stage.node);
+  order.for_newcomers = on->checks;
   kept.run = {name, std::move(on), feed, {}, {}};
   runs_[name] = key;
   enter(kept, State::kRunning);
@@ -343,22 +383,19 @@ Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowC
 
 // --- who there is ---
 
-// Whom the log does not name yet begins where those begin that the cluster vouches for.
-bool AuditDesk::is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const {
-  return std::ranges::all_of(pipeline.stages, [&](const ReceiptPipeline::Stage& one) {
-    const ledger::Standing* standing = books_.standing(one.key);
-    if (standing == nullptr) return least <= ledger::Level::kProbation;
-    return !standing->is_tombstoned() && standing->level(books_.policy(), books_.time()) >= least;
-  });
-}
-
 Standings AuditDesk::standings() const {
   Standings all;
   const ledger::Policy& policy = books_.policy();
   for (const PublicKey& key : books_.keys()) {
     const ledger::Standing& one = *books_.standing(key);
-    all[key] = {one.level(policy, books_.time()), one.audited_right(),
-                one.faults(policy, books_.time()), one.is_tombstoned()};
+    all[key] = {one.level(policy, books_.time()),
+                one.audited_right(),
+                one.faults(policy, books_.time()),
+                one.is_tombstoned(),
+                0,
+                one.checks(),
+                one.check_days(),
+                one.joined()};
   }
   for (const std::uint64_t entry : books_.disputes()) {
     ++all[books_.receipt(entry)->worker].disputes;
@@ -422,9 +459,10 @@ AuditStatus AuditDesk::status() const {
   AuditStatus status = counts_;
   status.mode = mode_;
   for (const auto& [key, kept] : cases_) {
-    if (kept.state == State::kWaiting) {
-      status.waiting += kept.request.wanted.size();
-      if (kept.has_owners_only && status.why_waiting.empty()) status.why_waiting = kOwnersOnly;
+    const bool waits = kept.state == State::kWaiting && !kept.is_check;
+    if (waits) status.waiting += kept.request.wanted.size();
+    if (waits && kept.has_owners_only && status.why_waiting.empty()) {
+      status.why_waiting = kOwnersOnly;
     }
     if (kept.state > State::kWaiting) ++status.running;
   }

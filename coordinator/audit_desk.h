@@ -44,7 +44,9 @@ class AuditDesk {
   static constexpr std::size_t kKeptCases = 8'192;
   static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;
-  static constexpr std::uint32_t kTries = 3;  // to have a request computed again by a pipeline
+  static constexpr std::size_t kChecksAtOnce = 4;  // of newcomers, besides
+  static constexpr std::size_t kChecksKept = 256;  // that wait for one of them
+  static constexpr std::uint32_t kTries = 3;       // to have a request computed again by a pipeline
   // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
   static constexpr Duration kDrawPause = std::chrono::seconds(2);
   // Of an auditor, to claim, to seal and to open.
@@ -135,6 +137,8 @@ class AuditDesk {
     std::map<std::uint64_t, Asked> asked = {};
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
+    bool is_check =
+        false;  // no draw wants it: newcomers do it, and if none does, nothing is missed
     std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
@@ -145,6 +149,8 @@ class AuditDesk {
   void on_opening(const ledger::OpeningEntry& opening);
   void hand_out(Cases::iterator one);
   void referee_missed(std::size_t windows, const std::string& why);
+  bool is_for_newcomers(const Kept& kept) const;
+  std::size_t running(bool checks) const;
   void start_runs();
   std::shared_ptr<const ReceiptPipeline> choose(Kept& kept) const;
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
@@ -157,7 +163,6 @@ class AuditDesk {
   Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
-  bool is_at_level(const ReceiptPipeline& pipeline, ledger::Level least) const;
   void report_beyond(const Key& key, const Kept& kept, const std::string& what);
   AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
   void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,

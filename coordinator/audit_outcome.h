@@ -67,6 +67,10 @@ struct NodeStanding {
   std::int64_t faults = 0;  // that still count
   bool is_tombstoned = false;
   std::uint32_t disputes = 0;  // open ones that it is a party of
+  // A newcomer's dues so far: windows checked, on so many days, since then (unix seconds).
+  std::int64_t checks = 0;
+  std::int64_t check_days = 0;
+  std::int64_t joined = 0;
   friend bool operator==(const NodeStanding&, const NodeStanding&) = default;
 };
 using Standings = std::map<PublicKey, NodeStanding>;

@@ -209,7 +209,8 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
   kept.refereed.erase(opening.receipt);
-  if (!wanted) ++counts_.selected_total;
+  if (!wanted || kept.is_check) ++counts_.selected_total;
+  if (kept.run.pipeline->checks) ++counts_.checked_total;
   report_opening(one->first, kept, opening.receipt, asked->second, judged);
   kept.asked.erase(asked);
   if (!kept.asked.empty()) return;

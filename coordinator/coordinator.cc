@@ -39,7 +39,7 @@ std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, cons
 }
 
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
-                                       Random& /*random*/, Transport& control, Transport& data)
+                                       Random& random, Transport& control, Transport& data)
     : options_(std::move(options)),
       clock_(clock),
       control_(control),
@@ -47,6 +47,7 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
       links_(identity_of(options_), clock, data, *this),
+      canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random),
       without_pipeline_since_(clock.now()) {
   control.set_events(this);
   data.set_events(&links_);
@@ -98,45 +99,54 @@ void CoordinatorMachine::on_timer() {
   expire_interrupted();
   drain_pipelines();
   measure_ways();
+  end_outdated();
   form_pipelines();
   take_standings();
+  make_canaries();
   admit();
 }
 
+// Checking pipelines of what those that serve leave over.
 void CoordinatorMachine::form_pipelines() {
-  while (Pipeline* pipeline = pipelines_.form()) {
-    const Epoch epoch = pipeline->epoch;
-    spdlog::info("epoch {}: forming a pipeline of {} stages", epoch.value,
-                 pipeline->members.size());
-    begin_receipts(*pipeline);
-    links_.open(epoch, static_cast<std::uint32_t>(pipeline->members.size()),
-                pipeline->members.front().data_address, pipeline->members.front().node,
-                pipeline->members.back().node);
-    std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
-    for (std::uint32_t stage = 0; stage < pipeline->members.size(); ++stage) {
-      const Member& member = pipeline->members[stage];
-      Node* node = registry_.find(member.node);
-      if (node->status.partial && node->plan != member.layers) {
-        node->plan = member.layers;
-        node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
-        messages.emplace_back(member.link, hold_message(*node));
-      }
-      control::v1::CoordinatorMessage message;
-      *message.mutable_assign() = pipelines_.assign_message(*pipeline, stage, data_.address());
-      messages.emplace_back(pipeline->members[stage].link, std::move(message));
+  while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
+  if (options_.receipts == nullptr) return;
+  while (Pipeline* pipeline = pipelines_.form_checking(options_.receipts->build())) {
+    tell_assigned(*pipeline);
+  }
+}
+
+void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
+  const Epoch epoch = pipeline.epoch;
+  spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
+               pipeline.checking ? "checking " : "", pipeline.members.size());
+  begin_receipts(pipeline);
+  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
+              pipeline.members.front().data_address, pipeline.members.front().node,
+              pipeline.members.back().node);
+  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
+    const Member& member = pipeline.members[stage];
+    Node* node = registry_.find(member.node);
+    if (node->status.partial && node->plan != member.layers) {
+      node->plan = member.layers;
+      node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
+      messages.emplace_back(member.link, hold_message(*node));
     }
-    // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
-    for (const auto& [link, message] : messages) {
-      if (pipelines_.find(epoch) == nullptr) break;
-      send_control(link, message);
-    }
+    control::v1::CoordinatorMessage message;
+    *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
+    messages.emplace_back(pipeline.members[stage].link, std::move(message));
+  }
+  // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
+  for (const auto& [link, message] : messages) {
+    if (pipelines_.find(epoch) == nullptr) break;
+    send_control(link, message);
   }
 }
 
 // Where every stage makes them, with this very program: neighbours must name the same one.
 void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
   if (options_.receipts == nullptr) return;
-  ReceiptPipeline stages{pipeline.epoch, {}, {}};
+  ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
   for (const Member& member : pipeline.members) {
     const auto peer = control_.peer(member.link);
     if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
@@ -161,15 +171,17 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   if (pipeline == nullptr || pipeline->serving) return;
   if (!pipeline->all_ready() || !links_.linked(epoch)) return;
   pipeline->serving = true;
-  last_loss_.clear();
+  const bool checks = pipeline->checking.has_value();
+  if (!checks) last_loss_.clear();
   for (const Member& member : pipeline->members) {
     registry_.find(member.node)->state = Node::State::kServing;
   }
-  spdlog::info("epoch {}: serving with {} KV pages of {} tokens", epoch.value, pipeline->kv_pages,
-               pipeline->kv_page_tokens);
+  spdlog::info("epoch {}: {} with {} KV pages of {} tokens", epoch.value,
+               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
   std::vector<std::string> nodes;
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
-  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes));
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
+                      checks);
   rank_pools();
   admit();
 }
@@ -191,7 +203,7 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
                                       const std::vector<std::string>& culprits) {
   spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
               epoch.value, sentence);
-  last_loss_ = sentence;
+  if (!pipelines_.find(epoch)->checking) last_loss_ = sentence;
   const std::vector<Member> members = pipelines_.find(epoch)->members;
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);
@@ -266,8 +278,9 @@ void CoordinatorMachine::expire_waiting() {
 // serves that will have room.
 void CoordinatorMachine::expire_interrupted() {
   const auto& all = pipelines_.all();
-  const bool forming =
-      std::any_of(all.begin(), all.end(), [](const auto& one) { return !one.second.serving; });
+  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
+    return !one.second.serving && !one.second.checking;
+  });
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {
@@ -290,7 +303,7 @@ void CoordinatorMachine::expire_interrupted() {
 std::string CoordinatorMachine::missing_room() const {
   std::vector<std::uint64_t> rooms;
   for (const NodeStatus& node : registry_.snapshot()) {
-    if (node.state == "lost" || node.away || !node.barred.empty()) continue;
+    if (node.state == "lost" || node.away || !node.barred.empty() || node.newcomer) continue;
     rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
   }
   if (options_.stages == 0 || rooms.size() < options_.stages) return "";
@@ -306,8 +319,8 @@ std::string CoordinatorMachine::missing() const {
                          (options_.stages > 0 ? " of " + std::to_string(options_.stages) : "") +
                          " workers are registered" + missing_owners();
   const std::string& waiting = pipelines_.placing().waiting();
-  if (pipelines_.all().empty() && !waiting.empty()) sentence += "; " + waiting;
-  if (pipelines_.all().empty()) sentence += missing_room();
+  if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
+  if (pipelines_.none()) sentence += missing_room();
   std::uint32_t named = 0;
   const std::vector<const Node*> here = registry_.all();
   for (const HandStage& stage : options_.by_hand) {
@@ -319,6 +332,7 @@ std::string CoordinatorMachine::missing() const {
     ++named;
   }
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    if (pipeline.checking) continue;
     for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
       if (pipeline.members[stage].ready || named == kMissingNamed) continue;
       sentence += "; " + pipeline.describe(stage) + " is not ready yet";
@@ -331,7 +345,7 @@ std::string CoordinatorMachine::missing() const {
 
 std::vector<LayerRange> CoordinatorMachine::uncovered() const {
   const bool even = !options_.placement && options_.by_hand.empty();
-  if (!pipelines_.all().empty() || !even) return {};
+  if (!pipelines_.none() || !even) return {};
   std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
   layers.erase(layers.begin(), layers.begin() + std::min(registry_.here(), options_.stages));
   return layers;
@@ -351,13 +365,14 @@ SwarmStatus CoordinatorMachine::status() const {
     node.owner = owner_name(links[node.name]);
     if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
     if (!node.barred.empty()) node.spare = node.barred;
+    node.checking = checking_of(node);
   }
   status.links = pipelines_.ways().all();
   status.accused = accused();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     PipelineStatus one;
     one.epoch = epoch;
-    one.state = pipeline.serving ? "serving" : "forming";
+    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
     for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
     const auto pool = scheduler_.pools().find(epoch);
     if (pool != scheduler_.pools().end()) {
@@ -371,6 +386,7 @@ SwarmStatus CoordinatorMachine::status() const {
     status.pipelines.push_back(std::move(one));
   }
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
+  if (status.audits) status.audits->canaries_total = canaries_total_;
   status.late_frames_total = late_frames();
   status.running_audits = scheduler_.running_of(kAuditor);
   status.running = scheduler_.running() - status.running_audits;

@@ -48,6 +48,13 @@ namespace hearth::coordinator {
 
 class Receipts;
 
+// Where a request comes from.
+enum class Origin : std::uint8_t {
+  kClient,
+  kAudit,   // it is computed again
+  kCanary,  // the coordinator's own, for newcomers to check (coordinator/canaries.h)
+};
+
 struct GenerateRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
@@ -64,6 +71,10 @@ struct GenerateRequest {
   Verify verify = Verify::kNone;
   // Of every node that sees it, its audits' too.
   ledger::Level min_level = ledger::Level::kNewcomer;
+  // Its owner lets newcomers compute it again. They serve nobody, whatever is shared.
+  bool share = false;
+  Origin origin = Origin::kClient;
+  bool for_newcomers = false;  // of an audit: a checking pipeline is to compute it
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
@@ -84,7 +95,9 @@ class SequenceEvents {
 
 struct NodeStatus {
   std::string name;
-  std::string state;         // free, loading, serving, lost; paused: it would be free and is away
+  // free, loading, serving, lost; paused: it would be free and is away; checking: in a pipeline
+  // that computes nothing but audits.
+  std::string state;
   std::optional<Away> away;  // its owner has it, or will when what it serves is over
   std::string data_address;
   std::uint32_t protocol = 0;  // that it and the coordinator speak with each other
@@ -121,6 +134,9 @@ struct NodeStatus {
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
   std::string barred;                       // why the ledger lets it have no work; empty: it may
   std::string owner;                        // whose machine it is; empty: nobody said
+  // It checks what others computed, and serves nobody; then what it does, or why it waits.
+  bool newcomer = false;
+  std::string checking;
 };
 
 // The way from a node to another, as measured.
@@ -151,10 +167,12 @@ struct AuditStatus {
   std::uint64_t selected_total = 0;  // that were to be audited
   std::uint64_t agreed_total = 0;
   std::uint64_t disputed_total = 0;
-  std::uint64_t missed_total = 0;  // that nobody could audit in time, or that an auditor refused
-  std::uint64_t waiting = 0;       // of requests that are not being audited yet
-  std::uint32_t running = 0;       // requests that are
-  std::string why_waiting;         // a sentence, or empty
+  std::uint64_t missed_total = 0;    // that nobody could audit in time, or that an auditor refused
+  std::uint64_t waiting = 0;         // of requests that are not being audited yet
+  std::uint32_t running = 0;         // requests that are
+  std::string why_waiting;           // a sentence, or empty
+  std::uint64_t checked_total = 0;   // windows that newcomers audited, of those above
+  std::uint64_t canaries_total = 0;  // requests that were made for them
   // Of those, what draws gave to the coordinator's own referee.
   std::uint64_t referee_selected_total = 0;
   std::uint64_t referee_missed_total = 0;  // that it did not compute, or not in time
@@ -167,7 +185,7 @@ struct AuditStatus {
 
 struct PipelineStatus {
   Epoch epoch;
-  std::string state;               // forming, serving
+  std::string state;               // forming, serving; checking: it computes nothing but audits
   std::vector<std::string> nodes;  // by stage
   std::uint32_t running = 0;
   std::uint32_t kv_pages = 0;  // the smallest stage's
@@ -220,6 +238,13 @@ struct NodeOwner {
   Hash256 id;  // as the log names it
 };
 
+// Of which the coordinator makes requests of its own.
+struct CanaryWords {
+  // The prompt that clients' messages would come to if they said this; null: the text as it is.
+  std::function<std::vector<TokenId>(const std::vector<TokenId>& text)> prompt_of = {};
+  std::vector<TokenId> end_tokens = {};  // that end an answer
+};
+
 struct HandStage {
   std::string node;
   LayerRange layers;
@@ -235,7 +260,10 @@ struct CoordinatorOptions {
   StepShape shape;  // with_activations = false
   std::uint32_t canonical_version = 0;
   std::uint32_t batch_rows = 512;
-  Receipts* receipts = nullptr;   // null: none are made. Outlives the coordinator
+  Receipts* receipts = nullptr;  // null: none are made. Outlives the coordinator
+  // Whether a node came in without being vouched for; null: all were.
+  std::function<bool(const PublicKey& key)> is_newcomer = {};
+  CanaryWords canary_words = {};
   std::uint64_t first_epoch = 1;  // greater than any epoch of an earlier process
   // A worker shows the roster that it holds, against the one that it was sent. False when it is
   // none of this cluster: then the worker is lost. Null: nobody looks.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/audit_case.h"
+#include "coordinator/canaries.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/counter_rate.h"
 #include "coordinator/pipeline_links.h"
@@ -81,6 +82,8 @@ class CoordinatorMachine final : public Coordinator,
   // Nodes that a verdict bars from work, or not any more.
   void meet(Node& node);
   void follow_standing();
+  void follow_newcomer(Node& node, bool newcomer);
+  std::string checking_of(const NodeStatus& node) const;
 
   // Nodes that their owners want.
   void take_away(Node& node, std::optional<Away> away);
@@ -93,6 +96,8 @@ class CoordinatorMachine final : public Coordinator,
   void on_pipeline_frame(Epoch epoch, Frame frame) override;
   void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
   void form_pipelines();
+  void tell_assigned(Pipeline& pipeline);
+  void end_outdated();
   void begin_receipts(Pipeline& pipeline);
   void serve_if_complete(Epoch epoch);
   // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.
@@ -108,6 +113,7 @@ class CoordinatorMachine final : public Coordinator,
 
   // Sequences.
   void submit_audit(AuditRun run);
+  void make_canaries();
   void admit();
   void take_standings();
   void rank_pools();  // by standings_, and by whom they can be audited
@@ -142,6 +148,7 @@ class CoordinatorMachine final : public Coordinator,
   Pipelines pipelines_;
   PipelineLinks links_;
   Scheduler scheduler_;
+  Canaries canaries_;
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   std::shared_ptr<const Standings> standings_;  // by which pools have their levels
@@ -151,6 +158,7 @@ class CoordinatorMachine final : public Coordinator,
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
   std::uint64_t next_sequence_ = 1;
+  std::uint64_t canaries_total_ = 0;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer
   CounterRate prompt_rate_;

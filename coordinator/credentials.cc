@@ -87,6 +87,9 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
   REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses,
           "uses: 1 to " + std::to_string(limits::kTokenUses));
   if (!wish.owner.empty()) TRY_VOID(check_owner_name(wish.owner));
+  REQUIRE(!wish.newcomer || wish.role == Role::kWorker,
+          "newcomer: only a worker is one, for it checks what others computed; a " +
+              std::string(role_name(wish.role)) + " computes nothing");
   const TokenSecret secret = new_token_secret();
   TokenRecord token;
   token.id = secret.id;
@@ -96,6 +99,7 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
   token.expires = now + wish.seconds;
   token.uses_left = wish.uses;
   token.owner = wish.owner;
+  token.newcomer = wish.newcomer;
   TRY_VOID(store.add_token(token));
   return secret;
 }

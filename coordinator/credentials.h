@@ -19,13 +19,15 @@ struct NewToken {
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
   std::string owner = {};  // as check_owner_name, or empty
+  bool newcomer = false;   // of a worker: who comes with it is not vouched for
 };
 struct TokenSecret {  // as in proto/join_token.h
   std::string id;
   std::string secret;
 };
 TokenSecret new_token_secret();
-// kInvalidInput for a lifetime or a number of uses out of range (base/limits.h).
+// kInvalidInput for a lifetime or a number of uses out of range (base/limits.h), and for a newcomer
+// that is no worker: nobody else serves or checks.
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
 
 // What people call who answers for machines: 1 to limits::kNodeNameBytes printable ASCII

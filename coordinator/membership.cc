@@ -36,6 +36,14 @@ struct Membership::Wish {
 Membership::Membership(SecretKey cluster, MembershipOptions options, const Clock& clock)
     : cluster_(std::move(cluster)), options_(std::move(options)), clock_(clock) {}
 
+std::function<bool(const PublicKey& key)> Membership::is_newcomer() const {
+  return [store = options_.store](const PublicKey& key) {
+    const auto node = store->find_node(key);
+    if (!node) spdlog::error("whether {} is vouched for: {}", key.hex(), node.error().message);
+    return !node || (*node && (*node)->newcomer);
+  };
+}
+
 std::function<Status(const PublicKey& key)> Membership::door() const {
   return [store = options_.store, is_local_key = options_.is_local_key,
           &clock = clock_](const PublicKey& key) -> Status {
@@ -117,7 +125,8 @@ Result<std::string> Membership::admit(RosterEntry& entry, const Wish& wish,
   TRY(const Role granted, check_token(*options_.store, request.token_id(), request.secret(), now));
   TRY_VOID(grant(granted));
   TRY(const auto token, options_.store->find_token(request.token_id()));
-  Admission admission{{entry.key, entry.name, entry.role, now, false, token ? token->owner : ""},
+  Admission admission{{entry.key, entry.name, entry.role, now, false, token ? token->owner : "",
+                       token && token->newcomer},
                       request.token_id(),
                       {}};
   std::string text;

@@ -61,6 +61,10 @@ class Membership final : public Admissions {
   // (open_door). Else a stranger hears nothing at all.
   std::function<Status(const PublicKey& key)> door() const;
 
+  // CoordinatorOptions::is_newcomer: whether a node came in without being vouched for. Where the
+  // store cannot say, it did.
+  std::function<bool(const PublicKey& key)> is_newcomer() const;
+
   control::v1::Proof prove() override;
   Result<control::v1::Enrolled> enrol(const PublicKey& key,
                                       const control::v1::Enrolment& request) override;

@@ -70,6 +70,7 @@ void CoordinatorMachine::drain_pipelines() {
 }
 
 bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
+  if (pipeline.checking) return true;  // nobody waits for what it computes
   const auto pool = scheduler_.pools().find(pipeline.epoch);
   if (pool == scheduler_.pools().end() || pool->second.running == 0) return true;
   if (scheduler_.others_have_room(pipeline.epoch)) return true;
@@ -81,8 +82,12 @@ bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
 
 // What is said to the accused only this version of the program understands.
 void CoordinatorMachine::meet(Node& node) {
-  const auto peer = options_.receipts != nullptr ? control_.peer(node.link) : std::nullopt;
+  const auto peer = control_.peer(node.link);
   if (!peer) return;
+  node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
+  if (options_.receipts == nullptr) return;
+  if (node.status.newcomer) options_.receipts->doubt(peer->key);
+  node.status.newcomer = options_.receipts->is_newcomer(peer->key);
   node.status.barred = options_.receipts->why_barred(peer->key);
   options_.receipts->meet_machine(peer->key, machine_of(node.status));
   if (node.status.build == options_.receipts->build()) {
@@ -99,6 +104,9 @@ void CoordinatorMachine::follow_standing() {
                           ? control_.peer(node->link)
                           : std::nullopt;
     if (!peer) continue;
+    follow_newcomer(*node, options_.receipts->is_newcomer(peer->key));
+    node = registry_.find(name);
+    if (node == nullptr || node->state == Node::State::kLost) continue;
     const std::string why = options_.receipts->why_barred(peer->key);
     if (why == node->status.barred) continue;
     node->status.barred = why;
@@ -114,6 +122,23 @@ void CoordinatorMachine::follow_standing() {
   }
   form_pipelines();
   admit();
+}
+
+// One that is a newcomer again serves nobody from here on; who is none any more is placed like
+// others once its checking pipeline has ended (end_outdated()).
+void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
+  if (newcomer == node.status.newcomer) return;
+  node.status.newcomer = newcomer;
+  if (!newcomer) {
+    spdlog::info("worker {} has done a newcomer's dues, and may serve", node.status.name);
+    return;
+  }
+  spdlog::warn("worker {} is a newcomer again: it checks, and serves nobody", node.status.name);
+  const Pipeline* pipeline = pipelines_.find(node.status.epoch);
+  if (pipeline == nullptr || pipeline->checking) return;
+  end_pipeline(node.status.epoch,
+               pipeline->describe(node.status.stage) + " is a newcomer again, and serves nobody",
+               {});
 }
 
 std::string CoordinatorMachine::missing_owners() const {

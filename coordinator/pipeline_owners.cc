@@ -44,4 +44,13 @@ bool has_an_owner_twice(const ledger::Books& books, const ReceiptPipeline& pipel
   return owners_of(books, pipeline).size() < pipeline.stages.size();
 }
 
+bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, ledger::Level least) {
+  if (pipeline.checks && least > ledger::Level::kNewcomer) return false;
+  return std::ranges::all_of(pipeline.stages, [&](const ReceiptPipeline::Stage& one) {
+    const ledger::Standing* standing = books.standing(one.key);
+    if (standing == nullptr) return least <= ledger::Level::kProbation;
+    return !standing->is_tombstoned() && standing->level(books.policy(), books.time()) >= least;
+  });
+}
+
 }  // namespace hearth::coordinator

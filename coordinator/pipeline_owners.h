@@ -1,5 +1,5 @@
-// Whose machines the stages of pipelines are, for who may audit whom (ledger/PROTOCOL.md, 4). Pure
-// functions, any thread.
+// Whose machines the stages of pipelines are and what they stand for: who may audit whom
+// (ledger/PROTOCOL.md, 4). Pure functions, any thread.
 #pragma once
 
 #include "coordinator/receipt_desk.h"
@@ -16,5 +16,9 @@ Hash256 owner_of(const ledger::Books& books, const ReceiptPipeline::Stage& stage
 // Whether some owner has a stage in both; or two stages of one.
 bool share_an_owner(const ledger::Books& books, const ReceiptPipeline& a, const ReceiptPipeline& b);
 bool has_an_owner_twice(const ledger::Books& books, const ReceiptPipeline& pipeline);
+
+// Whether no stage is below this level. Whom the log does not name yet begins where those begin
+// that the cluster vouches for.
+bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, ledger::Level least);
 
 }  // namespace hearth::coordinator

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/checking.h"
 #include "coordinator/holdings.h"
 #include "proto/fixed_field.h"
 #include "proto/split.h"
@@ -97,7 +98,7 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
 }
 
 std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
-  std::optional<Placing::Placed> placed = placing_.choose(free, !pipelines_.empty());
+  std::optional<Placing::Placed> placed = placing_.choose(free, !none());
   if (!placed) return {};
   free = std::move(placed->nodes);
   return std::move(placed->layers);
@@ -143,18 +144,92 @@ std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
 Pipeline* Pipelines::form() {
   std::vector<Node*> free = registry_.free_nodes();
   const std::vector<LayerRange> layers = next(free);
-  if (layers.empty()) return nullptr;
+  return layers.empty() ? nullptr : &begin(free, layers);
+}
+
+Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
   const Epoch epoch(next_epoch_++);
   Pipeline& pipeline = pipelines_[epoch];
   pipeline.epoch = epoch;
   pipeline.deadline = clock_.now() + options_.forming_timeout;
   for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
-    Node& node = *free[stage];
+    Node& node = *nodes[stage];
     registry_.assign(node, epoch, stage, layers[stage]);
-    pipeline.members.push_back(
-        {node.status.name, node.link, node.status.data_address, layers[stage], false});
+    pipeline.members.push_back({node.status.name, node.link, node.status.data_address,
+                                layers[stage], false, node.status.newcomer});
   }
-  return &pipeline;
+  return pipeline;
+}
+
+std::size_t Pipelines::placed() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pipelines_, [](const auto& one) { return !one.second.checking; }));
+}
+
+std::size_t Pipelines::serving() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      pipelines_, [](const auto& one) { return one.second.serving && !one.second.checking; }));
+}
+
+// Of the cuts that others have, the first in which those who are free make a pipeline.
+Pipeline* Pipelines::form_checking(const std::string& build) {
+  std::vector<Node*> newcomers = registry_.free_newcomers();
+  std::erase_if(newcomers, [&](const Node* node) { return node->status.build != build; });
+  if (newcomers.empty()) return nullptr;
+  std::vector<Node*> spares = registry_.free_nodes();
+  std::erase_if(spares, [&](const Node* node) {
+    return node->status.build != build || clock_.now() - node->since < kSettling;
+  });
+  if (placing_.hopes()) spares.clear();  // they may be wanted in a moment
+  why_newcomers_wait_ = "no pipeline serves that it could check";
+  for (const auto& [epoch, other] : pipelines_) {
+    if (!other.serving || other.checking || !other.model) continue;
+    std::vector<LayerRange> cut;
+    for (const Member& member : other.members) cut.push_back(member.layers);
+    LayerRange missing;
+    const auto found = place_checkers(cut, newcomers, spares, &missing);
+    if (!found) {
+      why_newcomers_wait_ = "nobody is free to hold layers " + std::to_string(missing.begin) +
+                            " to " + std::to_string(missing.end) + " beside it";
+      continue;
+    }
+    Pipeline& pipeline = begin(found->nodes, found->layers);
+    for (Node* node : found->nodes) node->checks = true;
+    pipeline.checking = {registry_.unplaced(), serving()};
+    return &pipeline;
+  }
+  return nullptr;
+}
+
+bool Pipelines::has_cut(const Pipeline& pipeline) const {
+  return std::ranges::any_of(pipelines_, [&](const auto& one) {
+    return !one.second.checking && std::ranges::equal(one.second.members, pipeline.members, {},
+                                                      &Member::layers, &Member::layers);
+  });
+}
+
+std::vector<std::pair<Epoch, std::string>> Pipelines::outdated() const {
+  std::vector<std::pair<Epoch, std::string>> out;
+  for (const auto& [epoch, one] : pipelines_) {
+    if (!one.checking) continue;
+    bool is_done = false;
+    bool has_lent = false;
+    for (const Member& member : one.members) {
+      const Node* node = registry_.find(member.node);
+      has_lent = has_lent || !member.newcomer;
+      is_done = is_done || (member.newcomer && node != nullptr && !node->status.newcomer);
+    }
+    const bool wanted =
+        registry_.unplaced() > one.checking->unplaced || serving() < one.checking->serving;
+    if (is_done) {
+      out.emplace_back(epoch, "a newcomer has done its dues, and may serve");
+    } else if (has_lent && wanted) {
+      out.emplace_back(epoch, "a node of standing that checks in it may be wanted to serve");
+    } else if (placed() > 0 && !has_cut(one)) {
+      out.emplace_back(epoch, "no pipeline has its cut any more");
+    }
+  }
+  return out;
 }
 
 control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uint32_t stage,

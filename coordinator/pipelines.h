@@ -26,14 +26,22 @@ struct Member {
   std::string data_address;
   LayerRange layers;
   bool ready = false;
+  bool newcomer = false;  // when the pipeline was formed
+};
+
+// Of one that computes nothing but audits: how it was when it was formed.
+struct Checking {
+  std::size_t unplaced = 0;  // nodes of standing in no pipeline
+  std::size_t serving = 0;   // pipelines that served
 };
 
 struct Pipeline {
   Epoch epoch;
-  bool serving = false;
-  TimePoint deadline{};         // of forming
-  std::vector<Member> members;  // by stage
-  std::uint32_t kv_pages = 0;   // the smallest stage's, of those that are ready
+  bool serving = false;              // or checking, where that is set
+  std::optional<Checking> checking;  // coordinator/checking.h
+  TimePoint deadline{};              // of forming
+  std::vector<Member> members;       // by stage
+  std::uint32_t kv_pages = 0;        // the smallest stage's, of those that are ready
   std::uint32_t kv_page_tokens = 0;
   std::optional<Hash256> model;     // as receipts name it; nothing: none are made
   std::optional<StepId> last_step;  // that the last stage answered
@@ -50,6 +58,15 @@ class Pipelines {
   // The next pipeline when enough workers are free and have room for the model; its members are
   // assigned. Null otherwise.
   Pipeline* form();
+  // The next checking pipeline of the cut of one that serves, of newcomers with this program's
+  // build, and nodes that form() wants for nothing. Null otherwise: why_newcomers_wait() says why.
+  Pipeline* form_checking(const std::string& build);
+  const std::string& why_newcomers_wait() const { return why_newcomers_wait_; }
+  // Checking pipelines that are to end, and why: no pipeline has their cut any more, a node has
+  // done its dues, or a node of standing may be wanted by a pipeline that serves.
+  std::vector<std::pair<Epoch, std::string>> outdated() const;
+  // No pipeline forms or serves but checking ones.
+  bool none() const { return placed() == 0; }
   control::v1::Assign assign_message(const Pipeline& pipeline, std::uint32_t stage,
                                      const std::string& coordinator_address) const;
   // The worker's stage is loaded and linked. kInvalidInput when its KV pages cannot be used.
@@ -71,6 +88,10 @@ class Pipelines {
   const std::map<Epoch, Pipeline>& all() const { return pipelines_; }
 
  private:
+  std::size_t placed() const;  // pipelines but checking ones
+  std::size_t serving() const;
+  bool has_cut(const Pipeline& pipeline) const;
+  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers);
   std::vector<LayerRange> choose(std::vector<Node*>& free) const;
   std::vector<LayerRange> place(std::vector<Node*>& free);
   std::vector<LayerRange> by_hand(std::vector<Node*>& free) const;
@@ -86,6 +107,7 @@ class Pipelines {
   Placing placing_;
   std::map<Epoch, Pipeline> pipelines_;
   std::uint64_t next_epoch_;
+  std::string why_newcomers_wait_;
 };
 
 }  // namespace hearth::coordinator

@@ -103,14 +103,14 @@ void ReceiptDesk::log(ledger::EntryBody body) {
   entries_.push_back(ledger::write_entry({time_, std::move(body)}));
 }
 
-// A cluster lets a node in, and vouches for it by that. Of whom nobody says whose machine it is, it
-// is its own.
+// A cluster lets a node in, and vouches for it by that, but for newcomers. Of whom nobody says
+// whose machine it is, it is its own.
 Hash256& ReceiptDesk::latest(const PublicKey& key) {
   const auto [found, fresh] = latest_.emplace(as_hash(key), Hash256());
   const auto owner = owners_.find(key);
   if (fresh) {
     log(ledger::MemberEntry{key, owner == owners_.end() ? blake2b(key.bytes()) : owner->second,
-                            true});
+                            !unvouched_.contains(key)});
   }
   return found->second;
 }
@@ -264,7 +264,7 @@ Status ReceiptDesk::settle(const Request& request, std::uint32_t window, const C
     receipt.in_edge = i == 0 ? cluster_signs(0) : claims[i - 1]->out_signature;
     receipt.out_edge = i + 1 == stages ? cluster_signs(static_cast<std::uint16_t>(stages))
                                        : claims[i + 1]->in_signature;
-    if (tombstoned_.contains(receipt.worker)) continue;
+    if (tombstoned_.contains(receipt.worker) || newcomers_.contains(receipt.worker)) continue;
     Signer& signer = signers_[pipeline.stages[i].node];
     if (signer.next.size() < limits::kReceiptWindows) signer.next.push_back(std::move(receipt));
   }
@@ -339,6 +339,7 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
   REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
   REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
+  REQUIRE(!newcomers_.contains(said.worker), what + ": its worker is a newcomer");
   remember(bytes);
   REQUIRE(said.program == expected.program, what + ": it is of another model or program");
   Hash256& previous = latest(said.worker);

@@ -54,6 +54,7 @@ struct ReceiptPipeline {
   Epoch epoch;
   Hash256 program;  // ledger::program_id()
   std::vector<Stage> stages;
+  bool checks = false;  // newcomers stand in it: it computes audits alone
 };
 
 // A request that is over: all of its tokens, the last of which was sampled and never fed.
@@ -66,6 +67,7 @@ struct ReceiptRequest {
   std::vector<std::string> trust = {};                 // nodes that may see it; empty: any
   ledger::Level min_level = ledger::Level::kNewcomer;  // of nodes that may
   Verify verify = Verify::kNone;
+  bool is_shared = false;  // newcomers may compute it again
 };
 
 class ReceiptDesk {
@@ -95,6 +97,10 @@ class ReceiptDesk {
   void log(ledger::EntryBody body);
   // Whom the log has not named yet it names as a member.
   void enter(const PublicKey& key) { (void)latest(key); }
+  // Where the log has not named it yet, it will do so as one that nobody vouches for.
+  void doubt(const PublicKey& key) { unvouched_.insert(key); }
+  // By the books, which allow no receipt of them.
+  void set_newcomers(std::set<PublicKey> keys) { newcomers_ = std::move(keys); }
   // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
   void bar(const PublicKey& key) { barred_.insert(key); }
   void unbar(const PublicKey& key) { barred_.erase(key); }
@@ -156,6 +162,8 @@ class ReceiptDesk {
   std::set<PublicKey> tombstoned_;
   std::set<PublicKey> barred_;
   std::set<PublicKey> contradicted_;
+  std::set<PublicKey> unvouched_;
+  std::set<PublicKey> newcomers_;
   std::int64_t time_ = 0;  // of the latest entry
   bool begun_ = false;     // the log has its first entry
   std::vector<Message> messages_;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -56,6 +57,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   Status keep_evidence(const AuditDesk::ForLog& one);
   void ask_referee();
   void tell_standing();
+  std::set<PublicKey> find_newcomers() const;
 
   const Clock& clock;
   const std::shared_ptr<Credits> credits;
@@ -76,6 +78,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::chrono::steady_clock::time_point next_timer{};
   std::chrono::steady_clock::time_point next_sweep{};
   std::optional<std::uint64_t> counted;  // entries, when standings were
+  std::optional<std::uint64_t> told;     // likewise, newcomers
 
   std::mutex mutex;
   std::condition_variable wake;
@@ -88,6 +91,8 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::shared_ptr<const Standings> standings;  // null when nothing is audited
   std::string fault;
   std::map<PublicKey, std::string> barred;
+  std::set<PublicKey> newcomers;  // by the books
+  std::set<PublicKey> unvouched;  // whom the books do not know
 
   // The owner's.
   Send send;
@@ -207,10 +212,22 @@ void Receipts::State::ask_referee() {
   }
 }
 
+// Newcomers first: who is at fault too often is one by the time that it may be given work again.
 void Receipts::State::tell_standing() {
   std::map<PublicKey, std::string> now = audits.verdicts().barred();
+  const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
+  std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
   const std::lock_guard lock(mutex);
-  if (now == barred) return;
+  bool same = true;
+  if (moved) {
+    const auto known = std::erase_if(unvouched, [this](const PublicKey& key) {
+      return audits.books().standing(key) != nullptr;
+    });
+    same = fresh == newcomers && known == 0;
+    desk.set_newcomers(fresh);
+    newcomers = std::move(fresh);
+  }
+  if (now == barred && same) return;
   for (const auto& [key, why] : barred) {
     if (!now.contains(key)) desk.unbar(key);
   }
@@ -220,6 +237,16 @@ void Receipts::State::tell_standing() {
   post([self = shared_from_this()] {
     if (self->on_standing) self->on_standing();
   });
+}
+
+std::set<PublicKey> Receipts::State::find_newcomers() const {
+  std::set<PublicKey> found;
+  const ledger::Books& books = audits.books();
+  for (const PublicKey& key : books.keys()) {
+    const ledger::Standing& one = *books.standing(key);
+    if (one.level(books.policy(), books.time()) == ledger::Level::kNewcomer) found.insert(key);
+  }
+  return found;
 }
 
 void Receipts::State::send_messages() {
@@ -383,6 +410,8 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
       alive->push([request](State& one) { one.credits->close(request); }, 0);
     });
   }
+  state->newcomers = state->find_newcomers();
+  state->desk.set_newcomers(state->newcomers);
   state->barred = state->audits.verdicts().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
   if (const std::size_t open = state->audits.books().disputes().size(); open > 0) {
@@ -442,6 +471,25 @@ std::string Receipts::why_barred(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->barred.find(key);
   return found == state_->barred.end() ? "" : found->second;
+}
+
+void Receipts::doubt(const PublicKey& key) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->unvouched.insert(key);
+  }
+  state_->push(
+      [key](State& state) {
+        state.desk.doubt(key);
+        state.desk.enter(key);
+        state.told.reset();
+      },
+      0);
+}
+
+bool Receipts::is_newcomer(const PublicKey& key) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->newcomers.contains(key) || state_->unvouched.contains(key);
 }
 
 AuditStatus Receipts::audits() const {

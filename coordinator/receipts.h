@@ -53,10 +53,14 @@ class Receipts final : public LedgerView {
                    std::int64_t rate = ledger::Policy().coordinator_rate);
   // Where it is kept what the machines of nodes are. As of ChangeBook::open().
   Status remember_machines(const std::string& file);
-  // Told when why_barred() may say something else, on the owner's thread.
+  // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
   void set_on_standing(std::function<void()> changed);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
   std::string why_barred(const PublicKey& key) const;
+  // Nobody vouches for this key: where the log does not know it yet, it is a newcomer's.
+  void doubt(const PublicKey& key);
+  // By the log, and by what it is about to be told.
+  bool is_newcomer(const PublicKey& key) const;
   AuditStatus audits() const;
   // By the latest entries of the log; null while nothing is audited.
   std::shared_ptr<const Standings> standings() const;

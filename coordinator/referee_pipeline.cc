@@ -53,7 +53,8 @@ std::shared_ptr<const ReceiptPipeline> RefereePipeline::choose(const Job& job) c
   for (const auto& [epoch, one] : pipelines_) {
     if (!same_cut(*one, own) || job.tried.contains(epoch) || is_party(*one, own)) continue;
     if (job.auditor != nullptr && is_party(*one, *job.auditor)) continue;
-    if (has_an_owner_twice(books_, *one)) continue;
+    if (one->checks || has_an_owner_twice(books_, *one)) continue;
+    if (!is_at_level(books_, *one, job.audited.request().min_level)) continue;
     if (is_within(*one, job.audited.request().trust)) return one;
   }
   return nullptr;

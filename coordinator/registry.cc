@@ -28,7 +28,7 @@ const char* state_name(const Node& node) {
   switch (node.state) {
     case Node::State::kFree: return node.status.away ? "paused" : "free";
     case Node::State::kLoading: return "loading";
-    case Node::State::kServing: return "serving";
+    case Node::State::kServing: return node.checks ? "checking" : "serving";
     case Node::State::kLost: return "lost";
   }
   return "unknown";
@@ -153,6 +153,7 @@ void Registry::lose(Node& node) {
 
 void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
   node.state = Node::State::kLoading;
+  node.checks = false;
   const bool same = node.status.stage == stage && node.status.layers == layers;
   node.loaded = node.loaded && same;
   node.status.epoch = epoch;
@@ -176,13 +177,21 @@ void Registry::strike(Node& node) {
   node.struck_at = clock_.now();
 }
 
-std::vector<Node*> Registry::free_nodes() {
+std::size_t Registry::unplaced() const {
+  return static_cast<std::size_t>(std::ranges::count_if(nodes_, [](const auto& one) {
+    const Node& node = one.second;
+    return node.state == Node::State::kFree && !node.status.newcomer && !node.status.away &&
+           node.status.barred.empty();
+  }));
+}
+
+std::vector<Node*> Registry::free_of(bool newcomers) {
   std::vector<Node*> nodes;
   for (auto& [name, node] : nodes_) {
     if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
     node.late = late(node);
-    const bool free =
-        node.state == Node::State::kFree && !node.status.away && node.status.barred.empty();
+    const bool free = node.state == Node::State::kFree && !node.status.away &&
+                      node.status.barred.empty() && node.status.newcomer == newcomers;
     if (free && clock_.now() >= node.rests_until) {
       nodes.push_back(&node);
     }
@@ -251,7 +260,7 @@ std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(al
 std::uint32_t Registry::here() const {
   const std::vector<const Node*> nodes = all();
   return static_cast<std::uint32_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node* node) {
-    return !node->status.away && node->status.barred.empty();
+    return !node->status.away && node->status.barred.empty() && !node->status.newcomer;
   }));
 }
 

@@ -42,8 +42,9 @@ struct Node {
   bool loaded = false;        // the layers and stage of its status, which it may be given again
   std::uint32_t strikes = 0;  // links lost with it at one end, lately
   TimePoint struck_at{};
-  bool late = false;  // with its heartbeats, when free_nodes() last looked
-  CounterRate rows;   // of its heartbeats
+  bool late = false;    // with its heartbeats, when free_nodes() last looked
+  bool checks = false;  // the pipeline that has it is a checking one
+  CounterRate rows;     // of its heartbeats
   CounterRate busy_seconds;
 };
 
@@ -77,8 +78,11 @@ class Registry {
   // part of several such losses is chosen last.
   void strike(Node& node);
   // In the order in which they are chosen: who is late may be frozen, and comes last. None that is
-  // away, and none that the ledger bars.
-  std::vector<Node*> free_nodes();
+  // away, none that the ledger bars, and no newcomer.
+  std::vector<Node*> free_nodes() { return free_of(false); }
+  std::vector<Node*> free_newcomers() { return free_of(true); }
+  // Of standing, and in no pipeline, whether it may be chosen now or rests.
+  std::size_t unplaced() const;
   std::vector<Node*> silent_nodes();  // heard of too long ago
   void forget();                      // workers lost long ago
 
@@ -86,9 +90,10 @@ class Registry {
   std::vector<const Node*> all() const;    // that have sessions
   std::vector<const Node*> known() const;  // and those that are remembered
   std::uint32_t connected() const;
-  std::uint32_t here() const;  // of those, that may be given work
+  std::uint32_t here() const;  // of those, that may serve
 
  private:
+  std::vector<Node*> free_of(bool newcomers);
   bool silent(const Node& node) const;
   Status check_holding(const control::v1::Holding& holding) const;
 

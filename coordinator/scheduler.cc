@@ -32,7 +32,9 @@ bool untrusted(const Sequence& sequence, const std::vector<std::string>& nodes,
   return level < sequence.request.min_level || outside_trust(sequence, nodes);
 }
 
+// Nothing reaches newcomers but audits that are meant for them, and these reach nobody else.
 bool untrusted(const Sequence& sequence, const KvPool& pool) {
+  if (pool.checking != sequence.request.for_newcomers) return true;
   return untrusted(sequence, pool.nodes, pool.level);
 }
 
@@ -83,8 +85,9 @@ static_assert(std::uint64_t{limits::kModelContext} * 2 < 0xFFFFFFFFULL,
               "prompt + max_tokens counts in 32 bits");
 
 void Scheduler::add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                         std::vector<std::string> nodes) {
+                         std::vector<std::string> nodes, bool checking) {
   pools_[epoch] = {pages, page_tokens, 0, 0, std::move(nodes)};
+  pools_[epoch].checking = checking;
 }
 
 void Scheduler::close_pool(Epoch epoch, bool closed) {
@@ -101,7 +104,18 @@ void Scheduler::set_standing(Epoch epoch, ledger::Level level, bool audited) {
 
 bool Scheduler::serves() const {
   return std::any_of(pools_.begin(), pools_.end(),
-                     [](const auto& pool) { return !pool.second.closed; });
+                     [](const auto& pool) { return !pool.second.closed && !pool.second.checking; });
+}
+
+bool Scheduler::has_checkers() const {
+  return std::ranges::any_of(pools_, [](const auto& one) { return one.second.checking; });
+}
+
+bool Scheduler::has_idle_checkers() const {
+  return std::ranges::any_of(pools_, [](const auto& one) {
+    const KvPool& pool = one.second;
+    return pool.checking && !pool.closed && pool.running == 0;
+  });
 }
 
 bool Scheduler::others_have_room(Epoch from) const {
@@ -150,7 +164,7 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
   bool outside = false;
   std::optional<ledger::Level> below;  // the best of those that are trusted otherwise
   for (const auto& [epoch, pool] : pools_) {
-    if (pool.closed) continue;
+    if (pool.closed || pool.checking != sequence.request.for_newcomers) continue;
     if (untrusted(sequence, pool)) {
       outside = true;
       if (!outside_trust(sequence, pool.nodes)) below = std::max(below, std::optional(pool.level));

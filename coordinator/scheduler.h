@@ -36,18 +36,21 @@ struct KvPool {
   ledger::Level level = ledger::Level::kNewcomer;  // the lowest of its nodes
   bool audited = false;                            // others can compute again what it computes
   PipelinePace pace = {};
+  bool checking = false;  // audits alone, and of them those that newcomers may compute
 };
 
 class Scheduler {
  public:
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                std::vector<std::string> nodes);
+                std::vector<std::string> nodes, bool checking = false);
   // The pipeline is gone with its KV: its sequences leave the scheduler, in the order of their ids.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);
   const std::map<Epoch, KvPool>& pools() const { return pools_; }
   void close_pool(Epoch epoch, bool closed);
   void set_standing(Epoch epoch, ledger::Level level, bool audited);
-  bool serves() const;  // some pipeline takes what comes
+  bool serves() const;             // some pipeline takes what comes
+  bool has_checkers() const;       // there is a checking pipeline, and
+  bool has_idle_checkers() const;  // a checking pipeline has nothing to do
   // Whether other pipelines that take what comes have room now for all that runs on this one.
   bool others_have_room(Epoch epoch) const;
   // Whether a pipeline of these nodes, the lowest of which has this level, may run all that runs on

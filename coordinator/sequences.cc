@@ -81,6 +81,8 @@ void CoordinatorMachine::submit_audit(AuditRun run) {
   request.background = true;
   request.receipt = run.order;
   request.min_level = run.min_level;
+  request.origin = Origin::kAudit;
+  request.for_newcomers = run.for_newcomers;
   const auto taken =
       submit(std::move(request), std::make_shared<AuditEvents>(*options_.receipts, name));
   if (!taken) options_.receipts->put_off(name, taken.error().message);
@@ -157,6 +159,9 @@ void CoordinatorMachine::admit() {
     ++totals_.admitted_total;
     if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
+    if (sequence->request.origin == Origin::kClient) {
+      canaries_.saw(sequence->request, scheduler_.has_checkers());
+    }
     sequence->events->on_admitted();
   }
 }
@@ -220,7 +225,8 @@ void CoordinatorMachine::release(Sequence& sequence) {
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
                              std::move(tokens), sequence.request.sampling, sequence.request.trust,
-                             sequence.request.min_level, sequence.request.verify});
+                             sequence.request.min_level, sequence.request.verify,
+                             sequence.request.share});
   }
   const bool asked = sequence.request.verify == Verify::kFull && !sequence.released;
   scheduler_.release(sequence);

@@ -35,6 +35,7 @@ ledger::Level CoordinatorMachine::level_of(const std::vector<std::string>& nodes
   if (!standings_) return ledger::Level::kNewcomer;
   for (const Node* node : registry_.all()) {
     if (std::ranges::count(nodes, node->status.name) == 0) continue;
+    if (node->status.newcomer) return ledger::Level::kNewcomer;
     const auto standing = standing_of(node->link).value_or(NodeStanding{ledger::Level::kProbation});
     lowest = std::min(lowest, standing.is_tombstoned ? ledger::Level::kNewcomer : standing.level);
   }
@@ -54,10 +55,11 @@ std::multiset<std::string> CoordinatorMachine::owners_of(const Pipeline& pipelin
 // No owner audits itself, and none has two stages of an audit (coordinator/pipeline_owners.h).
 std::vector<Epoch> CoordinatorMachine::twins_of(const Pipeline& pipeline) const {
   std::vector<Epoch> twins;
-  if (!pipeline.model || !standings_) return twins;
+  if (!pipeline.model || !standings_ || pipeline.checking) return twins;
   const std::multiset<std::string> own = owners_of(pipeline);
   for (const auto& [epoch, other] : pipelines_.all()) {
-    if (epoch == pipeline.epoch || !other.serving || !same_cut(pipeline, other)) continue;
+    if (epoch == pipeline.epoch || !other.serving || other.checking) continue;
+    if (!same_cut(pipeline, other)) continue;
     const std::multiset<std::string> theirs = owners_of(other);
     const bool may = std::ranges::all_of(theirs, [&](const std::string& owner) {
       return theirs.count(owner) == 1 && !own.contains(owner);

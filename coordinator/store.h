@@ -29,6 +29,7 @@ struct TokenRecord {
   std::uint32_t uses_left = 1;
   bool revoked = false;
   std::string owner = {};  // of the machines that join with it; empty: nobody said
+  bool newcomer = false;   // who comes with it is not vouched for (ledger/PROTOCOL.md, 5)
 };
 
 struct NodeRecord {
@@ -38,6 +39,7 @@ struct NodeRecord {
   std::int64_t enrolled = 0;
   bool revoked = false;
   std::string owner = {};  // whose machine it is; empty: nobody said
+  bool newcomer = false;   // it came in without being vouched for
 };
 
 struct ApiKey {

@@ -50,6 +50,7 @@ bool read_row(Statement& row, TokenRecord& out) {
   out.uses_left = static_cast<std::uint32_t>(row.number(5));
   out.revoked = row.number(6) != 0;
   out.owner = row.text(7);
+  out.newcomer = row.number(8) != 0;
   return true;
 }
 
@@ -63,6 +64,7 @@ bool read_row(Statement& row, NodeRecord& out) {
   out.enrolled = row.number(3);
   out.revoked = row.number(4) != 0;
   out.owner = row.text(5);
+  out.newcomer = row.number(6) != 0;
   return true;
 }
 
@@ -101,9 +103,10 @@ bool read_row(Statement& row, WaitingNode& out) {
 }
 
 constexpr const char* kTokenColumns =
-    "SELECT id, secret_hash, role, created, expires, uses_left, revoked, owner FROM tokens";
+    "SELECT id, secret_hash, role, created, expires, uses_left, revoked, owner, newcomer "
+    "FROM tokens";
 constexpr const char* kNodeColumns =
-    "SELECT public_key, name, role, enrolled, revoked, owner FROM nodes";
+    "SELECT public_key, name, role, enrolled, revoked, owner, newcomer FROM nodes";
 constexpr const char* kKeyColumns =
     "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust, "
     "node, account, verify, min_level FROM keys";
@@ -123,10 +126,10 @@ class SqliteStore final : public Store {
     const std::lock_guard lock(mutex_);
     Statement row(db_,
                   "INSERT INTO tokens (id, secret_hash, role, created, expires, uses_left, "
-                  "revoked, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+                  "revoked, owner, newcomer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
     row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
     row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
-    row.add(std::int64_t{token.revoked}).add(token.owner);
+    row.add(std::int64_t{token.revoked}).add(token.owner).add(std::int64_t{token.newcomer});
     return inserted(row, "a token with this id is there");
   }
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
@@ -296,10 +299,11 @@ class SqliteStore final : public Store {
   Status insert_node(const NodeRecord& node) {
     TRY_VOID(check_role(node.role));
     Statement row(db_,
-                  "INSERT INTO nodes (public_key, name, role, enrolled, revoked, owner) "
-                  "VALUES (?, ?, ?, ?, ?, ?)");
+                  "INSERT INTO nodes (public_key, name, role, enrolled, revoked, owner, newcomer) "
+                  "VALUES (?, ?, ?, ?, ?, ?, ?)");
     row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
     row.add(node.enrolled).add(std::int64_t{node.revoked}).add(node.owner);
+    row.add(std::int64_t{node.newcomer});
     return inserted(row, "a node with this key or the name '" + node.name + "' is there");
   }
   Status insert_key(const ApiKey& key) {

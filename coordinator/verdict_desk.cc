@@ -222,6 +222,7 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   for (const ReceiptPipeline::Stage& stage : pipeline->second->stages) {
     order.nodes.push_back(stage.node);
   }
+  order.for_newcomers = pipeline->second->checks;
   one.again = {name, pipeline->second, !is_last, {}, {}};
   one.state = State::kAgain;
   one.at = clock_.now();

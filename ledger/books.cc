@@ -156,7 +156,7 @@ void Books::forget_old_windows() {
     const bool is_first = !slots_.empty() && slots_.begin()->first == window.receipt.slot;
     if (!is_open && is_first) slots_.erase(slots_.begin());
     if (!is_open && !is_first) slots_.erase(window.receipt.slot);
-    if (!is_open && window.is_selected && window.opened.empty()) ++audits_.missed;
+    if (!is_open && window.is_selected && !window.is_audited) ++audits_.missed;
     if (!is_open && window.is_refereed && !window.opened.contains(cluster_)) {
       ++audits_.referee_missed;
     }
@@ -272,6 +272,7 @@ Status Books::apply(const OpeningEntry& entry) {
   REQUIRE(audited->opened.insert(entry.auditor).second, "a seal is opened twice");
   if (entry.root != audited->receipt.out_root) {
     audited->disagree.insert(entry.auditor);
+    audited->is_audited = true;  // a referee looks at it
     ++audits_.disagreed;
     return ok_status();
   }
@@ -279,6 +280,7 @@ Status Books::apply(const OpeningEntry& entry) {
   // A newcomer's agreement is its own progress and moves nobody else's.
   if (auditor->standing.level(policy_, time_) != Level::kNewcomer) {
     members_.at(audited->receipt.worker).standing.was_right();
+    audited->is_audited = true;
   }
   // In a ledger that is a log only, checking is free as well.
   const std::int64_t pay = audited->pay > 0 ? check_price(policy_, audited->receipt) : 0;

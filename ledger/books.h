@@ -48,7 +48,8 @@ struct AuditCounts {
   std::uint64_t selected = 0;   // windows
   std::uint64_t agreed = 0;     // openings
   std::uint64_t disagreed = 0;  // openings
-  std::uint64_t missed = 0;  // selected, and nobody opened an audit of it while that was possible
+  // Selected, and while that was possible nobody but newcomers opened an audit of it, who agreed.
+  std::uint64_t missed = 0;
   // Windows that draws gave to the coordinator's own referee, and those of them that the log's own
   // key opened no audit of.
   std::uint64_t refereed = 0;
@@ -120,6 +121,7 @@ class Books {
     bool is_first_use = false;  // of its program, by its worker
     bool is_selected = false;
     bool is_refereed = false;
+    bool is_audited = false;  // by somebody whose word counts: a newcomer's agreement does not
   };
 
   Status apply(const RulesEntry& entry);

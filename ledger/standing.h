@@ -25,6 +25,9 @@ class Standing {
   // Fraud or equivocation ended it: it neither serves nor checks again.
   bool is_tombstoned() const { return tombstoned_; }
   std::int64_t escrow() const { return escrow_; }
+  std::int64_t checks() const { return checks_; }        // of a newcomer: windows it was right of,
+  std::int64_t check_days() const { return days_; }      // on so many days,
+  std::int64_t joined() const { return joined_; }        // since then, unix seconds
   std::int64_t served() const { return served_; }        // windows
   std::int64_t audited_right() const { return right_; }  // of them; after faults half, then none
   std::int64_t faults(const Policy& policy, std::int64_t now) const;  // that still count

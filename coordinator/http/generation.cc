@@ -244,6 +244,7 @@ void Generation::submit_choice(std::uint32_t index) {
   out.trust = input_.request.trust;
   out.verify = input_.request.verify.value_or(Verify::kNone);
   out.min_level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
+  out.share = input_.request.share;
   out.owner = input_.request.owner;
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;

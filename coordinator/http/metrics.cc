@@ -100,8 +100,8 @@ double min_replicas(const SwarmStatus& status) {
 }
 
 void add_nodes(const SwarmStatus& status, Families& families) {
-  std::map<std::string, std::uint32_t> states = {
-      {"free", 0}, {"loading", 0}, {"serving", 0}, {"paused", 0}, {"lost", 0}};
+  std::map<std::string, std::uint32_t> states = {{"free", 0},     {"loading", 0}, {"serving", 0},
+                                                 {"checking", 0}, {"paused", 0},  {"lost", 0}};
   for (const NodeStatus& node : status.nodes) ++states[node.state];
   for (const auto& [state, count] : states) {
     families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});

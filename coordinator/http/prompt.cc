@@ -49,6 +49,18 @@ Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std:
   return tokenizer.encode(text, model::SpecialTokens::kText, true);
 }
 
+CanaryWords canary_words(const ServedModel& served) {
+  CanaryWords words;
+  words.end_tokens = served.tokenizer->end_tokens();
+  words.prompt_of = [served](const std::vector<TokenId>& text) {
+    const auto pieces = render_chat(served, {{"user", decode_tokens(served, text, false)}});
+    auto ids = pieces ? encode_pieces(*served.tokenizer, *pieces)
+                      : Result<std::vector<TokenId>>(pieces.error());
+    return ids ? *std::move(ids) : text;
+  };
+  return words;
+}
+
 std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
                           bool show_special) {
   model::Detokenizer detokenizer(served.tokenizer, show_special);

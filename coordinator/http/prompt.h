@@ -23,6 +23,10 @@ Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
 // A completion's prompt: user text, BOS as the tokenizer wants.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
 
+// What the coordinator's own requests are made of: a chat in which a user says the text, as the API
+// makes one.
+CanaryWords canary_words(const ServedModel& served);
+
 // Token ids to valid UTF-8.
 std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
                           bool show_special);

@@ -51,6 +51,7 @@ struct GenerationRequest {
   std::optional<Verify> verify = {};
   std::optional<ledger::Level> min_level = {};
   bool verify_strict = false;  // refused where it cannot be verified
+  bool share = false;          // newcomers may compute it again
 };
 
 // Completions that name no max_tokens get OpenAI's default.

@@ -124,6 +124,7 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
     }
   }
   request.verify_strict = inner.boolean("verify_strict").value_or(false);
+  request.share = inner.boolean("share").value_or(false);
   if (inner.failed()) fields.fail(inner.error());
 }
 

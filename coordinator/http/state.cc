@@ -45,6 +45,10 @@ OrderedJson standing_object(const NodeStanding& standing) {
   out["faults"] = standing.faults;
   out["tombstoned"] = standing.is_tombstoned;
   out["disputes"] = standing.disputes;
+  if (standing.level == ledger::Level::kNewcomer) {
+    out["checks"] = standing.checks;
+    out["check_days"] = standing.check_days;
+  }
   return out;
 }
 
@@ -86,6 +90,7 @@ OrderedJson node_object(const NodeStatus& node) {
   if (!node.spare.empty()) out["spare"] = node.spare;
   if (!node.barred.empty()) out["barred"] = node.barred;
   if (!node.owner.empty()) out["owner"] = node.owner;
+  if (!node.checking.empty()) out["newcomer"] = node.checking;
   if (node.standing) out["standing"] = standing_object(*node.standing);
   return out;
 }
@@ -169,6 +174,8 @@ OrderedJson audits_object(const AuditStatus& audits) {
   out["missed"] = audits.missed_total;
   out["waiting"] = audits.waiting;
   out["running"] = audits.running;
+  out["checked_by_newcomers"] = audits.checked_total;
+  out["canaries"] = audits.canaries_total;
   if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
   out["open_disputes"] = audits.open_disputes;
   out["ended_disputes"] = audits.ended_disputes;

@@ -151,6 +151,146 @@ TEST_F(AuditDeskTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
   EXPECT_EQ(runs.size(), 1u);
 }
 
+// --- newcomers ---
+
+struct NewcomersAudit : AuditDeskTest {
+  NewcomersAudit() {
+    for (const ReceiptStage& stage : others) {
+      desk->doubt(stage.key());
+      desk->enter(stage.key());
+    }
+    for (ReceiptStage& stage : stages) {
+      stage.spoil = [this](ledger::Receipt& receipt) {
+        receipt.begun_ms = static_cast<std::uint64_t>(clock.unix_seconds()) * 1'000;
+      };
+    }
+    check(Epoch(5));
+  }
+  // The second pipeline is a checking one.
+  void check(Epoch epoch) {
+    audits->end(epoch);
+    ReceiptPipeline pipeline = testing::receipt_pipeline(others, epoch);
+    pipeline.checks = true;
+    begin(pipeline);
+  }
+  static ReceiptRequest shared(unsigned char number) {
+    ReceiptRequest one = request(number);
+    one.is_shared = true;
+    return one;
+  }
+};
+
+TEST_F(NewcomersAudit, NoNewcomerEverComputesWhatIsPrivate) {
+  for (unsigned char i = 1; i < 30; ++i) {
+    ReceiptRequest one = request(i);
+    one.verify = i % 2 == 0 ? Verify::kFull : Verify::kNone;
+    answer(one);
+    later(AuditDesk::kDrawPause);
+  }
+  EXPECT_TRUE(runs.empty());
+  EXPECT_EQ(audits->status().waiting, 2u * 29);
+  ReceiptRequest high = shared(30);
+  high.min_level = ledger::Level::kProbation;
+  answer(high);
+  later(AuditDesk::kDrawPause);
+  ReceiptRequest trusted = shared(31);
+  trusted.trust = {"a", "b"};
+  answer(trusted);
+  later(AuditDesk::kDrawPause);
+  EXPECT_TRUE(runs.empty()) << "who shares and names a level or nodes means both";
+}
+
+TEST_F(NewcomersAudit, WhatIsSharedTheyCheckForThemselvesAlone) {
+  const ReceiptRequest one = shared(1);
+  answer(one);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_TRUE(runs[0].for_newcomers);
+  EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"c", "d"}));
+  EXPECT_TRUE(runs[0].answer.empty()) << "blind";
+  EXPECT_NE(runs[0].order.request, one.order.request);
+  compute(runs[0]);
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  for (const ReceiptStage& stage : others) {
+    EXPECT_EQ(books.standing(stage.key())->checks(), 1);
+    EXPECT_EQ(books.standing(stage.key())->level(books.policy(), books.time()),
+              ledger::Level::kNewcomer);
+  }
+  for (const ReceiptStage& stage : stages) {
+    EXPECT_EQ(books.standing(stage.key())->audited_right(), 0) << "their word moves nobody";
+  }
+  EXPECT_EQ(audits->status().checked_total, 2u);
+  // Nor does it discharge the draw.
+  EXPECT_EQ(books.audits().selected, 2u);
+  clock.advance(std::chrono::seconds(books.policy().audit_seconds + 1));
+  answer(shared(2));
+  EXPECT_EQ(books.audits().missed, 2u);
+}
+
+TEST_F(NewcomersAudit, WhatIsDrawnIsForOthersWhereThereAreAny) {
+  std::vector<ReceiptStage> twins = {{"e", 0, 2}, {"f", 1, 2}};
+  begin(testing::receipt_pipeline(twins, Epoch(6)));
+  answer(shared(1));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_FALSE(runs[0].for_newcomers);
+  EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"e", "f"}));
+}
+
+TEST_F(NewcomersAudit, WhatNoDrawWantsTheyCheckToo) {
+  // Until a draw passes something over.
+  std::uint64_t undrawn = 0;
+  for (unsigned char i = 1; i < 100; ++i) {
+    const std::uint64_t selected = books.audits().selected;
+    answer(shared(i));
+    ASSERT_EQ(runs.size(), 1u);
+    undrawn += books.audits().selected == selected ? 1 : 0;
+    compute(std::exchange(runs, {})[0]);
+    later(AuditDesk::kDrawPause);
+  }
+  EXPECT_GT(undrawn, 10u);
+  EXPECT_EQ(books.standing(others[0].key())->checks(), 99);
+  EXPECT_EQ(audits->status().missed_total, 0u);
+}
+
+TEST_F(NewcomersAudit, WhatTheyDoNotGetToIsNotMissed) {
+  for (unsigned char i = 1; i < 60; ++i) {  // served enough to be drawn seldom
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+  }
+  for (unsigned char i = 60; i < 90; ++i) {
+    answer(shared(i));
+    later(AuditDesk::kDrawPause);
+  }
+  later(std::chrono::hours(1));
+  EXPECT_EQ(audits->status().missed_total, books.audits().selected) << "the drawn ones, no more";
+}
+
+TEST_F(NewcomersAudit, TheirDisagreementIsADispute) {
+  for (ReceiptStage& stage : others) stage.boundary = "one unit off";
+  answer(shared(1));
+  compute(runs.at(0));
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
+  EXPECT_EQ(audits->verdicts().open(), 1u) << "a referee is asked";
+  EXPECT_EQ(books.standing(stages[0].key())->faults(books.policy(), books.time()), 0);
+}
+
+TEST_F(NewcomersAudit, WhoHasDoneItsDuesIsANewcomerNoMore) {
+  const ledger::Policy policy;
+  for (unsigned char day = 0; day < 9; ++day) {
+    for (unsigned char i = 0; i < 12; ++i) {
+      answer(shared(static_cast<unsigned char>(12 * day + i + 1)));
+      ASSERT_EQ(runs.size(), 1u);
+      compute(std::exchange(runs, {})[0]);
+      later(AuditDesk::kDrawPause);
+    }
+    clock.advance(std::chrono::hours(24));
+  }
+  EXPECT_EQ(books.standing(others[0].key())->level(policy, books.time()),
+            ledger::Level::kProbation);
+  EXPECT_EQ(audits->standings().at(others[0].key()).level, ledger::Level::kProbation);
+  EXPECT_EQ(books.standing(others[0].key())->checks(), policy.newcomer_audits);
+}
+
 TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
   open(AuditMode::kOff);
   answer(request(1));

@@ -84,6 +84,22 @@ struct MembershipTest : ::testing::Test {
   static PublicKey key() { return SecretKey::generate().public_key(); }
 };
 
+TEST_F(MembershipTest, WhoComesWithANewcomersTokenIsNotVouchedFor) {
+  const auto is_newcomer = membership.is_newcomer();
+  const PublicKey one = SecretKey::generate().public_key();
+  const PublicKey other = SecretKey::generate().public_key();
+  const TokenSecret word =
+      create_token(*store, {Role::kWorker, 60, 2, true}, clock.unix_seconds()).value();
+  ASSERT_TRUE(membership.enrol(one, request("attic", word)));
+  ASSERT_TRUE(membership.enrol(other, request("den", token())));
+  EXPECT_TRUE(is_newcomer(one));
+  EXPECT_FALSE(is_newcomer(other));
+  EXPECT_FALSE(is_newcomer(node.public_key())) << "this machine's own";
+  EXPECT_TRUE(folder.open()->find_node(one)->value().newcomer) << "and it lasts";
+  EXPECT_TRUE(store->tokens()->front().newcomer);
+  EXPECT_FALSE(create_token(*store, {Role::kClient, 60, 1, true}, clock.unix_seconds()));
+}
+
 TEST_F(MembershipTest, ProvesItselfToTheNodeKeyOfItsConnection) {
   const control::v1::Proof proof = membership.prove();
   EXPECT_EQ(as_text(cluster.public_key().bytes()), proof.cluster_key());

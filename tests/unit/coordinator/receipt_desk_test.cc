@@ -57,6 +57,22 @@ struct ReceiptDeskTest : ::testing::Test {
 
 constexpr std::size_t kBegin = 3;  // rules and two members
 
+TEST_F(ReceiptDeskTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
+  desk->doubt(stages[1].key());
+  desk->enter(stages[1].key());
+  desk->set_newcomers({stages[1].key()});
+  claim_all(request(1));
+  sign_all();
+  log();
+  EXPECT_EQ(books.standing(stages[1].key())->level(books.policy(), books.time()),
+            ledger::Level::kNewcomer);
+  EXPECT_EQ(books.standing(stages[0].key())->served(), 1);
+  EXPECT_EQ(books.standing(stages[1].key())->served(), 0);
+  desk->set_newcomers({});
+  claim_all(request(2));
+  EXPECT_EQ(desk->take_messages().size(), 2u) << "and is asked once it is none any more";
+}
+
 TEST_F(ReceiptDeskTest, AnAnswerHasAReceiptOfEachStage) {
   const ReceiptRequest one = request(1);
   claim_all(one);

@@ -343,6 +343,22 @@ TEST_F(BooksTest, ADrawSelectsByStandingAndAnybodyDrawsAgain) {
   EXPECT_EQ(again.audits().missed, 1u);
 }
 
+TEST_F(BooksTest, ANewcomersAgreementDischargesNoDraw) {
+  const std::uint64_t agreed = add_window(0, 0);
+  const std::uint64_t both = add_window(0, 1);
+  const std::uint64_t doubted = add_window(0, 2);
+  add(DrawEntry{vrf_prove(cluster_, draw_message(books_.entries(), books_.root(), cluster_key()))});
+  ASSERT_EQ(books_.audits().selected, 3u);
+  audit(agreed, newcomer_, hash_of("boundary 0"));
+  const Hash256 root = hash_of("boundary 1");
+  for (const SecretKey* one : {&newcomer_, &auditor_}) add(seal(both, *one, root));
+  for (const SecretKey* one : {&newcomer_, &auditor_}) add(opening(both, *one, root));
+  audit(doubted, newcomer_, hash_of("something else"));
+  now_ += 2 * Policy().audit_seconds;
+  add_window(0, 3);
+  EXPECT_EQ(books_.audits().missed, 1u) << "that to which nobody but a newcomer agreed";
+}
+
 TEST_F(BooksTest, ADrawTakesTheRateThatAWorkerHasEarned) {
   for (std::uint32_t i = 0; i < 100; ++i) {
     audit(add_window(0, i), auditor_, hash_of("boundary " + std::to_string(i)));
