@@ -36,6 +36,7 @@ struct ServeOptions {
   bool no_resume = false;    // of answers after a restart: no request is written to disk
   bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
+  bool no_games = false;  // of disputes: no file is kept that shows a part of a request
   // Of requests that do not say: how they are verified, and which nodes may see them.
   coordinator::Verify verify = coordinator::Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;

@@ -63,6 +63,9 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           "none, those that are drawn at the ledger's rates, or all")
       ->check(CLI::IsMember({"off", "spot", "full"}))
       ->default_str("spot");
+  verb.add_flag("--no-games", o->no_games,
+                "keep no files of disputes: they show anybody who was wrong, and a part of what "
+                "was computed");
   verb.add_option_function<std::string>(
           "--verify",
           [o](const std::string& name) { o->verify = *coordinator::verify_named(name); },

@@ -259,7 +259,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
 
 void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name);
+  if (found == runs_.end()) return verdicts_.give_up(name, why);
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
   kept.generated.reset();  // both runs are one pipeline's
@@ -270,7 +270,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
 
 void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name);
+  if (found == runs_.end()) return verdicts_.give_up(name, why);
   const Key key = found->second;
   try_again(key, cases_.at(key), why);
 }
@@ -384,7 +384,7 @@ Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& se
           what + ": a seal or a signature of a wrong length");
   REQUIRE(ledger::check_seal(said, cluster_.public_key()),
           what + ": the signature of the seal is not its own");
-  asked->seal = said.seal;
+  asked->seal = said;
   entries_.push_back({asked->key, said});
   return ok_status();
 }
@@ -428,7 +428,7 @@ Status AuditDesk::take_opening(const std::string& node, const control::v1::Openi
   REQUIRE(
       read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
       what + ": a root or a salt of a wrong length");
-  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == *asked->seal,
+  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == asked->seal->seal,
           what + ": that is not what it sealed");
   REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
   asked->is_opened = true;
@@ -454,10 +454,10 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
         opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
         own.stages[finding.stage].layers.begin, own.stages[finding.stage].layers.end,
         own.stages[finding.stage].node, asked->second.node);
-    judged =
-        verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
-                         kept.generated ? std::optional(kept.run) : std::nullopt,
-                         asked->second.node, asked->second.key, kept.receipts.at(opening.receipt)});
+    judged = verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
+                              kept.generated ? std::optional(kept.run) : std::nullopt,
+                              asked->second.node, asked->second.key, kept.receipts,
+                              *asked->second.seal, opening.salt});
   }
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
@@ -530,7 +530,8 @@ std::vector<AuditDesk::Message> AuditDesk::take_messages() {
 
 std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
   for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
-    entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
+    entries_.push_back(
+        {one.verdict.guilty, one.verdict, std::move(one.evidence), std::move(one.dispute)});
   }
   return std::exchange(entries_, {});
 }

@@ -49,6 +49,7 @@ struct ReceiptPipeline {
   Epoch epoch;
   Hash256 program;  // ledger::program_id()
   std::vector<Stage> stages;
+  Hash256 model = {};  // that the program is of
 };
 
 // A request that is over: all of its tokens, the last of which was sampled and never fed.

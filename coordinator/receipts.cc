@@ -151,6 +151,9 @@ void Receipts::State::collect() {
 Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
   if (one.evidence.empty()) return ok_status();
   if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
+  if (!one.dispute.empty()) {
+    TRY_VOID(keep(blake2b(one.dispute), one.dispute));
+  }
   return keep(blake2b(one.evidence), one.evidence);
 }
 
@@ -313,6 +316,11 @@ void Receipts::set_referee(Referee referee, Keep keep) {
       0);
 }
 
+void Receipts::set_disputes(DisputeTools tools) {
+  state_->push(
+      [tools = std::move(tools)](State& state) { state.audits.verdicts().set_disputes(tools); }, 0);
+}
+
 std::string Receipts::why_barred(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->barred.find(key);
@@ -406,6 +414,11 @@ void Receipts::take(const std::string& node, const control::v1::Answer& answer) 
 void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
   state_->push([node, found](State& state) { state.audits.verdicts().take(node, found); },
                found.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::DisputeMove& move) {
+  state_->push([node, move](State& state) { state.audits.verdicts().take(node, move); },
+               move.ByteSizeLong());
 }
 
 void Receipts::meet(const std::string& node, const PublicKey& key) {

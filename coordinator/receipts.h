@@ -44,6 +44,8 @@ class Receipts final : public LedgerView {
   // Who says which side of a dispute is right, and where evidence is kept; null: disputes stay
   // open.
   void set_referee(Referee referee, Keep keep);
+  // What disputes are played with; without it none are, and their verdicts rest on the referee.
+  void set_disputes(DisputeTools tools);
   // Told when why_barred() may say something else, on the owner's thread.
   void set_on_standing(std::function<void()> changed);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
@@ -65,6 +67,7 @@ class Receipts final : public LedgerView {
   void give_up(const ledger::RequestId& run, const std::string& why);
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
+  void take(const std::string& node, const control::v1::DisputeMove& move);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   void lose(const std::string& node);
 
