@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include "base/hex.h"
-#include "cli/audit.h"
 #include "cli/exit_codes.h"
 #include "cli/models.h"
 #include "cli/progress.h"
@@ -73,14 +73,14 @@ Result<std::shared_ptr<const model::GgufFile>> open_model(const std::string& nam
   return file;
 }
 
-Result<Checked> check(const DisputeOptions& options, const std::optional<PublicKey>& key) {
+Result<Checked> check(const DisputeOptions& options, const std::optional<Bytes>& key) {
   Checked out;
   TRY(const Bytes bytes, read_all(options.file));
   TRY(out.file, ledger::parse_dispute(bytes));
   TRY(out.of, ledger::check_case(out.file.said));
-  REQUIRE(!key || out.file.said.cluster == *key, "the dispute is of cluster " +
-                                                     out.file.said.cluster.hex() +
-                                                     ", not of the one that is given");
+  REQUIRE(!key || std::ranges::equal(out.file.said.cluster.bytes(), *key),
+          "the dispute is of cluster " + out.file.said.cluster.hex() +
+              ", not of the one that is given");
   std::shared_ptr<const model::GgufFile> model;
   if (!options.model.empty()) {
     TRY(model, open_model(options.model, out.file.model));
@@ -171,9 +171,14 @@ void print_text(const Checked& checked) {
 }  // namespace
 
 int run_dispute(const DisputeOptions& options) {
-  const auto key = log_key(options.key);
-  if (!key) return fail(key.error());
-  const auto checked = check(options, *key);
+  std::optional<Bytes> key;
+  if (!options.key.empty()) {
+    key = from_hex(options.key);
+    if (!key || key->size() != PublicKey::kBytes) {
+      return fail(Error::invalid("--key: a cluster's key is 64 hex digits"));
+    }
+  }
+  const auto checked = check(options, key);
   if (!checked) {
     if (checked.error().code != ErrorCode::kInvalidInput) return fail(checked.error());
     if (options.json) {
