@@ -10,6 +10,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/audit_evidence.h"
 #include "cli/date_text.h"
 #include "cli/escape.h"
 #include "cli/exit_codes.h"
@@ -22,9 +23,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-constexpr std::size_t kEvidenceBytes = std::size_t{1} << 20;
-const std::string kEvidenceFolder = "disputes/";
 
 Result<std::string> read_text(const std::string& path, std::size_t limit) {
   std::ifstream file(path, std::ios::binary);
@@ -68,7 +66,8 @@ Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& ch
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
-  std::map<std::uint64_t, Hash256> evidence;  // by the verdict's entry
+  std::map<std::uint64_t, ledger::VerdictEntry> verdicts;  // by their entries
+  Evidence evidence;
 
   Status visit(std::uint64_t index, ByteSpan bytes) {
     const auto entry = ledger::parse_entry(bytes);
@@ -76,19 +75,7 @@ struct Fold {
     if (!is_ledger) return ok_status();
     TRY_VOID(books.apply(bytes));
     if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry->body)) {
-      evidence[index] = verdict->evidence;
-    }
-    return ok_status();
-  }
-  // Nobody was found guilty without it: it is on the disk before its verdict.
-  Status check_evidence(ledger::LogFolder& folder) const {
-    for (const auto& [index, hash] : evidence) {
-      const std::string name = kEvidenceFolder + hash.hex();
-      const auto bytes = folder.read(name, kEvidenceBytes);
-      REQUIRE(bytes, name + ": the evidence of the verdict at entry " + std::to_string(index) +
-                         " cannot be read: " + bytes.error().message);
-      REQUIRE(blake2b(*bytes) == hash, name + ": not the evidence that the verdict at entry " +
-                                           std::to_string(index) + " names");
+      verdicts[index] = *verdict;
     }
     return ok_status();
   }
@@ -107,9 +94,10 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
         return fold.visit(index, bytes);
       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
-  TRY_VOID(fold.check_evidence(folder));
+  // Nobody was found guilty without it: it is on the disk before its verdict.
+  TRY(fold.evidence, check_evidence(folder, scan.checkpoint, fold.verdicts));
   std::erase_if(scan.strange,
-                [](const std::string& name) { return name.starts_with(kEvidenceFolder); });
+                [&fold](const std::string& name) { return fold.evidence.files.contains(name); });
   return scan;
 }
 
@@ -118,7 +106,8 @@ Json books_json(const Fold& fold) {
   return {{"members", fold.books.members()},
           {"in_circulation", -fold.books.balance({})},
           {"disputes", fold.books.disputes()},
-          {"verdicts", fold.evidence.size()},
+          {"verdicts", fold.verdicts.size()},
+          {"games", fold.evidence.disputes},
           {"audits",
            {{"draws", fold.books.audits().draws},
             {"selected", fold.books.audits().selected},
@@ -139,8 +128,10 @@ void print_books(const Fold& fold) {
               fold.books.members(), static_cast<long long>(-fold.books.balance({})),
               fold.books.disputes().size());
   std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
-  if (!fold.evidence.empty()) {
-    std::printf("  verdicts      %zu, the evidence of each beside the log\n", fold.evidence.size());
+  if (!fold.verdicts.empty()) {
+    std::printf("  verdicts      %zu, the evidence of each beside the log\n", fold.verdicts.size());
+    std::printf("                games of the two sides, each played again: %zu\n",
+                fold.evidence.disputes);
   }
   const ledger::AuditCounts& audits = fold.books.audits();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -206,7 +197,9 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
                 escape_control(name).c_str());
   }
   for (const std::string& name : scan.strange) {
-    std::printf("  no file of a log: %s\n", escape_control(name).c_str());
+    std::printf(
+        name.starts_with(kEvidenceFolder) ? "  no verdict names: %s\n" : "  no file of a log: %s\n",
+        escape_control(name).c_str());
   }
 }
 

@@ -1,8 +1,16 @@
 #include "cli/dispute.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,19 +35,25 @@ struct Checked {
   node::DisputeFinding finding;
 };
 
+// A plain file of a size that one can have; anything else may never end.
 Result<Bytes> read_all(const std::string& path) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                       &std::fclose);
-  const auto unreadable = [&path] { return Error{ErrorCode::kIo, "cannot read " + path}; };
+  const auto unreadable = [&path] {
+    return Error{ErrorCode::kIo, "cannot read " + path + ": " + std::strerror(errno)};
+  };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return unreadable();
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(::fdopen(descriptor, "rb"),
+                                                             &std::fclose);
   if (!file) return unreadable();
-  Bytes out;
-  std::vector<std::byte> part(64 * 1'024);
-  while (out.size() <= ledger::kDisputeFileBytes) {
-    const std::size_t count = std::fread(part.data(), 1, part.size(), file.get());
-    if (count == 0) break;
-    out.insert(out.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
-  }
-  if (std::ferror(file.get()) != 0) return unreadable();
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) return unreadable();
+  if (!S_ISREG(found.st_mode)) return Error{ErrorCode::kIo, path + " is no plain file"};
+  const auto size = static_cast<std::size_t>(found.st_size);
+  REQUIRE(size <= ledger::kDisputeFileBytes, "it has " + std::to_string(size) +
+                                                 " bytes, and a dispute's file at most " +
+                                                 std::to_string(ledger::kDisputeFileBytes));
+  Bytes out(size);
+  if (std::fread(out.data(), 1, size, file.get()) != size) return unreadable();
   return out;
 }
 
@@ -59,12 +73,12 @@ Result<std::shared_ptr<const model::GgufFile>> open_model(const std::string& nam
   return file;
 }
 
-Result<Checked> check(const DisputeOptions& options) {
+Result<Checked> check(const DisputeOptions& options, const std::optional<Bytes>& key) {
   Checked out;
   TRY(const Bytes bytes, read_all(options.file));
   TRY(out.file, ledger::parse_dispute(bytes));
   TRY(out.of, ledger::check_case(out.file.said));
-  REQUIRE(options.key.empty() || out.file.said.cluster.hex() == options.key,
+  REQUIRE(!key || std::ranges::equal(out.file.said.cluster.bytes(), *key),
           "the dispute is of cluster " + out.file.said.cluster.hex() +
               ", not of the one that is given");
   std::shared_ptr<const model::GgufFile> model;
@@ -157,7 +171,14 @@ void print_text(const Checked& checked) {
 }  // namespace
 
 int run_dispute(const DisputeOptions& options) {
-  const auto checked = check(options);
+  std::optional<Bytes> key;
+  if (!options.key.empty()) {
+    key = from_hex(options.key);
+    if (!key || key->size() != PublicKey::kBytes) {
+      return fail(Error::invalid("--key: a cluster's key is 64 hex digits"));
+    }
+  }
+  const auto checked = check(options, key);
   if (!checked) {
     if (checked.error().code != ErrorCode::kInvalidInput) return fail(checked.error());
     if (options.json) {

@@ -25,6 +25,7 @@
 #include "cli/device.h"
 #include "cli/dial_back.h"
 #include "cli/discovery.h"
+#include "cli/dispute_tools.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
 #include "cli/known_answers.h"
@@ -104,6 +105,8 @@ std::vector<std::string> devices_of(const ServeOptions& options) {
 Status keep_evidence(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
+  // What a dispute's file discloses is its cluster's.
+  if (!failed) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
   if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
   return write_private_file(folder + "/" + hash.hex(), evidence);
 }
@@ -517,6 +520,7 @@ class Server {
           return keep_evidence(folder, hash, evidence);
         },
         options.referee_rate);
+    if (!options.no_games) receipts_->set_disputes(dispute_tools(model, receipt_build()));
     return ok_status();
   }
 

@@ -87,6 +87,7 @@ class AuditDesk {
     PublicKey member;
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
+    Bytes dispute = {};   // the file that the evidence names, likewise; empty: none
   };
   std::vector<AuditRun> take_runs();
   std::vector<Message> take_messages();
@@ -118,7 +119,7 @@ class AuditDesk {
     std::string node;  // empty: the coordinator's own referee
     PublicKey key;
     AuditCase::Finding finding;
-    std::optional<Hash256> seal;
+    std::optional<ledger::SealEntry> seal;
     bool is_sealed = false;  // in the log
     bool is_opened = false;
   };

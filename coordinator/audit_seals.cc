@@ -77,7 +77,7 @@ void AuditDesk::refereed(std::uint64_t number, const Result<RefereeFinding>& fin
         kept.request.wanted.contains(found.entry) || kept.refereed.contains(found.entry);
     if (found.agrees && !is_wanted) continue;
     const ledger::SealEntry seal = own_referee_.seal(found.entry, found.root);
-    kept.asked[found.entry] = {"", own_referee_.key(), found, seal.seal, false, false};
+    kept.asked[found.entry] = {"", own_referee_.key(), found, seal, false, false};
     entries_.push_back({own_referee_.key(), seal});
   }
   enter(kept, State::kSealing);
@@ -120,7 +120,7 @@ Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& se
           what + ": a seal or a signature of a wrong length");
   REQUIRE(ledger::check_seal(said, cluster_.public_key()),
           what + ": the signature of the seal is not its own");
-  asked->seal = said.seal;
+  asked->seal = said;
   entries_.push_back({asked->key, said});
   return ok_status();
 }
@@ -174,7 +174,7 @@ Status AuditDesk::take_opening(const std::string& node, const control::v1::Openi
   REQUIRE(
       read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
       what + ": a root or a salt of a wrong length");
-  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == *asked->seal,
+  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == asked->seal->seal,
           what + ": that is not what it sealed");
   REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
   asked->is_opened = true;
@@ -201,10 +201,10 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
         own.stages[finding.stage].layers.begin, own.stages[finding.stage].layers.end,
         own.stages[finding.stage].node,
         asked->second.node.empty() ? "(this server's referee)" : asked->second.node);
-    judged =
-        verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
-                         kept.generated ? std::optional(kept.run) : std::nullopt,
-                         asked->second.node, asked->second.key, kept.receipts.at(opening.receipt)});
+    judged = verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
+                              kept.generated ? std::optional(kept.run) : std::nullopt,
+                              asked->second.node, asked->second.key, kept.receipts,
+                              *asked->second.seal, opening.salt});
   }
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;

@@ -161,6 +161,7 @@ void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
   pipeline.model = model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
   stages.program =
       ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
+  stages.model = *pipeline.model;
   options_.receipts->begin(std::move(stages));
 }
 

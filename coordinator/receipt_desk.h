@@ -55,6 +55,7 @@ struct ReceiptPipeline {
   Hash256 program;  // ledger::program_id()
   std::vector<Stage> stages;
   bool checks = false;  // newcomers stand in it: it computes audits alone
+  Hash256 model = {};   // that the program is of
 };
 
 // A request that is over: all of its tokens, the last of which was sampled and never fed.

@@ -51,6 +51,8 @@ class Receipts final : public LedgerView {
   // computes again unasked, in parts of a million.
   void set_referee(Referee referee, Keep keep,
                    std::int64_t rate = ledger::Policy().coordinator_rate);
+  // What disputes are played with; without it none are, and their verdicts rest on the referee.
+  void set_disputes(DisputeTools tools);
   // Where it is kept what the machines of nodes are. As of ChangeBook::open().
   Status remember_machines(const std::string& file);
   // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
@@ -79,6 +81,7 @@ class Receipts final : public LedgerView {
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
   void take(const std::string& node, const control::v1::Cosigned& answer);
+  void take(const std::string& node, const control::v1::DisputeMove& move);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   // What its machine is, of this program or not (ChangeBook).
   void meet_machine(const PublicKey& key, const std::string& machine);

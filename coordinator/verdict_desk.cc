@@ -116,11 +116,6 @@ bool VerdictDesk::is_backed(const Case& one) {
   return one.ruling.truth == (is_worker ? finding.root : said);
 }
 
-std::vector<AuditRun> VerdictDesk::take_runs() {
-  for (AuditRun& run : third_.take_runs()) to_run_.push_back(std::move(run));
-  return std::exchange(to_run_, {});
-}
-
 void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   if (one.ruling.wants_audited) {
@@ -211,7 +206,7 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   const Epoch epoch =
       is_worker ? dispute.request.pipeline().epoch : dispute.generated.pipeline->epoch;
   const auto pipeline = pipelines_.find(epoch);
-  if (pipeline == pipelines_.end()) return accuse(entry, one);  // it does not stand any more
+  if (pipeline == pipelines_.end()) return play(entry, one);  // it does not stand any more
   Hash256 own;
   random_bytes(own.bytes);
   const ledger::RequestId name =
@@ -235,10 +230,16 @@ void VerdictDesk::over(const ReceiptRequest& request) {
     third_.over(request);
     return hear_third();
   }
+  if (games_.is_run(request.order.request)) {
+    games_.over(request);
+    return take_games();
+  }
   const auto run = runs_.find(request.order.request);
   if (run == runs_.end()) return;
   Case& one = cases_.at(run->second);
-  if (request.epoch != one.again.pipeline->epoch) return give_up(request.order.request);
+  if (request.epoch != one.again.pipeline->epoch) {
+    return give_up(request.order.request, "its pipeline was lost");
+  }
   one.again.tokens = request.tokens;
   if (one.again.is_whole()) ran_again(one);
 }
@@ -250,22 +251,27 @@ Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId&
     hear_third();
     return taken;
   }
+  if (games_.is_run(run)) return ok_status();  // what was claimed was claimed before
   Case& one = cases_.at(runs_.at(run));
   TRY_VOID(one.dispute.request.take(one.again, node, claim, cluster_));
   if (one.again.is_whole()) ran_again(one);
   return ok_status();
 }
 
-void VerdictDesk::give_up(const ledger::RequestId& name) {
+void VerdictDesk::give_up(const ledger::RequestId& name, const std::string& why) {
   if (third_.is_run(name)) {
     third_.give_up(name);
     return hear_third();
+  }
+  if (games_.is_run(name)) {
+    games_.give_up(name, why);
+    return take_games();
   }
   const auto run = runs_.find(name);
   if (run == runs_.end()) return;
   const std::uint64_t entry = run->second;
   runs_.erase(run);
-  accuse(entry, cases_.at(entry));
+  play(entry, cases_.at(entry));
 }
 
 // What came in must be what came in before: else it says nothing.
@@ -287,7 +293,100 @@ void VerdictDesk::ran_again(Case& one) {
   }
   one.was_run_again = true;
   runs_.erase(one.again.name);
-  accuse(finding.entry, one);
+  play(finding.entry, one);
+}
+
+// --- the game ---
+
+// Who has nothing to lose plays none.
+void VerdictDesk::play(std::uint64_t entry, Case& one) {
+  one.state = State::kGame;
+  one.played.entry = entry;
+  if (is_ended(one.accused)) {
+    one.played.why = "a verdict has ended its key already";
+    return accuse(entry, one);
+  }
+  if (one.dispute.auditor_key == cluster_) {
+    one.played.why = "the referee himself audited it";
+    return accuse(entry, one);
+  }
+  const auto why = games_.begin(table_of(one));
+  if (!why) return take_games();
+  one.played.why = *why;
+  accuse(entry, one);
+}
+
+DisputeTable VerdictDesk::table_of(const Case& one) const {
+  const Dispute& dispute = one.dispute;
+  const AuditCase::Finding& finding = dispute.finding;
+  const AuditCase& request = dispute.request;
+  const ReceiptPipeline& own = request.pipeline();
+  DisputeTable table;
+  table.said.cluster = cluster_;
+  for (std::uint32_t w = 0; w <= finding.window; ++w) {
+    const auto& bytes = dispute.receipts.at(request.windows().at(w)[finding.stage]->entry);
+    table.said.receipts.emplace_back(bytes.begin(), bytes.end());
+  }
+  table.said.seal = dispute.seal;
+  table.said.opened_root = finding.root;
+  table.said.opened_salt = dispute.opened_salt;
+  table.said.salt = request.request().order.salt;
+  table.model = own.model;
+  table.run = request.feed({});
+  const auto side = [this](const PublicKey& key, Epoch epoch) {
+    const auto pipeline = pipelines_.find(epoch);
+    if (pipeline == pipelines_.end()) return DisputeTable::Side();
+    return DisputeTable::Side{node_of(key), pipeline->second};
+  };
+  table.sides = {side(own.stages[finding.stage].key, own.epoch),
+                 side(dispute.auditor_key, finding.epoch)};
+  table.witness = one.ruling.who == Ruling::False::kWorker ? ledger::DisputeSide::kAuditor
+                                                           : ledger::DisputeSide::kWorker;
+  return table;
+}
+
+void VerdictDesk::take_games() {
+  for (DisputePlayed& played : games_.take_played()) {
+    const auto at = cases_.find(played.entry);
+    if (at == cases_.end()) continue;
+    Case& one = at->second;
+    one.played = std::move(played);
+    const auto side = static_cast<std::size_t>(one.ruling.who == Ruling::False::kWorker
+                                                   ? ledger::DisputeSide::kWorker
+                                                   : ledger::DisputeSide::kAuditor);
+    if (one.played.decided && !one.played.wrong[side]) {
+      leave_open(at, "the referee finds node " + one.node +
+                         " false, and the game of the two another one: " + one.played.why);
+    } else {
+      accuse(at->first, one);
+    }
+  }
+}
+
+void VerdictDesk::lose(const std::string& node) {
+  present_.erase(node);
+  games_.lose(node);
+  take_games();
+}
+
+void VerdictDesk::take(const std::string& node, const control::v1::DisputeMove& move) {
+  games_.take(node, move);
+  take_games();
+}
+
+std::vector<AuditRun> VerdictDesk::take_runs() {
+  for (AuditRun& run : third_.take_runs()) to_run_.push_back(std::move(run));
+  for (AuditRun& run : games_.take_runs()) to_run_.push_back(std::move(run));
+  return std::exchange(to_run_, {});
+}
+
+std::vector<VerdictDesk::Message> VerdictDesk::take_messages() {
+  for (DisputeDesk::Message& one : games_.take_messages()) {
+    Message& message = messages_.emplace_back();
+    message.node = std::move(one.node);
+    *message.body.mutable_dispute() = std::move(one.body);
+  }
+  return std::exchange(messages_, {});
 }
 
 // --- the accused ---
@@ -309,7 +408,7 @@ void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
   message.node = node;
   control::v1::Accusation& body = *message.body.mutable_accusation();
   body.set_entry(entry);
-  if (one.ruling.who == Ruling::False::kWorker) body.set_receipt(to_field(one.dispute.receipt));
+  if (one.ruling.who == Ruling::False::kWorker) body.set_receipt(to_field(one.dispute.receipt()));
   body.set_root(to_field(one.root.bytes));
   body.set_found(to_field(one.ruling.truth.bytes));
 }
@@ -362,6 +461,7 @@ void VerdictDesk::judge(Cases::iterator at) {
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Judgement& judgement = verdicts_.emplace_back();
   judgement.evidence = evidence_of(entry, one, verdict);
+  judgement.dispute = one.played.file;
   judgement.verdict = {entry, one.accused, verdict, blake2b(judgement.evidence)};
   if (verdict == ledger::Verdict::kFraud) {
     ended_.insert(one.accused);
@@ -381,7 +481,7 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   };
   add("cluster", cluster_.hex());
   add("entry", std::to_string(entry));
-  add("receipt", to_hex(dispute.receipt));
+  add("receipt", to_hex(dispute.receipt()));
   add("auditor", dispute.auditor_key.hex());
   add("auditor-root", to_hex(dispute.finding.root.bytes));
   add("true-root", to_hex(one.ruling.truth.bytes));
@@ -396,9 +496,19 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
     add("signature", to_hex(one.answer->signature));
     if (!one.damage.empty()) add("damage", one.damage);
   }
+  text += game_lines(one);
   add("verdict", std::string(verdict_name(verdict)));
   const ByteSpan bytes = as_bytes(text);
   return Bytes(bytes.begin(), bytes.end());
+}
+
+// The file that shows it, or why there is none.
+std::string VerdictDesk::game_lines(const Case& one) {
+  std::string lines = "game " + line_of(one.played.why) + "\n";
+  if (one.played.file.empty()) return lines;
+  lines += std::string(ledger::kEvidenceDispute) + blake2b(one.played.file).hex() + "\n";
+  if (one.played.needs_model) lines += std::string(ledger::kEvidenceNeedsModel) + "\n";
+  return lines;
 }
 
 // --- who may be given work ---
@@ -508,6 +618,8 @@ void VerdictDesk::on_timer() {
   const TimePoint now = clock_.now();
   third_.on_timer();
   hear_third();
+  games_.on_timer();
+  take_games();
   std::vector<std::uint64_t> late;
   for (const auto& [entry, one] : cases_) {
     const bool waits = one.state == State::kAgain || one.state == State::kAccused;
@@ -515,10 +627,11 @@ void VerdictDesk::on_timer() {
   }
   for (const std::uint64_t entry : late) {
     const auto at = cases_.find(entry);
+    if (at == cases_.end()) continue;
     Case& one = at->second;
     if (one.state == State::kAgain) {
       runs_.erase(one.again.name);
-      accuse(entry, one);
+      play(entry, one);
     } else if (node_of(one.accused).empty()) {
       one.at = now;  // it is lost, which is none of the verdicts
     } else if (one.times < 2) {

@@ -6,6 +6,10 @@
 // or contests. What follows is ledger::verdict_of(), and its evidence lies beside the log before
 // the verdict is in it.
 //
+// Before it is accused, the two play the game of the dispute (coordinator/dispute_desk.h), whose
+// file lies beside that evidence: it shows a third party what the referee only says. Where there is
+// none, the evidence says why. Where the game finds that the other one was wrong, nobody is judged.
+//
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. Who was found at
 // fault gets no work until it has looked at itself; who was found a fraud gets none.
@@ -28,6 +32,7 @@
 #include "base/crypto.h"
 #include "coordinator/audit_case.h"
 #include "coordinator/audit_outcome.h"
+#include "coordinator/dispute_desk.h"
 #include "coordinator/referee.h"
 #include "coordinator/referee_pipeline.h"
 #include "coordinator/ruling.h"
@@ -52,7 +57,11 @@ class VerdictDesk {
         clock_(clock),
         pipelines_(pipelines),
         books_(books),
-        third_(cluster, clock, pipelines, books) {}
+        third_(cluster, clock, pipelines, books),
+        games_(clock) {}
+
+  // Without it no games are played.
+  void set_disputes(DisputeTools tools) { games_.set_tools(std::move(tools)); }
 
   // An opening that disagrees is in the log. begin() is false where nobody will judge it; else
   // what it comes to is the last outcome of its request.
@@ -63,7 +72,13 @@ class VerdictDesk {
     std::optional<AuditCase::Run> fed;
     std::string auditor;
     PublicKey auditor_key;
-    std::array<std::byte, ledger::kReceiptBytes> receipt{};
+    // Of the request, by their entries.
+    std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts;
+    ledger::SealEntry seal;
+    Hash256 opened_salt;
+    const std::array<std::byte, ledger::kReceiptBytes>& receipt() const {
+      return receipts.at(finding.entry);
+    }
   };
   bool begin(Dispute dispute);
 
@@ -77,18 +92,19 @@ class VerdictDesk {
 
   // As of AuditDesk, of runs that are this desk's own.
   bool is_run(const ledger::RequestId& request) const {
-    return runs_.contains(request) || third_.is_run(request);
+    return runs_.contains(request) || third_.is_run(request) || games_.is_run(request);
   }
   void over(const ReceiptRequest& request);
-  void give_up(const ledger::RequestId& run);
+  void give_up(const ledger::RequestId& run, const std::string& why);
   Status take_claim(const std::string& node, const ledger::RequestId& run,
                     const control::v1::WindowClaim& claim);
   void on_timer();
 
   void meet(const std::string& node, const PublicKey& key);  // it has a session
-  void lose(const std::string& node) { present_.erase(node); }
+  void lose(const std::string& node);
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
+  void take(const std::string& node, const control::v1::DisputeMove& move);
 
   // An entry of an earlier process; of this one, as it is folded.
   void recall(const ledger::Entry& entry);
@@ -101,9 +117,10 @@ class VerdictDesk {
   struct Judgement {
     ledger::VerdictEntry verdict;
     Bytes evidence;  // whose BLAKE2b the verdict names
+    Bytes dispute;   // whose BLAKE2b the evidence names; empty: none
   };
   std::vector<AuditRun> take_runs();
-  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  std::vector<Message> take_messages();
   std::vector<Judgement> take_verdicts() { return std::exchange(verdicts_, {}); }
   // What the referee says of the requests themselves.
   std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
@@ -116,7 +133,7 @@ class VerdictDesk {
   std::size_t open() const { return cases_.size(); }
 
  private:
-  enum class State { kQueued, kRefereed, kAgain, kAccused };
+  enum class State { kQueued, kRefereed, kAgain, kGame, kAccused };
   struct Case {
     explicit Case(Dispute given) : dispute(std::move(given)) {}
     Dispute dispute;
@@ -132,6 +149,7 @@ class VerdictDesk {
     Hash256 root;  // that it gave
     AuditCase::Run again;
     bool was_run_again = false;
+    DisputePlayed played;
     ledger::Judged judged;
     std::optional<ledger::Answer> answer;
     std::string damage;       // as it says
@@ -147,6 +165,9 @@ class VerdictDesk {
   void ruled(std::uint64_t entry, Case& one);
   void run_again(std::uint64_t entry, Case& one);
   void ran_again(Case& one);
+  void play(std::uint64_t entry, Case& one);
+  DisputeTable table_of(const Case& one) const;
+  void take_games();
   void accuse(std::uint64_t entry, Case& one);
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
@@ -156,6 +177,7 @@ class VerdictDesk {
   void quarantine(const PublicKey& key, std::uint64_t entry);
   void send_check(const std::string& node, const PublicKey& key);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;
+  static std::string game_lines(const Case& one);
   std::string node_of(const PublicKey& key) const;
 
   const PublicKey cluster_;
@@ -163,6 +185,7 @@ class VerdictDesk {
   const Pipelines& pipelines_;
   const ledger::Books& books_;
   RefereePipeline third_;
+  DisputeDesk games_;
   Cases cases_;
   std::optional<std::uint64_t> before_referee_;
   std::map<ledger::RequestId, std::uint64_t> runs_;  // the entry in dispute

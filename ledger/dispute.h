@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/crypto.h"
@@ -71,11 +72,21 @@ inline constexpr std::size_t kDisputeFileBytes = 64 * 1'024 * 1'024;
 inline constexpr std::size_t kDisputeReceipts = 256;
 inline constexpr std::size_t kDisputeInputs = 8;
 inline constexpr std::size_t kDisputeWeights = 4;
+// Of a game over the control session, where a worker's messages are small: a move, a part of a file
+// with evidence, and all of that file.
+inline constexpr std::size_t kSentMoveBytes = 48 * 1'024;
+inline constexpr std::size_t kSentPartBytes = 24 * 1'024;
+inline constexpr std::size_t kSentEvidenceBytes = 4 * 1'024 * 1'024;
 
 // kInvalidInput when a part is larger than the file may have it.
 Result<Bytes> write_dispute(const DisputeFile& file);
 // What is accepted has one encoding. Signatures are checked by check_case() and DisputeGame.
 Result<DisputeFile> parse_dispute(ByteSpan bytes);
+
+// Lines of a verdict's evidence: the BLAKE2b of a dispute's file in hex, and that it shows who was
+// wrong only to whoever has the model's file besides.
+inline constexpr std::string_view kEvidenceDispute = "dispute ";
+inline constexpr std::string_view kEvidenceNeedsModel = "dispute-needs-model 1";
 
 // The game of a file, to its end or as far as its moves go. kInvalidInput: the file is doctored.
 Result<DisputeGame> replay(const DisputeFile& file);

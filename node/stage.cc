@@ -18,9 +18,6 @@ namespace {
 constexpr std::uint32_t kPrefillRows = 128;
 // Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
 constexpr Duration kFarewell = std::chrono::seconds(1);
-// With SwarmDefect::kOneUnitOff: of so many positions one is wrong.
-constexpr Position kLieEvery = 16;
-constexpr Position kLieAt = 9;
 constexpr std::size_t kSelfChecks = 8;  // that wait for one hash of the weights
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
@@ -137,6 +134,10 @@ void StageMachine::on_accusation(const control::v1::Accusation& accusation) {
   });
 }
 
+void StageMachine::on_dispute(const control::v1::DisputeOrder& order) {
+  if (options_.receipts != nullptr) options_.receipts->play(order);
+}
+
 void StageMachine::on_self_check(const control::v1::SelfCheck& check) {
   spdlog::warn("{}: this node gets no work until it has looked at itself: {}", options_.node,
                check.why());
@@ -163,6 +164,7 @@ bool StageMachine::rests() const { return away_ && unloading_ == 0 && !(away_->d
 void StageMachine::unload() {
   ++unloading_;
   compute_.unload();
+  if (options_.receipts != nullptr) options_.receipts->leave_game();
   if (!serving_ || serving_->leave_by) return;
   serving_->leave_by = clock_.now() + kFarewell;
   serving_->ready = false;

@@ -126,8 +126,9 @@ Tracer::Tracer(Parts parts)
       math_(*parts.table, shape_),
       layers_(parts.layers.size()) {}
 
-Status Tracer::run() {
+Status Tracer::run(const std::function<bool()>& stopped) {
   for (std::uint32_t i = 0; i < input_.tokens.size(); ++i) {
+    if (stopped && stopped()) return Error{ErrorCode::kCancelled, "the trace was given up"};
     TRY_VOID(compute(i));
     roots_.push_back(ledger::subtree_root(leaves(i, values_)));
     rows_in_.push_back(hash_in(values_.front()));

@@ -4,6 +4,7 @@
 // over the keys and values that are. One thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,8 +51,8 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // All positions of the input, once.
-  Status run();
+  // All positions of the input, once. kCancelled when `stopped`, asked before each, says so.
+  Status run(const std::function<bool()>& stopped = {});
 
   const ledger::TraceShape& shape() const { return shape_; }
   const TraceInput& input() const { return input_; }

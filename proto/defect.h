@@ -28,6 +28,10 @@ enum class SwarmDefect : int {
   kOneUnitContested = 17,      // the same, and who is accused of it denies it
 };
 
+// With kOneUnitOff: of so many positions one is wrong, by the lowest bit of its first activation.
+inline constexpr int kLieEvery = 16;
+inline constexpr int kLieAt = 9;
+
 #ifdef HEARTH_SWARM_DEFECTS
 inline SwarmDefect planted_swarm_defect = SwarmDefect::kNone;
 inline bool planted(SwarmDefect defect) { return planted_swarm_defect == defect; }

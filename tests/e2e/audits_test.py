@@ -4,6 +4,7 @@ one activation of one position in sixteen, by its last bit, is found and named."
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -150,16 +151,68 @@ class Audits(unittest.TestCase):
         else:
             self.assertEqual(code, 0, err)
         # Its evidence is beside the log, and is part of what an audit checks.
-        evidence, = (self.folder / "ledger" / "disputes").iterdir()
-        whole = evidence.read_bytes()
-        self.assertIn(b"verdict fraud", whole)
-        evidence.write_bytes(whole.replace(b"verdict fraud", b"verdict fault"))
-        code, _, err = swarm.hearth("audit", self.folder)
-        self.assertEqual(code, 6)
-        self.assertIn("not the evidence", err)
-        evidence.write_bytes(whole)
+        evidence, game = self.evidence()
+        self.refused(evidence, lambda b: b.replace(b"verdict fraud", b"verdict fault"),
+                     "not the evidence")
+        self.refused(game, lambda b: b[:-1] + bytes([b[-1] ^ 1]), "not the dispute's file")
+        self.proves(game, whose="w0", auditor_is="w0" in self.auditors(s, own))
+        stranger = self.folder / "ledger" / "disputes" / "notes"
+        stranger.write_text("of somebody\n")
+        code, out, err = swarm.hearth("audit", self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn("no verdict names: disputes/notes", out)
+        self.assertIn("each played again: 1", out)
+        self.assertNotIn(game.name, out)
         s.stop()
         self.audit()
+
+    def evidence(self):
+        """What the verdict names: lines, and the file of the game that they name."""
+        folder = self.folder / "ledger" / "disputes"
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        files = list(folder.iterdir())
+        self.assertEqual({file.stat().st_mode & 0o777 for file in files}, {0o600})
+        lines, = (file for file in files if file.read_bytes().startswith(b"hearth verdict evidence"))
+        self.assertEqual(len(files), 2, lines.read_text())
+        game, = (file for file in files if file != lines)
+        self.assertIn(f"\ndispute {game.name}\n", lines.read_text())
+        return lines, game
+
+    def refused(self, file, change, fault):
+        whole = file.read_bytes()
+        file.write_bytes(change(whole))
+        code, _, err = swarm.hearth("audit", self.folder)
+        file.write_bytes(whole)
+        self.assertEqual(code, 6)
+        self.assertIn(fault, err)
+
+    @staticmethod
+    def auditors(s, own):
+        """Whether the liar audited, or was audited."""
+        found = re.search(r"in dispute: entry .*: node (\w+) and its auditor (\w+)", s.read_log())
+        return {found.group(2)}
+
+    def proves(self, game, whose, auditor_is):
+        """The file alone, far from log and model, names who was wrong; another one names nobody."""
+        with tempfile.TemporaryDirectory() as elsewhere:
+            copy = pathlib.Path(elsewhere) / "dispute"
+            shutil.copy(game, copy)
+            code, out, err = swarm.hearth("verify", "--dispute", copy, "--json")
+            self.assertEqual(code, 0, err)
+            found = json.loads(out)
+            side = "auditor" if auditor_is else "worker"
+            self.assertEqual(found["guilty"], [side])
+            self.assertEqual(found[side], self.standing(whose)["key"])
+            # It stands by its lie to the end: the value that it moved in its last bit.
+            self.assertEqual((found["where"]["position"] % 16, found["where"]["operation"],
+                              found["where"]["element"], found["weights"]),
+                             (9, "residual", 0, "model"))  # no weights at all
+            self.assertEqual(found["discloses"], ["salt", "activations"])
+            whole = copy.read_bytes()
+            for at in range(7, len(whole), len(whole) // 40):
+                copy.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+                code, out, err = swarm.hearth("verify", "--dispute", copy, "--json")
+                self.assertEqual(code, 6, f"byte {at}: {out} {err}")
 
     def test_who_denies_exact_arithmetic_is_a_fraud(self):
         s, _ = self.judged(ONE_UNIT_CONTESTED)

@@ -1,5 +1,6 @@
 // hearth verify --dispute as a process, on files of disputes that end in every way.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -42,10 +43,11 @@ struct DisputeVerb : ::testing::Test {
                static_cast<std::streamsize>(bytes.size()));
     return path;
   }
-  Said verify(const std::string& path, const std::string& flags) const {
-    const std::string command =
-        std::string(std::getenv("HEARTH_BINARY")) + " verify --dispute " + path + " " + flags;
-    std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
+  Said verify(const std::string& path, const std::string& flags,
+              const std::string& errors = "2>/dev/null") const {
+    const std::string command = "timeout 60 " + std::string(std::getenv("HEARTH_BINARY")) +
+                                " verify --dispute " + path + " " + flags;
+    std::FILE* pipe = ::popen((command + " " + errors).c_str(), "r");
     Said said;
     std::array<char, 4'096> part{};
     for (std::size_t count; (count = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
@@ -105,6 +107,23 @@ TEST_F(DisputeVerb, AFileThatProvesNothingIsSaidToBeNone) {
   EXPECT_NE(verify((folder / "nowhere").string(), "").code, 0);
   const std::string whole = write("dispute", write_dispute(file).value());
   EXPECT_EQ(verify(whole, "--key " + std::string(64, '0')).code, 6) << "of another cluster";
+}
+
+TEST_F(DisputeVerb, WhatCannotBeReadAsAFileIsSaidAtOnce) {
+  const std::string fifo = (folder / "fifo").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Said said = verify(fifo, "", "2>&1");
+  EXPECT_NE(said.code, 0);
+  EXPECT_NE(said.code, 124) << "it waits for ever";
+  EXPECT_NE(said.out.find("is no plain file"), std::string::npos) << said.out;
+  EXPECT_NE(verify(folder.string(), "", "2>&1").out.find("is no plain file"), std::string::npos);
+  const std::string large = write("large", {});
+  std::filesystem::resize_file(large, ledger::kDisputeFileBytes + 1);
+  EXPECT_NE(verify(large, "", "2>&1").out.find("has 67108865 bytes"), std::string::npos);
+  const Said key = verify(write("dispute", write_dispute(file).value()), "--key zz", "2>&1");
+  EXPECT_NE(key.code, 0);
+  EXPECT_NE(key.out.find("--key: a cluster's key is 64 hex digits"), std::string::npos) << key.out;
+  EXPECT_EQ(key.out.find("proves nothing"), std::string::npos) << key.out;
 }
 
 }  // namespace

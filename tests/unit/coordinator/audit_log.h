@@ -85,6 +85,7 @@ struct AuditLog {
       for (const coordinator::AuditDesk::ForLog& one : audits->take_entries()) {
         if (!one.evidence.empty()) {
           evidence.push_back(one.evidence);
+          if (!one.dispute.empty()) disputes.push_back(one.dispute);
           desk->bar(one.member);
         }
         desk->enter(one.member);
@@ -105,7 +106,7 @@ struct AuditLog {
       for (const coordinator::AuditDesk::Message& message : audits->take_messages()) {
         asked.push_back(message);
         if (message.body.has_accusation() || message.body.has_self_check() ||
-            message.body.has_ended() || !willing) {
+            message.body.has_ended() || message.body.has_dispute() || !willing) {
           continue;
         }
         any = true;
@@ -139,7 +140,8 @@ struct AuditLog {
   std::vector<coordinator::AuditRun> runs;
   std::vector<coordinator::AuditDesk::Message> asked;
   std::vector<Bytes> evidence;
-  bool willing = true;  // auditors answer
+  std::vector<Bytes> disputes;  // files that evidence names
+  bool willing = true;          // auditors answer
 };
 
 }  // namespace hearth::testing
