@@ -210,7 +210,8 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
   kept.refereed.erase(opening.receipt);
   if (!wanted || kept.is_check) ++counts_.selected_total;
-  if (kept.run.pipeline->checks) ++counts_.checked_total;
+  // The referee's own has no run.
+  if (kept.run.pipeline != nullptr && kept.run.pipeline->checks) ++counts_.checked_total;
   report_opening(one->first, kept, opening.receipt, asked->second, judged);
   kept.asked.erase(asked);
   if (!kept.asked.empty()) return;

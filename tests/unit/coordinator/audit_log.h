@@ -12,6 +12,7 @@
 
 #include "coordinator/audit_desk.h"
 #include "ledger/books.h"
+#include "ledger/merkle.h"
 #include "tests/unit/coordinator/receipt_stage.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -25,7 +26,7 @@ struct AuditLog {
     audits = std::make_unique<coordinator::AuditDesk>(receipt_cluster(), clock, mode);
     for (const Bytes& entry : entries) {
       ASSERT_TRUE(desk->recall(entry));
-      ASSERT_TRUE(audits->recall(entry));
+      ASSERT_TRUE(audits->recall(entry, ledger::leaf_hash(entry)));
     }
     begin(receipt_pipeline(stages));
     begin(receipt_pipeline(others, Epoch(5)));
