@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import unittest
 
-import httpx
 import openai
 
 import cluster
@@ -108,7 +107,7 @@ class Credits(unittest.TestCase):
     def refused(self, key, most=8):
         """Asks with a client that would try again twice; it must ask once."""
         asked = []
-        client = self.client(key, max_retries=2, http_client=httpx.Client(
+        client = self.client(key, max_retries=2, http_client=openai.DefaultHttpxClient(
             event_hooks={"request": [lambda request: asked.append(request.method)]}))
         model = client.models.list().data[0].id
         with self.assertRaises(openai.RateLimitError) as said:
