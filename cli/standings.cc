@@ -114,6 +114,16 @@ std::vector<PublicKey> payers(const Books& books) {
   return found;
 }
 
+// Of those, as many as are wanted: who has most comes first.
+std::vector<PublicKey> payers(const Books& books, const StandingsOptions& options) {
+  std::vector<PublicKey> found = payers(books);
+  std::ranges::stable_sort(found, [&](const PublicKey& a, const PublicKey& b) {
+    return balance_of(books, a) > balance_of(books, b);
+  });
+  if (options.most > 0 && found.size() > options.most) found.resize(options.most);
+  return found;
+}
+
 // Of its windows.
 std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
   const std::vector<std::uint64_t> disputes = books.disputes();
@@ -265,7 +275,7 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
     for (const PublicKey& key : keys)
       nodes.push_back(standing_json(reading, key, name_of(key, names)));
     Json accounts = Json::array();
-    for (const PublicKey& key : payers(books)) {
+    for (const PublicKey& key : payers(books, options)) {
       accounts.push_back(standing_json(reading, key, name_of(key, names)));
     }
     const Json out = {{"cluster", books.cluster().hex()},
@@ -278,7 +288,7 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
     return;
   }
   const auto print_payers = [&] {
-    for (const PublicKey& key : payers(books)) {
+    for (const PublicKey& key : payers(books, options)) {
       std::printf("%s has %lld credits to spend\n", escape_control(name_of(key, names)).c_str(),
                   static_cast<long long>(balance_of(books, key)));
     }

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import unittest
 
-import httpx
 import openai
 
 import cluster
@@ -108,7 +107,7 @@ class Credits(unittest.TestCase):
     def refused(self, key, most=8):
         """Asks with a client that would try again twice; it must ask once."""
         asked = []
-        client = self.client(key, max_retries=2, http_client=httpx.Client(
+        client = self.client(key, max_retries=2, http_client=openai.DefaultHttpxClient(
             event_hooks={"request": [lambda request: asked.append(request.method)]}))
         model = client.models.list().data[0].id
         with self.assertRaises(openai.RateLimitError) as said:
@@ -170,9 +169,26 @@ class Credits(unittest.TestCase):
         left += 200_000 - price(own.usage.prompt_tokens, 40)[0]
         self.balance_of("coordinator", left)
 
-        # Nothing of it is kept when all has ended; whoever reads the log finds that it adds up.
+        # The program says it as well.
+        server = ("--host", self.swarm.api.removeprefix("http://"))
+        code, out, err = swarm.hearth("run", own.model, "Name a fruit.", "--max-tokens", 3, "--json",
+                                      *server, env={"HEARTH_API_KEY": self.admin})
+        self.assertEqual(code, 0, err)
+        told = json.loads(out)
+        cost_of_it = price(told["prompt_tokens"], told["completion_tokens"])[0]
+        self.assertLessEqual(abs(told["credits"] - cost_of_it), STAGES)
+        left -= cost_of_it
+        self.balance_of("coordinator", left)
         swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0, 30,
-                         "nothing is reserved")
+                         "nothing is kept when all has ended")
+        code, out, err = swarm.hearth("status", *server, env={"HEARTH_API_KEY": self.admin})
+        self.assertIn(f"credits the server's own machine has {left};", out)
+        code, out, _ = swarm.hearth("ledger", "--folder", self.folder)
+        self.assertIn(f"coordinator has {left} credits to spend", out)
+        code, out, _ = swarm.hearth("ledger", "laptop", "--folder", self.folder)
+        self.assertRegex(out, rf"paid for 2 windows \(-{cost} credits\)")
+
+        # Whoever reads the log finds that it adds up.
         self.swarm.stop()
         self.end()
         code, out, err = swarm.hearth("audit", self.folder, "--json")

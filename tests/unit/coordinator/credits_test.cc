@@ -237,6 +237,7 @@ class Market {
     const bool twice = pick(8) == 0;
     for (int i = 0; i < (twice ? 2 : 1); ++i) {
       if (i == 1) {
+        sign();
         lose_pipeline();
         start(running_.back());
       }

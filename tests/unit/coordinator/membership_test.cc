@@ -89,7 +89,7 @@ TEST_F(MembershipTest, WhoComesWithANewcomersTokenIsNotVouchedFor) {
   const PublicKey one = SecretKey::generate().public_key();
   const PublicKey other = SecretKey::generate().public_key();
   const TokenSecret word =
-      create_token(*store, {Role::kWorker, 60, 2, true}, clock.unix_seconds()).value();
+      create_token(*store, {Role::kWorker, 60, 2, "", true}, clock.unix_seconds()).value();
   ASSERT_TRUE(membership.enrol(one, request("attic", word)));
   ASSERT_TRUE(membership.enrol(other, request("den", token())));
   EXPECT_TRUE(is_newcomer(one));
@@ -97,7 +97,7 @@ TEST_F(MembershipTest, WhoComesWithANewcomersTokenIsNotVouchedFor) {
   EXPECT_FALSE(is_newcomer(node.public_key())) << "this machine's own";
   EXPECT_TRUE(folder.open()->find_node(one)->value().newcomer) << "and it lasts";
   EXPECT_TRUE(store->tokens()->front().newcomer);
-  EXPECT_FALSE(create_token(*store, {Role::kClient, 60, 1, true}, clock.unix_seconds()));
+  EXPECT_FALSE(create_token(*store, {Role::kClient, 60, 1, "", true}, clock.unix_seconds()));
 }
 
 TEST_F(MembershipTest, ProvesItselfToTheNodeKeyOfItsConnection) {
