@@ -29,14 +29,14 @@ class Witnesses(cluster.Cluster):
         self.addCleanup(s.stop)
         return s
 
-    def work(self, name, program=None):
+    def work(self, name, *words, program=None):
         if not os.path.exists(self.folder(name)):
             self.enrol(name, self.token())
         log = pathlib.Path(self.folder(name) + ".log")
         with open(log, "ab") as out:
             self.processes.append(subprocess.Popen(
                 [program or swarm.HEARTH, "worker", "--model", swarm.MODEL, "--data-dir",
-                 self.folder(name), "--threads", "1"], stdout=out, stderr=out))
+                 self.folder(name), "--threads", "1", *words], stdout=out, stderr=out))
         return self.processes[-1]
 
     def ask(self, s, prompt):
@@ -172,25 +172,35 @@ class Witnesses(cluster.Cluster):
         self.assertEqual(swarm.hearth("audit", "--fork", wrong)[0], 1)
         s.stop()
 
-    def test_another_build_is_a_change_also_over_a_restart(self):
+    def events(self, name):
+        code, out, err = swarm.hearth("ledger", name, "--folder", self.home, "--json")
+        self.assertEqual(code, 0, err)
+        return {event["event"]: event["count"] for event in json.loads(out)["history"]}
+
+    def changed_by(self, *words, program=None):
+        """A swarm whose desk comes back like that, after both processes were gone."""
         s = self.serve()
         desk = self.work("desk")
         self.work("attic")
         self.ask(s, PROMPTS[0])
-
-        def events(name):
-            code, out, err = swarm.hearth("ledger", name, "--folder", self.home, "--json")
-            self.assertEqual(code, 0, err)
-            return {event["event"] for event in json.loads(out)["history"]}
-        self.assertNotIn("changed", events("desk"))
+        self.assertNotIn("changed", self.events("desk"))
         s.stop()
         desk.terminate()
         desk.wait(20)
         s = self.serve()
-        self.work("desk", LATER)
-        swarm.wait_until(lambda: "changed" in events("desk"), 60, "a change of desk")
-        self.assertNotIn("changed", events("attic"))
+        self.work("desk", *words, program=program)
+        swarm.wait_until(lambda: "changed" in self.events("desk"), 60, "a change of desk")
+        return s
+
+    def test_another_address_is_a_change_also_over_a_restart(self):
+        s = self.changed_by("--listen", "127.0.0.2:0")
+        self.ask(s, PROMPTS[1])
+        self.assertEqual(self.events("desk")["changed"], 1)
+        self.assertNotIn("changed", self.events("attic"), "it is where it was")
         s.stop()
+
+    def test_another_build_is_a_change(self):
+        self.changed_by(program=LATER).stop()
 
 
 if __name__ == "__main__":
