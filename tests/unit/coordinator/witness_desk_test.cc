@@ -56,8 +56,9 @@ struct WitnessDeskTest : ::testing::Test {
       desk->take(one.node, answer(one.node, one.body.checkpoint_offer()), *log);
     }
     EXPECT_TRUE(desk->on_timer(*log));
+    const std::size_t again = tick_again();
     clock.at += std::chrono::milliseconds(500);
-    return messages.size() + tick_again();
+    return messages.size() + again;
   }
   std::size_t tick_again() {
     const auto messages = desk->take_messages();
