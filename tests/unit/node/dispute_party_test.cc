@@ -180,8 +180,8 @@ TEST_F(DisputePartyTest, WhoTracesTruthfullyWhatItSignedFalselyContradictsItself
 TEST_F(DisputePartyTest, WeightsOfAnotherModelAreTheOneWhoHasThem) {
   model::SyntheticOptions options = disputed_model("llama");
   options.seed += 1;
-  const auto other =
-      model::GgufFile::parse(model::synthetic_model_bytes(options).value(), "other").value();
+  const Bytes bytes = model::synthetic_model_bytes(options).value();
+  const auto other = model::GgufFile::parse(bytes, "other").value();
   liar = of.with(other);
   ASSERT_TRUE(of.differ(*liar, *of.honest));
   parties["worker"] = std::make_unique<DisputeParty>(of.worker, of.cluster.public_key(),
@@ -189,6 +189,8 @@ TEST_F(DisputePartyTest, WeightsOfAnotherModelAreTheOneWhoHasThem) {
   play();
   expect_worker_wrong();
   EXPECT_TRUE(played[0].needs_model) << "they signed different weights";
+  parties.clear();
+  liar.reset();
 }
 
 TEST_F(DisputePartyTest, WhoStallsIsAskedTwiceAndNothingIsShown) {
