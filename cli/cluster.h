@@ -43,9 +43,9 @@ struct InitOptions {
   std::string name;  // empty: the cluster that is there gets another address
   std::string host;  // empty: the address by which this machine reaches others, or as it was
   std::uint16_t control_port = 0;  // 0: kClusterPort, or as it was
-  std::optional<bool> credits;     // nothing: none, or as it was
   std::string data_dir;            // empty: cli/paths.h
   bool json = false;
+  std::optional<bool> credits = {};  // nothing: none, or as it was
 };
 int run_init(const InitOptions& options);
 
