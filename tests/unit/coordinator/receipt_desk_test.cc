@@ -61,7 +61,9 @@ TEST_F(ReceiptDeskTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
   desk->doubt(stages[1].key());
   desk->enter(stages[1].key());
   desk->set_newcomers({stages[1].key()});
-  claim_all(request(1));
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
   sign_all();
   log();
   EXPECT_EQ(books.standing(stages[1].key())->level(books.policy(), books.time()),
@@ -69,7 +71,9 @@ TEST_F(ReceiptDeskTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
   EXPECT_EQ(books.standing(stages[0].key())->served(), 1);
   EXPECT_EQ(books.standing(stages[1].key())->served(), 0);
   desk->set_newcomers({});
-  claim_all(request(2));
+  const ReceiptRequest two = request(2);
+  claim_all(two);
+  desk->over(two);
   EXPECT_EQ(desk->take_messages().size(), 2u) << "and is asked once it is none any more";
 }
 
