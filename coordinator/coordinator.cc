@@ -145,6 +145,7 @@ void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
 
 // Where every stage makes them, with this very program: neighbours must name the same one.
 void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
+  const std::optional<Hash256> named = std::exchange(pipeline.model, std::nullopt);
   if (options_.receipts == nullptr) return;
   ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
   for (const Member& member : pipeline.members) {
@@ -158,7 +159,9 @@ void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
     stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
   }
   // A file of which no manifest was made is known by its header.
-  pipeline.model = model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
+  pipeline.model = named    ? named
+                   : model_ ? model_
+                            : std::optional(blake2b(as_bytes(options_.model_fingerprint)));
   stages.program =
       ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
   stages.model = *pipeline.model;

@@ -563,12 +563,6 @@ std::string VerdictDesk::why_barred(const PublicKey& key) const {
   if (is_ended(key)) {
     return "the ledger has found it a fraud: it never serves or checks again under its key";
   }
-  const ledger::Standing* standing = books_.standing(key);
-  if (standing != nullptr &&
-      standing->level(books_.policy(), books_.time()) == ledger::Level::kNewcomer) {
-    return "its faults made it a newcomer, who serves nobody: its machine is to be mended, and let "
-           "in anew with a key of its own";
-  }
   const auto one = quarantined_.find(key);
   if (one == quarantined_.end()) return "";
   return "it was found at fault (entry " + std::to_string(one->second.entry) +

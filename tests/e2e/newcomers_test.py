@@ -64,7 +64,7 @@ class Newcomers(cluster.Cluster):
     def test_they_check_what_is_shared_and_nothing_else(self):
         pipelines = self.checking()
         self.assertEqual([sorted(p) for p in pipelines], [["n0", "n1"]])
-        self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-0", "local-1"]])
+        self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-1", "local-2"]])
         self.assertIn("newcomer", self.good(self.home, "token", "list"))
         self.settled(0)  # with what the server asks itself, at once
 
@@ -94,7 +94,7 @@ class Newcomers(cluster.Cluster):
             one = self.ledger(name)
             self.assertEqual((one["standing"], one["checks"], one["windows_served"]),
                              ("newcomer", checks, 0))
-        for name in ("local-0", "local-1"):
+        for name in ("local-1", "local-2"):
             self.assertEqual(self.ledger(name)["audited_right"], 0, "a newcomer's word moves nobody")
         _, text, _ = swarm.hearth("status", "--host", self.server.api.removeprefix("http://"))
         self.assertIn(f"n0 is a newcomer: checks others' results, {checks} of 100 windows, on 1 of 3 "
@@ -128,12 +128,12 @@ class Newcomers(cluster.Cluster):
         swarm.wait_until(judged, 180, "a verdict")
         self.assertEqual(self.ledger("n0")["standing"], "ended")
         self.assertIn("fraud", self.history("n0"))
-        for name in ("local-0", "local-1"):
+        for name in ("local-1", "local-2"):
             events = self.history(name)
             self.assertNotIn("fraud", events)
             self.assertNotIn("fault", events)
         swarm.wait_until(lambda: not self.pipelines("checking"), 60, "the end of its pipeline")
-        self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-0", "local-1"]])
+        self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-1", "local-2"]])
         self.assertIn("waits: nobody is free to hold layers", self.nodes()["n1"]["newcomer"])
         ask(self.server.api, body(self.model, PROMPTS[1]))
 

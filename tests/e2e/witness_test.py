@@ -127,6 +127,7 @@ class Witnesses(cluster.Cluster):
         self.cosigned(entries)
         s.stop()
         shutil.copytree(self.ledger, older)
+        entries = self.audit()[1]["entries"]
         s = self.serve()
         self.ask(s, PROMPTS[1])
         self.cosigned(entries + 1)
