@@ -48,7 +48,7 @@ class Play {
   Play(Played& with, ByteSpan input) : with_(with), reader_(input) {}
 
   void run() {
-    while (reader_.remaining() > 0) step();
+    while (!reader_.failed() && reader_.remaining() > 0) step();
   }
 
  private:

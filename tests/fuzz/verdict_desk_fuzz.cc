@@ -81,7 +81,7 @@ class Play : testing::AuditLog {
   }
 
   void run() {
-    while (reader_.remaining() > 0) {
+    while (!reader_.failed() && reader_.remaining() > 0) {
       asked.clear();
       step();
       pump();
