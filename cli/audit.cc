@@ -251,6 +251,12 @@ std::string log_folder(const std::string& given) {
 }
 
 int run_audit(const AuditOptions& options) {
+  if (options.folder.empty() == options.fork.empty()) {
+    fail(Error{ErrorCode::kInvalidInput,
+               "audit takes one of two: a folder (a server's data folder, or a log's own), or "
+               "--fork FILE; see hearth audit --help"});
+    return kExitUsage;
+  }
   if (!options.fork.empty()) return show_fork(options);
   const auto what = scan_options(options);
   if (!what) return fail(what.error());
