@@ -6,9 +6,7 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import tempfile
-import unittest
 
 import swarm
 from receipts_test import ask, body
@@ -19,18 +17,7 @@ PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5",
            "Why is the sky blue?", "Name a fruit."]
 
 
-class Audits(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.processes = []
-        self.addCleanup(self.end)
-
-    def end(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
+class Audits(swarm.InOneFolder):
     def start(self, mode, liar=None, defect=ONE_UNIT_OFF, flags=(), workers=4, liars=()):
         """Four workers, which become two pipelines of the same cut."""
         s = swarm.Swarm(0, "--stages", "2", "--audit", mode, *flags, data_dir=self.folder,
@@ -38,11 +25,7 @@ class Audits(unittest.TestCase):
         self.addCleanup(s.stop)
         for name in [f"w{i}" for i in range(workers)]:
             lies = name == liar or name in liars
-            words = [LIAR if lies else swarm.HEARTH, "worker", "--model", swarm.MODEL,
-                     "--coordinator", s.info["control"], "--data-dir", str(self.folder), "--name",
-                     name, "--threads", "1"]
-            env = {**os.environ, "HEARTH_DEFECT": defect if lies else "0"}
-            self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log, env=env))
+            self.work(s, name, LIAR if lies else swarm.HEARTH, defect if lies else "0")
             if name == "w0":  # who comes first is the first stage
                 swarm.wait_until(lambda: s.state()["nodes"], 60, "the first worker")
         swarm.wait_until(lambda: len(self.serving(s)) == workers // 2, 60, "all pipelines")

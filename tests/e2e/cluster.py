@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import tempfile
 import unittest
@@ -11,16 +10,10 @@ import unittest
 import swarm
 
 
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
-
-
 def init(folder):
     """A cluster on loopback: what its machines say to each other stays on this one."""
     code, out, err = swarm.hearth("init", "home", "--address", "127.0.0.1", "--control-port",
-                                  free_port(), "--data-dir", folder)
+                                  swarm.free_port(), "--data-dir", folder)
     if code != 0:
         raise AssertionError(err)
     return out.strip()

@@ -2,12 +2,6 @@
 has nothing is refused."""
 
 import json
-import os
-import pathlib
-import shutil
-import subprocess
-import tempfile
-import unittest
 
 import openai
 
@@ -25,19 +19,7 @@ def price(prompt, answer):
     return STAGES * (pay + pay // 10), pay
 
 
-class Credits(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.processes = []
-        self.addCleanup(self.end)
-
-    def end(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        self.processes = []
-
+class Credits(swarm.InOneFolder):
     def run_here(self, *words, code=0, env=None):
         got, out, err = swarm.hearth(*words, "--data-dir", self.folder, env=env)
         self.assertEqual(got, code, f"{words}: {out}{err}")
@@ -54,10 +36,7 @@ class Credits(unittest.TestCase):
         self.addCleanup(s.stop)
         self.swarm = s
         for name in ("w0", "w1", "w2", "w3"):
-            words = [swarm.HEARTH, "worker", "--model", swarm.MODEL, "--coordinator",
-                     s.info["control"], "--data-dir", str(self.folder), "--name", name,
-                     "--threads", "1"]
-            self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log))
+            self.work(s, name)
 
         def serving():
             pipelines = self.get("/api/v1/state")["pipelines"]

@@ -92,10 +92,10 @@ class WorkerLoss(unittest.TestCase):
 class CoordinatorLoss(unittest.TestCase):
     def test_standalone_workers_serve_again(self):
         with tempfile.TemporaryDirectory() as folder:
-            first = swarm.Swarm(0, "--stages", "2", data_dir=folder, ready=False)
+            port, api_port = swarm.free_port(), swarm.free_port()
+            first = swarm.Swarm(0, "--stages", "2", data_dir=folder, control_port=port,
+                                port=api_port, ready=False)
             control = first.info["control"]
-            port = int(control.rsplit(":", 1)[1])
-            api_port = int(first.api.rsplit(":", 1)[1])
             workers = [subprocess.Popen([swarm.HEARTH, "worker", "--model", swarm.MODEL,
                                          "--coordinator", control, "--name", f"w{i}",
                                          "--data-dir", folder],

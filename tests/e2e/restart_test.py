@@ -22,12 +22,6 @@ PROMPT = "Tell me a long story about the sea."
 LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 90
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def request(prompt=PROMPT, tokens=TOKENS, **more):
     return {"model": more.pop("model"), "prompt": prompt, "max_tokens": tokens,
             "ignore_eos": True, "temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.4,
@@ -102,7 +96,7 @@ class Client(threading.Thread):
 
 class Restart(unittest.TestCase):
     def setUp(self):
-        self.port = free_port()
+        self.port = swarm.free_port()
         self.swarm = swarm.Swarm(2, port=self.port)
         self.folder = self.swarm._folder  # outlives the process
         self.swarm._folder = None

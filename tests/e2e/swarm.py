@@ -7,7 +7,10 @@ test that was not run.
 import json
 import os
 import pathlib
+import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -52,6 +55,19 @@ def alive(pid):
         return False
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def free_port():
+    """A port to come back to: below those that the system gives to whoever connects, for one of them
+    may be in use as the near end of a link when a server wants it again."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as held:
+            try:
+                held.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port of 100 is free")
 
 
 class Swarm:
@@ -163,3 +179,25 @@ def stream(url, body, timeout=120):
             if line.startswith("data: "):
                 text = line[len("data: "):]
                 yield time.monotonic(), text if text == "[DONE]" else json.loads(text)
+
+
+class InOneFolder(unittest.TestCase):
+    """A data folder, whose servers come one after the other, and workers that the test starts."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.processes = []
+        self.addCleanup(self.end)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes = []
+
+    def work(self, s, name, program=HEARTH, defect="0"):
+        words = [program, "worker", "--model", MODEL, "--coordinator", s.info["control"],
+                 "--data-dir", str(self.folder), "--name", name, "--threads", "1"]
+        self.processes.append(subprocess.Popen(words, stdout=s.log, stderr=s.log,
+                                               env={**os.environ, "HEARTH_DEFECT": defect}))
