@@ -24,13 +24,6 @@ constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
 // Seals and openings must reach the log while the window may be audited.
 constexpr std::int64_t kMarginSeconds = 120;
 
-bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust) {
-  return trust.empty() ||
-         std::ranges::all_of(pipeline.stages, [&trust](const ReceiptPipeline::Stage& one) {
-           return std::ranges::count(trust, one.node) > 0;
-         });
-}
-
 }  // namespace
 
 AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)

@@ -53,4 +53,11 @@ bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, le
   });
 }
 
+bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust) {
+  return trust.empty() ||
+         std::ranges::all_of(pipeline.stages, [&trust](const ReceiptPipeline::Stage& one) {
+           return std::ranges::count(trust, one.node) > 0;
+         });
+}
+
 }  // namespace hearth::coordinator

@@ -2,6 +2,9 @@
 // (ledger/PROTOCOL.md, 4). Pure functions, any thread.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "coordinator/receipt_desk.h"
 #include "ledger/books.h"
 
@@ -20,5 +23,8 @@ bool has_an_owner_twice(const ledger::Books& books, const ReceiptPipeline& pipel
 // Whether no stage is below this level. Whom the log does not name yet begins where those begin
 // that the cluster vouches for.
 bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, ledger::Level least);
+
+// Whether all stages are of these nodes, by their names; of any where none is named.
+bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust);
 
 }  // namespace hearth::coordinator

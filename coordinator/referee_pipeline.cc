@@ -8,13 +8,6 @@
 namespace hearth::coordinator {
 namespace {
 
-bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust) {
-  return trust.empty() ||
-         std::ranges::all_of(pipeline.stages, [&trust](const ReceiptPipeline::Stage& one) {
-           return std::ranges::count(trust, one.node) > 0;
-         });
-}
-
 std::vector<TokenId> claimed_tokens(const RefereeCase& wanted) {
   std::vector<TokenId> tokens = wanted.prompt;
   tokens.insert(tokens.end(), wanted.answer.begin(), wanted.answer.end());

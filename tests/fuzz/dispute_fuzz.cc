@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ledger/dispute.h"
+#include "tests/unit/ledger/small_shape.h"
 
 namespace {
 
@@ -34,15 +35,7 @@ CheckedCase make_case(std::uint32_t positions) {
       sign_receipt(receipt, said.cluster, key_of(DisputeSide::kWorker)).value());
   said.seal =
       sign_seal(0, seal_of(0, said.cluster, {}, {}), said.cluster, key_of(DisputeSide::kAuditor));
-  TraceShape& shape = said.shape;
-  shape.layer_end = 2;
-  shape.layers = 4;
-  shape.hidden = shape.feed_forward = shape.head_dim = 32;
-  shape.heads = shape.kv_heads = 1;
-  shape.vocabulary = 300;
-  shape.prompt = positions;
-  shape.frequencies.assign(16, 1.0);
-  shape.local_frequencies.assign(16, 1.0);
+  said.shape = testing::small_shape({0, 2}, positions);
   return check_case(std::move(said)).value();
 }
 

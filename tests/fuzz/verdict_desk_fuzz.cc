@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/audit_log.h"
+#include "tests/unit/ledger/small_shape.h"
 
 namespace hearth {
 namespace {
@@ -34,20 +35,6 @@ constexpr std::size_t kVerdict = 8;
 constexpr std::array<const char*, 4> kNodes = {"a", "b", "c", "d"};
 const char* const kTruth = "what passed between the stages";
 
-ledger::TraceShape small_shape(LayerRange layers, std::uint32_t prompt) {
-  ledger::TraceShape shape;
-  shape.layer_begin = layers.begin;
-  shape.layer_end = layers.end;
-  shape.layers = 4;
-  shape.hidden = shape.feed_forward = shape.head_dim = 32;
-  shape.heads = shape.kv_heads = 1;
-  shape.vocabulary = 300;
-  shape.prompt = prompt;
-  shape.frequencies.assign(16, 1.0);
-  shape.local_frequencies.assign(16, 1.0);
-  return shape;
-}
-
 class Play : testing::AuditLog {
  public:
   explicit Play(ByteSpan input) : reader_(input) {
@@ -57,7 +44,7 @@ class Play : testing::AuditLog {
       audits->verdicts().set_disputes(
           {"build",
            [](LayerRange layers, std::uint32_t prompt) {
-             return Result(small_shape(layers, prompt));
+             return Result(testing::small_shape(layers, prompt));
            },
            [](const ledger::DisputeFile& file, bool) {
              return Result(DisputeTools::Found{true, {file.moves.size() % 2 == 1, true}, "so"});

@@ -4,6 +4,7 @@
 
 #include "tests/unit/coordinator/audit_log.h"
 #include "tests/unit/coordinator/true_finding.h"
+#include "tests/unit/ledger/small_shape.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -139,6 +140,23 @@ TEST_F(VerdictDeskTest, WhatDoesNotComeAgainIsAFaultAndTheNodeComesBack) {
   EXPECT_NE(why("a"), "");
   later(VerdictDesk::kPatience);
   check("a", true);
+  EXPECT_EQ(why("a"), "");
+}
+
+TEST_F(VerdictDeskTest, WhomFaultsMadeANewcomerMayCheckLikeEveryNewcomer) {
+  for (unsigned char i = 1; i <= books.policy().fault_limit; ++i) {
+    liars(stages, "one bit");
+    later(AuditDesk::kDrawPause);
+    dispute(i);
+    referee();
+    liars(stages, kTruth);
+    compute_on(stages, Epoch(4));
+    say("a", ledger::Plea::kConceded);
+    check("a", true);
+    desk->unbar(stages[0].key());  // as Receipts does
+  }
+  EXPECT_EQ(books.standing(stages[0].key())->level(books.policy(), books.time()),
+            ledger::Level::kNewcomer);
   EXPECT_EQ(why("a"), "");
 }
 
@@ -286,18 +304,8 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
 struct VerdictGameTest : VerdictDeskTest {
   void tools(std::array<bool, ledger::kDisputeSides> wrong, bool decided = true) {
     DisputeTools tools;
-    tools.shape = [](LayerRange layers, std::uint32_t prompt) -> Result<ledger::TraceShape> {
-      ledger::TraceShape shape;
-      shape.layer_begin = layers.begin;
-      shape.layer_end = layers.end;
-      shape.layers = 4;
-      shape.hidden = shape.feed_forward = shape.head_dim = 32;
-      shape.heads = shape.kv_heads = 1;
-      shape.vocabulary = 300;
-      shape.prompt = prompt;
-      shape.frequencies.assign(16, 1.0);
-      shape.local_frequencies.assign(16, 1.0);
-      return shape;
+    tools.shape = [](LayerRange layers, std::uint32_t prompt) {
+      return Result(testing::small_shape(layers, prompt));
     };
     tools.check = [wrong, decided](const ledger::DisputeFile& file, bool with_model) {
       EXPECT_EQ(file.moves.size(), 1u);
