@@ -143,9 +143,17 @@ void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
   }
 }
 
+// As standing pipelines' receipts do, though the file's manifest may be known since: those that
+// name it differently cannot audit each other. A file without a manifest is known by its header.
+Hash256 CoordinatorMachine::model_of_receipts() const {
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    if (pipeline.model) return *pipeline.model;
+  }
+  return model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
+}
+
 // Where every stage makes them, with this very program: neighbours must name the same one.
 void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
-  const std::optional<Hash256> named = std::exchange(pipeline.model, std::nullopt);
   if (options_.receipts == nullptr) return;
   ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
   for (const Member& member : pipeline.members) {
@@ -158,10 +166,7 @@ void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
     const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
     stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
   }
-  // A file of which no manifest was made is known by its header.
-  pipeline.model = named    ? named
-                   : model_ ? model_
-                            : std::optional(blake2b(as_bytes(options_.model_fingerprint)));
+  pipeline.model = model_of_receipts();
   stages.program =
       ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
   stages.model = *pipeline.model;

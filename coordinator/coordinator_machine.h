@@ -98,6 +98,7 @@ class CoordinatorMachine final : public Coordinator,
   void form_pipelines();
   void tell_assigned(Pipeline& pipeline);
   void end_outdated();
+  Hash256 model_of_receipts() const;
   void begin_receipts(Pipeline& pipeline);
   void serve_if_complete(Epoch epoch);
   // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.

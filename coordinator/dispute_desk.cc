@@ -108,7 +108,9 @@ void DisputeDesk::run(Game& one) {
     AuditRun order = one.table.run;
     order.order.request = one.runs[i];
     order.nodes.clear();
-    for (const ReceiptPipeline::Stage& stage : one.table.sides[i].pipeline->stages) {
+    const ReceiptPipeline& on = *one.table.sides[i].pipeline;
+    order.for_newcomers = on.checks;
+    for (const ReceiptPipeline::Stage& stage : on.stages) {
       order.nodes.push_back(stage.node);
     }
     runs_[one.runs[i]] = i;

@@ -196,7 +196,6 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
     Pipeline& pipeline = begin(found->nodes, found->layers);
     for (Node* node : found->nodes) node->checks = true;
     pipeline.checking = {registry_.unplaced(), serving()};
-    pipeline.model = other.model;  // as its receipts name it, which may be older than the manifest
     return &pipeline;
   }
   return nullptr;

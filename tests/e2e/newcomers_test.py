@@ -3,6 +3,7 @@ server asks itself and what its owners share, and nothing else; one that lies is
 
 import json
 import os
+import pathlib
 import subprocess
 
 import cluster
@@ -128,6 +129,9 @@ class Newcomers(cluster.Cluster):
         swarm.wait_until(judged, 180, "a verdict")
         self.assertEqual(self.ledger("n0")["standing"], "ended")
         self.assertIn("fraud", self.history("n0"))
+        disputes = pathlib.Path(self.home) / "ledger" / "disputes"
+        self.assertTrue(any(b"\ndispute " in file.read_bytes() for file in disputes.iterdir()),
+                        "both computed it anew and played the game")
         for name in ("local-1", "local-2"):
             events = self.history(name)
             self.assertNotIn("fraud", events)
