@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -28,7 +29,9 @@ struct Record {
   std::atomic<int> steps{0};
   std::atomic<bool> ready{true};
   std::mutex gate;
-  std::vector<std::string> halves;  // of the engine's thread; read once an answer has come
+  std::atomic<std::thread::id> on{};   // what computed the latest step
+  std::atomic<std::uint64_t> slow{0};  // the step that takes long
+  std::vector<std::string> halves;     // of the engine's thread; read once an answer has come
 };
 
 class FakeEngine final : public Engine {
@@ -43,6 +46,7 @@ class FakeEngine final : public Engine {
   Status begin(StepBatch& batch) override {
     EXPECT_TRUE(can_begin(batch));
     if (batch.step.value == 13) return Error::invalid("step 13 breaks the contract");
+    record_.on = std::this_thread::get_id();
     record_.halves.push_back("begin " + std::to_string(batch.step.value));
     begun_.push_back(std::move(batch));
     ++record_.begun;
@@ -54,6 +58,9 @@ class FakeEngine final : public Engine {
     ++record_.steps;
     batch = std::move(begun_.front());
     begun_.pop_front();
+    if (batch.step.value == record_.slow) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    }
     record_.halves.push_back("finish " + std::to_string(batch.step.value));
     result.released = {SequenceId(batch.step.value)};
     return ok_status();
@@ -139,9 +146,10 @@ class EngineThreadTest : public ::testing::Test {
   void load(std::uint64_t epoch, std::uint32_t begin, std::uint32_t end) {
     thread_->load(Epoch(epoch), {begin, end}, 0, 512);
   }
-  void step(std::uint64_t number) {
+  void step(std::uint64_t number, std::size_t rows = 0) {
     StepBatch batch;
     batch.step = StepId(number);
+    batch.rows.resize(rows);
     thread_->compute(std::move(batch));
   }
 
@@ -318,6 +326,50 @@ TEST_F(EngineThreadTest, StepsUnderWayEndBeforeALoadAndACheckOfTheWeights) {
   wait_for(8);
   EXPECT_EQ(answers_.order, (Order{"load 1", "step 1", "step 2", "weights kept", "step 3",
                                    "step 13 invalid_input", "step 4", "load 2"}));
+}
+
+TEST_F(EngineThreadTest, AShortStepOfOneRowWakesNobody) {
+  load(1, 0, 10);
+  wait_for(1);
+  Order order{"load 1"};
+  const auto computed_here = [&](std::size_t rows) {
+    const std::uint64_t number = 100 + order.size();
+    step(number, rows);
+    order.push_back("step " + std::to_string(number));
+    wait_for(order.size());
+    return record_.on.load() == std::this_thread::get_id();
+  };
+  EXPECT_FALSE(computed_here(1)) << "nobody knows yet how long one takes";
+  // On a machine that is busy any step may take long.
+  int tries = 0;
+  while (!computed_here(1) && ++tries < 1000) {
+  }
+  EXPECT_LT(tries, 1000);
+  EXPECT_FALSE(computed_here(2));
+  while (!computed_here(1) && ++tries < 2000) {
+  }
+  EXPECT_LT(tries, 2000);
+  record_.slow = 100 + order.size();
+  computed_here(1);
+  EXPECT_FALSE(computed_here(1)) << "behind one that took long";
+  EXPECT_EQ(answers_.order, order);
+}
+
+TEST_F(EngineThreadTest, BehindWhatWaitsAShortStepWaitsToo) {
+  load(1, 0, 10);
+  wait_for(1);
+  for (std::uint64_t number = 100; number < 110; ++number) {
+    step(number, 1);
+    wait_for(number - 98);
+  }
+  {
+    const std::lock_guard held(record_.gate);
+    step(110, 2);
+    step(111, 1);
+  }
+  wait_for(13);
+  EXPECT_NE(record_.on.load(), std::this_thread::get_id());
+  EXPECT_EQ(answers_.order.back(), "step 111");
 }
 
 TEST_F(EngineThreadTest, EndsWithQuestionsWaiting) {
