@@ -66,7 +66,7 @@ def rate_of(home, model, options, rounds):
 
 def rate_of_all(home, model, streams):
     """Tokens a second of so many streams together."""
-    words = ("run", model, "Once", "--raw", "-n", "2000", "--temp", "0", "--ignore-eos")
+    words = ("run", model, "Once", "--raw", "-n", "300", "--temp", "0", "--ignore-eos")
     runs = [subprocess.Popen(home.wire.words(home.name, swarm.HEARTH, *words),
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                              env=home.environment()) for _ in range(streams)]
