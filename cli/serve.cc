@@ -28,6 +28,7 @@
 #include "cli/dispute_tools.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
+#include "cli/joined_file.h"
 #include "cli/known_answers.h"
 #include "cli/local_referee.h"
 #include "cli/loop.h"
@@ -388,7 +389,10 @@ class Server {
     membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
       return has_local_key(folder, key);
     };
-    membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
+    membership.keep = [this, folder = data_folder(options.data_dir)](ByteSpan roster) -> Status {
+      TRY_VOID(write_joined_file(folder, *store_));
+      return identity_->roster->keep(roster);
+    };
     membership.answers_knocks = cluster_.has_value();
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
