@@ -69,6 +69,14 @@ std::vector<PublicKey> Books::doubters(std::uint64_t entry) const {
   return {found->second.disagree.begin(), found->second.disagree.end()};
 }
 
+std::set<RequestId> Books::paid() const {
+  std::set<RequestId> requests;
+  for (const auto& [entry, window] : windows_) {
+    if (window.pay > 0) requests.insert(window.receipt.slot.request);
+  }
+  return requests;
+}
+
 std::optional<Hash256> Books::owner(const PublicKey& key) const {
   const auto found = members_.find(key);
   return found == members_.end() ? std::nullopt : std::optional(found->second.owner);

@@ -89,6 +89,8 @@ class Books {
   std::vector<std::uint64_t> disputes() const;
   // Auditors whose openings of this entry disagree; none for what may not be audited any more.
   std::vector<PublicKey> doubters(std::uint64_t entry) const;
+  // Requests of which somebody has paid for a window that may be audited, or is in dispute.
+  std::set<RequestId> paid() const;
   // Who answers for a member; nothing for who is none.
   std::optional<Hash256> owner(const PublicKey& key) const;
   // The latest draw, and the windows that it selected, by their entries.
