@@ -106,7 +106,8 @@ Json books_json(const Fold& fold) {
   return {{"members", fold.books.members()},
           {"in_circulation", -fold.books.balance({})},
           {"disputes", fold.books.disputes()},
-          {"verdicts", fold.verdicts.size()},
+          {"verdicts", fold.verdicts.size() - fold.books.audits().unjudged},
+          {"unjudged", fold.books.audits().unjudged},
           {"games", fold.evidence.disputes},
           {"audits",
            {{"draws", fold.books.audits().draws},
@@ -129,7 +130,10 @@ void print_books(const Fold& fold) {
               fold.books.disputes().size());
   std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
   if (!fold.verdicts.empty()) {
-    std::printf("  verdicts      %zu, the evidence of each beside the log\n", fold.verdicts.size());
+    std::printf(
+        "  verdicts      %zu, the evidence of each beside the log; of them %llu that nobody could "
+        "judge any more\n",
+        fold.verdicts.size(), static_cast<unsigned long long>(fold.books.audits().unjudged));
     std::printf("                games of the two sides, each played again: %zu\n",
                 fold.evidence.disputes);
   }

@@ -13,8 +13,6 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::size_t kEvidenceBytes = std::size_t{1} << 20;
-
 // What a verdict's evidence says of the game that was played.
 struct Named {
   std::optional<std::string> hash;  // hex

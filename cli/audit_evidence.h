@@ -2,6 +2,7 @@
 // that the log names, and that the dispute's file which it names shows whom the verdict names.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 namespace hearth::cli {
 
 inline constexpr char kEvidenceFolder[] = "disputes/";
+inline constexpr std::size_t kEvidenceBytes = std::size_t{1} << 20;  // of the lines of one verdict
 
 struct Evidence {
   std::set<std::string> files;  // by their names in the log's folder

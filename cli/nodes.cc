@@ -14,6 +14,7 @@
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
+#include "cli/joined_file.h"
 #include "cli/member.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
@@ -94,10 +95,11 @@ Result<coordinator::Restored> restore(const NodesOptions& options) {
   if (const auto newest = identity.roster->book()->roster(); newest != nullptr) {
     rosters.push_back(*newest);
   }
+  TRY(const auto said, read_joined_file(folder));
   // Workers of this machine's own server are in no store.
   return coordinator::restore_members(
       *store, rosters, [&](const RosterEntry& entry) { return has_local_key(folder, entry.key); },
-      SystemClock().unix_seconds());
+      said, SystemClock().unix_seconds());
 }
 
 }  // namespace
@@ -180,8 +182,10 @@ int run_nodes_restore(const NodesOptions& options) {
   const auto restored = restore(options);
   if (!restored.ok()) return fail(restored.error());
   if (options.json) {
-    const Json json = {
-        {"removed", restored->removed}, {"added", restored->added}, {"number", restored->number}};
+    const Json json = {{"removed", restored->removed},
+                       {"added", restored->added},
+                       {"unknown", restored->unknown},
+                       {"number", restored->number}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
   }
@@ -190,6 +194,12 @@ int run_nodes_restore(const NodesOptions& options) {
   }
   for (const std::string& name : restored->added) {
     std::fprintf(stderr, "in again: %s\n", name.c_str());
+  }
+  for (const std::string& name : restored->unknown) {
+    std::fprintf(stderr,
+                 "nothing here says whose machine %s is, or that it was a newcomer: it is its own "
+                 "and vouched for now; otherwise: hearth nodes rm %s\n",
+                 name.c_str(), name.c_str());
   }
   std::fprintf(stderr,
                "the store agrees with the newest roster; no join token is good any more, and API "

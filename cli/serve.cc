@@ -26,8 +26,10 @@
 #include "cli/dial_back.h"
 #include "cli/discovery.h"
 #include "cli/dispute_tools.h"
+#include "cli/evidence_folder.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
+#include "cli/joined_file.h"
 #include "cli/known_answers.h"
 #include "cli/local_referee.h"
 #include "cli/loop.h"
@@ -99,16 +101,6 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, cards_here());
-}
-
-// Beside the log, whose verdicts name it by its hash.
-Status keep_evidence(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  // What a dispute's file discloses is its cluster's.
-  if (!failed) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
-  if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
-  return write_private_file(folder + "/" + hash.hex(), evidence);
 }
 
 // That this machine holds the stages of its local workers, each of them and all together.
@@ -388,7 +380,10 @@ class Server {
     membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
       return has_local_key(folder, key);
     };
-    membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
+    membership.keep = [this, folder = data_folder(options.data_dir)](ByteSpan roster) -> Status {
+      TRY_VOID(write_joined_file(folder, *store_));
+      return identity_->roster->keep(roster);
+    };
     membership.answers_knocks = cluster_.has_value();
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
@@ -517,9 +512,10 @@ class Server {
     receipts_->set_referee(
         std::move(referee),
         [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
-          return keep_evidence(folder, hash, evidence);
+          return keep_verdict(folder, hash, evidence);
         },
         options.referee_rate);
+    receipts_->take_up_disputes([folder = path + "/disputes"] { return kept_verdicts(folder); });
     if (!options.no_games) receipts_->set_disputes(dispute_tools(model, receipt_build()));
     return ok_status();
   }

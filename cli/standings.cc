@@ -154,6 +154,7 @@ Json standing_json(const Reading& reading, const PublicKey& key, const std::stri
   json["audited_right"] = standing->audited_right();
   json["faults"] = standing->faults(books.policy(), books.time());
   json["in_dispute"] = in_dispute(books, key);
+  json["unjudged"] = books.unjudged(key);
   json["tombstoned"] = standing->is_tombstoned();
   json["owner"] = books.owner(key)->hex();
   if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
@@ -185,6 +186,10 @@ std::string sentence(const Event& event) {
     case Event::Kind::kFraud: text = "was found a fraud: its escrow was seized"; break;
     case Event::Kind::kEquivocation:
       text = "signed two receipts of one window: its escrow was seized";
+      break;
+    case Event::Kind::kUnjudged:
+      text = "was in " + (one ? "a dispute" : n + " disputes") +
+             " that ended without a verdict: nobody can judge any more";
       break;
     case Event::Kind::kVested: text = "had credit set free from escrow"; break;
   }
@@ -227,6 +232,10 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
       std::printf(
           "  disputes  %llu of its windows: others have another result, and nobody has judged\n",
           static_cast<unsigned long long>(open));
+    }
+    if (const std::uint64_t ended = books.unjudged(key); ended > 0) {
+      std::printf("  unjudged  %llu disputes that it was in ended without a verdict\n",
+                  static_cast<unsigned long long>(ended));
     }
     if (standing->is_tombstoned()) {
       std::printf("  ended     for fraud or equivocation: it neither serves nor checks again\n");
@@ -282,6 +291,8 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                       {"entries", books.entries()},
                       {"time", books.time()},
                       {"in_circulation", -books.balance({})},
+                      {"open_disputes", books.disputes().size()},
+                      {"unjudged_disputes", books.audits().unjudged},
                       {"nodes", std::move(nodes)},
                       {"accounts", std::move(accounts)}};
     std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
@@ -307,6 +318,10 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                std::to_string(standing.escrow()), std::to_string(balance_of(books, key))});
   }
   for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+  if (const std::size_t open = books.disputes().size(); open + books.audits().unjudged > 0) {
+    std::printf("disputes: %zu open, %llu ended without a verdict\n", open,
+                static_cast<unsigned long long>(books.audits().unjudged));
+  }
   print_payers();
 }
 

@@ -163,13 +163,18 @@ Lines barred_lines(const SwarmView& view) {
 Lines audit_lines(const SwarmView& view) {
   const AuditsView& audits = view.audits;
   Lines lines;
-  if (audits.agreed + audits.disputed + audits.missed + audits.open_disputes > 0) {
+  const std::uint64_t disputes =
+      audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
+  if (audits.agreed + audits.disputed + audits.missed + disputes > 0) {
     lines.push_back("audits  since the server began: " + std::to_string(audits.agreed) +
                     " windows agree, " + std::to_string(audits.disputed) + " differ, " +
                     std::to_string(audits.missed) + " were given up");
-    if (audits.open_disputes + audits.ended_disputes > 0) {
+    if (disputes > 0) {
       lines.push_back("        disputes in the ledger: " + std::to_string(audits.open_disputes) +
                       " open, " + std::to_string(audits.ended_disputes) + " ended by a verdict");
+    }
+    if (audits.unjudged_disputes > 0) {
+      lines.back() += ", " + std::to_string(audits.unjudged_disputes) + " ended without one";
     }
   }
   if (audits.waiting > 0 && !lines.empty()) {

@@ -143,6 +143,7 @@ SwarmView view_of(const Json& state) {
                    audits.value("why_waiting", ""),
                    count_of<std::uint64_t>(audits, "open_disputes"),
                    count_of<std::uint64_t>(audits, "ended_disputes"),
+                   count_of<std::uint64_t>(audits, "unjudged_disputes"),
                    0,
                    ""};
     if (const Json referee = audits.value("referee", Json::object()); !referee.empty()) {

@@ -75,6 +75,7 @@ struct AuditsView {
   std::string why_waiting;
   std::uint64_t open_disputes = 0;
   std::uint64_t ended_disputes = 0;
+  std::uint64_t unjudged_disputes = 0;
   std::uint64_t referee_missed = 0;  // windows that draws gave to the server's own referee
   std::string why_referee_missed = {};
 };

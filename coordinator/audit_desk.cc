@@ -462,7 +462,8 @@ AuditStatus AuditDesk::status() const {
   }
   status.referee_waiting = static_cast<std::uint32_t>(own_referee_.waiting());
   status.open_disputes = books_.disputes().size();
-  status.ended_disputes = verdicts_total_;
+  status.unjudged_disputes = books_.audits().unjudged;
+  status.ended_disputes = verdicts_total_ - status.unjudged_disputes;
   if (status.waiting == 0) {
     status.why_waiting.clear();
   } else if (status.why_waiting.empty()) {

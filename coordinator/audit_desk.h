@@ -84,7 +84,7 @@ class AuditDesk {
   // log, behind the membership of those who say it.
   using Message = VerdictDesk::Message;
   struct ForLog {
-    PublicKey member;
+    PublicKey member;  // nobody's: it is of none
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
     Bytes dispute = {};   // the file that the evidence names, likewise; empty: none
@@ -181,7 +181,7 @@ class AuditDesk {
   VerdictDesk verdicts_;
   OwnReferee own_referee_;
   std::int64_t referee_rate_ = 0;
-  std::uint64_t verdicts_total_ = 0;  // of the log
+  std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
   Cases cases_;
   std::size_t bytes_ = 0;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name

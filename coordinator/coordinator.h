@@ -179,8 +179,9 @@ struct AuditStatus {
   std::uint32_t referee_waiting = 0;       // requests
   std::string why_referee_missed;          // the latest of them; a sentence, or empty
   // Of the log, those of earlier processes too.
-  std::uint64_t open_disputes = 0;   // windows
-  std::uint64_t ended_disputes = 0;  // verdicts
+  std::uint64_t open_disputes = 0;      // windows
+  std::uint64_t ended_disputes = 0;     // verdicts
+  std::uint64_t unjudged_disputes = 0;  // that ended without one
 };
 
 struct PipelineStatus {

@@ -34,9 +34,12 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
                  "credit is kept for too many requests; the limit is " + std::to_string(kHolds)};
   }
   std::int64_t sum = 0;
+  const auto price_of = [this](const Item& item) {
+    return paid_before_.contains(item.request) ? 0 : item.price;
+  };
   for (const Item& item : items) {
     const bool sane = item.price >= 0 && item.price <= kPriceMax;
-    REQUIRE(sane && !__builtin_add_overflow(sum, item.price, &sum), "a price out of its range");
+    REQUIRE(sane && !__builtin_add_overflow(sum, price_of(item), &sum), "a price out of its range");
     const auto found = held_.find(item.request);
     if (found != held_.end() && found->second.payer != payer) {
       return Error{ErrorCode::kUnavailable, "the request has the name of another; ask again"};
@@ -61,7 +64,7 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
     const auto [found, fresh] = held_.try_emplace(item.request, Held{payer});
     Held& held = found->second;
     if (!fresh && held.is_done()) --done_;  // named again before it was swept
-    held.left += item.price;
+    held.left += price_of(item);
     held.is_over = false;
     held.since.reset();
     ++held.uses;
@@ -95,6 +98,7 @@ std::int64_t Credits::in_circulation() const {
 
 void Credits::begin(const ledger::Books& books) {
   const std::lock_guard lock(mutex_);
+  paid_before_ = books.paid();
   for (const auto& [account, amount] : books.balances()) {
     if (account.kind == ledger::Account::Kind::kTreasury) treasury_ = amount;
     if (account.kind == ledger::Account::Kind::kSpendable) {

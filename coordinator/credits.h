@@ -3,8 +3,11 @@
 // it is paid from what was kept, or by nobody: so no entry that this class names a payer for can be
 // refused for lack of credit. What is kept is free again when no more receipts can come.
 //
-// Balances are those of the log's fold; nothing of this class outlives its process. Bounded:
-// kHolds. Any thread, unless said otherwise; the order of over() and sweep() is the receipts'.
+// Balances are those of the log's fold; nothing of this class outlives its process. Receipts of a
+// request come when all of it is over, so one that goes on in this process and was paid for in the
+// one before had come to its end there, and only its answer was lost: it is computed again, and
+// costs nothing more. Bounded: kHolds. Any thread, unless said otherwise; the order of over() and
+// sweep() is the receipts'.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +96,8 @@ class Credits : public std::enable_shared_from_this<Credits> {
   mutable std::mutex mutex_;
   std::map<PublicKey, Account> accounts_;
   std::map<ledger::RequestId, Held> held_;
-  std::size_t done_ = 0;  // of them
+  std::set<ledger::RequestId> paid_before_;  // as the log began
+  std::size_t done_ = 0;                     // of them
   std::int64_t treasury_ = 0;
   std::string fault_;
   std::function<void(const ledger::RequestId&)> queue_;

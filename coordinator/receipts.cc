@@ -174,11 +174,12 @@ void Receipts::State::collect() {
       continue;
     }
     // From the verdict on, no receipt of its key is in the log that the books would refuse.
+    const bool is_somebodys = one.member != PublicKey();
     if (!one.evidence.empty()) {
-      desk.bar(one.member);
+      if (is_somebodys) desk.bar(one.member);
       next_append = {};  // and the books know it before its node may be given work again
     }
-    desk.enter(one.member);
+    if (is_somebodys) desk.enter(one.member);
     desk.log(one.body);
   }
   for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
@@ -417,9 +418,6 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
   state->desk.set_newcomers(state->newcomers);
   state->barred = state->audits.verdicts().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
-  if (const std::size_t open = state->audits.books().disputes().size(); open > 0) {
-    spdlog::warn("{} disputes of an earlier process stay open: their tokens were not kept", open);
-  }
   state->thread = std::thread([raw = state.get()] { raw->run(); });
   return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
 }
@@ -468,6 +466,14 @@ void Receipts::grant(const PublicKey& to, std::int64_t amount,
                      std::function<void(const Status&)> done) {
   state_->push(
       [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
+}
+
+void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
+  state_->push(
+      [kept = std::move(kept)](State& state) {
+        if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
+      },
+      0);
 }
 
 void Receipts::set_disputes(DisputeTools tools) {

@@ -51,6 +51,10 @@ class Receipts final : public LedgerView {
   // computes again unasked, in parts of a million.
   void set_referee(Referee referee, Keep keep,
                    std::int64_t rate = ledger::Policy().coordinator_rate);
+  // Ends the disputes that an earlier process has left open, by what it kept of their verdicts, or
+  // unjudged. `kept` is asked for the evidence where there are any, on this class's thread. Once,
+  // after set_referee().
+  void take_up_disputes(std::function<std::vector<Bytes>()> kept);
   // What disputes are played with; without it none are, and their verdicts rest on the referee.
   void set_disputes(DisputeTools tools);
   // Where it is kept what the machines of nodes are. As of ChangeBook::open().

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
+#include "coordinator/kept_verdict.h"
 #include "ledger/receipt.h"
 #include "proto/fixed_field.h"
 
@@ -12,10 +13,6 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr std::size_t kWordsMost = 1'024;  // of a node, kept as evidence
-
-std::string_view verdict_name(ledger::Verdict verdict) {
-  return verdict == ledger::Verdict::kFraud ? "fraud" : "fault";
-}
 
 // One line for the process log and for evidence, whatever a node sends.
 std::string line_of(const std::string& words) {
@@ -459,23 +456,46 @@ void VerdictDesk::judge(Cases::iterator at) {
                 verdict_name(verdict), one.node, plea,
                 one.judged.weights_whole ? "are whole" : "are damaged",
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
-  Judgement& judgement = verdicts_.emplace_back();
-  judgement.evidence = evidence_of(entry, one, verdict);
-  judgement.dispute = one.played.file;
-  judgement.verdict = {entry, one.accused, verdict, blake2b(judgement.evidence)};
-  if (verdict == ledger::Verdict::kFraud) {
-    ended_.insert(one.accused);
-  } else if (one.accused != cluster_) {
-    quarantine(one.accused, entry);
-  }
+  Bytes evidence = evidence_of(entry, one, verdict);
+  const Hash256 hash = blake2b(evidence);
+  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence), one.played.file});
   cases_.erase(at);
+}
+
+void VerdictDesk::pronounce(Judgement judgement) {
+  const ledger::VerdictEntry& verdict = judgement.verdict;
+  if (verdict.verdict == ledger::Verdict::kFraud) {
+    ended_.insert(verdict.guilty);
+  } else if (verdict.verdict == ledger::Verdict::kFault && verdict.guilty != cluster_) {
+    quarantine(verdict.guilty, verdict.receipt);
+  }
+  verdicts_.push_back(std::move(judgement));
+}
+
+void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
+  const std::vector<std::uint64_t> disputes = books_.disputes();
+  std::set<std::uint64_t> open(disputes.begin(), disputes.end());
+  for (const Bytes& evidence : kept) {
+    const auto verdict = verdict_in(evidence, books_);
+    if (!verdict || open.erase(verdict->receipt) == 0) continue;
+    spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
+                 verdict->receipt, verdict_name(verdict->verdict), verdict->guilty.hex());
+    pronounce({*verdict, evidence, {}});
+  }
+  for (const std::uint64_t entry : open) {
+    spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
+                 entry);
+    Bytes evidence = unjudged_evidence(entry, books_);
+    const Hash256 hash = blake2b(evidence);
+    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence), {}});
+  }
 }
 
 // Lines of a name and a value. Nothing of it derives from a prompt but by its salt.
 Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
                                ledger::Verdict verdict) const {
   const Dispute& dispute = one.dispute;
-  std::string text = "hearth verdict evidence v1\n";
+  std::string text(kVerdictEvidence);
   const auto add = [&text](std::string_view name, const std::string& value) {
     text += std::string(name) + " " + value + "\n";
   };

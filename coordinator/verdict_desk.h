@@ -11,8 +11,10 @@
 // none, the evidence says why. Where the game finds that the other one was wrong, nobody is judged.
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
-// without a referee stays open: the log says so, and why is in the process log. Who was found at
-// fault gets no work until it has looked at itself; who was found a fraud gets none.
+// without a referee stays open: the log says so, and why is in the process log. What is open when a
+// process ends the next one cannot judge, for it has no prompt of it; it ends by the evidence that
+// is on the disk, or unjudged (coordinator/kept_verdict.h). Who was found at fault gets no work
+// until it has looked at itself; who was found a fraud gets none.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
@@ -81,6 +83,9 @@ class VerdictDesk {
     }
   };
   bool begin(Dispute dispute);
+  // Those that are open in the books of earlier processes, before the first of this one: each ends
+  // by the verdict that it has evidence of among these, or unjudged.
+  void take_up(const std::vector<Bytes>& kept);
 
   // Requests for the referee since the last call, by the entries in dispute, and what comes of one.
   struct Ask {
@@ -171,6 +176,7 @@ class VerdictDesk {
   void accuse(std::uint64_t entry, Case& one);
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
+  void pronounce(Judgement judgement);
   static AuditOutcome outcome_of(const Case& one);
   void report(const Case& one);
   void leave_open(Cases::iterator at, const std::string& why);

@@ -69,6 +69,19 @@ std::vector<PublicKey> Books::doubters(std::uint64_t entry) const {
   return {found->second.disagree.begin(), found->second.disagree.end()};
 }
 
+std::uint64_t Books::unjudged(const PublicKey& key) const {
+  const auto found = members_.find(key);
+  return found == members_.end() ? 0 : found->second.unjudged;
+}
+
+std::set<RequestId> Books::paid() const {
+  std::set<RequestId> requests;
+  for (const auto& [entry, window] : windows_) {
+    if (window.pay > 0) requests.insert(window.receipt.slot.request);
+  }
+  return requests;
+}
+
 std::optional<Hash256> Books::owner(const PublicKey& key) const {
   const auto found = members_.find(key);
   return found == members_.end() ? std::nullopt : std::optional(found->second.owner);
@@ -293,6 +306,13 @@ Status Books::apply(const VerdictEntry& entry) {
   TRY(Window* const disputed, window(entry.receipt));
   REQUIRE(!disputed->disagree.empty() && !disputed->is_settled,
           "a verdict on entry " + std::to_string(entry.receipt) + ", where nothing is in dispute");
+  if (entry.verdict == Verdict::kUnjudged) {
+    disputed->is_settled = true;
+    ++audits_.unjudged;
+    ++members_.at(disputed->receipt.worker).unjudged;
+    for (const PublicKey& auditor : disputed->disagree) ++members_.at(auditor).unjudged;
+    return ok_status();
+  }
   const bool is_party =
       entry.guilty == disputed->receipt.worker || disputed->disagree.contains(entry.guilty);
   REQUIRE(is_party, "a verdict on who is no party of the dispute");

@@ -54,6 +54,7 @@ struct AuditCounts {
   // key opened no audit of.
   std::uint64_t refereed = 0;
   std::uint64_t referee_missed = 0;
+  std::uint64_t unjudged = 0;  // disputes that ended without anybody being found wrong
 };
 
 // kTrusted: of whoever checked all signatures before, for its own use; every other rule is checked.
@@ -89,6 +90,10 @@ class Books {
   std::vector<std::uint64_t> disputes() const;
   // Auditors whose openings of this entry disagree; none for what may not be audited any more.
   std::vector<PublicKey> doubters(std::uint64_t entry) const;
+  // Disputes that it was a party of and that ended unjudged.
+  std::uint64_t unjudged(const PublicKey& key) const;
+  // Requests of which somebody has paid for a window that may be audited, or is in dispute.
+  std::set<RequestId> paid() const;
   // Who answers for a member; nothing for who is none.
   std::optional<Hash256> owner(const PublicKey& key) const;
   // The latest draw, and the windows that it selected, by their entries.
@@ -109,6 +114,7 @@ class Books {
     Hash256 latest;  // of its receipts: BLAKE2b, zeros before the first
     Standing standing;
     std::set<Hash256> programs = {};  // of its receipts
+    std::uint64_t unjudged = 0;
   };
   struct Window {
     Receipt receipt;

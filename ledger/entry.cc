@@ -101,13 +101,18 @@ void fields(Archive& a, OpeningEntry& e) {
 template <typename Archive>
 void fields(Archive& a, VerdictEntry& e) {
   a.number(e.receipt);
-  a.key(e.guilty);
+  a.key_or_nobody(e.guilty);
   auto verdict = static_cast<std::uint8_t>(e.verdict);
   a.number(verdict);
-  if ((verdict < 1 || verdict > 2) && a.status) {
+  if ((verdict < 1 || verdict > 3) && a.status) {
     a.status = Error::invalid("verdict " + std::to_string(verdict) + " is unknown");
   }
   e.verdict = static_cast<Verdict>(verdict);
+  if ((e.verdict == Verdict::kUnjudged) != (e.guilty == PublicKey()) && a.status) {
+    a.status = Error::invalid(
+        "a verdict names who is guilty, and none but one that is unjudged "
+        "names nobody");
+  }
   a.bytes(e.evidence.bytes);
 }
 template <typename Archive>

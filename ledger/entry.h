@@ -48,13 +48,13 @@ struct OpeningEntry {
   Hash256 root;
   Hash256 salt;
 };
-// 8: how a mismatch at entry `receipt` ended.
-enum class Verdict : std::uint8_t { kFault = 1, kFraud = 2 };
+// 8: how a mismatch at entry `receipt` ended. kUnjudged: nobody can say any more who was wrong.
+enum class Verdict : std::uint8_t { kFault = 1, kFraud = 2, kUnjudged = 3 };
 struct VerdictEntry {
   std::uint64_t receipt = 0;
-  PublicKey guilty;  // its worker or the auditor who disagreed
+  PublicKey guilty;  // its worker or the auditor who disagreed; nobody's where it is unjudged
   Verdict verdict = Verdict::kFault;
-  Hash256 evidence;  // BLAKE2b of the concession or of the dispute file
+  Hash256 evidence;  // BLAKE2b of the file that says why
 };
 // 9: two receipts of one slot: proves itself.
 struct EquivocationEntry {

@@ -26,6 +26,7 @@ struct Meaning {
   Found operator()(const GrantEntry& e) const { return of(e.to, Kind::kGranted); }
   Found operator()(const VestEntry& e) const { return of(e.key, Kind::kVested); }
   Found operator()(const VerdictEntry& e) const {
+    if (e.verdict == Verdict::kUnjudged) return unjudged(e.receipt);
     return of(e.guilty, e.verdict == Verdict::kFraud ? Kind::kFraud : Kind::kFault);
   }
   Found operator()(const ReceiptEntry& e) const {
@@ -44,6 +45,13 @@ struct Meaning {
     return own ? Found(Kind::kEquivocation) : Found();
   }
 
+  Found unjudged(std::uint64_t disputed) const {
+    const Receipt* receipt = books.receipt(disputed);
+    const std::vector<PublicKey> doubters = books.doubters(disputed);
+    const bool is_party =
+        receipt != nullptr && (receipt->worker == key || std::ranges::count(doubters, key) > 0);
+    return is_party ? Found(Kind::kUnjudged) : Found();
+  }
   Found of(const PublicKey& whose, Kind kind) const { return whose == key ? Found(kind) : Found(); }
 };
 
@@ -60,9 +68,10 @@ std::int64_t gained(const PublicKey& key, Kind kind, const Books& books) {
 }  // namespace
 
 std::string_view event_name(Event::Kind kind) {
-  constexpr std::string_view kNames[] = {
-      "joined",    "vouched",   "changed",     "granted", "paid",  "served",       "checked",
-      "disagreed", "was_right", "was_doubted", "fault",   "fraud", "equivocation", "vested"};
+  constexpr std::string_view kNames[] = {"joined",       "vouched",     "changed", "granted",
+                                         "paid",         "served",      "checked", "disagreed",
+                                         "was_right",    "was_doubted", "fault",   "fraud",
+                                         "equivocation", "vested",      "unjudged"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -28,6 +28,7 @@ struct Event {
     kFraud,
     kEquivocation,
     kVested,
+    kUnjudged,  // a dispute that it was a party of ended without a verdict
   };
   Kind kind = Kind::kJoined;
   std::int64_t time = 0;    // unix seconds, of the first

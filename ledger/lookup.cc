@@ -165,7 +165,8 @@ Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoin
       ++(opening->root == receipt.out_root ? said->agreed : said->differed);
     } else if (const auto* verdict = std::get_if<VerdictEntry>(&body)) {
       const auto of = by_entry.find(verdict->receipt);
-      if (of == by_entry.end()) return;
+      // An end without a verdict leaves open who is right.
+      if (of == by_entry.end() || verdict->verdict == Verdict::kUnjudged) return;
       auto& [receipt, said] = of->second;
       (verdict->guilty == receipt.worker ? said->worker : said->auditor) = verdict->verdict;
     }

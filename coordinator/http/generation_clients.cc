@@ -248,6 +248,7 @@ KeptRequest Generation::kept_request() const {
   out.trust = request.trust;
   out.verify = request.verify.value_or(Verify::kNone);
   out.min_level = request.min_level.value_or(ledger::Level::kNewcomer);
+  out.share = request.share;
   if (request.echo) out.echoes = input_.echoes;
   for (std::size_t i = 0; i < input_.prompts.size(); ++i) {
     SequenceOpen open{{},

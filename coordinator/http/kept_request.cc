@@ -13,6 +13,7 @@ constexpr std::uint8_t kTokenIds = 8;
 constexpr int kVerifyShift = 4;
 constexpr int kLevelShift = 6;
 constexpr std::uint8_t kTwoBits = 3;
+constexpr std::uint32_t kShared = std::uint32_t{1} << 31;  // beside n
 constexpr std::size_t kFingerprintBytes = 128;
 
 std::uint8_t flags_of(const KeptRequest& request) {
@@ -96,7 +97,7 @@ Bytes encode(const KeptRequest& request) {
   ByteWriter writer(out);
   write_bytes(writer, as_bytes(request.fingerprint));
   writer.write(flags_of(request));
-  writer.write(request.n);
+  writer.write(request.n | (request.share ? kShared : 0));
   writer.write(request.created);
   write_texts(writer, request.stop);
   write_texts(writer, request.trust);
@@ -126,7 +127,9 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   request.stream = (flags & kStream) != 0;
   request.include_usage = (flags & kUsage) != 0;
   request.return_token_ids = (flags & kTokenIds) != 0;
-  request.n = reader.read<std::uint32_t>();
+  const auto n = reader.read<std::uint32_t>();
+  request.share = (n & kShared) != 0;
+  request.n = n & ~kShared;
   request.created = reader.read<std::int64_t>();
   REQUIRE(request.n >= 1 && request.n <= limits::kChoices, "n is " + std::to_string(request.n) +
                                                                "; it must be 1 to " +

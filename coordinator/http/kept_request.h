@@ -21,6 +21,7 @@ struct KeptRequest {
   bool return_token_ids = false;
   Verify verify = Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;
+  bool share = false;   // newcomers may compute it again
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
   std::vector<std::string> stop;
@@ -32,9 +33,10 @@ struct KeptRequest {
 };
 
 // Layout: a fingerprint, a byte of flags (bits 0 to 3: the booleans in their order, 4 and 5:
-// verify, 6 and 7: min_level), then the other fields in the order of the struct, little-endian, no
-// padding; each vector and string as a u32 count, then its items, a prompt as a count of bytes and
-// encode(SubmitMessage).
+// verify, 6 and 7: min_level), then the other fields from n on in the order of the struct,
+// little-endian, no padding; each vector and string as a u32 count, then its items, a prompt as a
+// count of bytes and encode(SubmitMessage). The highest bit of n is `share`: versions that know of
+// no sharing wrote none, and refuse what is shared.
 Bytes encode(const KeptRequest& request);
 
 // Every count is checked against base/limits.h before anything is allocated, every number against

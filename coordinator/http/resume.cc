@@ -29,6 +29,7 @@ GenerationInput input_of(KeptRequest&& kept, Keep keep) {
   request.owner = keep.owner;
   request.verify = kept.verify;
   request.min_level = kept.min_level;
+  request.share = kept.share;
   request.echo = !kept.echoes.empty();
   input.echoes = std::move(kept.echoes);
   for (SubmitMessage& prompt : kept.prompts) input.prompts.push_back(std::move(prompt.prompt));

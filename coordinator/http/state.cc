@@ -179,6 +179,7 @@ OrderedJson audits_object(const AuditStatus& audits) {
   if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
   out["open_disputes"] = audits.open_disputes;
   out["ended_disputes"] = audits.ended_disputes;
+  out["unjudged_disputes"] = audits.unjudged_disputes;
   out["referee"] = {{"selected", audits.referee_selected_total},
                     {"missed", audits.referee_missed_total},
                     {"waiting", audits.referee_waiting}};

@@ -3,11 +3,13 @@ refuse, and what a worker does with a roster that contradicts its own. tests/e2e
 has the way of a new user.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import stat
 import time
 
@@ -250,17 +252,24 @@ class Joining(cluster.Cluster):
         shutil.copytree(self.home, copy)
         with self.serve():
             self.good(self.home, "nodes", "rm", "spy")
-            self.enrol("attic", self.token())
+            self.enrol("attic", self.token("--owner", "ann"))
+            self.enrol("cellar", self.token("--newcomer"))
         for path in pathlib.Path(self.home).glob("hearth.db*"):
             path.unlink()
         shutil.copy(os.path.join(copy, "hearth.db"), self.home)
         for _ in range(2):
             self.refused_to_serve("an older copy was put back")
-        self.assertEqual(self.names(), {"coordinator", "desk", "attic"}, "the roster is as it was")
+        everybody = {"coordinator", "desk", "attic", "cellar"}
+        self.assertEqual(self.names(), everybody, "the roster is as it was")
         restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
-        self.assertEqual((restored["removed"], restored["added"]), (["spy"], ["attic"]))
+        self.assertEqual((restored["removed"], set(restored["added"]), restored["unknown"]),
+                         (["spy"], {"attic", "cellar"}, []))
+        # Whose they are, and that one is not vouched for, as before.
+        with contextlib.closing(sqlite3.connect(os.path.join(self.home, "hearth.db"))) as db:
+            rows = db.execute("SELECT name, owner, newcomer FROM nodes WHERE revoked = 0").fetchall()
+        self.assertEqual(set(rows), {("desk", "", 0), ("attic", "ann", 0), ("cellar", "", 1)})
         with self.serve():
-            self.assertEqual(self.names(), {"coordinator", "desk", "attic"})
+            self.assertEqual(self.names(), everybody)
             self.refused(self.folder("spy"), "removed", "worker", "--model", swarm.MODEL, code=5)
             self.refused(self.folder("late"), "refuses this join token", "join", left, "--model",
                          swarm.MODEL, "--name", "late")
@@ -298,7 +307,8 @@ class Joining(cluster.Cluster):
         self.assertEqual(shown.read_bytes(), kept)
         self.refused_to_serve("one that a member holds")
         restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
-        self.assertEqual((restored["removed"], restored["added"]), ([], ["one"]))
+        self.assertEqual((restored["removed"], restored["added"], restored["unknown"]),
+                         ([], ["one"], ["one"]), "the folder knows no more of it")
         with self.serve() as s:
             s.wait_ready()
             self.assertEqual(self.names(), {"coordinator", "desk", "one"})

@@ -10,6 +10,7 @@
 //   5        a move that is signed: its round, two bytes of length, then the payload
 //   6, 7     it keeps what comes in, it has traced it   8 a part of evidence: as 0
 //   9        a while passes   10 it is lost   11 it is there again
+//   12       the process is another one, and has evidence of a fraud of it: as 3
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -20,6 +21,8 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/hex.h"
+#include "coordinator/kept_verdict.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/audit_log.h"
 #include "tests/unit/ledger/small_shape.h"
@@ -137,6 +140,19 @@ class Play : testing::AuditLog {
     byte = static_cast<char>(byte ^ bits);
     return text;
   }
+  std::string evidence_of_fraud(const PublicKey& guilty) const {
+    return std::string(coordinator::kVerdictEvidence) + "cluster " + books.cluster().hex() +
+           "\nentry " + std::to_string(entry_) + "\nreceipt " +
+           to_hex(ledger::receipt_in(entries.at(entry_))) + "\nguilty " + guilty.hex() +
+           "\nverdict fraud\n";
+  }
+  void start_again(const std::string& kept) {
+    open(coordinator::AuditMode::kSpot);
+    const ByteSpan bytes = as_bytes(kept);
+    audits->verdicts().take_up({Bytes(bytes.begin(), bytes.end())});
+    pump();
+    INVARIANT(of_kind(kVerdict) == 1 && books.disputes().empty(), "each dispute has an end");
+  }
   void sign(std::size_t who) {
     const std::uint32_t round = reader_.read<std::uint8_t>();
     const std::string payload = bytes();
@@ -189,6 +205,7 @@ class Play : testing::AuditLog {
       case 9: return later(coordinator::VerdictDesk::kPatience);
       case 10: return audits->verdicts().lose(node);
       case 11: return audits->verdicts().meet(node, stage(node).key());
+      case 12: return start_again(changed(evidence_of_fraud(stage(node).key())));
       default: return;
     }
   }

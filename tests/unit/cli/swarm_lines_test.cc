@@ -143,6 +143,9 @@ TEST(StatusLines, WhatBecameOfAudits) {
   view.audits.open_disputes = 1;
   view.audits.ended_disputes = 2;
   EXPECT_EQ(status_lines(view)[4], "        disputes in the ledger: 1 open, 2 ended by a verdict");
+  view.audits.unjudged_disputes = 3;
+  EXPECT_EQ(status_lines(view)[4],
+            "        disputes in the ledger: 1 open, 2 ended by a verdict, 3 ended without one");
   view.audits.referee_missed = 2;
   view.audits.why_referee_missed = "no room";
   EXPECT_EQ(status_lines(view)[6],

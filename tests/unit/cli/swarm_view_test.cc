@@ -76,7 +76,8 @@ TEST(SwarmView, WhatBecameOfAudits) {
   const auto view = read_swarm_view(
       with("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,
                                  "waiting":2,"why_waiting":"nobody","open_disputes":1,
-                                 "ended_disputes":5,"referee":{"missed":6,"why_missed":"no room"}},
+                                 "ended_disputes":5,"unjudged_disputes":7,
+                                 "referee":{"missed":6,"why_missed":"no room"}},
                                  "pipelines":)"));
   ASSERT_TRUE(view.ok()) << view.error().message;
   EXPECT_EQ(view->audits.agreed, 14U);
@@ -86,6 +87,7 @@ TEST(SwarmView, WhatBecameOfAudits) {
   EXPECT_EQ(view->audits.why_waiting, "nobody");
   EXPECT_EQ(view->audits.open_disputes, 1U);
   EXPECT_EQ(view->audits.ended_disputes, 5U);
+  EXPECT_EQ(view->audits.unjudged_disputes, 7U);
   EXPECT_EQ(view->audits.referee_missed, 6U);
   EXPECT_EQ(view->audits.why_referee_missed, "no room");
   EXPECT_FALSE(

@@ -87,9 +87,9 @@ struct AuditLog {
         if (!one.evidence.empty()) {
           evidence.push_back(one.evidence);
           if (!one.dispute.empty()) disputes.push_back(one.dispute);
-          desk->bar(one.member);
+          if (one.member != PublicKey()) desk->bar(one.member);
         }
-        desk->enter(one.member);
+        if (one.member != PublicKey()) desk->enter(one.member);
         desk->log(one.body);
       }
       for (const Bytes& entry : desk->take_entries()) {

@@ -127,6 +127,50 @@ TEST_F(CreditsTest, SoManyRequestsAndNoMore) {
   EXPECT_TRUE(credits->reserve(payer, {{id, 1}}));
 }
 
+TEST_F(CreditsTest, WhatWasPaidBeforeARestartCostsNothingMore) {
+  std::vector<ReceiptStage> stages = testing::receipt_stages();
+  ReceiptDesk desk(testing::receipt_cluster(), clock, credits);
+  desk.begin(testing::receipt_pipeline(stages));
+  desk.log(ledger::GrantEntry{payer, 1'000});
+  ledger::Books books;
+  const auto fold = [&] {
+    for (const Bytes& entry : desk.take_entries()) {
+      ASSERT_TRUE(books.apply(entry));
+      credits->posted(books.postings());
+    }
+  };
+  fold();
+  const ReceiptRequest over = testing::receipt_request(1);
+  const ledger::RequestId name = over.order.request;
+  const auto holds = credits->reserve(payer, {{name, 1'000}});
+  ASSERT_TRUE(holds) << holds.error().message;
+  desk.start(over.epoch, name, over.tokens.size());
+  for (ReceiptStage& stage : stages) desk.take(stage.node, stage.claim(over));
+  desk.over(over);
+  for (auto messages = desk.take_messages(); !messages.empty(); messages = desk.take_messages()) {
+    for (const ReceiptDesk::Message& message : messages) {
+      ReceiptStage& stage = message.node == "a" ? stages[0] : stages[1];
+      desk.take(stage.node, stage.sign(message.body));
+    }
+  }
+  fold();
+  const std::int64_t left = books.balance({ledger::Account::Kind::kSpendable, payer});
+  ASSERT_LT(left, 1'000);
+  ASSERT_EQ(books.paid(), std::set<ledger::RequestId>{name});
+  // Its answer was lost, and the next process computes it again.
+  const auto next = std::make_shared<Credits>();
+  next->begin(books);
+  const auto again = next->reserve(payer, {{name, left + 1}});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(next->balance(payer).reserved, 0);
+  EXPECT_EQ(next->charge(name, 1), PublicKey());
+  // What was not paid for costs what it costs.
+  EXPECT_FALSE(next->reserve(payer, {{request(2), left + 1}}));
+  const auto fresh = next->reserve(payer, {{request(2), left}});
+  ASSERT_TRUE(fresh);
+  EXPECT_EQ(next->charge(request(2), 1), payer);
+}
+
 TEST_F(CreditsTest, WithoutALedgerNobodyPays) {
   grant(payer, 100);
   credits->stop("the disk is full");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hex.h"
+#include "coordinator/kept_verdict.h"
 #include "tests/unit/coordinator/audit_log.h"
 #include "tests/unit/coordinator/true_finding.h"
 #include "tests/unit/ledger/small_shape.h"
@@ -296,6 +298,101 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   EXPECT_EQ(of_kind(kVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
   EXPECT_EQ(audits->verdicts().open(), 0u);
+}
+
+// --- what an earlier process has left ---
+
+struct VerdictLeftTest : VerdictDeskTest {
+  // An accusation of a liar whose verdict is on its way, and the evidence that is on the disk.
+  Bytes accused_and_gone() {
+    liars(stages);
+    dispute();
+    referee();
+    compute_on(stages, Epoch(4));
+    audits->verdicts().take("a", plead("a", ledger::Plea::kConceded));
+    return audits->take_entries().at(0).evidence;
+  }
+  void start_again(const std::vector<Bytes>& kept) {
+    open(AuditMode::kSpot);
+    audits->verdicts().take_up(kept);
+    pump();
+  }
+  // Evidence with something else in place of the value of a line.
+  static Bytes with(const Bytes& evidence, const std::string& name, const std::string& value) {
+    std::string text(as_text(evidence));
+    const std::size_t at = text.find("\n" + name + " ") + name.size() + 2;
+    text.replace(at, text.find('\n', at) - at, value);
+    const ByteSpan bytes = as_bytes(text);
+    return Bytes(bytes.begin(), bytes.end());
+  }
+};
+
+TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
+  liars(stages);
+  dispute();
+  start_again({});
+  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(verdict().verdict, ledger::Verdict::kUnjudged);
+  EXPECT_EQ(verdict().guilty, PublicKey());
+  EXPECT_EQ(verdict().evidence, blake2b(evidence.at(0)));
+  EXPECT_TRUE(books.disputes().empty());
+  EXPECT_EQ(books.unjudged(stages[0].key()), 1u);
+  EXPECT_EQ(books.unjudged(others[0].key()), 1u);
+  EXPECT_EQ(audits->status().unjudged_disputes, 1u);
+  EXPECT_EQ(audits->status().ended_disputes, 0u) << "by a verdict";
+  EXPECT_EQ(audits->status().open_disputes, 0u);
+  EXPECT_TRUE(audits->verdicts().barred().empty()) << "it is nobody's fault";
+  // It ends once, and what is in dispute from now on is judged.
+  start_again({});
+  EXPECT_EQ(of_kind(kVerdict), 1u);
+  dispute(2);
+  EXPECT_EQ(books.disputes().size(), 1u);
+}
+
+TEST_F(VerdictLeftTest, AVerdictWhoseEvidenceWasKeptIsPronounced) {
+  const Bytes kept = accused_and_gone();
+  start_again({{}, Bytes(3), with(kept, "entry", "1"), kept});
+  EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
+  EXPECT_EQ(verdict().guilty, stages[0].key());
+  EXPECT_EQ(verdict().evidence, blake2b(kept));
+  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_TRUE(books.standing(stages[0].key())->is_tombstoned());
+  EXPECT_NE(why("a"), "");
+  EXPECT_EQ(why("c"), "");
+}
+
+TEST_F(VerdictLeftTest, AFaultThatWasKeptHasToLookAtItself) {
+  start_again({with(accused_and_gone(), "verdict", "fault")});
+  EXPECT_EQ(verdict().verdict, ledger::Verdict::kFault);
+  EXPECT_NE(why("a"), "");
+  audits->verdicts().meet("a", stages[0].key());
+  pump();
+  check("a", true);
+  EXPECT_EQ(why("a"), "");
+}
+
+TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
+  const Bytes kept = accused_and_gone();
+  const std::string stranger = testing::receipt_key(99).public_key().hex();
+  const std::string other = to_hex(std::array<std::byte, ledger::kReceiptBytes>());
+  EXPECT_TRUE(verdict_in(kept, books));
+  for (const auto& [name, value] : {std::pair<std::string, std::string>{"entry", "1"},
+                                    {"entry", ""},
+                                    {"entry", "-1"},
+                                    {"entry", "1000000"},
+                                    {"cluster", stranger},
+                                    {"receipt", "zz"},
+                                    {"receipt", other},
+                                    {"guilty", stranger},
+                                    {"guilty", ""},
+                                    {"verdict", "unjudged"},
+                                    {"verdict", "guilty"}}) {
+    EXPECT_FALSE(verdict_in(with(kept, name, value), books)) << name << " " << value;
+  }
+  for (std::size_t size = 0; size + 1 < kept.size(); ++size) {
+    EXPECT_FALSE(verdict_in(ByteSpan(kept).first(size), books)) << size;
+  }
+  EXPECT_FALSE(verdict_in(unjudged_evidence(books.disputes().front(), books), books));
 }
 
 // --- the game of the two ---

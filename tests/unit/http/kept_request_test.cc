@@ -21,6 +21,7 @@ KeptRequest a_request() {
   request.trust = {"den", "attic"};
   request.verify = Verify::kFull;
   request.min_level = ledger::Level::kVeteran;
+  request.share = true;
   request.echoes = {"one", ""};
   for (const std::vector<TokenId>& prompt :
        {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{99}}) {

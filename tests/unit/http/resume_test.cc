@@ -172,6 +172,24 @@ TEST_F(ResumeTest, AfterACrashAtEveryTokenTheStreamGoesOnBehindWhatWasSeen) {
   }
 }
 
+TEST_F(ResumeTest, WhatItsOwnerSharesIsSharedByTheNextProcessToo) {
+  for (const bool share : {true, false}) {
+    ASSERT_TRUE(requests->clear().ok());
+    Json body = stream;
+    body["hearth"] = {{"share", share}};
+    {
+      Process first(requests);
+      first.ask(body, "key");
+      ASSERT_EQ(first.port.submitted.size(), 1U);
+      EXPECT_EQ(first.port.submitted[0].request.share, share);
+    }
+    Process second(requests);
+    second.resume();
+    ASSERT_EQ(second.port.submitted.size(), 1U);
+    EXPECT_EQ(second.port.submitted[0].request.share, share);
+  }
+}
+
 // What was told and not yet written is computed again, and not told again.
 TEST_F(ResumeTest, TokensThatTheDiskNeverSawAreNotToldTwice) {
   const std::string whole = undisturbed(stream);

@@ -175,17 +175,22 @@ TEST_F(TamperedLedger, ARewrittenVerdictIsNamed) {
   wrong.guilty = liar_.public_key();
   expect_refused(verdict_at_, wrong, "on somebody else", "no party of the dispute");
   Bytes raw = entries_[verdict_at_];
-  for (const unsigned char kind : {0, 3}) {
+  for (const unsigned char kind : {0, 4}) {
     raw[9 + 8 + 32] = std::byte{kind};
     expect_refused(verdict_at_, raw, "of another kind", "is unknown");
   }
+  raw[9 + 8 + 32] = std::byte{3};
+  expect_refused(verdict_at_, raw, "unjudged, on somebody", "names who is guilty");
+  wrong = verdict_;
+  wrong.guilty = {};
+  expect_refused(verdict_at_, wrong, "on nobody", "names who is guilty");
   raw = entries_[verdict_at_];
   raw.push_back(std::byte{0});
   expect_refused(verdict_at_, raw, "of another length", "the length of its kind");
   expect_refused(verdict_at_, write_entry({kTime - 1, verdict_}), "of an earlier time",
                  "before its predecessor's");
   expect_refused(verdict_at_ + 2, verdict_, "twice", "where nothing is in dispute");
-  EXPECT_EQ(cases_, 8);
+  EXPECT_EQ(cases_, 10);
 }
 
 TEST_F(TamperedLedger, ARewrittenEquivocationIsNamed) {

@@ -192,6 +192,29 @@ TEST_F(BooksTest, AnAuditorWhoWasWrongIsJudgedByTheSameRules) {
   EXPECT_EQ(of(upper_).escrow(), 896 + 1'280);
 }
 
+TEST_F(BooksTest, ADisputeThatNobodyCanJudgeEndsAndBlamesNobody) {
+  audit(add_window(0, 0), auditor_, hash_of("boundary 0"));
+  const std::uint64_t receipt = add_window(0, 1);
+  const VerdictEntry end{receipt, {}, Verdict::kUnjudged, hash_of("why")};
+  EXPECT_NE(refusal(end).find("nothing is in dispute"), std::string::npos);
+  audit(receipt, auditor_, hash_of("other"));
+  const std::int64_t right = of(upper_).audited_right();
+  const std::int64_t escrow_of_both = of(upper_).escrow() + of(auditor_).escrow();
+  add(end);
+  EXPECT_TRUE(books_.postings().empty());
+  EXPECT_EQ(of(upper_).escrow() + of(auditor_).escrow(), escrow_of_both);
+  EXPECT_EQ(of(upper_).audited_right(), right) << "nor is it right";
+  EXPECT_EQ(of(upper_).faults(books_.policy(), now_), 0);
+  EXPECT_TRUE(books_.disputes().empty());
+  EXPECT_EQ(books_.audits().unjudged, 1u);
+  EXPECT_EQ(books_.unjudged(upper_.public_key()), 1u);
+  EXPECT_EQ(books_.unjudged(auditor_.public_key()), 1u);
+  EXPECT_EQ(books_.unjudged(lower_.public_key()), 0u);
+  EXPECT_NE(refusal(end).find("nothing is in dispute"), std::string::npos) << "it ends once";
+  EXPECT_EQ(refusal(VestEntry{upper_.public_key()}).find("in dispute"), std::string::npos)
+      << "and holds nobody's escrow";
+}
+
 TEST_F(BooksTest, EquivocationProvesItself) {
   add_window(0, 0);
   Receipt one = window(0, 1);
@@ -513,6 +536,15 @@ TEST_F(BooksTest, AHistoryTellsWhatHappenedToAKey) {
   EXPECT_EQ(history_of(client_.public_key(), log_),
             (std::vector<std::string>{"granted 1 1000000000", text("paid", 3, -paid),
                                       text("paid", 1, -second - second / 10)}));
+}
+
+TEST_F(BooksTest, AHistoryHasTheDisputesThatEndedUnjudged) {
+  audit(add_window(0, 0), auditor_, hash_of("other"));
+  add(VerdictEntry{books_.disputes().front(), {}, Verdict::kUnjudged, {}});
+  for (const SecretKey& party : {upper_, auditor_}) {
+    EXPECT_EQ(history_of(party.public_key(), log_).back(), "unjudged 1 0");
+  }
+  EXPECT_EQ(history_of(lower_.public_key(), log_), std::vector<std::string>{"vouched 1 0"});
 }
 
 TEST_F(BooksTest, AHistoryOfEscrowSetFree) {

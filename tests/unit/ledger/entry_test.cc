@@ -36,6 +36,13 @@ TEST(Entry, HasOneEncoding) {
     longer.push_back({});
     EXPECT_FALSE(parse_entry(longer)) << i;
   }
+  const auto ends = [&key](const PublicKey& guilty, Verdict verdict) {
+    return parse_entry(write_entry({77, VerdictEntry{7, guilty, verdict, {}}})).ok();
+  };
+  EXPECT_TRUE(ends({}, Verdict::kUnjudged));
+  EXPECT_FALSE(ends(key, Verdict::kUnjudged)) << "nobody is guilty of it";
+  EXPECT_FALSE(ends({}, Verdict::kFault));
+  EXPECT_FALSE(ends({}, Verdict::kFraud));
   const Bytes unpaid = write_entry({77, ReceiptEntry{}});
   const auto parsed = parse_entry(unpaid);
   ASSERT_TRUE(parsed) << parsed.error().message;

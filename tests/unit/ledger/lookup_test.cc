@@ -128,7 +128,8 @@ TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
     for (const std::uint16_t stage : {0, 1}) add(entry(receipt(name_of(1), stage, window)));
   }
   // Entries 3 to 6. The first is agreed with twice, the second doubted and false, of the third an
-  // auditor is at fault, nothing is said of the last; other entries are other answers'.
+  // auditor is at fault, the last is doubted and nobody judged it; other entries are other
+  // answers'.
   const auto opened = [this](std::uint64_t of, unsigned char auditor, const Hash256& root) {
     add(write_entry({kAsked + 20, OpeningEntry{of, key_of(auditor).public_key(), root, {}}}));
   };
@@ -143,6 +144,8 @@ TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
   judged(4, 11, Verdict::kFraud);
   judged(5, 21, Verdict::kFault);
   judged(7, 11, Verdict::kFraud);
+  opened(6, 20, hash_of("another"));
+  add(write_entry({kAsked + 22, VerdictEntry{6, {}, Verdict::kUnjudged, {}}}));
   fill(kAsked + 30, 600);
   write();
   const auto found = find_receipts(disk, checkpoint, name_of(1));
@@ -159,7 +162,8 @@ TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
   EXPECT_EQ(audits->at(2).differed, 1u);
   EXPECT_FALSE(audits->at(2).worker);
   EXPECT_EQ(audits->at(2).auditor, Verdict::kFault);
-  EXPECT_EQ(audits->at(3).agreed + audits->at(3).differed, 0u);
+  EXPECT_EQ(audits->at(3).differed, 1u);
+  EXPECT_FALSE(audits->at(3).worker || audits->at(3).auditor);
   EXPECT_TRUE(find_audits(disk, checkpoint, {})->empty());
   add(Bytes(3));  // no entry of a ledger
   write();
