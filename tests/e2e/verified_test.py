@@ -11,9 +11,7 @@ from receipts_test import body
 PROMPT = audits_test.PROMPTS[0]
 
 
-class Verified(unittest.TestCase):
-    setUp = audits_test.Audits.setUp
-    end = audits_test.Audits.end
+class Verified(swarm.InOneFolder):
     start = audits_test.Audits.start
     serving = staticmethod(audits_test.Audits.serving)
 
