@@ -1,6 +1,7 @@
 """Audits of a real swarm: answers are computed again by another pipeline, and a stage that lies in
 one activation of one position in sixteen, by its last bit, is found and named."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -265,6 +266,68 @@ class Audits(swarm.InOneFolder):
         texts = [path.read_bytes() for path in (self.folder / "ledger" / "disputes").iterdir()]
         evidence, = (text for text in texts if not text.startswith(b"HRD1"))
         self.assertEqual(evidence.count(b"\nreferee "), 2, "a key a stage")
+
+    def left_open(self):
+        """(dispute, key of who lied, of whom it contradicts): nobody judges here, and the server is
+        killed."""
+        s = self.start("full", liar="w0", flags=("--no-referee",))
+        ask(s.api, body(s.model, PROMPTS[0]))
+        books = self.books_when("a dispute", lambda books: books["disputes"])
+        own, other = sorted((p["nodes"] for p in self.serving(s)), key=lambda p: "w0" not in p)
+        keys = [self.standing(name)["key"] for name in ("w0", other[own.index("w0")])]
+        s.kill()
+        return books["disputes"][0], *keys
+
+    def again(self):
+        s = swarm.Swarm(0, "--stages", "2", "--no-referee", data_dir=self.folder, ready=False)
+        self.addCleanup(s.stop)
+        books = self.books_when("the end of the dispute", lambda books: not books["disputes"])
+        return s, books
+
+    def test_what_is_in_dispute_when_the_server_is_killed_ends_unjudged(self):
+        _, *keys = self.left_open()
+        s, books = self.again()
+        self.assertEqual((books["verdicts"], books["unjudged"]), (0, 1))
+        for key in keys:
+            one = self.standing(key)
+            self.assertEqual((one["unjudged"], one["faults"], one["standing"]), (1, 0, "probation"))
+            self.assertEqual(self.history(key)["unjudged"], 1)
+        shown = swarm.hearth("ledger", "--folder", self.folder)[1]
+        self.assertIn("disputes: 0 open, 1 ended without a verdict", shown)
+        swarm.wait_until(lambda: s.state()["audits"]["unjudged_disputes"] == 1, 30, "its count")
+        shown = swarm.hearth("status", "--host", s.api)[1]
+        self.assertIn("0 open, 0 ended by a verdict, 1 ended without one", shown)
+        # It ends once, and why is part of what an audit checks.
+        s.stop()
+        s, again = self.again()
+        self.assertEqual((again["unjudged"], again["hash"]), (1, books["hash"]))
+        why, = (self.folder / "ledger" / "disputes").iterdir()
+        self.refused(why, lambda b: b.replace(b"unjudged", b"fraud"), "not the evidence")
+
+    def test_a_verdict_whose_evidence_was_kept_is_logged_by_the_next_process(self):
+        entry, liar, _ = self.left_open()
+        cluster = json.loads(swarm.hearth("audit", self.folder, "--json")[1])["key"]
+        lines = [b"hearth verdict evidence v1"] + [line.encode() for line in (
+            f"cluster {cluster}", f"entry {entry}", f"receipt {self.receipt_at(entry).hex()}",
+            f"guilty {liar}", "game it was not played", "verdict fraud", "")]
+        evidence = b"\n".join(lines)
+        # As it lies there when a server ends before the verdict is in the log.
+        disputes = self.folder / "ledger" / "disputes"
+        disputes.mkdir(mode=0o700)
+        file = disputes / hashlib.blake2b(evidence, digest_size=32).hexdigest()
+        file.touch(mode=0o600)
+        file.write_bytes(evidence)
+        _, books = self.again()
+        self.assertEqual((books["verdicts"], books["unjudged"]), (1, 0))
+        self.assertEqual(self.standing(liar)["standing"], "ended")
+
+    def receipt_at(self, entry):
+        """Of a log of less than a tile."""
+        parts = (self.folder / "ledger" / "tile" / "entries" / "000.p").iterdir()
+        bundle = max(parts, key=lambda part: int(part.name)).read_bytes()
+        for _ in range(entry):
+            bundle = bundle[2 + int.from_bytes(bundle[:2], "big"):]
+        return bundle[2:2 + int.from_bytes(bundle[:2], "big")][-448:]
 
     def test_what_nobody_else_holds_is_said(self):
         s = swarm.Swarm(2, data_dir=self.folder)

@@ -2,6 +2,7 @@
 has nothing is refused."""
 
 import json
+import urllib.request
 
 import openai
 
@@ -181,6 +182,58 @@ class Credits(swarm.InOneFolder):
         self.assertEqual(self.books()[0], before)
         again = self.ask(laptop)
         self.balance_of("laptop (API key)", GRANT - cost - price(again.usage.prompt_tokens, 8)[0])
+
+    def hear(self, key, body, events=None):
+        """A stream of an answer that its client may come back to, until so many of its events."""
+        request = urllib.request.Request(
+            self.swarm.api + "/v1/chat/completions", data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": "Bearer " + key,
+                     "Idempotency-Key": "one"})
+        heard = 0
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            for raw in reply:
+                if not raw.startswith(b"data: {"):
+                    continue
+                event = json.loads(raw[len("data: "):])
+                self.assertNotIn("error", event)
+                heard += 1
+                if heard == events:
+                    return None
+        return event
+
+    def test_a_request_that_goes_on_after_a_restart_is_paid_once(self):
+        self.init()
+        laptop = self.run_here("key", "create", "laptop")
+        self.start()
+        self.grant("coordinator", 5_000)
+        prompt = self.ask(self.admin).usage.prompt_tokens
+        most = 400
+        pay = LAYERS * (prompt + 5 * most)
+        all_of_it = pay + pay // 10  # so that the request takes all that its account has
+        self.grant("laptop", all_of_it)
+        model = self.client(laptop).models.list().data[0].id
+        body = {"model": model, "messages": QUESTION, "max_tokens": most, "temperature": 0,
+                "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
+        self.hear(laptop, body, events=5)
+        self.hear(laptop, body, events=10)  # it comes back while the request runs
+        for events in (20, None):
+            self.assertIn("are kept for requests that run", self.refused(laptop))
+            self.swarm.kill()
+            self.swarm.log.close()
+            self.swarm = swarm.Swarm(0, "--stages", "2", "--host", "0.0.0.0",
+                                     data_dir=self.folder, ready=False)
+            self.addCleanup(self.swarm.stop)
+            answer = self.hear(laptop, body, events)
+        self.assertEqual(answer["usage"]["completion_tokens"], most)
+        self.balance_of("laptop (API key)", all_of_it - price(prompt, most)[0])
+        self.swarm.kill()  # and what is over costs nothing again
+        self.swarm.log.close()
+        self.swarm = swarm.Swarm(0, "--stages", "2", "--host", "0.0.0.0", data_dir=self.folder,
+                                 ready=False)
+        self.addCleanup(self.swarm.stop)
+        self.assertEqual(self.hear(laptop, body)["usage"], answer["usage"])
+        self.assertEqual(self.get("/api/v1/state")["credits"]["reserved"], 0)
+        self.balance_of("laptop (API key)", all_of_it - price(prompt, most)[0])
 
     def test_no_credits_without_receipts(self):
         self.init()

@@ -1,6 +1,7 @@
 """Newcomers of a real swarm: two workers serve; two machines that nobody vouches for check what the
 server asks itself and what its owners share, and nothing else; one that lies is found out."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -115,6 +116,32 @@ class Newcomers(cluster.Cluster):
         self.assertEqual(self.server.state()["pipelines"], [])
         code, reply = self.server.post("/v1/chat/completions", body(self.model, "Hello", **SHARED))
         self.assertEqual(code, 503, reply)
+
+    def test_what_its_owner_shares_is_shared_by_the_next_process_too(self):
+        self.checking()
+        self.settled(0)
+        asked = {**body(self.model, PROMPTS[0], **SHARED), "max_tokens": 600, "ignore_eos": True}
+
+        def ask_for_it():
+            try:
+                return swarm.http("POST", self.server.api + "/v1/chat/completions", asked, 120,
+                                  {"Idempotency-Key": "one"})[0]
+            except OSError:  # the server is killed
+                return None
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            first = threads.submit(ask_for_it)
+            swarm.wait_until(lambda: self.server.state()["totals"]["generation_tokens"] > 20, 60,
+                             "tokens")
+            self.server.kill()
+            self.assertIsNone(first.result())
+            self.server = swarm.Swarm(2, "--stages", "2", data_dir=self.home, ready=False)
+            self.addCleanup(self.server.stop)
+            again = threads.submit(ask_for_it)
+            swarm.wait_until(lambda: self.pipelines("checking"), 90, "a checking pipeline")
+            self.assertEqual(self.server.state()["totals"]["resumed"], 1)
+            self.assertFalse(again.done(), "it is to end while there is somebody to check it")
+            self.assertEqual(again.result(), 200)
+        self.settled(1)
 
     def test_one_that_lies_is_found_guilty_and_who_served_is_not_touched(self):
         pipelines = self.checking(binary=LIAR, defect=ONE_UNIT_OFF)
