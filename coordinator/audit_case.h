@@ -56,9 +56,17 @@ class AuditCase {
   const ReceiptPipeline& pipeline() const { return *pipeline_; }
   const ReceiptRequest& request() const { return request_; }
 
-  // A stage of that run claims a window. kInvalidInput when it cannot have computed that.
+  // A stage of that run claims a window. kInvalidInput when it cannot have computed that; kRefused
+  // when it cannot show that it did.
   Status take(Run& run, const std::string& node, const control::v1::WindowClaim& claim,
               const PublicKey& cluster) const;
+
+  // Whether what its stages claim fits each other and the tokens that came of it: else it is no
+  // audit, and nobody is a party of a dispute for what another handed him. run.is_whole().
+  Status check_whole(const Run& run) const;
+  // Whether its last stage commits to the tokens that the log has, and gave others. An honest one
+  // that is fed others than it gave claims nothing. run.is_whole().
+  bool has_read_tokens(const Run& run) const;
 
   // A receipt of it is in the log.
   void add(std::uint64_t entry, const ledger::Receipt& receipt);
@@ -105,6 +113,7 @@ class AuditCase {
   std::set<std::uint64_t> wanted;  // entries that are to be audited
 
  private:
+  Hash256 commitment(const Run& run, std::uint32_t window, std::uint32_t positions) const;
   // Until the first that differs; true when one does.
   Result<bool> compare(const Run& run, bool last_too, std::vector<Finding>& found) const;
   void blame_sampling(const Run& generated, Findings& findings) const;

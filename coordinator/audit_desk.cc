@@ -356,9 +356,27 @@ void AuditDesk::try_again(const Key& key, Kept& kept, const std::string& why) {
 void AuditDesk::take(const std::string& node, const control::v1::WindowClaims& claims) {
   for (const control::v1::WindowClaim& claim : claims.windows()) {
     const Status taken = take_claim(node, claim);
-    if (!taken.ok())
-      spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    if (taken.ok()) continue;
+    spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    if (taken.error().code == ErrorCode::kRefused) refuse(node, claim);
   }
+}
+
+// It signed a root that it has not computed, and had it from the log or from somebody: whatever it
+// checks is worth nothing.
+void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& claim) {
+  const auto pipeline = pipelines_.find(Epoch(claim.epoch()));
+  if (pipeline != pipelines_.end()) {
+    const auto& stages = pipeline->second->stages;
+    const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
+    if (stage != stages.end()) verdicts_.refuse(node, stage->key);
+  }
+  ledger::RequestId name{};
+  if (!read_field(claim.request(), name)) return;
+  const auto run = runs_.find(name);
+  if (run == runs_.end()) return;
+  const Key key = run->second;
+  try_again(key, cases_.at(key), "node " + node + " claims a root that it has not computed");
 }
 
 Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {

@@ -156,6 +156,7 @@ class AuditDesk {
   std::shared_ptr<const ReceiptPipeline> choose(Kept& kept) const;
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
+  void refuse(const std::string& node, const control::v1::WindowClaim& claim);
   void settle(const Key& key, Kept& kept);
   void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
   void open_all(Kept& kept);

@@ -15,6 +15,12 @@ namespace hearth::coordinator {
 
 void AuditDesk::settle(const Key& key, Kept& kept) {
   if (kept.state != State::kRunning || !kept.run.is_whole()) return;
+  const Status whole = kept.request.check_whole(kept.run);
+  if (!whole.ok()) {
+    const ReceiptPipeline::Stage& last = kept.run.pipeline->stages.back();
+    if (kept.request.has_read_tokens(kept.run)) verdicts_.refuse(last.node, last.key);
+    return try_again(key, kept, whole.error().message);
+  }
   runs_.erase(kept.run.name);
   if (!kept.run.is_fed && !kept.request.same_tokens(kept.run)) {
     spdlog::warn("request {}: pipeline {} samples other tokens than pipeline {} did",

@@ -539,11 +539,18 @@ void VerdictDesk::meet(const std::string& node, const PublicKey& key) {
     if (one.state == State::kAccused && one.accused == key) send_accusation(entry, one);
   }
   if (quarantined_.contains(key)) send_check(node, key);
-  if (is_ended(key)) {
-    Message& message = messages_.emplace_back();
-    message.node = node;
-    message.body.mutable_ended()->set_why(why_barred(key));
-  }
+  if (is_ended(key) || refused_.contains(key)) send_ended(node, key);
+}
+
+void VerdictDesk::refuse(const std::string& node, const PublicKey& key) {
+  if (!refused_.insert(key).second) return;
+  send_ended(node, key);
+}
+
+void VerdictDesk::send_ended(const std::string& node, const PublicKey& key) {
+  Message& message = messages_.emplace_back();
+  message.node = node;
+  message.body.mutable_ended()->set_why(why_barred(key));
 }
 
 void VerdictDesk::quarantine(const PublicKey& key, std::uint64_t entry) {
@@ -583,6 +590,10 @@ std::string VerdictDesk::why_barred(const PublicKey& key) const {
   if (is_ended(key)) {
     return "the ledger has found it a fraud: it never serves or checks again under its key";
   }
+  if (refused_.contains(key)) {
+    return "in an audit it claimed what it had not computed: it gets no work until this server is "
+           "started anew";
+  }
   const auto one = quarantined_.find(key);
   if (one == quarantined_.end()) return "";
   return "it was found at fault (entry " + std::to_string(one->second.entry) +
@@ -596,6 +607,7 @@ std::map<PublicKey, std::string> VerdictDesk::barred() const {
   };
   for (const PublicKey& key : books_.keys()) add(key);
   for (const auto& [key, one] : quarantined_) add(key);
+  for (const PublicKey& key : refused_) add(key);
   for (const PublicKey& key : ended_) add(key);
   return all;
 }
@@ -621,9 +633,7 @@ void VerdictDesk::logged(const ledger::Entry& entry) {
   }
   const std::string node = node_of(guilty);
   if (!is_ended(guilty) || node.empty()) return;
-  Message& message = messages_.emplace_back();
-  message.node = node;
-  message.body.mutable_ended()->set_why(why_barred(guilty));
+  send_ended(node, guilty);
 }
 
 // --- time ---

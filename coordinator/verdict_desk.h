@@ -130,6 +130,10 @@ class VerdictDesk {
   // What the referee says of the requests themselves.
   std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
+  // It claimed a root, in an audit, below which it could show no row. No program does that by
+  // mistake, and no entry of the log can say it: it is given no work while this process lives.
+  void refuse(const std::string& node, const PublicKey& key);
+
   // Why a key may not be given work, a sentence; empty: it may.
   std::string why_barred(const PublicKey& key) const;
   std::map<PublicKey, std::string> barred() const;
@@ -182,6 +186,7 @@ class VerdictDesk {
   void leave_open(Cases::iterator at, const std::string& why);
   void quarantine(const PublicKey& key, std::uint64_t entry);
   void send_check(const std::string& node, const PublicKey& key);
+  void send_ended(const std::string& node, const PublicKey& key);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;
   static std::string game_lines(const Case& one);
   std::string node_of(const PublicKey& key) const;
@@ -202,6 +207,7 @@ class VerdictDesk {
     TimePoint sent{};
   };
   std::map<PublicKey, Quarantine> quarantined_;
+  std::set<PublicKey> refused_;
   std::set<PublicKey> ended_;  // verdicts that are on their way to the log, too
   std::uint64_t next_check_ = 1;
   std::vector<Ask> asks_;

@@ -24,4 +24,9 @@ Result<StageClaim> read_claim(const control::v1::WindowClaim& claim,
                               const ledger::RequestId& request, std::uint16_t stage,
                               const PublicKey& worker, const PublicKey& cluster);
 
+// kRefused when the row that it shows of what went out is not below its root: it has read that root
+// and not computed it. Not of a last stage, which commits to tokens; `said` is what was read of it.
+Status check_shown(const control::v1::WindowClaim& claim, const StageClaim& said,
+                   const ledger::RequestId& request, std::uint16_t stage, const Hash256& salt);
+
 }  // namespace hearth::coordinator

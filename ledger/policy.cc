@@ -45,8 +45,6 @@ constexpr PolicyRow kPolicyTable[] = {
     {"canary_rate", &Policy::canary_rate, "ppm",
      "of the traffic is the swarm's own, so that newcomers have work that discloses nobody's "
      "prompt"},
-    {"planted_rate", &Policy::planted_rate, "ppm",
-     "of the audits are of a wrong claim that the coordinator made: who copies claims shows it"},
     {"fault_windows", &Policy::fault_windows, "windows",
      "whose pay a fault costs: more than cheating brings two neighbours until one of them is seen, "
      "so "

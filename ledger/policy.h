@@ -42,7 +42,6 @@ struct Policy {
   std::int64_t audit_seconds = 3'600;
   // What keeps checkers honest.
   std::int64_t canary_rate = 20'000;
-  std::int64_t planted_rate = 10'000;
   // Faults.
   std::int64_t fault_windows = 80;
   std::int64_t fault_limit = 3;

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "ledger/merkle.h"
+#include "ledger/trace.h"
 
 namespace hearth::ledger {
 namespace {
@@ -110,15 +111,38 @@ Status check_fields(const Receipt& r) {
   return ok_status();
 }
 
-Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
-  Bytes bytes;
-  ByteWriter writer(bytes);
+void write_edge(const Edge& edge, ByteWriter& writer) {
   writer.append(edge.request);
   writer.write(edge.epoch);
   writer.write(edge.below);
   writer.write(edge.window);
   writer.append(edge.root.bytes);
+}
+
+Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
+  Bytes bytes;
+  ByteWriter writer(bytes);
+  write_edge(edge, writer);
   return in_cluster(cluster, bytes);
+}
+
+std::vector<Hash256> boundary_leaves(const Hash256& salt, std::uint32_t first_position,
+                                     std::span<const Hash256> rows) {
+  std::vector<Hash256> leaves;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    leaves.push_back(boundary_leaf(salt, first_position + static_cast<std::uint32_t>(i), rows[i]));
+  }
+  return leaves;
+}
+
+// Of so many rows, the one that is to be shown.
+std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t rows) {
+  Bytes all;
+  ByteWriter writer(all);
+  writer.append(as_bytes("shown"));
+  write_edge(edge, writer);
+  const Hash256 hash = keyed_blake2b(salt, all);
+  return static_cast<std::uint32_t>(ByteReader(hash.bytes).read<std::uint64_t>() % rows);
 }
 
 Result<Receipt> read_form(ByteSpan bytes) {
@@ -235,11 +259,7 @@ Hash256 boundary_leaf(const Hash256& salt, std::uint32_t position, const Hash256
 
 Hash256 boundary_root(const Hash256& salt, std::uint32_t first_position,
                       std::span<const Hash256> rows) {
-  std::vector<Hash256> leaves;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    leaves.push_back(boundary_leaf(salt, first_position + static_cast<std::uint32_t>(i), rows[i]));
-  }
-  return subtree_root(leaves);
+  return subtree_root(boundary_leaves(salt, first_position, rows));
 }
 
 Edge in_edge(const Receipt& receipt) {
@@ -260,6 +280,20 @@ Signature sign_edge(const Edge& edge, const PublicKey& cluster, const SecretKey&
 bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& signer,
                 const Signature& signature) {
   return verify(signer, kEdgePurpose, edge_bytes(edge, cluster), signature);
+}
+
+ShownRow show_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
+                  std::span<const Hash256> rows) {
+  const std::uint32_t index = shown_index(edge, salt, static_cast<std::uint32_t>(rows.size()));
+  return {rows[index], path_of(index, boundary_leaves(salt, first_position, rows))};
+}
+
+Status check_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
+                 std::uint32_t rows, const ShownRow& shown) {
+  REQUIRE(rows > 0, "a boundary without rows");
+  const std::uint32_t index = shown_index(edge, salt, rows);
+  return check_inclusion(boundary_leaf(salt, first_position + index, shown.row), index, rows,
+                         shown.path, edge.root);
 }
 
 Status check_neighbours(const Receipt& upper, const Receipt& lower, const PublicKey& cluster) {

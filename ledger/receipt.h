@@ -30,6 +30,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/crypto.h"
 #include "base/result.h"
@@ -124,6 +125,18 @@ Edge out_edge(const Receipt& receipt);
 Signature sign_edge(const Edge& edge, const PublicKey& cluster, const SecretKey& key);
 bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& signer,
                 const Signature& signature);
+
+// One row below an edge's root, which who claims that root shows with it: roots stand in logs, rows
+// do not. Which one follows from the edge, so that a row that was shown elsewhere is worth nothing.
+struct ShownRow {
+  Hash256 row;
+  std::vector<Hash256> path;  // up to the root
+};
+ShownRow show_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
+                  std::span<const Hash256> rows);  // not none
+// kInvalidInput when it is not below the root of a boundary with so many rows.
+Status check_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
+                 std::uint32_t rows, const ShownRow& shown);
 
 // Whether two receipts of neighbouring stages say the same of what passed between them.
 // kInvalidInput names the edge: a wrong root is located without computing anything.

@@ -165,12 +165,13 @@ void ReceiptMaker::begin(const Assignment& assignment, const Hash256& model) {
       0);
 }
 
-void ReceiptMaker::step(StepBatch batch, Bytes in) {
-  const std::size_t size =
-      batch.activations.size() + in.size() + batch.rows.size() * sizeof(BatchRow);
+void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn) {
+  const std::size_t size = batch.activations.size() + in.size() +
+                           batch.rows.size() * sizeof(BatchRow) +
+                           drawn.size() * sizeof(SampledToken);
   const bool taken = state_->push(
-      [batch = std::move(batch), in = std::move(in)](State& state) {
-        state.receipts.step(batch, in);
+      [batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](State& state) {
+        state.receipts.step(batch, in, drawn);
         if (state.seat != nullptr) state.seat->step(batch, in);
       },
       size);

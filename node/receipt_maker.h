@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "node/dispute_party.h"
 #include "node/window_receipts.h"
@@ -29,7 +30,7 @@ class ReceiptMaker {
 
   // As of WindowReceipts.
   void begin(const Assignment& assignment, const Hash256& model);
-  void step(StepBatch batch, Bytes in);
+  void step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn = {});
   void countersign(control::v1::Countersign message);
   void seal(control::v1::SealOrder order);
   void open(control::v1::OpenOrder order);

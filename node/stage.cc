@@ -482,9 +482,12 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
   count_step(batch, result);
   if (!result.hashes.empty()) report_hashes(result);
   if (!serving_) return;  // the coordinator was lost while telling it
+  std::vector<SampledToken> drawn;
+  if (receipts) drawn = result.tokens;
+  for (SampledToken& one : drawn) one.top.clear();
   pass_on(batch, std::move(result));
   // Behind what others wait for.
-  if (receipts) options_.receipts->step(std::move(batch), std::move(input));
+  if (receipts) options_.receipts->step(std::move(batch), std::move(input), std::move(drawn));
 }
 
 void StageMachine::pass_on(const StepBatch& batch, StepResult result) {

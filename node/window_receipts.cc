@@ -28,7 +28,8 @@ void WindowReceipts::begin(const Assignment& assignment, const Hash256& model) {
   program_ = ledger::program_id(model, identity_.build, kernels::kCanonicalVersion);
 }
 
-void WindowReceipts::step(const StepBatch& batch, ByteSpan in) {
+void WindowReceipts::step(const StepBatch& batch, ByteSpan in,
+                          std::span<const SampledToken> drawn) {
   if (batch.epoch != assignment_.epoch) return;
   for (const SequenceOpen& open : batch.opens) {
     if (!open.receipt) continue;
@@ -43,11 +44,24 @@ void WindowReceipts::step(const StepBatch& batch, ByteSpan in) {
   for (std::size_t i = 0; i < rows; ++i) {
     add_row(batch.rows[i], part(in, i, rows), part(batch.activations, i, rows));
   }
+  note_drawn(drawn);
   for (const SequenceId sequence : batch.releases) {
     const auto found = open_.find(sequence);
     if (found == open_.end()) continue;
     finish(found->second);
     open_.erase(found);
+  }
+}
+
+void WindowReceipts::note_drawn(std::span<const SampledToken> drawn) {
+  for (const SampledToken& one : drawn) {
+    if (const auto found = open_.find(one.sequence); found != open_.end()) {
+      found->second.drawn.clear();
+    }
+  }
+  for (const SampledToken& one : drawn) {
+    const auto found = open_.find(one.sequence);
+    if (found != open_.end()) found->second.drawn[one.position] = one.token;
   }
 }
 
@@ -73,7 +87,11 @@ void WindowReceipts::add_row(const BatchRow& row, ByteSpan in, ByteSpan out) {
   const auto found = open_.find(row.sequence);
   if (found == open_.end()) return;
   Open& open = found->second;
-  if (row.position != open.first() + open.tokens.size()) {  // a step was left out
+  // A step was left out, or the first stage feeds what was never drawn: its word against this
+  // one's.
+  const auto drawn = open.drawn.find(row.position);
+  const bool is_other = drawn != open.drawn.end() && drawn->second != row.token;
+  if (is_other || row.position != open.first() + open.tokens.size()) {
     open_.erase(found);
     return;
   }
@@ -113,14 +131,19 @@ void WindowReceipts::finish(Open& open) {
   receipt.begun_ms = static_cast<std::uint64_t>(open.begun_unix) * 1'000;
   receipt.took_ms = static_cast<std::uint32_t>(std::min<std::int64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(took).count(), UINT32_MAX));
+  std::optional<ledger::ShownRow> shown;
+  if (!assignment_.is_last()) {
+    shown = ledger::show_row(ledger::out_edge(receipt), salt, first, open.out);
+  }
   ++open.window;
   open.tokens.clear();
   open.in.clear();
   open.out.clear();
-  claim(receipt);
+  claim(receipt, shown);
 }
 
-void WindowReceipts::claim(const ledger::Receipt& receipt) {
+void WindowReceipts::claim(const ledger::Receipt& receipt,
+                           const std::optional<ledger::ShownRow>& shown) {
   if (claims_.size() >= limits::kReceiptWindows) claims_.pop_front();
   if (waiting_.size() >= limits::kReceiptWindows) waiting_.erase(waiting_.begin());
   const ledger::Slot& slot = receipt.slot;
@@ -137,6 +160,9 @@ void WindowReceipts::claim(const ledger::Receipt& receipt) {
   };
   claim.set_in_signature(sign(ledger::in_edge(receipt)));
   claim.set_out_signature(sign(ledger::out_edge(receipt)));
+  if (!shown) return;
+  claim.set_shown_row(to_field(shown->row.bytes));
+  for (const Hash256& hash : shown->path) claim.mutable_shown_path()->append(to_field(hash.bytes));
 }
 
 control::v1::WindowClaims WindowReceipts::take_claims() {

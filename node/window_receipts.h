@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,9 +45,10 @@ class WindowReceipts {
 
   // The next pipeline. What is open in the one before has no receipts.
   void begin(const Assignment& assignment, const Hash256& model);
-  // `batch` as it leaves the stage; `in`: its activations as they came, empty on the first stage.
-  // A step of another epoch is nothing.
-  void step(const StepBatch& batch, ByteSpan in);
+  // `batch` as it leaves the stage; `in`: its activations as they came, empty on the first stage;
+  // `drawn`: the tokens that came of it, on the last stage, which claims nothing of a request that
+  // it is fed others of. A step of another epoch is nothing.
+  void step(const StepBatch& batch, ByteSpan in, std::span<const SampledToken> drawn = {});
   void skip();  // a step was left out: what is open has no receipts
   bool has_claims() const { return !claims_.empty(); }
   // The oldest that were not taken yet, at most limits::kReceiptBatch; has_claims().
@@ -72,8 +75,9 @@ class WindowReceipts {
     Bytes sampling;
     std::uint32_t window = 0;
     std::vector<std::uint32_t> tokens;
-    std::vector<Hash256> in;   // of the rows, but on the first stage
-    std::vector<Hash256> out;  // but on the last one
+    std::vector<Hash256> in;            // of the rows, but on the first stage
+    std::vector<Hash256> out;           // but on the last one
+    std::map<Position, TokenId> drawn;  // in the latest step that drew any
     std::int64_t begun_unix = 0;
     TimePoint begun{};
     std::uint32_t first() const { return window * limits::kWindowPositions; }
@@ -94,8 +98,9 @@ class WindowReceipts {
   bool said(const control::v1::Accusation& accusation) const;
   void truncate(const SequenceTruncate& truncate);
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
+  void note_drawn(std::span<const SampledToken> drawn);
   void finish(Open& open);
-  void claim(const ledger::Receipt& receipt);
+  void claim(const ledger::Receipt& receipt, const std::optional<ledger::ShownRow>& shown);
 
   const ReceiptIdentity identity_;
   const Clock& clock_;

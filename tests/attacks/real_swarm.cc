@@ -134,7 +134,8 @@ Result<bool> RealPipeline::step(std::vector<SampledToken>& tokens) {
       TRY_VOID(stage.engine->step(*batch, result));
     }
     if (stage.lie) stage.lie(*batch, in);
-    stage.receipts->step(*batch, in);
+    stage.receipts->step(*batch, in, result.tokens);
+    if (stage.hands_on) stage.hands_on(*batch);
     said.tokens = std::move(result.tokens);
     said.released = std::move(result.released);
   }
@@ -263,6 +264,11 @@ void RealSwarm::run(const coordinator::AuditRun& order) {
   over.sampling = order.sampling;
   send_claims(pipeline, true);
   audits.over(over);
+}
+
+void RealSwarm::run_waiting() {
+  for (const coordinator::AuditRun& order : std::exchange(runs, {})) run(order);
+  pump();
 }
 
 void RealSwarm::answer(const coordinator::AuditDesk::Message& message) {

@@ -49,6 +49,8 @@ struct RealStage {
   std::function<Status(node::Engine&, StepBatch&, node::StepResult&)> compute = {};
   // Called with what came in and the batch that goes out, before its receipts see it.
   std::function<void(StepBatch&, const Bytes& in)> lie = {};
+  // What the next stage gets, when that is not what its receipts saw.
+  std::function<void(StepBatch&)> hands_on = {};
   // Of a claim that it is about to send.
   std::function<void(control::v1::WindowClaim&)> claim = {};
   std::map<std::uint64_t, control::v1::Opening> sealed = {};  // by the entry that it audits
@@ -96,6 +98,7 @@ class RealSwarm {
                     const ReceiptOrder& order);
   void later(Duration time);
   void pump();
+  void run_waiting();  // what is in `runs`
 
   // Receipts in the log, and those of one stage; entries of a kind (ledger/entry.h).
   std::vector<ledger::Receipt> receipts() const;

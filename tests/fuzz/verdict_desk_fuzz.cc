@@ -100,7 +100,8 @@ class Play : testing::AuditLog {
       }
       tokens.resize(of.positions);
       const Hash256 ends = ledger::commit_tokens(of.salt, 0, tokens, encode_committed(of.sampling));
-      const Hash256 between = keyed_blake2b(of.salt, as_bytes(std::string(kTruth)));
+      const Hash256 between =
+          ledger::boundary_root(of.salt, 0, testing::boundary_rows(kTruth, of.positions));
       found.windows[0] = {{ends, between}, {between, ends}};
       found.tokens = found.sampled = {6, 7};
       audits->verdicts().found(ask.entry, found);

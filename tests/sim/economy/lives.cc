@@ -38,6 +38,7 @@ struct Node {
   double kept = 0;     // under keys that have ended
   std::int64_t caught = 0;
   bool is_over = false;
+  bool is_refused = false;  // it is given no work any more
 };
 
 class Lives {
@@ -59,11 +60,17 @@ class Lives {
   void step(std::int64_t slot);
   void serve(std::size_t index, std::int64_t slot);
   void check(Node& node);
+  bool is_told(Node& node) const;
+  void sit_out(Node& node);
   void flood();
   void draw();
   void audit(std::size_t index, const Window& window);
   void judge(Node& node, const Window& window);
   void settle();
+  // As much of others' as regulars have audited of their own.
+  double checks_a_window() const {
+    return static_cast<double>(swarm_.policy().regular_rate_floor) / kMillion;
+  }
   double unit() const { return static_cast<double>(swarm_.price(Size::kUsual)); }
 
   const Strategy& strategy_;
@@ -128,17 +135,46 @@ void Lives::serve(std::size_t index, std::int64_t slot) {
 void Lives::check(Node& node) {
   const std::size_t peer = kFirstPeer + node.random.next() % kPeers;
   const Window window = swarm_.serve(peer, Size::kUsual, false);
-  const Swarm::Audit audit{node.member, strategy_.says};
   const double cost = kCost * static_cast<double>(window.pay);
-  if (strategy_.says == Swarm::Says::kTruth) node.cost += cost;
+  const bool told = strategy_.leak != Leak::kNone && is_told(node);
+  Swarm::Says says = strategy_.says;
+  if (strategy_.leak != Leak::kNone) says = told ? Swarm::Says::kClaim : Swarm::Says::kTruth;
+  if (says == Swarm::Says::kTruth) node.cost += cost;
   if (!strategy_.is_idle_else) {
     node.honest += static_cast<double>(swarm_.check_price(Size::kUsual)) - cost;
   }
-  if (strategy_.says != Swarm::Says::kTruth && node.life.first_cheat < 0) {
+  if (says != Swarm::Says::kTruth && node.life.first_cheat < 0) {
     node.life.first_cheat = node.life.windows;
   }
-  node.life.windows += 1;
+  if (strategy_.work != Work::kBoth) node.life.windows += 1;
+  // What it claims is no audit, and the window has another auditor.
+  if (told && strategy_.leak == Leak::kLog) {
+    node.is_refused = true;
+    node.life.caught = node.life.windows - node.life.first_cheat;
+  }
+  if (told && (strategy_.leak == Leak::kLog || strategy_.leak == Leak::kAudit)) return;
+  const Swarm::Audit audit{node.member, says};
   if (swarm_.audit(window, std::span(&audit, 1))) judge(node, window);
+}
+
+bool Lives::is_told(Node& node) const {
+  const double strangers = 1 - strategy_.friends;
+  switch (strategy_.leak) {
+    case Leak::kNone: return false;
+    case Leak::kLog:
+    case Leak::kAudit: return true;
+    case Leak::kClient: return chance(node.random) >= strangers;
+    case Leak::kAccomplice: return chance(node.random) >= strangers * strangers;
+  }
+  return false;
+}
+
+// What honesty would go on to earn: its key is no worse for the ledger, so a new one is no way out.
+void Lives::sit_out(Node& node) {
+  node.life.windows += 1;
+  node.honest += (1 - kCost) * unit();
+  if (chance(node.random) >= checks_a_window()) return;
+  node.honest += static_cast<double>(swarm_.check_price(Size::kUsual)) - kCost * unit();
 }
 
 // Its client orders of others, whose windows are drawn as its own are.
@@ -188,6 +224,10 @@ void Lives::step(std::int64_t slot) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     if (node.is_over) continue;
+    if (node.is_refused) {
+      sit_out(node);
+      continue;
+    }
     if (swarm_.is_over(node.member)) {
       node.life.convicted = true;
       node.is_over = !strategy_.returns;
@@ -206,6 +246,8 @@ void Lives::step(std::int64_t slot) {
       check(node);
     } else if (!dues) {
       serve(i, slot);
+      const bool checks = strategy_.work == Work::kBoth && chance(node.random) < checks_a_window();
+      if (checks) check(node);
     } else if (slot % kCheckSlots == 0) {
       check(node);
     }

@@ -190,12 +190,32 @@ void add_auditors(std::vector<Strategy>& all) {
   sybil.plea = Plea::kConceded;
   sybil.is_idle_else = true;
   all.push_back(sybil);
-  Strategy copies = honest;
-  copies.name = "copies a leaked claim";
-  copies.attack = "V2";
-  copies.says = Swarm::Says::kClaim;
-  copies.undefended = "no wrong claims are planted; a right one that leaked is copied unseen";
-  all.push_back(copies);
+}
+
+// What others know of a window spares its auditor the work (ledger/PROTOCOL.md, 4). All of these
+// windows are right: a friend who agrees with wrong ones is in `friends` of the others.
+void add_leaks(std::vector<Strategy>& all) {
+  Strategy both = of("honest, serves and checks", "", Start::kRegular, nullptr);
+  both.work = Work::kBoth;
+  all.push_back(both);
+  both.attack = "V2";
+  both.name = "checks by the log";
+  both.leak = Leak::kLog;
+  all.push_back(both);
+  both.name = "checks by a client's tokens, last stage";
+  both.leak = Leak::kClient;
+  both.undefended = "it is a friend who agrees, and what it agrees to is right";
+  both.friends = kThird;
+  all.push_back(both);
+  both.name = "checks by an accomplice's rows";
+  both.leak = Leak::kAccomplice;
+  all.push_back(both);
+  both.name = "spoils all that it knows for audits";
+  both.attack = "V5";
+  both.leak = Leak::kAudit;
+  both.friends = 0;
+  both.undefended = "it agrees with nothing; who of two spoilt an audit, nobody can tell";
+  all.push_back(both);
 }
 
 void add_wash(std::vector<Strategy>& all) {
@@ -237,6 +257,7 @@ std::vector<Strategy> strategies() {
   add_conceded(all);
   add_whitewash(all);
   add_auditors(all);
+  add_leaks(all);
   add_wash(all);
   add_majority(all);
   return all;

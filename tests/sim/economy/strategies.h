@@ -33,7 +33,17 @@ using Choice = std::function<bool(const Situation&, SeededRandom&)>;
 enum class Work : std::uint8_t {
   kServes,
   kChecks,  // nothing but others' windows
+  kBoth,    // serves, and checks as much of others' as is drawn of its own
   kWashes,  // serves what it pays for itself
+};
+
+// Where an auditor has from what it would have to compute.
+enum class Leak : std::uint8_t {
+  kNone,
+  kLog,         // roots alone, in which there is no row and no token
+  kClient,      // tokens, of clients that are friends; it is a last stage
+  kAccomplice,  // all rows, where its worker or who stood behind that is a friend
+  kAudit,       // that it is one, and it does nothing
 };
 
 struct Strategy {
@@ -54,6 +64,7 @@ struct Strategy {
   std::int64_t flood = 0;         // windows at once that it orders of others, so that audits tire
   Work work = Work::kServes;
   Swarm::Says says = Swarm::Says::kTruth;  // of windows that it checks
+  Leak leak = Leak::kNone;                 // else it is honest where nothing leaks
   bool is_prompts = false;                 // its windows have prompts and nothing generated
   bool is_free = false;                    // its own windows cost it nothing: all are cached
   bool is_idle_else = false;  // honesty would do nothing at all, and have no dues to pay

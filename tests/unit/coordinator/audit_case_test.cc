@@ -139,13 +139,36 @@ TEST_F(AuditCaseTest, ARunThatDoesNotAddUpIsNoAudit) {
   AuditCase::Run fewer = run();
   fewer.windows[2][0]->positions = 8;
   EXPECT_FALSE(kept->judge(fewer, nullptr));
-  AuditCase::Run torn = run();
-  torn.windows[0][1]->in_root = root("neither", 0);
-  EXPECT_FALSE(kept->judge(torn, nullptr));
   AuditCase::Run missing = run();
   missing.windows.erase(1);
   EXPECT_FALSE(missing.is_whole());
   EXPECT_FALSE(kept->judge(missing, nullptr));
+}
+
+TEST_F(AuditCaseTest, ClaimsFitEachOtherAndTheTokensThatCameOfThem) {
+  add_all();
+  AuditCase::Run fits = run();
+  for (auto& [window, stages] : fits.windows) {
+    const std::uint32_t first = window * kWindow;
+    std::vector<std::uint32_t> tokens(stages[0]->positions);
+    std::iota(tokens.begin(), tokens.end(), first);
+    stages[0]->in_root = stages[1]->out_root = ledger::commit_tokens(
+        kept->request().order.salt, first, tokens, encode_committed(kept->request().sampling));
+  }
+  EXPECT_TRUE(kept->check_whole(fits).ok());
+  EXPECT_FALSE(kept->has_read_tokens(fits));
+  AuditCase::Run torn = fits;
+  torn.windows[2][1]->in_root = root("neither", 2);
+  EXPECT_FALSE(kept->check_whole(torn).ok());
+  AuditCase::Run other = fits;
+  (*other.tokens)[kWindow + 3] = 7;
+  EXPECT_FALSE(kept->check_whole(other).ok());
+  EXPECT_FALSE(kept->has_read_tokens(other)) << "it commits to what nobody claimed";
+  other.windows[1][1]->out_root = root("tokens", 1);
+  EXPECT_TRUE(kept->has_read_tokens(other)) << "to what the log has";
+  AuditCase::Run shorter = fits;
+  shorter.tokens->resize(2 * kWindow);
+  EXPECT_FALSE(kept->check_whole(shorter).ok());
 }
 
 TEST_F(AuditCaseTest, IsAskedForAgainFromItsPromptOrWithItsTokens) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
 #include "tests/unit/coordinator/audit_log.h"
 
 namespace hearth::coordinator {
@@ -403,6 +408,72 @@ TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
   pump();
   EXPECT_EQ(of_kind(kSeal), 2u);
   EXPECT_EQ(of_kind(kOpening), 1u) << "d's";
+}
+
+TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
+  struct Case {
+    const char* name;
+    std::function<void(control::v1::WindowClaim&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"none", [](auto& claim) { claim.clear_shown_row(); }},
+      {"another one", [](auto& claim) { claim.mutable_shown_row()->at(5) ^= 1; }},
+      {"no path", [](auto& claim) { claim.clear_shown_path(); }},
+      {"half a hash", [](auto& claim) { claim.mutable_shown_path()->pop_back(); }},
+      {"a longer path", [](auto& claim) { claim.mutable_shown_path()->append(32, 'x'); }},
+      {"no end", [](auto& claim) { claim.mutable_shown_path()->append(32 << 10, 'x'); }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    testing::AuditLog here;
+    here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
+    here.answer(request(1));
+    ASSERT_EQ(here.runs.size(), 1u);
+    const AuditRun run = std::exchange(here.runs, {})[0];
+    auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
+    ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, 6, 7});
+    again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);
+    control::v1::WindowClaims claims = auditors[0].claim(again);
+    one.spoil(*claims.mutable_windows(0));
+    here.audits->take(auditors[0].node, claims);
+    EXPECT_NE(here.audits->verdicts().why_barred(auditors[0].key()), "") << "it gets no work";
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()), "");
+    EXPECT_EQ(here.audits->verdicts().why_barred(here.stages[0].key()), "");
+    EXPECT_FALSE(here.audits->is_run(run.order.request)) << "what is left of it is not waited for";
+    here.later(std::chrono::seconds(1));
+    ASSERT_EQ(here.runs.size(), 1u) << "the other pipeline computes it";
+    EXPECT_NE(here.runs[0].nodes, run.nodes);
+    const bool is_told = std::ranges::any_of(here.asked, [&](const AuditDesk::Message& message) {
+      return message.node == auditors[0].node && message.body.has_ended();
+    });
+    EXPECT_TRUE(is_told);
+  }
+}
+
+TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
+  // That it had the tokens of the log, and others that nobody gave.
+  for (const bool has_read : {true, false}) {
+    testing::AuditLog here;
+    here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
+    here.answer(request(1));
+    ASSERT_EQ(here.runs.size(), 1u);
+    const AuditRun run = std::exchange(here.runs, {})[0];
+    auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
+    ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, has_read ? 6 : 8, 7});
+    again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);
+    for (ReceiptStage& stage : auditors) here.audits->take(stage.node, stage.claim(again));
+    again.tokens = {1, 2, 3, 4, 5, 9, 9};  // what came of it
+    here.audits->over(again);
+    here.pump();
+    EXPECT_TRUE(here.books.disputes().empty());
+    EXPECT_EQ(here.of_kind(kSeal), 0u);
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[0].key()), "");
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()) != "", has_read)
+        << "else nobody knows whose fault it is";
+    here.later(std::chrono::seconds(1));
+    ASSERT_EQ(here.runs.size(), 1u);
+    EXPECT_NE(here.runs[0].nodes, run.nodes);
+  }
 }
 
 TEST_F(AuditDeskTest, AWindowIsClaimedOnceByItsOwnStage) {

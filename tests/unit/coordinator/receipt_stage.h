@@ -22,6 +22,11 @@ inline SecretKey receipt_key(unsigned char seed) {
 }
 inline SecretKey receipt_cluster() { return receipt_key(1); }
 
+// What passes between the two at each position, where both say this.
+inline std::vector<Hash256> boundary_rows(const std::string& words, std::uint32_t positions) {
+  return std::vector<Hash256>(positions, blake2b(as_bytes(words)));
+}
+
 class ReceiptStage {
  public:
   ReceiptStage(std::string name, std::uint16_t stage, unsigned char pipeline = 0)
@@ -44,7 +49,8 @@ class ReceiptStage {
     r.prompt_positions = std::min(request.prompt_tokens, positions);
     r.tokens =
         ledger::commit_tokens(request.order.salt, 0, tokens, encode_committed(request.sampling));
-    const Hash256 between = keyed_blake2b(request.order.salt, as_bytes(boundary));
+    const std::vector<Hash256> rows = boundary_rows(boundary, positions);
+    const Hash256 between = ledger::boundary_root(request.order.salt, 0, rows);
     r.in_root = stage_ == 0 ? r.tokens : between;
     r.out_root = stage_ == 0 ? between : r.tokens;
     r.begun_ms = 1'700'000'000'000;
@@ -59,6 +65,11 @@ class ReceiptStage {
     claim.set_out_root(to_field(r.out_root.bytes));
     claim.set_in_signature(signature(ledger::in_edge(r)));
     claim.set_out_signature(signature(ledger::out_edge(r)));
+    if (stage_ > 0) return claims;
+    const ledger::ShownRow shown =
+        ledger::show_row(ledger::out_edge(r), request.order.salt, 0, rows);
+    claim.set_shown_row(to_field(shown.row.bytes));
+    for (const Hash256& one : shown.path) claim.mutable_shown_path()->append(to_field(one.bytes));
     return claims;
   }
 

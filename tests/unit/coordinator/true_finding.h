@@ -7,6 +7,7 @@
 #include "base/crypto.h"
 #include "coordinator/referee.h"
 #include "proto/committed_sampling.h"
+#include "tests/unit/coordinator/receipt_stage.h"
 
 namespace hearth::testing {
 
@@ -22,7 +23,8 @@ inline coordinator::RefereeFinding finding_of(const coordinator::RefereeCase& re
   tokens.resize(request.positions);
   const Hash256 ends =
       ledger::commit_tokens(request.salt, 0, tokens, encode_committed(request.sampling));
-  const Hash256 between = keyed_blake2b(request.salt, as_bytes(std::string(kTruth)));
+  const Hash256 between =
+      ledger::boundary_root(request.salt, 0, boundary_rows(kTruth, request.positions));
   found.windows[0] = {{ends, between}, {between, ends}};
   found.tokens = sampled;
   found.sampled = std::move(sampled);

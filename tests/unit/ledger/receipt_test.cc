@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "base/limits.h"
 #include "ledger/merkle.h"
 
@@ -183,6 +187,36 @@ TEST(Receipt, CommitmentsAreSaltedAndBound) {
   EXPECT_TRUE(check_inclusion(boundary_leaf(salt, 9, rows[4]), 4, 9, proof, root))
       << "one row can be opened alone";
   EXPECT_FALSE(check_inclusion(boundary_leaf(salt, 9, rows[5]), 4, 9, proof, root));
+}
+
+TEST(Receipt, WhoClaimsARootShowsTheRowThatFollowsFromIt) {
+  const Hash256 salt = hash_of("salt");
+  for (const std::uint32_t count : {1u, 2u, 9u, 100u}) {
+    std::vector<Hash256> rows;
+    for (std::uint32_t i = 0; i < count; ++i) rows.push_back(hash_of(std::to_string(i)));
+    Edge edge{{}, 4, 1, 0, boundary_root(salt, 5, rows)};
+    std::set<Hash256> shown_rows;
+    for (std::uint64_t epoch = 1; epoch <= 40; ++epoch) {
+      edge.epoch = epoch;
+      const ShownRow shown = show_row(edge, salt, 5, rows);
+      shown_rows.insert(shown.row);
+      EXPECT_TRUE(check_row(edge, salt, 5, count, shown).ok());
+      EXPECT_FALSE(check_row(edge, hash_of("another"), 5, count, shown).ok());
+      EXPECT_FALSE(check_row(edge, salt, 6, count, shown).ok());
+      EXPECT_FALSE(check_row(edge, salt, 5, count + 1, shown).ok());
+      ShownRow wrong = shown;
+      wrong.row = hash_of("guessed");
+      EXPECT_FALSE(check_row(edge, salt, 5, count, wrong).ok());
+      wrong = shown;
+      wrong.path.push_back(edge.root);
+      EXPECT_FALSE(check_row(edge, salt, 5, count, wrong).ok());
+      Edge other = edge;
+      other.root = hash_of("read in a log");
+      EXPECT_FALSE(check_row(other, salt, 5, count, show_row(other, salt, 5, rows)).ok());
+    }
+    EXPECT_GE(shown_rows.size(), std::min(count, 9u)) << "another one for another edge";
+  }
+  EXPECT_FALSE(check_row({}, salt, 0, 0, {}).ok());
 }
 
 }  // namespace

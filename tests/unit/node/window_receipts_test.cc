@@ -44,6 +44,14 @@ Bytes residual(std::uint32_t stage, Position position) {
   return {std::byte(stage), std::byte(position), std::byte(position >> 8), std::byte{9}};
 }
 
+SampledToken drawn_token(std::uint64_t sequence, Position position, TokenId token) {
+  SampledToken drawn;
+  drawn.sequence = SequenceId(sequence);
+  drawn.position = position;
+  drawn.token = token;
+  return drawn;
+}
+
 // Two stages and whoever brings their signatures together.
 struct WindowReceiptsTest : ::testing::Test {
   WindowReceiptsTest() {
@@ -89,6 +97,8 @@ struct WindowReceiptsTest : ::testing::Test {
     const control::v1::WindowClaim lower = stages[1].take_claims().windows(0);
     EXPECT_EQ(upper.out_root(), lower.in_root());
     EXPECT_EQ(upper.positions(), lower.positions());
+    EXPECT_TRUE(lower.shown_row().empty() && lower.shown_path().empty()) << "it says tokens";
+    expect_shown(upper);
     std::vector<ledger::Receipt> receipts;
     for (int i = 0; i < 2; ++i) {
       control::v1::Countersign message;
@@ -112,6 +122,22 @@ struct WindowReceiptsTest : ::testing::Test {
     const Status agree = ledger::check_neighbours(receipts[0], receipts[1], kCluster.public_key());
     EXPECT_TRUE(agree) << agree.error().message;
     return receipts;
+  }
+  // A row of what went out of the first stage, below its root.
+  static void expect_shown(const control::v1::WindowClaim& claim) {
+    ledger::Edge edge{{}, claim.epoch(), 1, claim.window(), {}};
+    ledger::ShownRow shown;
+    ASSERT_TRUE(read_field(claim.request(), edge.request) &&
+                read_field(claim.out_root(), edge.root.bytes) &&
+                read_field(claim.shown_row(), shown.row.bytes));
+    const std::string& path = claim.shown_path();
+    for (std::size_t at = 0; at < path.size(); at += shown.row.bytes.size()) {
+      ASSERT_TRUE(
+          read_field(path.substr(at, shown.row.bytes.size()), shown.path.emplace_back().bytes));
+    }
+    const Hash256 salt = order_of(std::to_integer<unsigned char>(edge.request[0])).salt;
+    const std::uint32_t first = claim.window() * limits::kWindowPositions;
+    EXPECT_TRUE(ledger::check_row(edge, salt, first, claim.positions(), shown).ok());
   }
   static std::string cluster_signature(const control::v1::WindowClaim& claim, std::uint16_t below) {
     ledger::Edge edge{{}, claim.epoch(), below, claim.window(), {}};
@@ -149,6 +175,45 @@ TEST_F(WindowReceiptsTest, ARequestIsOneWindowWhenItIsOver) {
   EXPECT_EQ(r.in_root, r.tokens);
   EXPECT_EQ(receipts[1].out_root, r.tokens);
   EXPECT_NE(r.out_root, r.in_root);
+}
+
+TEST_F(WindowReceiptsTest, WhoIsFedOtherTokensThanItDrewClaimsNothing) {
+  for (const TokenId drawn : {103, 104}) {  // 103 is what is fed
+    const auto number = static_cast<std::uint64_t>(drawn);
+    StepBatch prompt = opening(number, 3);
+    prompt.epoch = Epoch(7);
+    for (Position i = 0; i < 3; ++i) {
+      prompt.rows.push_back({SequenceId(number), i, static_cast<TokenId>(100 + i), 0});
+    }
+    const SampledToken one = drawn_token(number, 3, drawn);
+    stages[1].step(prompt, Bytes(3 * kWidth), std::span(&one, 1));
+    StepBatch next;
+    next.epoch = Epoch(7);
+    next.rows.push_back({SequenceId(number), 3, 103, 0});
+    stages[1].step(next, Bytes(kWidth));
+    release(number);
+    EXPECT_EQ(stages[1].has_claims(), drawn == 103);
+    if (drawn == 103) (void)stages[1].take_claims();
+  }
+}
+
+TEST_F(WindowReceiptsTest, ADraftThatIsTakenBackIsNotWhatItDrew) {
+  StepBatch drafted = opening(1, 1);
+  drafted.epoch = Epoch(7);
+  for (Position i = 0; i < 3; ++i) {
+    drafted.rows.push_back({SequenceId(1), i, static_cast<TokenId>(100 + i), 0});
+  }
+  // It draws 101, then not the draft that was fed behind that.
+  const std::vector<SampledToken> drawn = {drawn_token(1, 1, 101), drawn_token(1, 2, 55)};
+  stages[1].step(drafted, Bytes(3 * kWidth), drawn);
+  StepBatch next;
+  next.epoch = Epoch(7);
+  next.truncates.push_back({SequenceId(1), 2});
+  next.rows.push_back({SequenceId(1), 2, 55, 0});
+  stages[1].step(next, Bytes(kWidth));
+  release(1);
+  ASSERT_TRUE(stages[1].has_claims());
+  EXPECT_EQ(stages[1].take_claims().windows(0).positions(), 3u);
 }
 
 TEST_F(WindowReceiptsTest, WindowsFollowEachOtherAndSoDoAWorkersReceipts) {
