@@ -23,6 +23,7 @@ class Server:
         self.stall_once = set()    # numbers of requests that stop for ever after a first piece
         self.redirect = False
         self.delay = 0.0           # seconds before every piece
+        self.most = None           # bytes sent in all, then every reply waits
         self.status = 0            # instead of any answer: 404, 416
         self.redirect_for_ever = False
         outer = self
@@ -51,7 +52,8 @@ class Server:
         self.lock = threading.Lock()
         self.random = random.Random(11)
         self.stopping = threading.Event()
-        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
+        # Looks as often whether it is to end: close() waits for that.
+        threading.Thread(target=self.httpd.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self):
@@ -105,6 +107,9 @@ class Server:
             piece = self.data[begin:min(begin + CHUNK, stop)]
             if self.delay:
                 time.sleep(self.delay)
+            while self.most is not None and self.sent >= self.most:
+                if self.stopping.wait(0.001):
+                    return
             request.wfile.write(piece)
             with self.lock:
                 self.sent += len(piece)
