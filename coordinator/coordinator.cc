@@ -372,7 +372,8 @@ SwarmStatus CoordinatorMachine::status() const {
   for (NodeStatus& node : status.nodes) {
     node.standing = standing_of(links[node.name]);
     node.owner = owner_name(links[node.name]);
-    if (node.state == "free") node.spare = pipelines_.placing().why_spare(node.name);
+    const bool left_out = node.state == "free" && !pipelines_.none();
+    if (left_out) node.spare = pipelines_.placing().why_spare(node.name);
     if (!node.barred.empty()) node.spare = node.barred;
     node.checking = checking_of(node);
   }

@@ -63,7 +63,7 @@ void LinkBook::forget(const std::vector<const Node*>& nodes) {
     return !names.contains(entry.first.first) || !names.contains(entry.first.second);
   };
   std::erase_if(tried_, gone);
-  std::erase_if(links_, gone);
+  if (std::erase_if(links_, gone) > 0) ++changes_;
 }
 
 // Neighbours by name come first, so that each node soon has a way.
@@ -123,6 +123,7 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
   }
   links_[{way.from, way.to}] = there;
   links_[{way.to, way.from}] = back;
+  ++changes_;
   spdlog::info("{} to {}: {:.3f} ms, {:.0f} MB/s; back {:.0f} MB/s", way.from, way.to, delay * 1e3,
                there.bytes_per_second / 1e6, back.bytes_per_second / 1e6);
 }

@@ -45,6 +45,8 @@ class LinkBook {
   // and the longer of their usual delays. Without a rate where one of them has no way at all.
   std::vector<placement::Link> between(const std::vector<const Node*>& nodes) const;
   std::vector<LinkStatus> all() const;
+  // Another number whenever find() may say something else.
+  std::uint64_t changes() const { return changes_; }
 
  private:
   using Pair = std::pair<std::string, std::string>;  // by name
@@ -55,6 +57,7 @@ class LinkBook {
   const Clock& clock_;
   std::map<Pair, TimePoint> tried_;
   std::map<Pair, placement::Link> links_;  // from, to
+  std::uint64_t changes_ = 0;
   std::optional<Way> under_way_;
   TimePoint deadline_{};  // of it
 };

@@ -31,6 +31,7 @@ void CoordinatorMachine::take_away(Node& node, std::optional<Away> away) {
   node.status.away = std::move(away);
   const std::string name = node.status.name;
   if (!node.status.away) {
+    node.measured_at = clock_.now();
     spdlog::info("worker {} is back from its owner", name);
   } else {
     const Away& now = *node.status.away;

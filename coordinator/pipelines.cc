@@ -105,9 +105,11 @@ std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
 }
 
 // A node that would have to fetch other layers than it has waits a little for those that have them:
-// after a coordinator's start all come back, one after the other.
+// after a coordinator's start all come back, one after the other. Once there was a pipeline there
+// may be requests, which do not wait.
 bool Pipelines::settles(const std::vector<Node*>& nodes,
                         const std::vector<LayerRange>& layers) const {
+  if (next_epoch_ != options_.first_epoch) return false;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const NodeStatus& status = nodes[i]->status;
     const bool other =

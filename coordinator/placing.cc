@@ -161,35 +161,41 @@ Placing::Placing(const CoordinatorOptions& options, const Clock& clock, const Li
 std::string Placing::why_spare(const std::string& node) const {
   if (pool_.has_cut()) return pool_.why_spare(node);
   const auto found = spares_.find(node);
-  return found == spares_.end() ? "" : found->second;
+  if (found != spares_.end()) return found->second;
+  return hopes_ ? "" : waiting_;
 }
 
 bool Placing::settled(const std::vector<Node*>& free) {
-  std::vector<const Node*> measured;
   for (const Node* node : free) {
     if (node->loaded) return true;
+  }
+  for (const Node* node : free) {
+    if (clock_.now() - node->since >= kSettling) continue;
+    waiting_ = "nodes are coming; the last one is " + node->status.name;
+    return false;
+  }
+  return !measuring(free);
+}
+
+bool Placing::measuring(const std::vector<Node*>& free) {
+  std::vector<const Node*> measured;
+  for (const Node* node : free) {
     if (node->status.measured) measured.push_back(node);
   }
   const bool ways = links_.complete(measured);
   for (const Node* node : free) {
-    const Duration here = clock_.now() - node->since;
-    if (here < kSettling) {
-      waiting_ = "nodes are coming; the last one is " + node->status.name;
-      return false;
-    }
     const bool measured_now = node->status.measured.has_value();
-    const Duration so_far = measured_now ? clock_.now() - node->measured_at : here;
-    if (so_far < kMeasuring && (!measured_now || !ways)) {
-      waiting_ = "nodes and the ways between them are being measured";
-      return false;
-    }
+    const TimePoint begin = measured_now ? node->measured_at : node->since;
+    if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
+    waiting_ = "nodes and the ways between them are being measured";
+    return true;
   }
-  return true;
+  return false;
 }
 
 // All that the answer rests on: a node measures once a session.
 std::string Placing::question(const std::vector<Node*>& free) const {
-  std::string text = std::to_string(links_.all().size());
+  std::string text = std::to_string(links_.changes());
   for (const Node* node : free) {
     text += " " + node->status.name + "@" + std::to_string(node->since.count()) +
             (node->status.measured ? "m" : "") + (node->loaded ? "l" : "") +
@@ -308,7 +314,11 @@ std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, b
     }
   }
   std::string asked = question(free);
-  if (asked == unanswered_) return std::nullopt;  // waiting() as before
+  if (asked == unanswered_) {
+    hopes_ = measuring(free);
+    if (!hopes_) waiting_ = why_unanswered_;
+    return std::nullopt;
+  }
   const std::shared_ptr<const Search> found = search(free, asked);
   hopes_ = found == nullptr;
   if (hopes_) {
@@ -321,8 +331,10 @@ std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, b
     return from_pool(free, beside);
   }
   if (found->stages.empty()) {
-    waiting_ = found->attempts.empty() ? "no node has measured itself" : found->why_not;
+    why_unanswered_ = found->attempts.empty() ? "no node has measured itself" : found->why_not;
     unanswered_ = std::move(asked);
+    hopes_ = measuring(free);  // of those beside whom something is loaded
+    if (!hopes_) waiting_ = why_unanswered_;
     return std::nullopt;
   }
   return take(*found, free);

@@ -44,7 +44,8 @@ class Placing {
   const std::string& waiting() const { return waiting_; }
   // Then: it may give something of the same nodes later, within half a minute of their coming.
   bool hopes() const { return hopes_; }
-  // Why a node was left out when choose() last gave something; empty: it was not, or was not there.
+  // Why a node was left out when choose() last gave something; of one that came later, what those
+  // who are free wait for.
   std::string why_spare(const std::string& node) const;
 
  private:
@@ -52,6 +53,8 @@ class Placing {
 
   std::string question(const std::vector<Node*>& free) const;
   bool settled(const std::vector<Node*>& free);
+  // Whether one of them came so lately that it, or a way of it, may yet be measured.
+  bool measuring(const std::vector<Node*>& free);
   placement::Problem problem_of(const std::vector<Node*>& nodes) const;
   // Nothing: it is under way.
   std::shared_ptr<const Search> search(const std::vector<Node*>& free, const std::string& asked);
@@ -69,6 +72,7 @@ class Placing {
   std::string waiting_;
   bool hopes_ = false;
   std::string unanswered_;  // the question to which there was no answer: it is not asked again
+  std::string why_unanswered_;
   std::string without_pipeline_;    // likewise, of the nodes that wait in the pool
   std::shared_ptr<Search> search_;  // under way elsewhere, or its answer
   std::map<std::string, std::string> spares_;

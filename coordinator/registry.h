@@ -33,7 +33,7 @@ struct Node {
   LinkId link;
   TimePoint last_heard{};
   TimePoint since{};        // it has its session
-  TimePoint measured_at{};  // it said status.measured in it, or had it when it came
+  TimePoint measured_at{};  // it said status.measured, or had it when it came or was back
   LayerRange plan;          // what a partial node was told to hold, and why
   std::string why;
   Accusers accusers;          // since it registered

@@ -43,10 +43,10 @@ class Cable(machines.Household):
     def test_a_pulled_cable(self):
         self.good(self.home, "init", "testhome")
         self.home.start("serve", "--model", swarm.MODEL, "--stages", "2")
+        self.answers()
         token = self.good(self.home, "token", "create", "--uses", "3")
         for worker in self.machines[1:]:
             worker.start("join", token, "--model", swarm.MODEL, "--name", worker.name)
-        self.answers()
         swarm.wait_until(lambda: sum(n["state"] in ("serving", "free") for n in self.nodes()) == 3,
                          60, "three workers")
         self.ready()

@@ -15,13 +15,16 @@ PROMPT = ("Tell me a long story about the sea.", "-n", "40", "--temp", "0.9", "-
 class Far(machines.Household):
     on_the_wire = ("home", "desk", "attic", "cellar")
 
+    def serve(self, *words):
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "2", *words)
+
     def start(self, names, *words):
         self.good(self.home, "init", "testhome")
-        self.home.start("serve", "--model", swarm.MODEL, "--stages", "2", *words)
+        self.serve(*words)
+        self.answers()
         token = self.good(self.home, "token", "create", "--uses", "3")
         for name in names:
             getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name)
-        self.answers()
         self.ready()
 
     def test_what_comes_late_or_twice_changes_no_token(self):
@@ -43,7 +46,16 @@ class Far(machines.Household):
         def settled():
             nodes = {node["name"]: node for node in self.nodes()}
             return nodes if len(nodes) == 3 and any("spare" in n for n in nodes.values()) else None
-        nodes = swarm.wait_until(settled, 90, "a word for the third machine")
+        for _ in range(3):
+            nodes = swarm.wait_until(settled, 90, "a word for the third machine")
+            if "spare" in nodes["cellar"]:
+                break
+            # Another one came too late to be placed; a server that starts anew has all of them.
+            print(f"placed before all had come: {nodes}", flush=True)
+            self.home.stop()
+            self.serve("--optimise", "latency")
+            self.answers()
+            self.ready()
         self.assertEqual({name for name, node in nodes.items() if "spare" in node}, {"cellar"})
         self.assertEqual({name for name, node in nodes.items() if node["epoch"]},
                          {"desk", "attic"})

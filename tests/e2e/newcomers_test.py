@@ -130,7 +130,7 @@ class Newcomers(cluster.Cluster):
                 return None
         with concurrent.futures.ThreadPoolExecutor() as threads:
             first = threads.submit(ask_for_it)
-            swarm.wait_until(lambda: self.server.state()["totals"]["generation_tokens"] > 20, 60,
+            swarm.wait_until(lambda: self.server.state()["totals"]["generation_tokens"] > 200, 60,
                              "tokens")
             self.server.kill()
             self.assertIsNone(first.result())
@@ -138,7 +138,7 @@ class Newcomers(cluster.Cluster):
             self.addCleanup(self.server.stop)
             again = threads.submit(ask_for_it)
             swarm.wait_until(lambda: self.pipelines("checking"), 90, "a checking pipeline")
-            self.assertEqual(self.server.state()["totals"]["resumed"], 1)
+            swarm.wait_until(lambda: self.server.state()["totals"]["resumed"] == 1, 30, "it goes on")
             self.assertFalse(again.done(), "it is to end while there is somebody to check it")
             self.assertEqual(again.result(), 200)
         self.settled(1)

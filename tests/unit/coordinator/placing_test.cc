@@ -149,6 +149,46 @@ void hold(Node& node, LayerRange layers, std::uint64_t done = 100) {
   node.status.held_total = 100;
 }
 
+TEST_F(PlacingTest, ALossWaitsForOneThatIsBeingMeasured) {
+  add("a", 400);
+  add("b", 400);
+  settle();
+  load(*placing.choose(registry.free_nodes()));
+  add("c", 400);
+  Node& c = *registry.find("c");
+  const auto measured = std::exchange(c.status.measured, std::nullopt);
+  registry.lose(*registry.find("b"));
+  EXPECT_FALSE(placing.choose(registry.free_nodes()));
+  EXPECT_TRUE(placing.hopes());
+  EXPECT_EQ(placing.why_spare("c"), "");
+  c.status.measured = measured;
+  c.measured_at = clock.now();
+  EXPECT_FALSE(placing.choose(registry.free_nodes()));
+  EXPECT_TRUE(placing.hopes()) << "its way is to be measured";
+  measure_ways();
+  EXPECT_EQ(text(placing.choose(registry.free_nodes())), "a 0-4; c 4-8; ");
+}
+
+TEST_F(PlacingTest, AndForNoneThatCameLongAgo) {
+  add("a", 400);
+  add("b", 400);
+  settle();
+  load(*placing.choose(registry.free_nodes()));
+  add("c", 100);
+  settle();
+  registry.find("b")->status.measured.reset();
+  EXPECT_FALSE(placing.choose({registry.find("c")}, true));
+  EXPECT_FALSE(placing.hopes());
+  EXPECT_NE(placing.why_spare("c"), "") << "it came after the others had been placed";
+  registry.find("c")->status.measured.reset();
+  EXPECT_FALSE(placing.choose({registry.find("c")}, true));
+  EXPECT_TRUE(placing.hopes());
+  clock.advance(std::chrono::seconds(17));
+  EXPECT_FALSE(placing.choose({registry.find("c")}, true));
+  EXPECT_FALSE(placing.hopes());
+  EXPECT_EQ(placing.waiting(), "no node has measured itself");
+}
+
 TEST_F(PlacingTest, WhoHoldsLayersOnItsDiskKeepsThemWhereThatCostsLittle) {
   for (const char* name : {"a", "b"}) add(name, 800);
   options.stages = 2;
