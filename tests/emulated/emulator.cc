@@ -1,7 +1,6 @@
 #include "tests/emulated/emulator.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <cstring>
 #include <exception>
@@ -10,6 +9,8 @@
 #include <random>
 #include <string>
 #include <utility>
+
+#include "tests/emulated/fiber.h"
 
 namespace hearth::emulated {
 namespace {
@@ -36,8 +37,7 @@ struct Copy {
 enum class State { kReady, kBarrier, kExchange, kDone };
 
 struct Thread {
-  ucontext_t context;
-  State state;
+  State state = State::kReady;
   Where where;
   std::vector<std::vector<Copy>> groups;  // committed and not waited for, oldest first
   std::vector<Copy> open;                 // not committed yet
@@ -93,6 +93,7 @@ class Device {
 
  private:
   static void enter();
+  void run_kernel();
   void run_block();
   void run_thread(unsigned index);
   void wait(State state, Where where);
@@ -119,10 +120,14 @@ class Device {
   unsigned waiting_ = 0;  // at the block's barrier
   unsigned done_ = 0;
   std::vector<Thread> threads_;
+  // One a thread of a block. Who has come to the end of its kernel rests and takes the next one;
+  // who was left in the middle of one that failed begins anew.
+  std::array<Fiber, kThreadsMost> fibers_;
+  std::array<bool, kThreadsMost> rests_{};
   std::vector<Warp> warps_;
   std::vector<unsigned> ready_;
   std::exception_ptr failure_;
-  ucontext_t scheduler_;
+  Fiber scheduler_;
   std::byte* stacks_ = nullptr;
   alignas(256) std::byte shared_[kSharedMost];
   std::unique_ptr<Shadow> shared_shadow_;
@@ -176,13 +181,8 @@ void Device::run_block() {
   shared_shadow_ = std::make_unique<Shadow>(launch_.shared_bytes, false, true);
   std::memset(shared_, 0xA5, launch_.shared_bytes);
   for (unsigned i = 0; i < launch_.threads; ++i) {
-    Thread& thread = threads_[i];
-    ::getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = stacks_ + i * kStackBytes;
-    thread.context.uc_stack.ss_size = kStackBytes;
-    thread.context.uc_link = &scheduler_;
-    thread.state = State::kReady;
-    ::makecontext(&thread.context, &Device::enter, 0);
+    if (!rests_[i]) fibers_[i].begin(stacks_ + i * kStackBytes, kStackBytes, &Device::enter);
+    rests_[i] = false;
     ready_.push_back(i);
   }
   try {
@@ -202,7 +202,7 @@ void Device::run_block() {
 
 void Device::run_thread(unsigned index) {
   thread_ = index;
-  ::swapcontext(&scheduler_, &threads_[index].context);
+  scheduler_.change(fibers_[index]);
   if (failure_) return;
   if (threads_[index].state == State::kDone) {
     ++done_;
@@ -219,18 +219,24 @@ void Device::run_thread(unsigned index) {
 
 // Where a fiber begins. An exception must not leave it.
 void Device::enter() {
-  Device& self = device();
-  const unsigned index = self.thread_;
+  for (Device& self = device();;) {
+    self.run_kernel();
+    self.rests_[self.thread_] = true;
+    self.fibers_[self.thread_].change(self.scheduler_);
+  }
+}
+
+void Device::run_kernel() {
   try {
-    (*self.kernel_)();
-    const Thread& thread = self.threads_[index];
+    (*kernel_)();
+    const Thread& thread = threads_[thread_];
     if (!thread.open.empty() || !thread.groups.empty()) {
-      self.fault("ends before its asynchronous copies have arrived", Where{});
+      fault("ends before its asynchronous copies have arrived", Where{});
     }
   } catch (...) {
-    self.failure_ = std::current_exception();
+    failure_ = std::current_exception();
   }
-  self.threads_[index].state = State::kDone;
+  threads_[thread_].state = State::kDone;
 }
 
 void Device::wait(State state, Where where) {
@@ -238,7 +244,7 @@ void Device::wait(State state, Where where) {
   thread.state = state;
   thread.where = where;
   const unsigned index = thread_;
-  ::swapcontext(&thread.context, &scheduler_);
+  fibers_[index].change(scheduler_);
   thread_ = index;
 }
 
