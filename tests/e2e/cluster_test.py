@@ -289,7 +289,7 @@ class Joining(cluster.Cluster):
                 self.enrol(name, self.token())
             self.good(self.home, "nodes", "rm", "two")
             swarm.wait_until(lambda: (desk / "roster").read_bytes() ==
-                             pathlib.Path(self.home, "roster").read_bytes(), 10,
+                             pathlib.Path(self.home, "roster").read_bytes(), 30,
                              "the newest roster on the desk")
         kept = (desk / "roster").read_bytes()
         shutil.rmtree(self.home)

@@ -90,7 +90,7 @@ class Discovery(machines.Household):
             self.good(self.home, "approve", own)
             self.assertEqual(self.waiting(), [])
             self.assertEqual(self.names(self.home), {"coordinator", "desk"})
-            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(), 10,
+            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(), 30,
                              "the desk is in")
             swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 60, "readiness")
 
@@ -102,7 +102,7 @@ class Discovery(machines.Household):
 
         with self.subTest("by address, and nobody opens"):
             asked = ("join", machines.NETWORK + "1:11501", "--model", swarm.MODEL, "--yes",
-                     "--wait", "2s")
+                     "--wait", "4s")
             code, _, err = self.attic.run(*asked, "--name", "attic")
             self.assertEqual(code, 124, err)
             self.assertIn(words, err)

@@ -134,8 +134,8 @@ class Watching(unittest.TestCase):
                                      for node in self.swarm.state()["nodes"]), 20, "idleness")
 
     def test_a_server_that_goes_and_comes_back(self):
-        with swarm.Swarm(1) as server:
-            port = int(server.api.rsplit(":", 1)[1])
+        port = swarm.free_port()
+        with swarm.Swarm(1, port=port) as server:
             words = ["status", "-w", "--host", server.api, "--interval", "0.2", "--json"]
             watching = subprocess.Popen([swarm.HEARTH, *words], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
