@@ -1,6 +1,7 @@
 #include "cli/plan_nodes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -42,7 +43,13 @@ Result<double> number_of(const Json& object, const std::string& whose, const cha
 }
 
 Result<std::uint64_t> count_of(const Json& object, const std::string& whose, const char* key) {
+  constexpr double kMost = 9'007'199'254'740'992.0;  // up to here a double says which one is meant
   const auto found = object.find(key);
+  if (found != object.end() && found->is_number_float()) {  // 8e9
+    const double value = found->get<double>();
+    const bool is_whole = value >= 0.0 && value <= kMost && std::trunc(value) == value;
+    if (is_whole) return static_cast<std::uint64_t>(value);
+  }
   REQUIRE(found != object.end() && found->is_number_unsigned(),
           whose + " must have a whole number " + std::string(key));
   return found->get<std::uint64_t>();

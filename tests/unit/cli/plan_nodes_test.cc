@@ -8,7 +8,7 @@ namespace {
 const placement::Model kModel{{100, 300}, 50, 400, 10, 1};
 
 const std::string kFile = R"({"batch_rows": 8,
-  "nodes": [{"name": "den", "memory_bytes": 21000,
+  "nodes": [{"name": "den", "memory_bytes": 21e3,
              "kv_budget_bytes": 500, "layer_seconds": [0.001, 0.004],
              "head_seconds": [0.002, 0.003], "step_seconds": 0.00005},
             {"name": "attic", "memory_bytes": 8000, "weight_bytes_per_second": [2000, 1000]}],
@@ -64,6 +64,7 @@ TEST(PlanNodes, RefusesWithTheFieldThatIsWrong) {
       {with("\"batch_rows\": 8", "\"rows\": 8"), "\"rows\", which means nothing"},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": -1"), "node \"attic\""},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": 1e30"), "memory_bytes"},
+      {with("\"memory_bytes\": 8000", "\"memory_bytes\": 8000.5"), "a whole number memory_bytes"},
       {with("\"kv_budget_bytes\": 500", "\"kv_budget_bytes\": -5"), "kv_budget_bytes"},
       {with("[2000, 1000]", "[2000, 0]"), "above 0"},
       {with("[2000, 1000]", "[2000]"), "two numbers"},
