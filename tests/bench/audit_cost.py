@@ -33,7 +33,7 @@ sys.path.insert(0, str(root / "tests/e2e"))
 sys.path.insert(0, str(root / "tests/bench"))
 os.environ.setdefault("HEARTH_BINARY", str(root / "build/hearth"))
 
-WORKERS, STAGES, STREAMS, WINDOW = 4, 2, 8, 128
+WORKERS, STAGES, STREAMS, WINDOW = 4, 2, 8, 4096
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 
 
