@@ -49,7 +49,9 @@ Error refused_token(const std::string& address) {
 Error failure_of(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return refused_token(address);
   return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
-                                       decode_refused(as_bytes(status.error_message()))};
+                                       decode_refused(as_bytes(status.error_message())) +
+                                       "; hearth serve must run there, and no firewall may close "
+                                       "that port"};
 }
 
 // It has shown its key and hung up on ours, before it read a word.
