@@ -62,7 +62,7 @@ Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& ch
   return write_private_file(options.keep, as_bytes(checkpoint.text()));
 }
 
-// The books of a log that begins as a ledger does. A log of anything else is verified as a log.
+// The books of a ledger's log. A log none of whose entries is a ledger's is verified as a log.
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
@@ -72,6 +72,8 @@ struct Fold {
   Status visit(std::uint64_t index, ByteSpan bytes) {
     const auto entry = ledger::parse_entry(bytes);
     if (index == 0) is_ledger = entry && std::holds_alternative<ledger::RulesEntry>(entry->body);
+    REQUIRE(is_ledger || !entry,
+            "it is a ledger's, and the log does not begin with the rules of one");
     if (!is_ledger) return ok_status();
     TRY_VOID(books.apply(bytes));
     if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry->body)) {

@@ -134,6 +134,24 @@ class Audit(unittest.TestCase):
             self.assertIn("tile/entries/000.p/5: entry 4 at byte ", err)
             self.assertRegex(err, why)
 
+    def test_a_ledger_without_its_rules_is_no_sound_log(self):
+        grant = "04" + bytes(8).hex() + "d75a980182b10ab7d54bfed3c964073a" \
+            "0ee172f3daa62325af021a68f707511a" + (5).to_bytes(8, "little").hex()
+        other = b"of something else".hex()
+        for entries, fault in (([grant, grant], 0), ([other, grant], 1), ([other, other, grant], 2),
+                               ([other, other], None), ([], None)):
+            log = self.folder / "raw"
+            shutil.rmtree(log, ignore_errors=True)
+            subprocess.run([TOOL, "raw", log, SEED, *entries], check=True)
+            code, out, err = swarm.hearth("audit", str(log))
+            if fault is None:
+                self.assertEqual(code, 0, err)
+                self.assertIn("no ledger's", out)
+            else:
+                self.assertEqual((code, out), (6, ""), entries)
+                self.assertIn(f"entry {fault} at byte ", err)
+                self.assertIn("rules", err)
+
     def test_standings_are_read_from_the_files(self):
         good = self.folder / "standings"
         subprocess.run([TOOL, "ledger", good, SEED, ""], check=True)
