@@ -173,7 +173,8 @@ void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fol
                      {"leftover", scan.leftover},
                      {"strange", scan.strange}};
   // A file's name may be no UTF-8.
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n",
+              escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
 }
 
 void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
@@ -283,7 +284,8 @@ int run_audit(const AuditOptions& options) {
   }
   if (options.json) {
     const Json json = {{"sound", false}, {"fault", scan.error().message}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
   }
   const std::string kept =
       options.keep.empty() ? "" : "\n" + options.keep + " is left as it is, and is evidence too";
