@@ -52,10 +52,12 @@ class Verify(unittest.TestCase):
     def run_saved(self, name, *flags, prompt=PROMPT):
         """What hearth run wrote of an answer, as JSON."""
         file = self.folder / name
-        code, _, err = swarm.hearth("run", self.swarm.model, prompt, "--host", self.swarm.api,
-                                    "--receipt", file, *flags)
+        code, out, err = swarm.hearth("run", self.swarm.model, prompt, "--host", self.swarm.api,
+                                      "--receipt", file, "--json", *flags)
         self.assertEqual(code, 0, err)
-        return json.loads(file.read_text())
+        saved = json.loads(file.read_text())
+        self.assertEqual(json.loads(out)["receipt"], saved["answer"]["hearth"]["receipt"])
+        return saved
 
     def save(self, saved, name="changed.json"):
         file = self.folder / name
