@@ -39,7 +39,8 @@ struct Answer {
   std::vector<HashLine> hashes;
   RunFigures figures;
   Verified verified;
-  std::string saved;  // a saved_answer.h file; empty where the answer has no receipt
+  std::string receipt;  // its name, as the API's hearth.receipt; empty where it has none
+  std::string saved;    // a saved_answer.h file; empty where the answer has no receipt
 };
 
 class Answerer {

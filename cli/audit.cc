@@ -62,7 +62,7 @@ Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& ch
   return write_private_file(options.keep, as_bytes(checkpoint.text()));
 }
 
-// The books of a log that begins as a ledger does. A log of anything else is verified as a log.
+// The books of a ledger's log. A log none of whose entries is a ledger's is verified as a log.
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
@@ -72,6 +72,8 @@ struct Fold {
   Status visit(std::uint64_t index, ByteSpan bytes) {
     const auto entry = ledger::parse_entry(bytes);
     if (index == 0) is_ledger = entry && std::holds_alternative<ledger::RulesEntry>(entry->body);
+    REQUIRE(is_ledger || !entry,
+            "it is a ledger's, and the log does not begin with the rules of one");
     if (!is_ledger) return ok_status();
     TRY_VOID(books.apply(bytes));
     if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry->body)) {
@@ -171,7 +173,8 @@ void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fol
                      {"leftover", scan.leftover},
                      {"strange", scan.strange}};
   // A file's name may be no UTF-8.
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n",
+              escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
 }
 
 void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
@@ -281,7 +284,8 @@ int run_audit(const AuditOptions& options) {
   }
   if (options.json) {
     const Json json = {{"sound", false}, {"fault", scan.error().message}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
   }
   const std::string kept =
       options.keep.empty() ? "" : "\n" + options.keep + " is left as it is, and is evidence too";

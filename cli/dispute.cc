@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/hex.h"
+#include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/models.h"
 #include "cli/progress.h"
@@ -131,7 +132,8 @@ void print_json(const Checked& checked) {
                      {"worker", receipt.worker.hex()},
                      {"auditor", checked.file.said.seal.auditor.hex()},
                      {"discloses", disclosed(checked.file)}};
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n",
+              escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
 }
 
 void print_text(const Checked& checked) {
@@ -183,7 +185,8 @@ int run_dispute(const DisputeOptions& options) {
     if (checked.error().code != ErrorCode::kInvalidInput) return fail(checked.error());
     if (options.json) {
       const Json out = {{"decided", false}, {"fault", checked.error().message}};
-      std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+      std::printf("%s\n",
+                  escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
     }
     (void)fail(Error::invalid(options.file + " proves nothing: " + checked.error().message));
     return kExitVerification;

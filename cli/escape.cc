@@ -1,25 +1,60 @@
 #include "cli/escape.h"
 
-namespace hearth::cli {
+#include "model/untrusted_text.h"
 
-std::string escape_control(std::string_view text) {
+namespace hearth::cli {
+namespace {
+
+// The bytes of the character that begins here; 1 where none does.
+std::size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t bytes = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  return model::is_utf8(text.substr(0, bytes)) ? bytes : 1;
+}
+
+// Of a whole character, or of a byte that is none.
+bool is_printable(std::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) >= ' ' && byte(0) < 0x7F;
+  return byte(0) != 0xC2 || byte(1) > 0x9F;
+}
+
+std::string escape(std::string_view text, std::string_view kept) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
-  const auto escape = [&](unsigned char byte) {
-    out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-  };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const unsigned next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (byte == 0xC2 && next >= 0x80 && next <= 0x9F) {
-      escape(byte);
-      escape(static_cast<unsigned char>(next));
-      ++i;
-    } else if (byte >= ' ' && byte != 0x7F) {
-      out += text[i];
-    } else {
-      escape(byte);
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, character_bytes(text));
+    text.remove_prefix(one.size());
+    if (is_printable(one) || kept.find(one.front()) != std::string_view::npos) {
+      out += one;
+      continue;
     }
+    for (const char c : one) {
+      const auto byte = static_cast<unsigned char>(c);
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string escape_control(std::string_view text) { return escape(text, ""); }
+
+std::string escape_lines(std::string_view text) { return escape(text, "\n\t"); }
+
+std::string escape_json(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const std::string_view one = json.substr(0, character_bytes(json));
+    json.remove_prefix(one.size());
+    const auto last = static_cast<unsigned char>(one.back());
+    if (is_printable(one) || last < ' ') {  // what is below space stands between values alone
+      out += one;
+      continue;
+    }
+    constexpr char kDigits[] = "0123456789abcdef";
+    out += {'\\', 'u', '0', '0', kDigits[last >> 4], kDigits[last & 15]};
   }
   return out;
 }

@@ -7,7 +7,11 @@
 namespace hearth::cli {
 
 // Bytes below space and DEL become \xNN, and so do the controls of U+0080 to U+009F, which some
-// terminals obey.
+// terminals obey, and what is no UTF-8.
 std::string escape_control(std::string_view text);
+// The same, but newlines and tabs stay.
+std::string escape_lines(std::string_view text);
+// JSON that says the same without DEL and those controls.
+std::string escape_json(std::string_view json);
 
 }  // namespace hearth::cli

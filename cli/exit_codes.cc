@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "cli/escape.h"
+
 namespace hearth::cli {
 
 int exit_code(ErrorCode code) {
@@ -22,13 +24,8 @@ int exit_code(ErrorCode code) {
 }
 
 int fail(const Error& error) {
-  std::string text;
-  for (const char c : error.message) {  // a file's or a server's words must not steer the terminal
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
-    text += control ? '?' : c;
-  }
-  std::fprintf(stderr, "hearth: %s\n", text.c_str());
+  // A file's or a server's words must not steer the terminal.
+  std::fprintf(stderr, "hearth: %s\n", escape_lines(error.message).c_str());
   return exit_code(error.code);
 }
 

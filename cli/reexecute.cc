@@ -221,18 +221,22 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
     out.choice = claim.choice;
     return out;
   };
-  if (saved.ended && saved.token_ids && *saved.token_ids != choice.token_ids()) {
+  if (saved.finish_reason && saved.token_ids && *saved.token_ids != choice.token_ids()) {
     return differs("the answer here has " + std::to_string(saved.token_ids->size()) +
                    " tokens, the one that was computed " +
                    std::to_string(choice.token_ids().size()));
   }
   const auto at = std::ranges::mismatch(saved.text, text).in1 - saved.text.begin();
   const bool whole = static_cast<std::size_t>(at) == saved.text.size() &&
-                     (!saved.ended || saved.text.size() == text.size());
+                     (!saved.finish_reason || saved.text.size() == text.size());
   if (!whole) {
     return differs(
         "the text here is not that of the tokens that were computed; it differs at byte " +
         std::to_string(at));
+  }
+  if (saved.finish_reason && *saved.finish_reason != choice.finish_reason()) {
+    return differs("the answer here ends by \"" + *saved.finish_reason +
+                   "\", the one that was computed by \"" + choice.finish_reason() + "\"");
   }
   return std::nullopt;
 }

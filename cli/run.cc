@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "cli/answer.h"
 #include "cli/chat.h"
+#include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/known_answers.h"
@@ -58,8 +59,11 @@ void print_json(const RunOptions& options, const Answer& answer) {
                          {"seconds_to_first_token", answer.figures.prompt_seconds},
                          {"seconds", answer.figures.total_seconds}};
   if (answer.figures.credits) line["credits"] = *answer.figures.credits;
+  if (!answer.receipt.empty()) line["receipt"] = answer.receipt;
   if (!answer.verified.object.is_null()) line.update(answer.verified.object);
-  std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::printf(
+      "%s\n",
+      escape_json(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).c_str());
 }
 
 Status write_receipt(const std::string& path, const Answer& answer) {

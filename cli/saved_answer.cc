@@ -50,7 +50,9 @@ void take_choice(const Json& choice, SavedAnswer& out) {
   const auto number = index.is_null() ? 0 : whole(index, kSavedChoices - 1, "choices[].index");
   SavedChoice& saved = out.choices[static_cast<std::uint32_t>(number)];
   saved.text += text_of(choice);
-  saved.ended = saved.ended || member(choice, "finish_reason").is_string();
+  if (const Json reason = member(choice, "finish_reason"); reason.is_string()) {
+    saved.finish_reason = reason.get<std::string>();
+  }
   const Json ids = member(choice, "token_ids");
   if (!ids.is_array()) return;
   if (!saved.token_ids) saved.token_ids.emplace();
@@ -72,6 +74,7 @@ void take_hearth(const Json& hearth, SavedAnswer& out) {
   if (const Json most = member(hearth, "max_tokens"); !most.is_null()) {
     out.max_tokens = static_cast<std::uint32_t>(whole(most, INT32_MAX, "hearth.max_tokens"));
   }
+  out.says_verified = out.says_verified || hearth.contains("verified");
   const Json hashes = member(hearth, "hashes");
   if (!hashes.is_array()) return;
   for (const Json& row : hashes) {
@@ -108,24 +111,29 @@ Json parse(std::string_view text) {
   return value;
 }
 
-// One `data:` line an event; what other lines say does not matter here.
+// One `data:` line an event; what other lines say does not matter here. Without any it is no
+// stream.
 void take_stream(std::string_view text, SavedAnswer& out) {
   constexpr std::string_view kData = "data:";
+  bool is_stream = false;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (!line.starts_with(kData)) continue;
+    is_stream = true;
     line.remove_prefix(kData.size());
     if (line.find('{') == std::string_view::npos) continue;  // [DONE]
     take_answer(parse(line), out);
   }
+  if (!is_stream) throw std::string("it is no JSON object, and no saved stream of events");
 }
 
 SavedAnswer read(std::string_view answer, std::string_view request) {
   SavedAnswer out;
   const std::size_t first = answer.find_first_not_of(" \t\r\n");
-  const bool object = first != std::string_view::npos && answer[first] == '{';
+  if (first == std::string_view::npos) throw std::string("it is empty");
+  const bool object = answer[first] == '{';
   if (!object) {
     take_stream(answer, out);
   } else {

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kSavedChoices = 65'536;  // as a receipt can numb
 struct SavedChoice {
   std::string text;
   std::optional<std::vector<TokenId>> token_ids;  // where return_token_ids was asked for
-  bool ended = false;                             // it has a finish_reason
+  std::optional<std::string> finish_reason;       // nothing: it is not whole
   // What left a stage at a position, where return_hashes was asked for: [stage][position].
   std::map<std::uint32_t, std::map<Position, Hash256>> hashes = {};
 };
@@ -38,6 +38,7 @@ struct SavedAnswer {
   std::uint64_t seed = 0;
   std::uint32_t max_tokens = 0;
   std::optional<std::int64_t> created = {};
+  bool says_verified = false;                         // what audits found, by its server's word
   std::map<std::uint32_t, SavedChoice> choices = {};  // by index
 };
 

@@ -216,7 +216,8 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
                                 {"credits", event.credits}});
     }
     out["history_forgotten"] = history.forgotten();
-    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
     return;
   }
   std::printf("%s  %s\n", escape_control(name).c_str(), key.hex().c_str());
@@ -295,7 +296,8 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                       {"unjudged_disputes", books.audits().unjudged},
                       {"nodes", std::move(nodes)},
                       {"accounts", std::move(accounts)}};
-    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
     return;
   }
   const auto print_payers = [&] {

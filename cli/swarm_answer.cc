@@ -247,6 +247,7 @@ class SwarmAnswerer final : public Answerer {
       answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
     }
     if (head_.is_object() && head_["hearth"].contains("receipt")) {
+      answer_.receipt = head_["hearth"].value("receipt", "");
       answer_.saved =
           write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
     }

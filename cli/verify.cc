@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "cli/audit.h"
+#include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/known_answers.h"
@@ -35,11 +36,14 @@ struct Verified {
   std::vector<ledger::Receipt> receipts;
   double milliseconds = 0.0;
   std::optional<Reexecuted> again;
+  bool says_verified = false;  // the saved answer does
 };
 
 Result<ledger::AnswerName> parse_name(const std::string& text) {
   ledger::AnswerName name{};
-  const auto bytes = from_hex(text);
+  std::string digits = text;
+  for (char& c : digits) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto bytes = from_hex(digits);
   REQUIRE(bytes && bytes->size() == name.size(),
           "a receipt is " + std::to_string(2 * name.size()) +
               " hex digits, as an answer has them in hearth.receipt and x-hearth-receipt");
@@ -79,6 +83,7 @@ Result<Asked> read_asked(const VerifyOptions& options) {
   }
   TRY(out.saved, read_saved_answer(answer, request));
   TRY(out.name, parse_name(out.saved->receipt));
+  out.saved->receipt = to_hex(out.name);
   return out;
 }
 
@@ -135,6 +140,7 @@ void print_json(const Verified& verified) {
     json["computed_again"] = {{"choices", verified.again->choices},
                               {"positions", verified.again->positions},
                               {"seconds", verified.again->seconds}};
+    if (verified.says_verified) json["not_compared"] = {"hearth.verified"};
   }
   std::printf("%s\n", json.dump().c_str());
 }
@@ -155,6 +161,10 @@ void print_text(const Verified& verified) {
   if (!verified.again) return;
   std::printf("  computed again: the answer and every root of %llu positions are equal (%.1f s)\n",
               static_cast<unsigned long long>(verified.again->positions), verified.again->seconds);
+  if (!verified.says_verified) return;
+  std::printf(
+      "  not compared  what the answer says of its audits (hearth.verified): it is the "
+      "server's word, and nobody signs it\n");
 }
 
 // The receipts are in order, and the answer, or who computed it, is not.
@@ -166,7 +176,8 @@ int print_difference(const Difference& difference, bool json) {
     if (difference.stage) where["stage"] = *difference.stage;
     if (difference.position) where["position"] = *difference.position;
     const Json out = {{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
-    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
   }
   (void)fail(Error::invalid("computed again, it is not what the receipts say: " + difference.text));
   return kExitVerification;
@@ -179,7 +190,8 @@ int print_fault(const std::string& path, const Error& error, bool json) {
   }
   if (json) {
     const Json out = {{"sound", false}, {"fault", error.message}};
-    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
   }
   (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
   return kExitVerification;
@@ -201,6 +213,7 @@ int run_verify(const VerifyOptions& options) {
     if (!again) return fail(again.error());
     if (again->difference) return print_difference(*again->difference, options.json);
     verified->again = std::move(*again);
+    verified->says_verified = asked->saved->says_verified;
   }
   if (verified) {
     options.json ? print_json(*verified) : print_text(*verified);

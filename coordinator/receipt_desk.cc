@@ -53,6 +53,14 @@ Result<Facts> facts_of(const ReceiptRequest& over, std::uint32_t window, std::ui
   return facts;
 }
 
+// A window that is not full is the last: the books take no others.
+bool is_in_place(const std::map<std::uint32_t, std::uint32_t>& settled, std::uint32_t window,
+                 std::uint32_t positions) {
+  const auto behind = settled.upper_bound(window);
+  if (behind != settled.end() && positions < limits::kWindowPositions) return false;
+  return behind == settled.begin() || std::prev(behind)->second == limits::kWindowPositions;
+}
+
 // Whose standing an entry needs, if anybody's. A receipt's worker is looked at as it is taken.
 std::optional<PublicKey> party_of(const ledger::EntryBody& body) {
   if (const auto* one = std::get_if<ledger::ChangeEntry>(&body)) return one->key;
@@ -187,6 +195,7 @@ Status ReceiptDesk::take_claim(const std::string& node, const control::v1::Windo
   const auto index = static_cast<std::uint16_t>(stage - stages.begin());
   const auto said = read_claim(claim, key.first, index, stage->key, cluster_.public_key());
   REQUIRE(said, what + ": " + said.error().message);
+  REQUIRE(!request.settled.contains(window), what + ": it is claimed twice");
   Claims& claims = request.windows[window];
   claims.resize(stages.size());
   REQUIRE(!claims[index], what + ": it is claimed twice");
@@ -222,7 +231,7 @@ void ReceiptDesk::settle(const RequestKey& key) {
 }
 
 // Every stage is to sign its receipt, if all of them say the same.
-Status ReceiptDesk::settle(const Request& request, std::uint32_t window, const Claims& claims) {
+Status ReceiptDesk::settle(Request& request, std::uint32_t window, const Claims& claims) {
   const ReceiptPipeline& pipeline = *request.pipeline;
   const std::size_t stages = claims.size();
   TRY(const Facts facts, facts_of(*request.over, window, claims.front()->positions));
@@ -238,6 +247,10 @@ Status ReceiptDesk::settle(const Request& request, std::uint32_t window, const C
           describe(pipeline, 0) + " had other tokens than it was sent");
   REQUIRE(claims.back()->out_root == facts.tokens,
           describe(pipeline, stages - 1) + " had other tokens than the request has");
+  REQUIRE(is_in_place(request.settled, window, facts.positions),
+          "it or a window before it has fewer than " + std::to_string(limits::kWindowPositions) +
+              " positions, and is not the request's last");
+  request.settled[window] = facts.positions;
 
   const std::uint32_t end = facts.first + facts.positions;
   const auto cluster_signs = [&](std::uint16_t below) {

@@ -126,7 +126,8 @@ class ReceiptDesk {
     std::map<std::uint32_t, Claims> windows;
     std::optional<ReceiptRequest> over;
     TimePoint over_at{};
-    std::uint64_t positions = 0;  // of windows that are settled
+    std::map<std::uint32_t, std::uint32_t> settled;  // windows, and how many positions each has
+    std::uint64_t positions = 0;                     // of windows that were looked at
   };
   using ReceiptBytes = std::array<std::byte, ledger::kReceiptBytes>;
   using SignedSlot = std::pair<Hash256, ledger::Slot>;  // of a worker, by its key
@@ -143,7 +144,7 @@ class ReceiptDesk {
   void remember(ByteSpan receipt);
   void hold_against(const std::string& sender, ByteSpan receipt);
   void settle(const RequestKey& key);
-  Status settle(const Request& request, std::uint32_t window, const Claims& claims);
+  Status settle(Request& request, std::uint32_t window, const Claims& claims);
   void expire(const Request& request) const;
   void ask(const std::string& node);
   Hash256& latest(const PublicKey& key);  // of a member, which it is from then on

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace hearth::ledger {
@@ -226,6 +227,21 @@ Status Books::check_edges(const Receipt& receipt) const {
   return ok_status();
 }
 
+// Among the windows of its request that its stage has here already; `slot`: its own.
+Status Books::check_place(Slots::const_iterator slot, const Receipt& receipt) const {
+  const auto is_beside = [&](Slots::const_iterator other) {
+    return std::tie(other->first.request, other->first.epoch, other->first.stage) ==
+           std::tie(receipt.slot.request, receipt.slot.epoch, receipt.slot.stage);
+  };
+  if (slot != slots_.begin() && is_beside(std::prev(slot))) {
+    TRY_VOID(check_windows(windows_.at(std::prev(slot)->second).receipt, receipt));
+  }
+  if (std::next(slot) != slots_.end() && is_beside(std::next(slot))) {
+    TRY_VOID(check_windows(receipt, windows_.at(std::next(slot)->second).receipt));
+  }
+  return ok_status();
+}
+
 Status Books::apply(const ReceiptEntry& entry) {
   const bool trusted = signatures_ == EntrySignatures::kTrusted;
   TRY(const Receipt receipt,
@@ -238,6 +254,7 @@ Status Books::apply(const ReceiptEntry& entry) {
   const auto slot = slots_.emplace_hint(slots_.end(), receipt.slot, entries_);
   REQUIRE(slots_.size() > slots,
           "the receipt's slot has one already, entry " + std::to_string(slot->second));
+  TRY_VOID(check_place(slot, receipt));
   REQUIRE(receipt.previous == worker->latest,
           "the receipt does not follow its worker's latest one: one is missing, or this is an old "
           "one again");

@@ -143,7 +143,9 @@ class Books {
   Status apply(const DrawEntry& entry);
 
   Status post(std::vector<Posting> postings);
+  using Slots = std::map<Slot, std::uint64_t>;
   Status check_edges(const Receipt& receipt) const;
+  Status check_place(Slots::const_iterator slot, const Receipt& receipt) const;
   Result<Member*> member(const PublicKey& key);
   // A window in dispute whose worker it is, or which it contradicts; nothing: there is none.
   std::optional<std::uint64_t> dispute_of(const PublicKey& key) const;
@@ -158,7 +160,7 @@ class Books {
   std::map<PublicKey, Member> members_;
   std::map<Account, std::int64_t> balances_;
   std::map<std::uint64_t, Window> windows_;  // within the audit window, or in dispute
-  std::map<Slot, std::uint64_t> slots_;      // of those
+  Slots slots_;                              // of those
   std::vector<Posting> postings_;
   TreeEdge edge_;
   std::optional<Draw> draw_;

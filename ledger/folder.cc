@@ -48,6 +48,12 @@ class DiskFolder final : public LogFolder {
     return {errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
             what + " " + path_ + "/" + name + ": " + std::strerror(errno)};
   }
+  // Of what is to be read: a link, or something else in the place of a file or folder, is no log's.
+  Error unreadable(const std::string& what, const std::string& name) const {
+    const bool is_other = errno == ELOOP || errno == ENOTDIR || errno == ENXIO || errno == ENODEV;
+    const Error error = failed(what, name);
+    return is_other ? Error::invalid(error.message) : error;
+  }
   Descriptor open(const std::string& name, int flags) const {
     return Descriptor(
         ::openat(*root_, name.empty() ? "." : name.c_str(), flags | O_CLOEXEC, kFileMode));
@@ -61,7 +67,7 @@ class DiskFolder final : public LogFolder {
 
 Result<Bytes> DiskFolder::read(const std::string& name, std::size_t limit) {
   const Descriptor file = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (*file < 0) return failed("opening", name);
+  if (*file < 0) return unreadable("opening", name);
   struct stat found {};
   if (::fstat(*file, &found) != 0) return failed("reading", name);
   REQUIRE(S_ISREG(found.st_mode), path_ + "/" + name + " is no plain file");
@@ -152,7 +158,7 @@ Status DiskFolder::remove(const std::string& name) {
 Result<std::vector<std::string>> DiskFolder::list(const std::string& folder) {
   const int opened =
       ::openat(*root_, folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened < 0) return failed("listing", folder);
+  if (opened < 0) return unreadable("listing", folder);
   DIR* entries = ::fdopendir(opened);
   if (entries == nullptr) {
     const Error error = failed("listing", folder);

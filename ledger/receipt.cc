@@ -96,11 +96,16 @@ Status check_fields(const Receipt& r) {
   REQUIRE(r.slot.stage < r.stages && r.stages <= limits::kStages,
           "a receipt of stage " + std::to_string(r.slot.stage) + " of " + std::to_string(r.stages) +
               "; the limit is " + std::to_string(limits::kStages));
-  REQUIRE(r.positions > 0 && r.positions <= limits::kModelContext &&
+  REQUIRE(r.positions > 0 && r.positions <= limits::kWindowPositions &&
               r.first_position <= limits::kModelContext - r.positions,
           "a receipt of " + std::to_string(r.positions) + " positions from " +
-              std::to_string(r.first_position) + "; the limit is " +
+              std::to_string(r.first_position) + "; a window has at most " +
+              std::to_string(limits::kWindowPositions) + ", a request " +
               std::to_string(limits::kModelContext));
+  REQUIRE(r.first_position == std::uint64_t{r.slot.window} * limits::kWindowPositions,
+          "a receipt of window " + std::to_string(r.slot.window) + ", which begins at position " +
+              std::to_string(std::uint64_t{r.slot.window} * limits::kWindowPositions) + ", from " +
+              std::to_string(r.first_position));
   REQUIRE(r.prompt_positions <= r.positions, "a receipt has more prompt than positions");
   REQUIRE(!r.is_first() || r.in_root == r.tokens,
           "a receipt of the first stage has other input than its tokens");
@@ -314,6 +319,18 @@ Status check_neighbours(const Receipt& upper, const Receipt& lower, const Public
           where + ": the sender has not signed what it sent");
   REQUIRE(check_edge(out_edge(upper), cluster, lower.worker, upper.out_edge),
           where + ": the receiver has not signed what it received");
+  return ok_status();
+}
+
+Status check_windows(const Receipt& earlier, const Receipt& later) {
+  const std::string which = "of windows " + std::to_string(earlier.slot.window) + " and " +
+                            std::to_string(later.slot.window) + " of a request the first has ";
+  REQUIRE(earlier.positions == limits::kWindowPositions,
+          which + std::to_string(earlier.positions) +
+              " positions, and only the last may have fewer than " +
+              std::to_string(limits::kWindowPositions));
+  REQUIRE(later.prompt_positions == 0 || earlier.prompt_positions == earlier.positions,
+          which + "generated positions, and the second some of the prompt");
   return ok_status();
 }
 

@@ -142,6 +142,10 @@ Status check_row(const Edge& edge, const Hash256& salt, std::uint32_t first_posi
 // kInvalidInput names the edge: a wrong root is located without computing anything.
 Status check_neighbours(const Receipt& upper, const Receipt& lower, const PublicKey& cluster);
 
+// Whether two windows of one stage can be of one request, the later one behind the earlier: a
+// window that is not full is the last, and nothing of the prompt comes behind what was generated.
+Status check_windows(const Receipt& earlier, const Receipt& later);
+
 // Whether one worker says two different things of what one slot computed. To sign the same again in
 // another place of its chain, with other times or edges, contradicts nothing.
 bool is_equivocation(const Receipt& one, const Receipt& other);

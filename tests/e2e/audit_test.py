@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -98,6 +99,39 @@ class Audit(unittest.TestCase):
             shutil.copytree(kept, log)
         self.assertEqual(self.audit()[0], 0)
 
+    def test_what_is_no_plain_file_is_a_fault(self):
+        log = self.log
+        kept = self.folder / "kept"
+        shutil.copytree(log, kept)
+        for name in ("checkpoint", "tile/entries/000", "tile/0/000", "tile/1/000.p/1", "tile"):
+            for what in ("loop", "/dev/zero", "a socket", "a file"):
+                path = log / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if what == "a socket":
+                    with socket.socket(socket.AF_UNIX) as bound:
+                        bound.bind(os.path.relpath(path))
+                elif what == "a file":
+                    path.write_bytes(b"")
+                else:
+                    path.symlink_to(path if what == "loop" else what)
+                code, out, err = self.audit()
+                self.assertEqual((code, out), (6, ""), f"{what} as {name}: {err}")
+                shutil.rmtree(log)
+                shutil.copytree(kept, log)
+
+    def test_what_a_log_says_does_not_steer_the_terminal(self):
+        path = self.log / "checkpoint"
+        lines = path.read_bytes().split(b"\n")
+        for said in (b"\x1b[2J", b"\xc2\x9b2J", b"\x9b2J\xff"):
+            path.write_bytes(b"\n".join([said + lines[0], *lines[1:]]))
+            for words in ((), ("--json",)):
+                done = subprocess.run([os.environ["HEARTH_BINARY"], "audit", self.folder, *words],
+                                      capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, 6)
+                for stream in (done.stdout, done.stderr):
+                    text = stream.decode()  # and is UTF-8
+                    self.assertFalse([c for c in text if c != "\n" and not c.isprintable()], text)
+
     def test_another_key_and_another_history(self):
         other = self.folder / "other"
         make(other, "310", OTHER)
@@ -133,6 +167,24 @@ class Audit(unittest.TestCase):
             self.assertEqual((code, out), (6, ""), err)
             self.assertIn("tile/entries/000.p/5: entry 4 at byte ", err)
             self.assertRegex(err, why)
+
+    def test_a_ledger_without_its_rules_is_no_sound_log(self):
+        grant = "04" + bytes(8).hex() + "d75a980182b10ab7d54bfed3c964073a" \
+            "0ee172f3daa62325af021a68f707511a" + (5).to_bytes(8, "little").hex()
+        other = b"of something else".hex()
+        for entries, fault in (([grant, grant], 0), ([other, grant], 1), ([other, other, grant], 2),
+                               ([other, other], None), ([], None)):
+            log = self.folder / "raw"
+            shutil.rmtree(log, ignore_errors=True)
+            subprocess.run([TOOL, "raw", log, SEED, *entries], check=True)
+            code, out, err = swarm.hearth("audit", str(log))
+            if fault is None:
+                self.assertEqual(code, 0, err)
+                self.assertIn("no ledger's", out)
+            else:
+                self.assertEqual((code, out), (6, ""), entries)
+                self.assertIn(f"entry {fault} at byte ", err)
+                self.assertIn("rules", err)
 
     def test_standings_are_read_from_the_files(self):
         good = self.folder / "standings"

@@ -52,10 +52,12 @@ class Verify(unittest.TestCase):
     def run_saved(self, name, *flags, prompt=PROMPT):
         """What hearth run wrote of an answer, as JSON."""
         file = self.folder / name
-        code, _, err = swarm.hearth("run", self.swarm.model, prompt, "--host", self.swarm.api,
-                                    "--receipt", file, *flags)
+        code, out, err = swarm.hearth("run", self.swarm.model, prompt, "--host", self.swarm.api,
+                                      "--receipt", file, "--json", *flags)
         self.assertEqual(code, 0, err)
-        return json.loads(file.read_text())
+        saved = json.loads(file.read_text())
+        self.assertEqual(json.loads(out)["receipt"], saved["answer"]["hearth"]["receipt"])
+        return saved
 
     def save(self, saved, name="changed.json"):
         file = self.folder / name
@@ -174,6 +176,23 @@ class Verify(unittest.TestCase):
         other = changed()
         other["answer"]["choices"][0]["message"]["content"] += "!"
         self.refused(self.save(other), "answer")
+        other = changed()
+        self.assertEqual(other["answer"]["choices"][0]["finish_reason"], "length")
+        other["answer"]["choices"][0]["finish_reason"] = "stop"
+        self.assertIn("ends by \"stop\"", self.refused(self.save(other), "answer", choice=0))
+        # Of what audits found there is the server's word alone.
+        other = changed()
+        other["answer"]["hearth"]["verified"] = {"state": "verified"}
+        code, out, err = swarm.hearth("verify", self.save(other), self.folder, "--re-execute",
+                                      "--model", swarm.MODEL)
+        self.assertEqual(code, 0, err)
+        self.assertIn("hearth.verified", out)
+        self.assertIn("nobody signs it", out)
+        # A name is hex digits of either case.
+        other["answer"]["hearth"]["receipt"] = answer["hearth"]["receipt"].upper()
+        self.proved(self.save(other))
+        code, _, err = swarm.hearth("verify", answer["hearth"]["receipt"].upper(), self.folder)
+        self.assertEqual(code, 0, err)
         other = changed()
         del other["answer"]["choices"][0]["token_ids"][-3:]
         self.refused(self.save(other), "answer")

@@ -2,8 +2,10 @@
 //   log_tool write FOLDER SEED SIZES WITNESS...   appends "entry N" in batches of these sizes
 //                                                 (1,2,300); each witness is the seed of its key
 //   log_tool ledger FOLDER SEED EXTRA             a ledger of a few entries; EXTRA is one more, in
-//   hex log_tool read FOLDER                          prints every entry of a verified log log_tool
-//   proofs FOLDER SEED                   inclusion of every 5th entry, consistency from
+//                                                 hex
+//   log_tool raw FOLDER SEED ENTRY...             a log of these entries, in hex
+//   log_tool read FOLDER                          prints every entry of a verified log
+//   log_tool proofs FOLDER SEED                   inclusion of every 5th entry, consistency from
 //                                                 every 7th size: hex lines
 //   log_tool vrf SEED MESSAGE                     the proof of a message, in hex as the message is
 // Seeds are 64 hex digits.
@@ -73,6 +75,18 @@ Status ledger_of(const char* path, const char* seed, const char* extra) {
   return ok_status();
 }
 
+Status raw(int argc, char** argv) {
+  TRY(const SecretKey key, key_of(argv[3]));
+  TRY(auto folder, open_log_folder(argv[2], LogAccess::kCreate));
+  TRY(const auto log, Log::create(std::move(folder), key));
+  for (int i = 4; i < argc; ++i) {
+    const auto entry = from_hex(argv[i]);
+    REQUIRE(entry, "an entry is hex digits");
+    TRY_VOID(log->append(*entry));
+  }
+  return ok_status();
+}
+
 Status read(const char* path) {
   TRY(auto folder, open_log_folder(path, LogAccess::kRead));
   TRY(const Scan scan, scan_log(*folder, {}, [](std::uint64_t index, ByteSpan entry) {
@@ -125,6 +139,7 @@ int main(int argc, char** argv) {
   Status done = Error::invalid("usage: see the head of log_tool.cc");
   if (verb == "write" && argc > 4) done = write(argc, argv);
   if (verb == "ledger" && argc == 5) done = ledger_of(argv[2], argv[3], argv[4]);
+  if (verb == "raw" && argc > 3) done = raw(argc, argv);
   if (verb == "read") done = read(argv[2]);
   if (verb == "vrf" && argc == 4) done = vrf(argv[2], argv[3]);
   if (verb == "proofs" && argc == 4) done = proofs(argv[2], argv[3]);

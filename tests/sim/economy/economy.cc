@@ -28,6 +28,10 @@ namespace {
 using namespace hearth::economy;
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kUsage =
+    "usage: economy [--seed N] [--windows N] [--only TEXT] [--json]\n"
+    "  --windows N   honest windows with faults, at each rate (1000000; 0: none)\n"
+    "  --only TEXT   strategies whose name or attack has the text\n";
 constexpr double kHonestLossMax = 0.001;  // of pay, at the realistic rate
 constexpr double kRealistic = 1e-5;
 
@@ -100,6 +104,21 @@ void print_row(const Strategy& strategy, const Found& found, bool loses) {
               strategy.name.c_str(), honest ? "-" : strategy.attack.c_str(), 100 * strategy.friends,
               found.profit, found.gain, found.half, 100 * found.caught, found.until, verdict);
   std::fflush(stdout);
+}
+
+// False where there is no such option, or this is no value of it.
+bool take(Options& options, const std::string& flag, const char* value) {
+  if (flag == "--only") {
+    options.only = value;
+    return true;
+  }
+  std::uint64_t* const number = flag == "--seed"      ? &options.seed
+                                : flag == "--windows" ? &options.windows
+                                                      : nullptr;
+  if (number == nullptr || *value == '\0') return false;
+  char* end = nullptr;
+  *number = std::strtoull(value, &end, 10);
+  return *end == '\0';
 }
 
 bool is_asked(const Options& options, const Strategy& strategy) {
@@ -182,15 +201,19 @@ int main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    const char* const value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--help" || flag == "-h") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
     if (flag == "--json") {
       options.json = true;
       continue;
     }
-    if (flag == "--seed") options.seed = std::strtoull(value, nullptr, 10);
-    if (flag == "--windows") options.windows = std::strtoull(value, nullptr, 10);
-    if (flag == "--only") options.only = value;
-    ++i;
+    const char* const value = i + 1 < argc ? argv[++i] : nullptr;
+    if (value == nullptr || !take(options, flag, value)) {
+      std::fprintf(stderr, "economy: %s\n%s", flag.c_str(), kUsage);
+      return 2;
+    }
   }
   Json out = {{"seed", options.seed},
               {"policy", hearth::ledger::policy_hash(hearth::ledger::Policy()).hex()}};

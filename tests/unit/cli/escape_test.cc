@@ -17,7 +17,24 @@ TEST(Escape, ControlsBecomeVisible) {
 TEST(Escape, TextStaysAsItIs) {
   EXPECT_EQ(escape_control(""), "");
   EXPECT_EQ(escape_control("größer als 10 \xc2\xa0€ ✓"), "größer als 10 \xc2\xa0€ ✓");
-  EXPECT_EQ(escape_control("\xc2"), "\xc2");
+}
+
+TEST(Escape, WhatIsNoTextBecomesVisible) {
+  EXPECT_EQ(escape_control("\xc2"), "\\xc2");
+  EXPECT_EQ(escape_control("a\x9b\xff"
+                           "b"),
+            "a\\x9b\\xffb");
+  EXPECT_EQ(escape_control("\xe2\x9c✓"), "\\xe2\\x9c✓") << "a character that was cut";
+  EXPECT_EQ(escape_control("\xc0\xb1"), "\\xc0\\xb1") << "an overlong form";
+}
+
+TEST(Escape, LinesStayLines) {
+  EXPECT_EQ(escape_lines("a\n\tb\x1b\r\xc2\x9b\xff✓"), "a\n\tb\\x1b\\x0d\\xc2\\x9b\\xff✓");
+}
+
+TEST(Escape, JsonSaysTheSame) {
+  EXPECT_EQ(escape_json("{\n  \"a\": \"\xc2\x9b\x7f\xc2\xa0✓\"}"),
+            "{\n  \"a\": \"\\u009b\\u007f\xc2\xa0✓\"}");
 }
 
 }  // namespace

@@ -39,8 +39,12 @@ TEST(SavedAnswer, TheBodiesOfAClient) {
   ASSERT_EQ(read->choices.size(), 1U);
   const SavedChoice& choice = read->choices.at(0);
   EXPECT_EQ(choice.text, "Hi");
-  EXPECT_TRUE(choice.ended);
+  EXPECT_EQ(choice.finish_reason, "stop");
   EXPECT_EQ(choice.token_ids, (std::vector<TokenId>{7, 2}));
+  EXPECT_FALSE(read->says_verified);
+  Json says = answer();
+  says["hearth"]["verified"] = {{"state", "verified"}};
+  EXPECT_TRUE(read_saved_answer(says.dump(), kRequest.dump())->says_verified);
 }
 
 TEST(SavedAnswer, AStreamAsItCame) {
@@ -54,7 +58,7 @@ TEST(SavedAnswer, AStreamAsItCame) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   const SavedChoice& choice = read->choices.at(1);
   EXPECT_EQ(choice.text, "Hi");
-  EXPECT_TRUE(choice.ended);
+  EXPECT_EQ(choice.finish_reason, "length");
   EXPECT_EQ(choice.token_ids, (std::vector<TokenId>{7, 8}));
   EXPECT_EQ(read->created, 5);
 }
@@ -103,7 +107,24 @@ TEST(SavedAnswer, WhatIsMissingIsSaid) {
   EXPECT_NE(why_not(no).find("no choices"), std::string::npos);
   EXPECT_NE(why_not({{"error", {{"message", "no"}}}}).find("an error"), std::string::npos);
   EXPECT_FALSE(read_saved_answer("{", kRequest.dump()).ok());
-  EXPECT_FALSE(read_saved_answer("", "").ok());
+}
+
+TEST(SavedAnswer, WhatIsNoAnswerAtAllIsSaid) {
+  const auto why = [](std::string_view file) {
+    const auto read = read_saved_answer(file, kRequest.dump());
+    return read.ok() ? "" : read.error().message;
+  };
+  for (const std::string_view file : {"", " \n\t"}) {
+    EXPECT_NE(why(file).find("it is empty"), std::string::npos) << why(file);
+  }
+  for (const std::string_view file : {"[[[[",
+                                      "\x7f"
+                                      "ELF\xff\x01",
+                                      "[]", "7", ": ping\n\n"}) {
+    EXPECT_NE(why(file).find("no JSON object, and no saved stream"), std::string::npos)
+        << why(file);
+  }
+  EXPECT_NE(why("data: [DONE]\n").find("was not saved to the end"), std::string::npos);
 }
 
 }  // namespace

@@ -251,6 +251,28 @@ TEST_F(ReceiptDeskTest, AWindowBeyondTheRequestIsNotKept) {
   EXPECT_EQ(log(), kBegin + 2) << "the window that it has, alone";
 }
 
+TEST_F(ReceiptDeskTest, OnlyTheLastWindowMayBeShort) {
+  unsigned char number = 0;
+  // Each claims so many positions of windows 0 and 1, in that order or the other; twice.
+  for (const std::uint32_t begin : {limits::kWindowPositions, 6U}) {
+    for (const bool first : {true, false}) {
+      ReceiptRequest one = testing::receipt_request(++number);
+      one.tokens.assign(limits::kWindowPositions + 10, 1);
+      desk->start(one.epoch, one.order.request, one.tokens.size());
+      desk->over(one);
+      for (const std::uint32_t window : {first ? 0U : 1U, first ? 1U : 0U, 0U}) {
+        for (ReceiptStage& stage : stages) {
+          desk->take(stage.node, stage.claim(one, window, window == 0 ? begin : 5));
+        }
+      }
+      const std::size_t before = entries.size();
+      sign_all();
+      const std::size_t logged = begin == limits::kWindowPositions ? 4 : 2;
+      EXPECT_EQ(log(), std::max(before, kBegin) + logged) << begin << " " << first;
+    }
+  }
+}
+
 TEST_F(ReceiptDeskTest, ARequestIsSeenOnceInAPipeline) {
   for (int i = 0; i < 2; ++i) {
     const ReceiptRequest one = request(1);

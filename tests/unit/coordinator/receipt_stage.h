@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "coordinator/receipt_desk.h"
 #include "ledger/answer.h"
 #include "ledger/receipt.h"
@@ -38,23 +39,33 @@ class ReceiptStage {
   control::v1::WindowClaims claim(const coordinator::ReceiptRequest& request,
                                   std::uint32_t window = 0) {
     const auto positions = static_cast<std::uint32_t>(request.tokens.size() - 1);
-    const std::vector<std::uint32_t> tokens(request.tokens.begin(), request.tokens.end() - 1);
+    return claim(request, window, positions);
+  }
+  // And so many positions of one window.
+  control::v1::WindowClaims claim(const coordinator::ReceiptRequest& request, std::uint32_t window,
+                                  std::uint32_t positions) {
+    const std::uint32_t first = window * limits::kWindowPositions;
+    std::vector<std::uint32_t> tokens(positions);
+    for (std::size_t i = 0; i < positions && first + i < request.tokens.size(); ++i) {
+      tokens[i] = static_cast<std::uint32_t>(request.tokens[first + i]);
+    }
     ledger::Receipt r;
     r.slot = {request.order.request, request.epoch.value, stage_, window};
     r.program = blake2b(as_bytes("program"));
     r.layer_begin = static_cast<std::uint16_t>(2 * stage_);
     r.layer_end = static_cast<std::uint16_t>(2 * stage_ + 2);
     r.stages = 2;
+    r.first_position = first;
     r.positions = positions;
-    r.prompt_positions = std::min(request.prompt_tokens, positions);
-    r.tokens =
-        ledger::commit_tokens(request.order.salt, 0, tokens, encode_committed(request.sampling));
+    r.prompt_positions = std::clamp(request.prompt_tokens, first, first + positions) - first;
+    r.tokens = ledger::commit_tokens(request.order.salt, first, tokens,
+                                     encode_committed(request.sampling));
     const std::vector<Hash256> rows = boundary_rows(boundary, positions);
-    const Hash256 between = ledger::boundary_root(request.order.salt, 0, rows);
+    const Hash256 between = ledger::boundary_root(request.order.salt, first, rows);
     r.in_root = stage_ == 0 ? r.tokens : between;
     r.out_root = stage_ == 0 ? between : r.tokens;
     r.begun_ms = 1'700'000'000'000;
-    waiting_[r.slot.request] = r;
+    waiting_[{r.slot.request, window}] = r;
     control::v1::WindowClaims claims;
     control::v1::WindowClaim& claim = *claims.add_windows();
     claim.set_request(to_field(r.slot.request));
@@ -67,7 +78,7 @@ class ReceiptStage {
     claim.set_out_signature(signature(ledger::out_edge(r)));
     if (stage_ > 0) return claims;
     const ledger::ShownRow shown =
-        ledger::show_row(ledger::out_edge(r), request.order.salt, 0, rows);
+        ledger::show_row(ledger::out_edge(r), request.order.salt, first, rows);
     claim.set_shown_row(to_field(shown.row.bytes));
     for (const Hash256& one : shown.path) claim.mutable_shown_path()->append(to_field(one.bytes));
     return claims;
@@ -80,7 +91,7 @@ class ReceiptStage {
     for (const auto& window : message.windows()) {
       ledger::RequestId request{};
       (void)read_field(window.request(), request);
-      ledger::Receipt receipt = waiting_.at(request);
+      ledger::Receipt receipt = waiting_.at({request, window.window()});
       receipt.previous = previous;
       (void)read_field(window.in_signature(), receipt.in_edge);
       (void)read_field(window.out_signature(), receipt.out_edge);
@@ -97,7 +108,7 @@ class ReceiptStage {
     for (const auto& window : order.windows()) {
       ledger::RequestId request{};
       (void)read_field(window.request(), request);
-      const Hash256 root = waiting_.at(request).out_root;
+      const Hash256 root = waiting_.at({request, window.window()}).out_root;
       const Hash256 salt = blake2b(Bytes(1, std::byte(window.entry())));
       const ledger::SealEntry said =
           ledger::sign_seal(window.entry(), ledger::seal_of(window.entry(), key(), root, salt),
@@ -141,7 +152,7 @@ class ReceiptStage {
   }
   std::uint16_t stage_;
   SecretKey key_;
-  std::map<ledger::RequestId, ledger::Receipt> waiting_;
+  std::map<std::pair<ledger::RequestId, std::uint32_t>, ledger::Receipt> waiting_;
   std::map<std::uint64_t, control::v1::Opening> sealed_;
 };
 

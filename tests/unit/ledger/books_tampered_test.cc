@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "base/limits.h"
 #include "ledger/books.h"
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
@@ -65,8 +66,8 @@ class TamperedLedger : public ::testing::Test {
     r.slot.window = window;
     r.layer_end = 4;
     r.stages = 2;
-    r.first_position = 128 * window;
-    r.positions = 128;
+    r.first_position = limits::kWindowPositions * window;
+    r.positions = limits::kWindowPositions;
     r.tokens = r.in_root = hash_of("tokens " + std::to_string(window));
     r.out_root = hash_of(root);
     r.previous = latest_;

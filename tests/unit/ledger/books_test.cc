@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
 #include "ledger/history.h"
 
 namespace hearth::ledger {
@@ -59,13 +60,13 @@ class BooksTest : public ::testing::Test {
   Receipt window(std::uint16_t stage, std::uint32_t number) {
     Receipt r;
     r.slot.request.fill(std::byte{5});
+    r.slot.request[14] = static_cast<std::byte>(number >> 8);  // a choice of one window each
+    r.slot.request[15] = static_cast<std::byte>(number);
     r.slot.stage = stage;
-    r.slot.window = number;
     r.program = hash_of("program");
     r.layer_begin = static_cast<std::uint16_t>(stage * 4);
     r.layer_end = static_cast<std::uint16_t>(stage * 4 + 4);
     r.stages = 2;
-    r.first_position = 64 * number;
     r.positions = 64;
     r.prompt_positions = number == 0 ? 24 : 0;
     r.tokens = hash_of("tokens " + std::to_string(number));
@@ -285,6 +286,35 @@ TEST_F(BooksTest, RefusesWhatTheRulesDoNotAllow) {
   refused(VerdictEntry{receipt, newcomer_.public_key(), Verdict::kFraud, {}}, "no party");
   now_ += 3'601;
   refused(seal(receipt - 1, auditor_, salt_), "no receipt that may be audited");
+}
+
+TEST_F(BooksTest, WindowsOfARequestStandOneBehindTheOther) {
+  const auto at = [this](std::uint32_t number, std::uint32_t positions, std::uint32_t prompt) {
+    Receipt r = window(0, 0);
+    r.slot.window = number;
+    r.first_position = limits::kWindowPositions * number;
+    r.positions = positions;
+    r.prompt_positions = prompt;
+    r.in_edge = sign_edge(in_edge(r), cluster_key(), cluster_);
+    const ReceiptEntry entry = entry_of(r);
+    latest_[0] = blake2b(entry.receipt);
+    return entry;
+  };
+  const auto refused = [&](std::uint32_t number, std::uint32_t positions, std::uint32_t prompt) {
+    const Hash256 latest = latest_[0];
+    const std::string message = refusal(at(number, positions, prompt));
+    latest_[0] = latest;
+    return message.find("the first has ") != std::string::npos;
+  };
+  constexpr std::uint32_t kFull = limits::kWindowPositions;
+  add(at(1, kFull, 7));
+  EXPECT_TRUE(refused(0, kFull - 1, kFull - 1)) << "it ends before the next begins";
+  EXPECT_TRUE(refused(0, kFull, kFull - 1)) << "a prompt behind what was generated";
+  EXPECT_TRUE(refused(2, 5, 1));
+  EXPECT_TRUE(refused(3, 5, 1)) << "and it need not be the next one";
+  add(at(0, kFull, kFull));
+  add(at(2, 5, 0));
+  EXPECT_TRUE(refused(3, 5, 0)) << "one that is not full was the last";
 }
 
 TEST_F(BooksTest, ANewcomerServesNobodyAndEdgesMustHold) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "base/limits.h"
 #include "ledger/entry.h"
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
@@ -30,8 +31,8 @@ struct LookupTest : ::testing::Test {
     r.layer_begin = static_cast<std::uint16_t>(2 * stage);
     r.layer_end = static_cast<std::uint16_t>(2 * stage + 2);
     r.stages = 2;
-    r.first_position = 64 * window;
-    r.positions = 64;
+    r.first_position = limits::kWindowPositions * window;
+    r.positions = limits::kWindowPositions;
     r.tokens = hash_of("tokens " + std::to_string(window));
     r.in_root = stage == 0 ? r.tokens : hash_of("between");
     r.out_root = stage == 0 ? hash_of("between") : r.tokens;
@@ -109,7 +110,7 @@ TEST_F(LookupTest, EveryFaultIsSaid) {
   EXPECT_NE(fault({a}).find("stage 1 of 2 has no receipt"), std::string::npos);
   EXPECT_NE(fault({b}).find("stage 0 of 2 has no receipt"), std::string::npos);
   EXPECT_NE(fault({a, b, b}).find("two receipts"), std::string::npos);
-  EXPECT_NE(fault({receipt(answer, 0, 1), receipt(answer, 1, 1)}).find("begins at position 64"),
+  EXPECT_NE(fault({receipt(answer, 0, 1), receipt(answer, 1, 1)}).find("begins at position 4096"),
             std::string::npos);
   Receipt other = b;
   other.in_root = hash_of("what never came");

@@ -30,7 +30,7 @@ Receipt receipt_of(std::uint16_t stage) {
   r.layer_begin = static_cast<std::uint16_t>(20 * stage);
   r.layer_end = static_cast<std::uint16_t>(20 * stage + 20);
   r.stages = 4;
-  r.first_position = 128;
+  r.first_position = 2 * limits::kWindowPositions;
   r.positions = 64;
   r.prompt_positions = 10;
   r.tokens = hash_of("tokens");
@@ -88,7 +88,11 @@ TEST(Receipt, RefusesFieldsThatNoWindowHas) {
            Case{"no stages", [](Receipt& r) { r.stages = 0; }},
            Case{"too many stages", [](Receipt& r) { r.stages = limits::kStages + 1; }},
            Case{"no positions", [](Receipt& r) { r.positions = 0; }},
-           Case{"too many positions", [](Receipt& r) { r.positions = limits::kModelContext + 1; }},
+           Case{"too many positions",
+                [](Receipt& r) { r.positions = limits::kWindowPositions + 1; }},
+           Case{"another place than its window's", [](Receipt& r) { ++r.first_position; }},
+           Case{"the place of another window", [](Receipt& r) { r.slot.window = 1; }},
+           Case{"a window beyond all numbers", [](Receipt& r) { r.slot.window += 1U << 20; }},
            Case{"positions past all", [](Receipt& r) { r.first_position = ~0U; }},
            Case{"too much prompt", [](Receipt& r) { r.prompt_positions = 65; }},
            Case{"what it was given", [](Receipt& r) { r.out_root = r.in_root; }},
@@ -140,6 +144,22 @@ TEST(Receipt, ABrokenEdgeIsLocated) {
   EXPECT_FALSE(check_edge(in_edge(pipeline[2]), key_of(2).public_key(), pipeline[1].worker,
                           pipeline[2].in_edge))
       << "of another cluster";
+}
+
+TEST(Receipt, AWindowStandsBehindFullOnes) {
+  Receipt later = receipt_of(1);
+  later.prompt_positions = 0;
+  Receipt earlier = later;
+  earlier.slot.window = 1;
+  earlier.positions = limits::kWindowPositions;
+  EXPECT_TRUE(check_windows(earlier, later));
+  later.prompt_positions = 1;
+  EXPECT_FALSE(check_windows(earlier, later)) << "a prompt behind what was generated";
+  earlier.prompt_positions = limits::kWindowPositions;
+  EXPECT_TRUE(check_windows(earlier, later));
+  --earlier.positions;
+  --earlier.prompt_positions;
+  EXPECT_FALSE(check_windows(earlier, later)) << "the second begins elsewhere than the first ends";
 }
 
 TEST(Receipt, TwoStatementsOfOneSlotAreEquivocation) {
