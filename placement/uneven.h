@@ -20,12 +20,11 @@ namespace hearth::placement {
 // what each node holds at most. Ways go by the same bound of what is left, with layers at a price.
 //
 // For n nodes and L layers the bounds take some n^3 2^n steps, and the ways where no bound ends any
-// n^2 2^(n-2) rows of up to n L / 2 steps each: for 16 nodes and 80 layers 4 million rows, some
-// five seconds and 150 MB, where bounds end few; most take a second. The least latency is always
-// exact. Throughput adds tests of whether a pace can be kept, of n^3 2^(n-3) steps each; its pace
-// is the least of all, or where the way round sets it, the least but for one part in ten thousand,
-// unless a million rows do not tell: then the best that was found counts, which of up to 12 nodes
-// is not known to happen.
+// n^2 2^(n-2) rows of up to n L / 2 steps each: 4 million rows for 16 nodes, which are all visited
+// if need be, so that the least latency is always exact. Throughput adds tests of whether a pace
+// can be kept, of n^3 2^(n-3) steps each; its pace is the least of all, or where the way round sets
+// it, the least but for one part in ten thousand, unless a million rows do not tell: then the best
+// that was found counts.
 std::optional<std::vector<Stage>> search_uneven(const Problem& problem,
                                                 std::optional<std::vector<Stage>> known,
                                                 std::uint32_t must = 0);
