@@ -108,8 +108,10 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
       "plan", "Show which nodes would take which layers of a model, and how fast that would be");
   verb->add_option("model", o->model, "GGUF file or pulled name")->required();
-  verb->add_option("--nodes", o->nodes,
-                   "file of nodes and links (default: those of the server, as measured)");
+  verb->add_option(
+      "--nodes", o->nodes,
+      "file of nodes and links (default: those of the server, as measured); memory is for "
+      "weights and KV alone");
   add_server(verb, *host, o->api_key);
   add_objective(*verb, o->objective);
   verb->add_option("--context", o->tokens, "positions of KV that every stage shall have room for")

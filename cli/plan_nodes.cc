@@ -5,8 +5,11 @@
 #include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/limits.h"
 
@@ -142,6 +145,7 @@ Status read_links(const Json& file, Problem& problem) {
   if (links == file.end()) return ok_status();
   REQUIRE(links->is_array() && links->size() <= count * count,
           "\"links\" is no list, or one of more than a link a pair");
+  std::vector<bool> given(count * count);
   for (const Json& json : *links) {
     TRY_VOID(check_keys(json, "a link", {"from", "to", "seconds", "bytes_per_second"}));
     TRY(const std::string from, text_of(json, "a link", "from"));
@@ -152,17 +156,37 @@ Status read_links(const Json& file, Problem& problem) {
         begin != places.end() && end != places.end(),
         "a link from " + in_quotes(from) + " to " + in_quotes(to) + ", of which one is no node");
     REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
-    TRY(problem.links[begin->second * count + end->second],
-        link_of(json, "the link from " + in_quotes(from) + " to " + in_quotes(to)));
+    const std::string whose = "the link from " + in_quotes(from) + " to " + in_quotes(to);
+    const std::size_t place = begin->second * count + end->second;
+    REQUIRE(!given[place], whose + " is there twice");
+    given[place] = true;
+    TRY(problem.links[place], link_of(json, whose));
   }
   return ok_status();
+}
+
+// `twice` is a key that an object has twice, if one does.
+Json parse(const std::string& json, std::optional<std::string>& twice) {
+  std::vector<std::set<std::string>> objects;
+  const auto seen = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) objects.emplace_back();
+    if (event == Json::parse_event_t::object_end) objects.pop_back();
+    if (event == Json::parse_event_t::key) {
+      auto key = parsed.get<std::string>();
+      if (!objects.back().insert(key).second) twice = std::move(key);
+    }
+    return true;
+  };
+  return Json::parse(json, seen, false);
 }
 
 }  // namespace
 
 Result<Problem> read_plan_nodes(const std::string& json, placement::Model model) {
-  const Json file = Json::parse(json, nullptr, false);
+  std::optional<std::string> key;
+  const Json file = parse(json, key);
   REQUIRE(!file.is_discarded(), "the nodes are no JSON");
+  REQUIRE(!key, "an object has " + in_quotes(*key) + " twice");
   TRY_VOID(check_keys(file, "the file", {"batch_rows", "nodes", "links", "link"}));
   Problem problem;
   problem.model = std::move(model);

@@ -11,10 +11,11 @@
 //    "links": [{"from": "den", "to": "attic", "seconds": 0.0001, "bytes_per_second": 110e6}],
 //    "link": {"seconds": 0.0001, "bytes_per_second": 110e6}}
 //
-// Pairs are of a step of one row and one of batch_rows rows. A node says either what a layer of
-// mean size and the head of this very model take, or how fast it reads weights. step_seconds,
-// batch_rows and kv_budget_bytes (of the memory, for KV at most) may be absent; "link" is of every
-// pair that "links" does not name, and without it such a pair has none.
+// memory_bytes is for weights and KV: what a worker takes beside them (buffers of its steps, and 32
+// MiB) is not of it. Pairs are of a step of one row and one of batch_rows rows. A node says either
+// what a layer of mean size and the head of this very model take, or how fast it reads weights.
+// step_seconds, batch_rows and kv_budget_bytes (of the memory, for KV at most) may be absent;
+// "link" is of every pair that "links" does not name, and without it such a pair has none.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@
 namespace hearth::cli {
 
 // Nodes, links and batch_rows of a problem whose model is given. kInvalidInput names the field and
-// the limit. A key that is not above is refused: a slip would else be a figure that nobody sees.
+// the limit. A key that is not above, the same key twice in an object and the same link twice are
+// refused: a slip would else be a figure that nobody sees.
 Result<placement::Problem> read_plan_nodes(const std::string& json, placement::Model model);
 
 }  // namespace hearth::cli

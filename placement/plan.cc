@@ -7,12 +7,14 @@
 
 #include "base/limits.h"
 #include "placement/search.h"
+#include "placement/uneven.h"
 #include "placement/words.h"
 
 namespace hearth::placement {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::size_t kExactWords = 12;  // nodes; of more, what else there could be is less exact
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective == Objective::kLatency ? prediction.tokens_per_second
@@ -58,9 +60,10 @@ std::vector<Stage> split(const Problem& problem, const std::vector<Stage>& order
   return stages;
 }
 
-// Layers taken as large as the largest always fit; taken as smaller ones they let an order be found
-// that fits only where the large ones are elsewhere.
-std::optional<std::vector<Stage>> best(const Problem& problem, std::uint32_t must) {
+// Of layers of different sizes a good placement is known from three searches for equal ones, and
+// what is better is looked for: as large as the largest they always fit; taken as smaller ones they
+// let an order be found that fits only where the large ones are elsewhere.
+std::optional<std::vector<Stage>> best(const Problem& problem, std::uint32_t must, bool exact) {
   const auto& bytes = problem.model.layer_bytes;
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
   if (*least == *most) return search(problem, *most, must);
@@ -75,7 +78,8 @@ std::optional<std::vector<Stage>> best(const Problem& problem, std::uint32_t mus
       best = std::move(stages);
     }
   }
-  return best;
+  if (!exact) return best;
+  return search_uneven(problem, std::move(best), must);
 }
 
 Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes) {
@@ -132,10 +136,11 @@ std::string why_spare(const Problem& problem, const std::vector<std::uint32_t>& 
   std::uint32_t all = bit(spare);
   for (const Stage& stage : stages) all |= bit(stage.node);
   std::string what = "adding it makes the whole ";
-  auto with = best(part, all);
+  const bool exact = nodes.size() <= kExactWords;
+  auto with = best(part, all, exact);
   if (!with) {
     what = "in place of another it makes the whole ";
-    with = best(part, bit(spare));
+    with = best(part, bit(spare), exact);
   }
   if (!with) return "no pipeline with it holds the model over links that were measured";
   const double rate = rate_of(problem, predict(problem, stages));
@@ -149,29 +154,29 @@ struct Placed {
   std::vector<Stage> stages;
 };
 
-Result<Placed> placed(const Problem& problem) {
+Result<Placed> placed(const Problem& problem, bool exact) {
   TRY_VOID(check(problem));
   for (const std::vector<std::uint32_t>& nodes : candidates(problem)) {
-    const auto stages = best(part_of(problem, nodes), 0);
+    const auto stages = best(part_of(problem, nodes), 0, exact);
     if (stages) return Placed{nodes, numbered_as(nodes, *stages)};
   }
   return no_room(problem);
 }
 
 void consider(const Problem& changed, const std::string& change, Gains& gains) {
-  const auto stages = place(changed);
-  if (stages.ok()) gains.add(change, rate_of(changed, predict(changed, *stages)));
+  const auto one = placed(changed, changed.nodes.size() <= kExactWords);
+  if (one.ok()) gains.add(change, rate_of(changed, predict(changed, one->stages)));
 }
 
 }  // namespace
 
 Result<std::vector<Stage>> place(const Problem& problem) {
-  TRY(Placed one, placed(problem));
+  TRY(Placed one, placed(problem, true));
   return std::move(one.stages);
 }
 
 Result<Plan> plan(const Problem& problem) {
-  TRY(Placed one, placed(problem));
+  TRY(Placed one, placed(problem, true));
   Plan plan;
   plan.stages = std::move(one.stages);
   plan.prediction = predict(problem, plan.stages);

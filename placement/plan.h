@@ -1,13 +1,13 @@
 // The plan: which nodes form a pipeline, what it will do, who is spare and why, and what would make
 // it quicker.
 //
-// For layers of equal size and at most limits::kExactNodes nodes the plan is the best one of all
-// orders and splits. Where layers differ in size, nodes and order are the best for equal layers,
-// taken once as large as the largest, as the mean and as the smallest; each is split as is best for
-// the sizes as they are, and the quickest that fits is the plan. Of more nodes the exact search
-// sees limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of
-// their own (plan_replicas). Ranges that pipelines share are in placement/ranges.h, the way of a
-// request by live load in placement/route.h.
+// For at most limits::kExactNodes nodes the plan is the best one of all orders and splits, by
+// placement/search.h where layers have equal sizes and by placement/uneven.h where they differ.
+// Then what a spare or a change would give is exact for up to 12 nodes; of more it is the best of
+// the orders for equal layers, split by the sizes as they are. Of more nodes the exact search sees
+// limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of their
+// own (plan_replicas). Ranges that pipelines share are in placement/ranges.h, the way of a request
+// by live load in placement/route.h.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <numeric>
 
 namespace hearth::placement {
 namespace {
@@ -50,6 +52,42 @@ std::optional<std::string> why_no_layer(const Problem& problem, std::uint32_t no
   return std::nullopt;
 }
 
+namespace {
+
+// Whether stages would hold the model if every node were linked to every other and could be any of
+// them: with so many stages as were asked for, of the nodes with the most memory.
+bool roomy(const Problem& problem) {
+  std::vector<std::uint64_t> memory;
+  for (const Node& node : problem.nodes) memory.push_back(node.memory_bytes);
+  std::sort(memory.begin(), memory.end(), std::greater<>());
+  if (problem.stages > 0 && problem.stages < memory.size()) memory.resize(problem.stages);
+  return std::accumulate(memory.begin(), memory.end(), std::uint64_t{0}) >=
+         stage_bytes(problem, {0, problem.layers()});
+}
+
+bool all_linked(const Problem& problem) {
+  for (std::uint32_t from = 0; from < problem.nodes.size(); ++from) {
+    for (std::uint32_t to = 0; to < problem.nodes.size(); ++to) {
+      if (from != to && problem.link(from, to).bytes_per_second <= 0.0) return false;
+    }
+  }
+  return true;
+}
+
+std::string why_not_held(const Problem& problem) {
+  const std::string stages =
+      problem.stages == 0 ? "" : " in " + std::to_string(problem.stages) + " stages";
+  if (!roomy(problem)) {
+    return ", of which the largest do not hold them" + stages + ": ask for more stages";
+  }
+  if (all_linked(problem)) {
+    return ", but whole layers do not go into what each node has" + stages;
+  }
+  return ", which no order of stages" + stages + " over links that were measured makes use of";
+}
+
+}  // namespace
+
 Error no_room(const Problem& problem) {
   std::uint64_t there = 0;
   for (const Node& node : problem.nodes) there += node.memory_bytes;
@@ -67,7 +105,7 @@ Error no_room(const Problem& problem) {
           " positions of " + std::to_string(kv_layers(problem)) +
           " layers; ask for fewer, or start workers with a larger --kv-budget";
   } else if (there >= wanted) {
-    why += ", which no order of stages over links that were measured makes use of";
+    why += why_not_held(problem);
   }
   return {ErrorCode::kNoCapacity, why};
 }

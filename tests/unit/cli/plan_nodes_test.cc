@@ -22,6 +22,18 @@ std::string with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
+TEST(PlanNodes, WhatIsThereTwiceIsRefused) {
+  const auto key = read_plan_nodes(
+      with("\"memory_bytes\": 8000", "\"memory_bytes\": 8000, \"memory_bytes\": 9000"), kModel);
+  ASSERT_FALSE(key.ok());
+  EXPECT_EQ(key.error().message, "an object has \"memory_bytes\" twice");
+  const std::string link =
+      R"({"from": "den", "to": "attic", "seconds": 0.0001, "bytes_per_second": 110e6})";
+  const auto twice = read_plan_nodes(with(link, link + ", " + link), kModel);
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().message, "the link from \"den\" to \"attic\" is there twice");
+}
+
 TEST(PlanNodes, ReadsNodesAndLinks) {
   const auto problem = read_plan_nodes(kFile, kModel);
   ASSERT_TRUE(problem.ok()) << problem.error().message;

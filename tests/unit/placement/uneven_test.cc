@@ -1,0 +1,143 @@
+#include "placement/uneven.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "placement/plan.h"
+#include "tests/unit/placement/instances.h"
+
+namespace hearth::placement {
+namespace {
+
+using instances::below;
+using instances::least_cost;
+using instances::random_problem;
+using instances::unit;
+
+void check_shape(const Problem& problem, const std::vector<Stage>& stages) {
+  std::uint32_t begin = 0;
+  for (const Stage& stage : stages) {
+    ASSERT_EQ(stage.layers.begin, begin);
+    ASSERT_GT(stage.layers.end, begin);
+    ASSERT_TRUE(fits(problem, stage));
+    ASSERT_EQ(std::count_if(stages.begin(), stages.end(),
+                            [&](const Stage& other) { return other.node == stage.node; }),
+              1);
+    begin = stage.layers.end;
+  }
+  ASSERT_EQ(begin, problem.layers());
+  ASSERT_TRUE(instances::linked(problem, stages));
+  ASSERT_TRUE(problem.stages == 0 || stages.size() == problem.stages);
+}
+
+// Sizes of two kinds that differ by much, and memory for few layers more than there are.
+Problem tight_problem(std::uint64_t seed) {
+  Problem problem = random_problem(seed, {5, 7, false});
+  SeededRandom random(seed ^ 0x7157);
+  for (std::uint64_t& bytes : problem.model.layer_bytes) bytes = below(random, 2) == 0 ? 100 : 170;
+  for (Node& node : problem.nodes) {
+    node.memory_bytes = 120 + below(random, 3 * 135 * problem.layers() /
+                                                static_cast<std::uint32_t>(problem.nodes.size()));
+  }
+  return problem;
+}
+
+// The cost is that of the best of all orders of all sets with all splits, whether something is
+// known before or not.
+void check_exact(const Problem& problem, std::uint64_t seed, std::uint32_t& solved) {
+  ASSERT_TRUE(check(problem).ok()) << "seed " << seed;
+  const double least = least_cost(problem);
+  const double precision = problem.objective == Objective::kLatency ? 1e-8 : 1e-4;
+  const auto alone = search_uneven(problem, std::nullopt);
+  ASSERT_EQ(alone.has_value(), std::isfinite(least)) << "seed " << seed;
+  const auto placed = place(problem);
+  ASSERT_EQ(placed.ok(), std::isfinite(least)) << "seed " << seed;
+  if (!alone) return;
+  ++solved;
+  for (const std::vector<Stage>& stages : {*alone, *placed}) {
+    check_shape(problem, stages);
+    ASSERT_NEAR(cost_seconds(problem, stages) / least, 1.0, precision) << "seed " << seed;
+  }
+}
+
+TEST(UnevenTest, SmallProblemsAreSolvedAsByTryingEverything) {
+  std::uint32_t solved = 0;
+  for (std::uint64_t seed = 1; seed <= 1'500; ++seed) {
+    check_exact(random_problem(seed, {4, 7, false}), seed, solved);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(solved, 400U);
+  EXPECT_LT(solved, 1'500U);
+}
+
+TEST(UnevenTest, SoAreThoseWhereMemoryIsShort) {
+  std::uint32_t solved = 0;
+  for (std::uint64_t seed = 1; seed <= 1'000; ++seed) {
+    check_exact(tight_problem(seed), seed, solved);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(solved, 250U);
+  EXPECT_LT(solved, 1'000U);
+}
+
+TEST(UnevenTest, ANodeThatMustTakePartDoes) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const Problem problem = tight_problem(seed);
+    const auto free = search_uneven(problem, std::nullopt);
+    for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
+      const auto stages = search_uneven(problem, std::nullopt, 1U << node);
+      if (!stages) continue;
+      ASSERT_TRUE(free.has_value());
+      check_shape(problem, *stages);
+      ASSERT_TRUE(std::any_of(stages->begin(), stages->end(),
+                              [&](const Stage& stage) { return stage.node == node; }));
+      ASSERT_GE(cost_seconds(problem, *stages), cost_seconds(problem, *free) * (1.0 - 1e-4));
+    }
+  }
+}
+
+// Two layers of 170 bytes and two of 100: of each kind of layer taken for the largest or the mean
+// one node holds too few, taken for the smallest the order found is one that does not fit.
+TEST(UnevenTest, WhoHoldsOnlySmallLayersStandsWhereTheyAre) {
+  Problem problem;
+  problem.model = {{170, 100, 100, 170}, 0, 0, 1'000, 0};
+  problem.nodes = {{"large", 0.0, {2e-3, 4e-3}, {}, 175},
+                   {"small", 0.0, {1e-3, 2e-3}, {}, 205},
+                   {"other", 0.0, {3e-3, 6e-3}, {}, 175}};
+  problem.links.assign(9, {1e-4, 1e9});
+  const auto stages = place(problem);
+  ASSERT_TRUE(stages.ok());
+  EXPECT_EQ((*stages)[1], (Stage{1, {1, 3}}));
+}
+
+TEST(UnevenTest, TwelveNodesArePlaced) {
+  constexpr std::uint32_t kNodes = 12;
+  for (const Objective objective : {Objective::kLatency, Objective::kThroughput}) {
+    SeededRandom random(7);
+    Problem problem;
+    problem.model = {{}, 100, 100, 16'384, 0};
+    problem.objective = objective;
+    for (std::uint32_t i = 0; i < 80; ++i) {
+      problem.model.layer_bytes.push_back(i < 10 || i >= 70 || i % 3 == 0 ? 560 : 480);
+    }
+    for (std::uint32_t i = 0; i < kNodes; ++i) {
+      const double layer = 1e-4 * (1.0 + unit(random));
+      problem.nodes.push_back({"n" + std::to_string(i),
+                               5e-5,
+                               {layer, 2.0 * layer},
+                               {layer, 2.0 * layer},
+                               3'000 + below(random, 6'000)});
+    }
+    for (std::uint32_t i = 0; i < kNodes * kNodes; ++i) {
+      problem.links.push_back({1e-4 * unit(random), 1.25e8 * (1.0 + 9.0 * unit(random))});
+    }
+    const auto stages = place(problem);
+    ASSERT_TRUE(stages.ok());
+    check_shape(problem, *stages);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::placement
