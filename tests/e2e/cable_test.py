@@ -2,6 +2,7 @@
 pulled while a stream runs through it, and put back. Exits 77 where namespaces are not permitted.
 """
 
+import json
 import os
 import subprocess
 import time
@@ -80,10 +81,12 @@ class Cable(machines.Household):
 
         def used():
             return sum(n["kv_tokens_used"] for n in self.nodes())
-        self.assertGreater(used(), 0)
+        swarm.wait_until(used, 20, "KV in use")
         self.plug("desk", "down")
         pulled = time.monotonic()
         swarm.wait_until(lambda: used() == 0, 20, "free KV")
+        state = json.loads(self.good(self.home, "status", "--json"))
+        self.assertEqual(state["totals"]["finished_length"], 1, "it is not over: it waits")
         print(f"client unplugged: KV free after {time.monotonic() - pulled:.2f} s", flush=True)
         self.plug("desk", "up")
         out, err = run.communicate(timeout=300)

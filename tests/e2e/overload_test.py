@@ -156,8 +156,9 @@ class Readers(unittest.TestCase):
             swarm.wait_until(lambda: s.state()["running"], 30, "a sequence")
             self.free_after(s, "a client that does not read")
             time.sleep(1)
-            self.assertEqual(s.state()["running"], 0)
-            self.assertEqual(s.state()["waiting"], 0)
+            state = s.state()
+            self.assertEqual((state["running"], state["waiting"]), (0, 0))
+            self.assertEqual(state["totals"]["finished_length"], 2, "it is not over: it waits")
             while sleeper.read():
                 pass
             self.assertEqual(sleeper.ids(), known.ids())
