@@ -10,14 +10,16 @@ namespace hearth::coordinator::http {
 
 std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status) {
   constexpr double kLongest = 3600.0;
+  constexpr double kUnmeasured = 100.0;  // tokens a second, where work has come and no token yet
   double tokens = 0.0;
   for (const auto& generation : api.generations) {
     tokens += static_cast<double>(generation->tokens_to_come());
   }
-  // While none come, the queue is taken to move as it did: by whole requests.
+  // With no token ahead, the queue is taken to move as it did: by whole requests.
   const double running = std::max<double>(1.0, status.running);
-  const double seconds = status.tokens_per_second > 0.0
-                             ? tokens * api.metrics.used_share() / status.tokens_per_second
+  const double rate = status.tokens_per_second > 0.0 ? status.tokens_per_second : kUnmeasured;
+  const double seconds = tokens > 0.0
+                             ? tokens * api.metrics.used_share() / rate
                              : api.metrics.mean_request_seconds() * (status.waiting + 1) / running;
   return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, kLongest));
 }

@@ -286,6 +286,14 @@ TEST_F(GenerationTest, ARefusalNamesTheWaitForAllThatIsAhead) {
   EXPECT_EQ(header(*client->response, "Retry-After"), "180");
   const std::string message = error()["message"];
   EXPECT_NE(message.find("room in about 3 minutes"), std::string::npos) << message;
+  // A burst into an idle swarm, before its first token is counted.
+  port.swarm.tokens_per_second = 0;
+  port.swarm.waiting = 40;
+  client = std::make_shared<PlayedClient>();
+  start(completion(1));
+  port.submitted[2].done(Error{ErrorCode::kNoCapacity, "the queue is full"});
+  pump();
+  EXPECT_EQ(header(*client->response, "Retry-After"), "1") << "of 90 tokens";
 }
 
 TEST_F(GenerationTest, ARefusedChoiceEndsTheRequestAndCancelsTheAccepted) {
