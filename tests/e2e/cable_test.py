@@ -76,6 +76,7 @@ class Cable(machines.Household):
         expected = self.good(self.desk, *words, timeout=300)
         run = subprocess.Popen(self.wire.words("desk", swarm.HEARTH, *words), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=self.desk.environment())
+        self.addCleanup(run.kill)
         begun = os.read(run.stdout.fileno(), 64)
         self.assertTrue(begun)
 
