@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/progress.h"
+#include "coordinator/http/refusal.h"
 
 namespace hearth::cli {
 namespace {
@@ -20,8 +21,9 @@ constexpr std::uint32_t kMtuProbed = 9000;  // cli/path_mtu.h looks no further
 constexpr std::uint64_t kDiskWarns = 10'000'000'000;
 constexpr std::uint64_t kDiskFails = 1'000'000'000;
 constexpr std::uint64_t kFilesLeft = 64;  // of a process, beside its connections
-constexpr std::uint64_t kFilesWanted =
-    limits::kHttpConnections + limits::kHttpProbeConnections + limits::kConnections + kFilesLeft;
+constexpr std::uint64_t kFilesWanted = limits::kHttpConnections + limits::kHttpProbeConnections +
+                                       coordinator::http::Refusals::kMost + limits::kConnections +
+                                       kFilesLeft;
 constexpr int kCudaNoDevice = 100;
 constexpr int kCudaDriverMismatch = 803;
 

@@ -63,17 +63,19 @@ class Lines {
 };
 
 std::uint16_t choice_of(const ledger::Receipt& receipt) {
-  const ledger::RequestId& request = receipt.slot.request;
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(request[14]) << 8 |
-                                    std::to_integer<unsigned>(request[15]));
+  return std::to_integer<std::uint16_t>(receipt.slot.request[15]);
 }
 
-// By choice: the receipts of the pipeline that ended it.
+bool together(const ledger::Slot& a, const ledger::Slot& b) {
+  return a.request == b.request && a.epoch == b.epoch;
+}
+
+// By choice: the receipts of the pipeline that ended it, and there of its last beginning.
 std::map<std::uint32_t, Receipts> by_choice(const Receipts& receipts) {
   std::map<std::uint32_t, Receipts> out;
   for (const ledger::Receipt& receipt : receipts) {
     Receipts& of = out[choice_of(receipt)];
-    if (!of.empty() && of.front().slot.epoch != receipt.slot.epoch) of.clear();
+    if (!of.empty() && !together(of.front().slot, receipt.slot)) of.clear();
     of.push_back(receipt);
   }
   return out;

@@ -4,13 +4,31 @@
 #include <cmath>
 #include <cstdio>
 
+#include "coordinator/http/generation.h"
+
 namespace hearth::coordinator::http {
 
 std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status) {
-  // The queue moves at the rate at which running sequences end.
+  constexpr double kLongest = 3600.0;
+  constexpr double kUnmeasured = 100.0;  // tokens a second, where work has come and no token yet
+  double tokens = 0.0;
+  for (const auto& generation : api.generations) {
+    tokens += static_cast<double>(generation->tokens_to_come());
+  }
+  // With no token ahead, the queue is taken to move as it did: by whole requests.
   const double running = std::max<double>(1.0, status.running);
-  const double seconds = api.metrics.mean_request_seconds() * (status.waiting + 1) / running;
-  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, 60.0));
+  const double rate = status.tokens_per_second > 0.0 ? status.tokens_per_second : kUnmeasured;
+  const double seconds = tokens > 0.0
+                             ? tokens * api.metrics.used_share() / rate
+                             : api.metrics.mean_request_seconds() * (status.waiting + 1) / running;
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, kLongest));
+}
+
+std::string wait_text(std::uint32_t seconds) {
+  constexpr std::uint32_t kMinute = 60;
+  if (seconds == 1) return "about 1 second";
+  if (seconds < 2 * kMinute) return "about " + std::to_string(seconds) + " seconds";
+  return "about " + std::to_string((seconds + kMinute - 1) / kMinute) + " minutes";
 }
 
 std::optional<ApiError> check_model(const Api& api, const std::string& name) {

@@ -93,8 +93,11 @@ struct Api {
   ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
 
-// Seconds after which a refused request may find room: 1 to 60.
+// Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
+// accepted is done, as fast as tokens come now.
 std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
+// "about 25 minutes"
+std::string wait_text(std::uint32_t seconds);
 
 // 404 model_not_found unless `name` is the served model's.
 std::optional<ApiError> check_model(const Api& api, const std::string& name);
@@ -105,7 +108,7 @@ std::string new_request_id(Random& random);
 // 503: no answer from the coordinator for so many seconds.
 ApiError silent_coordinator(std::uint32_t seconds);
 
-// 503: every place for a connection is taken.
+// 429: every place for a connection is taken.
 ApiError too_many_connections();
 
 HttpResponse error_response(const ApiError& error);

@@ -19,7 +19,7 @@ struct ApiError {
   std::string message;
   std::optional<std::string> param;  // the field at fault
   std::optional<std::string> code;
-  std::optional<std::uint32_t> retry_after;  // seconds, 1 to 60
+  std::optional<std::uint32_t> retry_after;  // seconds, 1 to 3600
   bool final = false;                        // adds x-should-retry: false
 
   static ApiError invalid(std::string message, std::optional<std::string> param = std::nullopt,

@@ -84,6 +84,21 @@ ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const Generat
   return seen;
 }
 
+ApiError never_sent() {
+  return conflict(
+      400,
+      "Last-Event-ID names an event beyond what was sent of this answer; ask again with "
+      "the id of the last event that came, or without",
+      "bad_last_event_id");
+}
+
+// Of an answer that nothing is known of here: what no process can have sent.
+bool beyond_all(const EventId& seen, const GenerationInput& input, std::uint32_t context) {
+  const std::uint32_t most = std::min(input.request.max_tokens.value_or(context), context);
+  return std::any_of(seen.told.begin(), seen.told.end(),
+                     [most](std::uint32_t told) { return told > most + 2; });
+}
+
 // One with an Idempotency-Key: the answer that there is or will be, or the first of its name.
 void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> exchange,
                 const HttpRequest& http, GenerationInput input) {
@@ -97,6 +112,10 @@ void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> excha
   }
   auto seen = seen_of(http, input);
   if (!seen.ok()) return exchange->respond(error_response(seen.error()));
+  if (*seen && (found ? !found->generation->may_have_sent(**seen)
+                      : beyond_all(**seen, input, api->model.spec.context))) {
+    return exchange->respond(error_response(never_sent()));
+  }
   if (found) return found->generation->attach(std::move(exchange), std::move(*seen));
   Generation::start(api, std::move(exchange), http, std::move(input), std::move(*seen));
 }

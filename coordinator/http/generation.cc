@@ -45,10 +45,11 @@ ApiError unverifiable(const std::string& why) {
 class ChoiceEvents final : public SequenceEvents {
  public:
   ChoiceEvents(std::shared_ptr<Api> api, std::weak_ptr<Generation> generation, std::uint32_t index,
-               Credits::Hold paid)
+               std::uint32_t run, Credits::Hold paid)
       : api_(std::move(api)),
         generation_(std::move(generation)),
         index_(index),
+        run_(run),
         paid_(std::move(paid)) {}
 
   void on_admitted() override {
@@ -72,13 +73,16 @@ class ChoiceEvents final : public SequenceEvents {
  private:
   template <typename Function>
   void deliver(Function function) {
-    api_->sockets.post([generation = generation_, function = std::move(function)] {
-      if (const auto alive = generation.lock()) function(*alive);
-    });
+    api_->sockets.post(
+        [generation = generation_, index = index_, run = run_, function = std::move(function)] {
+          const auto alive = generation.lock();
+          if (alive && alive->running_[index].run == run) function(*alive);
+        });
   }
   std::shared_ptr<Api> api_;
   std::weak_ptr<Generation> generation_;
   std::uint32_t index_;
+  std::uint32_t run_;
   Credits::Hold paid_;  // for as long as the coordinator may begin it
 };
 
@@ -92,6 +96,7 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> excha
   if (keep && !api->kept.add(*keep, self)) {
     return exchange->respond(error_response(too_many_kept()));
   }
+  self->restarted_ = seen.has_value();
   api->generations.insert(self);
   self->attach(std::move(exchange), std::move(seen));
   // The swarm's state first: it bounds the default length and predicts the wait.
@@ -103,7 +108,7 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> excha
 bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun) {
   auto self = std::make_shared<Generation>(api, std::move(input), api->clock.now(), begun.created);
   if (!api->kept.add(*self->input_.keep, self)) return false;
-  self->resumed_ = true;
+  self->resumed_ = self->restarted_ = true;
   self->lengths_ = std::move(begun.lengths);
   self->patience_ = self->arrived_ + std::chrono::seconds(api->options.timeouts.resume);
   self->restore(std::move(begun.answers));
@@ -228,8 +233,11 @@ Hash256 Generation::answer_salt() const {
 // Its salt comes to its stages with the request.
 std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
   if (!receipt_) return std::nullopt;
+  // A slot has one receipt, so what was set back and begins again has a name of its own.
+  static_assert(limits::kHttpSequences <= 256 && kSetBacksMost < 256, "a byte each");
+  const std::size_t number = running_[index].set_back.size() << 8 | index;
   const ledger::RequestId request =
-      ledger::request_of(*receipt_, static_cast<std::uint16_t>(index));
+      ledger::request_of(*receipt_, static_cast<std::uint16_t>(number));
   return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
 }
 
@@ -249,7 +257,9 @@ void Generation::submit_choice(std::uint32_t index) {
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;
   out.answer = running_[index].choice.token_ids();
-  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, running_[index].paid);
+  running_[index].asked = true;
+  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, ++running_[index].run,
+                                               running_[index].paid);
   // The generation stays alive until every submission is answered: a sequence that was accepted
   // after the client went must still be cancelled.
   auto done = [self = shared_from_this(), index](Result<SequenceId> result) {
@@ -274,15 +284,22 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
     return;
   }
   if (running.stopped) stop_sequence(running);
-  if (++accepted_ == running_.size()) tell_all();
+  if (!std::exchange(running.accepted, true)) ++accepted_;
+  if (set_aside_) set_back(running);
+  if (accepted_ == running_.size()) tell_all();
 }
 
 void Generation::on_admitted(std::uint32_t index) {
   Running& running = running_[index];
   running.admitted_here = true;
   running.paid.reset();
+  if (!running.set_back.empty()) {
+    if (set_aside_) set_back(running);
+    return;
+  }
   running.admitted = api_->clock.now();
   api_->metrics.queued(seconds(running.admitted - arrived_));
+  if (set_aside_) set_back(running);
 }
 
 void Generation::on_token(std::uint32_t index, const SampledToken& token) {
@@ -310,6 +327,31 @@ void Generation::stop_sequence(Running& running) {
   running.submitted = false;
 }
 
+std::uint64_t Generation::tokens_to_come() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < running_.size() && !ended_; ++i) {
+    const Running& running = running_[i];
+    if (!running.submitted || running.settled) continue;
+    const std::uint64_t most = lengths_[i / input_.request.n];
+    sum += most - std::min<std::uint64_t>(most, running.choice.tokens());
+  }
+  return sum;
+}
+
+bool Generation::may_have_sent(const EventId& seen) const {
+  const std::uint32_t context = api_->model.spec.context;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    const Running& running = running_[i];
+    // What a process before has said may be more than there is again as yet.
+    const std::size_t prompt = i / input_.request.n;
+    const std::uint32_t most = prompt < lengths_.size() ? lengths_[prompt] : context;
+    const std::uint32_t known = restarted_ && !running.settled ? most : running.choice.tokens();
+    const std::uint32_t end = running.settled || restarted_ ? 1 : 0;
+    if (seen.told[i] > known + 1 + end) return false;
+  }
+  return !seen.usage || (input_.request.include_usage && (restarted_ || whole()));
+}
+
 void Generation::settle(Running& running) {
   running.submitted = false;  // nothing left to cancel
   running.settled = true;
@@ -334,6 +376,9 @@ void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
 
 ApiError Generation::error_of(const Error& error) const {
   ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
+  if (error.code == ErrorCode::kNoCapacity) {
+    out.message += "; there should be room in " + wait_text(*out.retry_after);
+  }
   const auto level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
   const bool by_level = input_.request.trust.empty() && level > ledger::Level::kNewcomer;
   if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
@@ -358,10 +403,13 @@ bool Generation::retries(std::uint32_t index, const Error& error) {
       error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
   if (!may_pass || running.admitted_here || api_->clock.now() >= patience_) return false;
   if (!api_->later) return false;
-  if (std::exchange(running.submitted, false)) --accepted_;
-  api_->later(kRetryPause, [weak = weak_from_this(), index] {
+  running.submitted = running.asked = false;
+  const bool was_told = resumed_ || !running.set_back.empty();
+  if (!was_told && std::exchange(running.accepted, false)) --accepted_;
+  api_->later(kRetryPause, [weak = weak_from_this(), index, run = running.run] {
     const auto self = weak.lock();
-    if (self && !self->ended_) self->submit_choice(index);
+    if (!self || self->ended_ || self->set_aside_) return;  // or it begins when that is over
+    if (self->running_[index].run == run) self->submit_choice(index);
   });
   return true;
 }

@@ -36,6 +36,9 @@ struct GenerationInput {
 // A parsed request as its stages get it. Slow; any thread.
 ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request);
 
+// That a choice gives its KV back because nobody reads; once more, and its request ends.
+inline constexpr std::size_t kSetBacksMost = 200;
+
 // What an earlier process has done of a request.
 struct Begun {
   std::int64_t created = 0;
@@ -58,6 +61,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // One more client.
   void attach(std::shared_ptr<Exchange> exchange, std::optional<EventId> seen);
+  // Whether an event of this id can have come from it.
+  bool may_have_sent(const EventId& seen) const;
+  // That the coordinator has yet to compute for it, at most.
+  std::uint64_t tokens_to_come() const;
   // Ends it, and what is kept of it, whoever listens.
   void forget();
 
@@ -67,7 +74,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Choice choice;
     std::vector<RowHash> hashes = {};
     SequenceId sequence = {};
+    std::uint32_t run = 0;                 // counts submissions; what others say is late
+    bool asked = false;                    // it is submitted, or is being so
     bool submitted = false;                // the coordinator has it
+    bool accepted = false;                 // and has had it before
     bool admitted_here = false;            // by this process
     bool hashed = false;                   // its hashes are all there
     bool settled = false;                  // nothing of it is to come
@@ -76,11 +86,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint first_token{};
     TimePoint last_token{};
     std::uint64_t prompt_tokens = 0;
+    // How many tokens it had whenever it gave its KV back because nobody read them.
+    std::vector<std::uint32_t> set_back = {};
     Credits::Hold paid = {};  // until nothing of it can begin from here any more
   };
 
   void submit(const SwarmStatus& status);
-  std::optional<ApiError> reserve();  // credit for all choices that run; generation_credits.cc
+  std::optional<ApiError> reserve();  // credit for all to be submitted; generation_credits.cc
   OrderedJson credits_object() const;
   void submit_choice(std::uint32_t index);
   SamplingParams sampling_of(std::size_t prompt) const;  // of its first choice
@@ -103,6 +115,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void stop_sequence(Running& running);
   void settle(Running& running);  // after its last event
   void observe(Running& running, bool end);
+
+  // generation_readers.cc
+  void stall(Listener& listener, bool stalled);
+  void follow_readers();
+  void set_aside();
+  void set_back(Running& running);
+  void go_on();
 
   // generation_clients.cc
   void leave(Listener& listener);
@@ -145,8 +164,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::uint32_t finished_ = 0;
   std::uint64_t prompt_tokens_ = 0;
   bool resumed_ = false;      // an earlier process began it
+  bool restarted_ = false;    // and its clients may have heard more of it than is known here
   TimePoint patience_{};      // of one that was: until then it waits for a pipeline
   std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
+  bool set_aside_ = false;    // nobody reads it, so nothing is computed
   bool ended_ = false;        // nothing is computed any more
   Verification verification_;
   bool verifying_ = false;  // whole, and told as far as it goes

@@ -224,6 +224,8 @@ struct Metrics::State {
   prometheus::Family<prometheus::Counter>* answers = nullptr;
   mutable std::mutex mutex;
   double mean_seconds = 1.0;
+  double mean_generated = 0.0;
+  double mean_max = 0.0;
 
   Histogram* histogram(const char* name, const char* help,
                        const Histogram::BucketBoundaries& buckets) {
@@ -302,6 +304,8 @@ void Metrics::finished(const FinishedSequence& sequence) {
   s.success->Add({{"finished_reason", sequence.reason}}).Increment();
   const std::lock_guard lock(s.mutex);
   s.mean_seconds += kWeight * (sequence.whole_seconds - s.mean_seconds);
+  s.mean_generated += kWeight * (sequence.generated_tokens - s.mean_generated);
+  s.mean_max += kWeight * (sequence.max_tokens - s.mean_max);
 }
 
 void Metrics::answered(unsigned status) {
@@ -311,6 +315,11 @@ void Metrics::answered(unsigned status) {
 double Metrics::mean_request_seconds() const {
   const std::lock_guard lock(state_->mutex);
   return state_->mean_seconds;
+}
+
+double Metrics::used_share() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->mean_max > 0.0 ? std::min(1.0, state_->mean_generated / state_->mean_max) : 1.0;
 }
 
 std::string Metrics::expose(const SwarmStatus& status, const LedgerView* ledger) const {

@@ -42,6 +42,9 @@ class Metrics {
 
   // Of finished requests, exponentially weighted; 1 before there was one.
   double mean_request_seconds() const;
+  // The share of their max_tokens that finished requests had, likewise, those of many tokens for
+  // more; 1 before there was one.
+  double used_share() const;
 
   // The text exposition, the swarm's own figures included. `ledger`: where one is kept.
   std::string expose(const SwarmStatus& status, const LedgerView* ledger = nullptr) const;

@@ -8,14 +8,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/asio/write.hpp>
 #include <future>
 #include <thread>
 #include <vector>
 
 #include "base/limits.h"
 #include "coordinator/http/generation.h"
-#include "coordinator/http/head.h"
 #include "coordinator/http/resume.h"
 #include "coordinator/http/session.h"
 
@@ -31,6 +29,12 @@ using boost::system::error_code;
 constexpr std::uint32_t kConnectionsAddress = limits::kHttpConnections / 4;
 constexpr std::uint32_t kConnectionsOwn = limits::kHttpConnections / 8;
 
+constexpr int kBacklog = 4'096;  // that come at once; the kernel has a bound of its own
+
+bool is_own(const asio::ip::address& from) {
+  return from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback();
+}
+
 // Who may use the API beyond this machine is settled before it can be reached from there.
 Result<asio::ip::address> listen_address(const HttpOptions& options) {
   error_code error;
@@ -41,14 +45,6 @@ Result<asio::ip::address> listen_address(const HttpOptions& options) {
           "without keys the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" +
               options.host + "'");
   return address;
-}
-
-std::string full_answer(Random& random) {
-  const HttpResponse response = error_response(too_many_connections());
-  AnswerContext context;
-  context.request_id = new_request_id(random);
-  context.keep_alive = false;
-  return response_head(response, context, BodyFraming::kLength) + response.body;
 }
 
 }  // namespace
@@ -103,7 +99,7 @@ class HttpServerImpl final : public HttpServer {
     acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) acceptor_.listen(kBacklog, error);
     if (error) {
       return Error{ErrorCode::kIo, "cannot listen on " + api_->options.host + " port " +
                                        std::to_string(api_->options.port) + ": " + error.message()};
@@ -151,31 +147,43 @@ class HttpServerImpl final : public HttpServer {
   }
 
   // Nobody else shuts this machine's own user out, and no one address everybody else.
-  bool has_place(const asio::ip::address& from) const {
-    const std::size_t open = table_->open.size();
-    const std::size_t most = limits::kHttpConnections + limits::kHttpProbeConnections;
-    if (from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback()) {
-      return open < most;
+  void admit(tcp::socket socket) {
+    const asio::ip::address from = address_of(socket);
+    const bool own = is_own(from);
+    const auto many = [&] {
+      const auto found = table_->from.find(from);
+      return !own && found != table_->from.end() && found->second >= kConnectionsAddress;
+    };
+    const std::size_t places = limits::kHttpConnections - (own ? 0 : kConnectionsOwn);
+    const auto full = [&] { return table_->open.size() - table_->reserved >= places; };
+    if (many()) {
+      make_room([&](const Session& other) { return other.from() == from; });
+    } else if (full()) {
+      make_room([&](const Session& other) {
+        return !other.reserved() && (own || !is_own(other.from()));
+      });
     }
-    const auto found = table_->from.find(from);
-    return open < most - kConnectionsOwn &&
-           (found == table_->from.end() || found->second < kConnectionsAddress);
+    if (!many() && !full()) return Session::start(std::move(socket), api_, table_, false);
+    const auto no_reserved = [&] { return table_->reserved >= limits::kHttpProbeConnections; };
+    if (own && no_reserved()) make_room([](const Session& other) { return other.reserved(); });
+    if (own && !no_reserved()) return Session::start(std::move(socket), api_, table_, true);
+    if (api_->authorization.asks_keys()) {
+      api_->authorization.log_refusal("too many connections at once");
+    }
+    Refusal::start(std::move(socket), crowded_answer(*api_), table_->refusals);
   }
 
-  void admit(tcp::socket socket) {
-    const std::size_t open = table_->open.size();
-    if (has_place(address_of(socket))) {
-      Session::start(std::move(socket), api_, table_, open >= limits::kHttpConnections);
-      return;
+  // Of the connections that may give way, the one goes that has had no request for longest.
+  void make_room(const std::function<bool(const Session&)>& may_go) {
+    std::shared_ptr<Session> longest;
+    std::optional<TimePoint> since;
+    for (const auto& [key, session] : table_->open) {
+      const auto idle = may_go(*session) ? session->idle_since() : std::nullopt;
+      if (!idle || (since && *idle >= *since)) continue;
+      since = idle;
+      longest = session;
     }
-    if (api_->authorization.asks_keys()) {  // and nobody has shown one: a close says enough
-      return api_->authorization.log_refusal("too many connections at once");
-    }
-    const std::string answer = full_answer(api_->random);
-    error_code ignored;  // a fresh socket has room for these bytes; nobody waits for more
-    socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(answer), ignored);
-    socket.shutdown(tcp::socket::shutdown_send, ignored);
+    if (longest) longest->give_way();
   }
 
   void close() {

@@ -1,5 +1,9 @@
 #include "coordinator/http/session.h"
 
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -12,6 +16,7 @@
 #include "base/limits.h"
 #include "coordinator/http/head.h"
 #include "coordinator/http/router.h"
+#include "coordinator/http/send_watch.h"
 #include "coordinator/http/sse.h"
 
 namespace hearth::coordinator::http {
@@ -26,6 +31,9 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
 constexpr auto kLingerTime = std::chrono::seconds(2);
+// Of the kernel, for each connection: what it has taken has not been read, and is no more to be
+// told apart from what was. It doubles this.
+constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
 
 std::string field(const Parser& parser, beast::http::field name) {
   const auto value = parser.get()[name];
@@ -92,7 +100,30 @@ ApiError parse_failure(const error_code& failure) {
   return out;
 }
 
+// Bytes that the other end has not acknowledged, and the way to it and back; `sent` in all.
+Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
+  Sent out;
+  int unacknowledged = 0;
+  if (::ioctl(socket.native_handle(), SIOCOUTQ, &unacknowledged) != 0) unacknowledged = 0;
+  out.waiting = std::min(sent, static_cast<std::uint64_t>(std::max(0, unacknowledged)));
+  out.acknowledged = sent - out.waiting;
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
+    out.round_trip = std::chrono::microseconds(info.tcpi_rtt);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string crowded_answer(Api& api) {
+  const HttpResponse response = error_response(too_many_connections());
+  AnswerContext context;
+  context.request_id = new_request_id(api.random);
+  context.keep_alive = false;
+  return response_head(response, context, BodyFraming::kLength) + response.body;
+}
 
 asio::ip::address address_of(const tcp::socket& socket) {
   error_code error;
@@ -113,33 +144,37 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
         table_(std::move(table)),
         deadline_(socket_.get_executor()),
         ping_(socket_.get_executor()),
+        look_(socket_.get_executor()),
         write_deadline_(socket_.get_executor()),
         probes_only_(probes_only),
         from_(address_of(socket_)),
         queue_(limits::kHttpStreamBytes) {}
 
   ~SessionImpl() override { release_body(); }
-  const asio::ip::address& from() const { return from_; }
+  const asio::ip::address& from() const override { return from_; }
+  bool reserved() const override { return probes_only_; }
+  std::optional<TimePoint> idle_since() const override {
+    if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
+    error_code error;
+    const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
+    return !error && unread > 0 ? std::nullopt : std::optional(idle_since_);
+  }
+  void give_way() override;
 
   void begin() {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    arm_deadline(patience(api_->options.timeouts.idle));
+    socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+    idle_since_ = api_->clock.now();
+    // One that never says anything has no longer than one that is slow to.
+    arm_deadline(patience(api_->options.timeouts.header));
     read();
   }
 
   void abort() override {
     if (phase_ == Phase::kClosed) return;
-    phase_ = Phase::kClosed;
     const auto self = shared_from_this();
-    table_->open.erase(this);
-    if (const auto found = table_->from.find(from_); --found->second == 0) {
-      table_->from.erase(found);
-    }
-    release_body();
-    deadline_.cancel();
-    ping_.cancel();
-    write_deadline_.cancel();
+    leave_table();
     error_code ignored;
     socket_.close(ignored);
     client_left();
@@ -153,6 +188,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void set_gone(std::uint64_t serial, std::function<void()> callback) {
     if (current(serial)) gone_ = std::move(callback);
   }
+  void set_stalled(std::uint64_t serial, std::function<void(bool)> callback) {
+    if (current(serial)) on_stalled_ = std::move(callback);
+  }
   void abandoned(std::uint64_t serial) {
     if (current(serial) && !answered_) abort();
   }
@@ -164,6 +202,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
  private:
   enum class Phase : std::uint8_t { kIdle, kHead, kBody, kAnswering, kLinger, kClosed };
 
+  void leave_table();
   void read();
   void on_read(const error_code& error, std::size_t bytes);
   void on_read_end();
@@ -189,6 +228,8 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   }
   void on_deadline();
   void arm_ping();
+  void arm_look();
+  void look();
   void client_left();
   void release_body();
   bool reserve_body(const RequestHead& head);
@@ -199,11 +240,13 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   std::shared_ptr<SessionTable> table_;
   asio::steady_timer deadline_;
   asio::steady_timer ping_;
+  asio::steady_timer look_;
   asio::steady_timer write_deadline_;
   const bool probes_only_;
   const asio::ip::address from_;
 
   Phase phase_ = Phase::kIdle;
+  TimePoint idle_since_{};  // as long as no request is on it
   beast::flat_buffer buffer_{limits::kHttpReadBytes};
   std::optional<Parser> parser_;
   bool reading_ = false;
@@ -223,12 +266,16 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool streaming_ = false;
   bool quiet_ = false;  // nothing was sent since the last ping was armed
   std::function<void()> gone_;
+  std::function<void(bool)> on_stalled_;
+  std::optional<SendWatch> watch_;  // of a stream
+  bool stalled_ = false;
 
   std::string continue_;  // "100 Continue", while it is written
   SseQueue queue_;
   std::string out_;
   std::size_t written_ = 0;
   bool writing_ = false;
+  std::uint64_t sent_ = 0;  // bytes that the kernel took, since the connection began
 };
 
 namespace {
@@ -264,6 +311,9 @@ class SessionExchange final : public Exchange {
     const auto s = session_.lock();
     return !s || s->gone(serial_);
   }
+  void on_stalled(std::function<void(bool)> callback) override {
+    if (const auto s = session_.lock()) s->set_stalled(serial_, std::move(callback));
+  }
 
  private:
   std::weak_ptr<SessionImpl> session_;
@@ -273,14 +323,36 @@ class SessionExchange final : public Exchange {
 
 }  // namespace
 
-std::shared_ptr<Session> Session::start(tcp::socket socket, std::shared_ptr<Api> api,
-                                        std::shared_ptr<SessionTable> table, bool probes_only) {
+void Session::start(tcp::socket socket, std::shared_ptr<Api> api,
+                    std::shared_ptr<SessionTable> table, bool probes_only) {
   auto session =
       std::make_shared<SessionImpl>(std::move(socket), std::move(api), table, probes_only);
   table->open.emplace(session.get(), session);
   ++table->from[session->from()];
+  if (probes_only) ++table->reserved;
   session->begin();
-  return session;
+}
+
+void SessionImpl::leave_table() {
+  phase_ = Phase::kClosed;
+  table_->open.erase(this);
+  if (probes_only_) --table_->reserved;
+  if (const auto found = table_->from.find(from_); --found->second == 0) {
+    table_->from.erase(found);
+  }
+  release_body();
+  deadline_.cancel();
+  ping_.cancel();
+  look_.cancel();
+  write_deadline_.cancel();
+}
+
+void SessionImpl::give_way() {
+  const auto self = shared_from_this();
+  leave_table();
+  error_code ignored;
+  socket_.cancel(ignored);
+  Refusal::start(std::move(socket_), crowded_answer(*api_), table_->refusals);
 }
 
 // --- reading ---
@@ -404,7 +476,9 @@ void SessionImpl::on_head() {
   if (verdict.stranger()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
-  if (probes_only_ && !match.probe) return refuse(too_many_connections(), true);
+  if (probes_only_ && !match.probe && match.access != Access::kAdmin) {
+    return refuse(too_many_connections(), true);
+  }
   if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
   if (head.content_length.value_or(0) > limits::kHttpBodyBytes) {
     return refuse(body_too_large(), true);
@@ -518,8 +592,11 @@ void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
   context_.date = http_date(api_->clock.unix_seconds());
   queue_.push(response_head(head, context_,
                             context_.http10 ? BodyFraming::kUntilClose : BodyFraming::kChunked));
+  watch_.emplace(std::chrono::seconds(api_->options.timeouts.write));
+  stalled_ = false;
   queue_stream(kSsePing);
   arm_ping();
+  arm_look();
 }
 
 void SessionImpl::queue_stream(std::string_view bytes) {
@@ -527,6 +604,11 @@ void SessionImpl::queue_stream(std::string_view bytes) {
   if (!queue_.push(chunk)) return abort();  // the client does not read
   quiet_ = false;
   write();
+  if (queue_.size() <= SendWatch::kFar || stalled_) return;
+  // Not from inside of what its generation says.
+  asio::post(socket_.get_executor(), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->look();
+  });
 }
 
 void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
@@ -536,8 +618,10 @@ void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
 void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
   if (!current(serial) || !streaming_ || answered_) return;
   ping_.cancel();
+  look_.cancel();
   answered_ = true;
   gone_ = nullptr;
+  on_stalled_ = nullptr;
   if (broken) context_.keep_alive = false;
   // The last chunk may always follow: it is five bytes beyond the bound.
   if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
@@ -562,6 +646,7 @@ void SessionImpl::write() {
                              self->writing_ = false;
                              if (error) return self->abort();
                              self->written_ += bytes;
+                             self->sent_ += bytes;
                              self->write();
                            });
 }
@@ -576,6 +661,7 @@ void SessionImpl::on_written() {
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
+  idle_since_ = api_->clock.now();
   arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
   advance();
 }
@@ -627,7 +713,30 @@ void SessionImpl::arm_ping() {
   });
 }
 
+void SessionImpl::arm_look() {
+  look_.expires_after(SendWatch::kEvery);
+  look_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->current(serial) || self->answered_) return;
+    self->look();
+    if (self->current(serial) && !self->answered_) self->arm_look();
+  });
+}
+
+void SessionImpl::look() {
+  if (phase_ != Phase::kAnswering || !streaming_ || answered_) return;
+  Sent sent = sent_of(socket_, sent_);
+  sent.waiting += queue_.size() + (out_.size() - written_);
+  const SendWatch::State state = watch_->look(sent, api_->clock.now());
+  if (state == SendWatch::State::kGone) return abort();
+  const bool stalled = state == SendWatch::State::kStalled;
+  if (std::exchange(stalled_, stalled) == stalled || !on_stalled_) return;
+  const auto callback = on_stalled_;  // which may end this stream
+  callback(stalled);
+}
+
 void SessionImpl::client_left() {
+  on_stalled_ = nullptr;
   if (auto callback = std::exchange(gone_, nullptr)) callback();
 }
 

@@ -27,6 +27,7 @@ class SseQueue {
   // Everything queued, as one write.
   std::string take();
   bool empty() const { return pending_.empty(); }
+  std::size_t size() const { return pending_.size(); }
 
  private:
   std::size_t limit_;

@@ -2,6 +2,7 @@
 pulled while a stream runs through it, and put back. Exits 77 where namespaces are not permitted.
 """
 
+import json
 import os
 import subprocess
 import time
@@ -63,6 +64,35 @@ class Cable(machines.Household):
                 self.plug(victim, "up")
                 swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
                                              for n in self.nodes()) == 3, 60, "its return")
+
+    def test_an_unplugged_client_holds_no_kv(self):
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--local-workers", "1", "--host", "0.0.0.0")
+        self.answers()
+        self.ready()
+        self.desk.variables = {"HEARTH_API_KEY": self.good(self.home, "key", "create", "desk")}
+        words = ("run", self.model(), "Tell me.", "-n", "900", "--seed", "5", "--ignore-eos", "--host",
+                 f"{machines.NETWORK}1:11500")
+        expected = self.good(self.desk, *words, timeout=300)
+        run = subprocess.Popen(self.wire.words("desk", swarm.HEARTH, *words), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=self.desk.environment())
+        self.addCleanup(run.kill)
+        begun = os.read(run.stdout.fileno(), 64)
+        self.assertTrue(begun)
+
+        def used():
+            return sum(n["kv_tokens_used"] for n in self.nodes())
+        swarm.wait_until(used, 20, "KV in use")
+        self.plug("desk", "down")
+        pulled = time.monotonic()
+        swarm.wait_until(lambda: used() == 0, 20, "free KV")
+        state = json.loads(self.good(self.home, "status", "--json"))
+        self.assertEqual(state["totals"]["finished_length"], 1, "it is not over: it waits")
+        print(f"client unplugged: KV free after {time.monotonic() - pulled:.2f} s", flush=True)
+        self.plug("desk", "up")
+        out, err = run.communicate(timeout=300)
+        self.assertEqual(run.returncode, 0, err)
+        self.assertEqual((begun + out).decode().strip(), expected)
 
 
 if __name__ == "__main__":

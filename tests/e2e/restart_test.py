@@ -5,6 +5,7 @@ left out. Real processes on real sockets.
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -257,6 +258,10 @@ class Restart(unittest.TestCase):
         self.assertEqual(code(Idempotency_Key="k", Last_Event_ID="0123456789abcdef-1"),
                          (409, "event_of_another_answer"))
         self.assertEqual(code(Idempotency_Key="k")[0], 200)
+        text = swarm.http("POST", url, body, headers={"Idempotency-Key": "k"})[1]
+        answer = re.search("id: ([0-9a-f]{16})-", text).group(1)
+        self.assertEqual(code(Idempotency_Key="k", Last_Event_ID=answer + "-999999"),
+                         (400, "bad_last_event_id"))
         body["max_tokens"] = 4
         self.assertEqual(code(Idempotency_Key="k"), (422, "idempotency_key_reused"))
         with socket.create_connection(("127.0.0.1", self.port)) as raw:

@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "coordinator/http/handlers.h"
+#include "coordinator/http/prompt.h"
 #include "ledger/salt.h"
 #include "tests/unit/http/played.h"
 #include "tests/unit/http/served_model.h"
@@ -66,6 +67,15 @@ struct GenerationTest : ::testing::Test {
     out.finish = finish;
     port.submitted[i].events->on_token(out);
     pump();
+  }
+  static std::string text_of(const std::vector<TokenId>& tokens) {
+    return decode_tokens(tiny_model().served, tokens, false);
+  }
+  static std::string header(const HttpResponse& response, const std::string& name) {
+    for (const auto& [key, value] : response.headers) {
+      if (key == name) return value;
+    }
+    return "";
   }
   Json error() const { return Json::parse(client->response->body)["error"]; }
 };
@@ -218,6 +228,72 @@ TEST_F(GenerationTest, AClientThatGoesCancelsWhatRunsAndWhatComes) {
   pump();
   EXPECT_FALSE(client->response.has_value());
   EXPECT_TRUE(api->generations.empty());
+}
+
+TEST_F(GenerationTest, WhatNobodyReadsGivesItsKvBackAndGoesOnFromItsTokens) {
+  start(completion(2, true));
+  accept(0);
+  port.submitted[1].done(SequenceId(2));  // which waits for its turn
+  pump();
+  token(0, 70);
+  token(0, 71);
+  client->stall(true);
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1}) << "who waits has no KV";
+  token(0, 72);  // was on its way
+  port.submitted[1].events->on_admitted();
+  pump();
+  EXPECT_EQ(port.cancelled, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(port.submitted.size(), 2U);
+  client->stall(false);
+  ASSERT_EQ(port.submitted.size(), 4U);
+  EXPECT_EQ(port.submitted[2].request.answer, (std::vector<TokenId>{70, 71, 72}));
+  EXPECT_EQ(port.submitted[2].request.sampling.seed, port.submitted[0].request.sampling.seed);
+  EXPECT_TRUE(port.submitted[3].request.answer.empty());
+  token(0, 99);  // of the run that is over
+  accept(2);
+  accept(3);
+  generated[2] = 3;
+  token(2, 73, FinishReason::kLength);
+  token(3, 80, FinishReason::kLength);
+  ASSERT_TRUE(client->done());
+  EXPECT_EQ(client->content(), text_of({70, 71, 72}) + text_of({73}) + text_of({80}));
+  EXPECT_TRUE(api->generations.empty());
+}
+
+TEST_F(GenerationTest, AClientThatNeverReadsAgainEndsIt) {
+  start(completion(1, true));
+  accept(0);
+  token(0, 70);
+  client->stall(true);
+  std::exchange(client->leave, nullptr)();
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1});
+  EXPECT_TRUE(api->generations.empty());
+}
+
+TEST_F(GenerationTest, ARefusalNamesTheWaitForAllThatIsAhead) {
+  port.swarm.tokens_per_second = 0.5;
+  GenerationRequest first = completion(1, true);
+  first.max_tokens = 100;
+  start(first);
+  accept(0);
+  for (int i = 0; i < 10; ++i) token(0, 70);
+  client = std::make_shared<PlayedClient>();
+  start(completion(1));
+  port.submitted[1].done(Error{ErrorCode::kNoCapacity, "the queue is full"});
+  pump();
+  ASSERT_TRUE(client->response.has_value());
+  EXPECT_EQ(client->response->status, 429U);
+  EXPECT_EQ(header(*client->response, "Retry-After"), "180");
+  const std::string message = error()["message"];
+  EXPECT_NE(message.find("room in about 3 minutes"), std::string::npos) << message;
+  // A burst into an idle swarm, before its first token is counted.
+  port.swarm.tokens_per_second = 0;
+  port.swarm.waiting = 40;
+  client = std::make_shared<PlayedClient>();
+  start(completion(1));
+  port.submitted[2].done(Error{ErrorCode::kNoCapacity, "the queue is full"});
+  pump();
+  EXPECT_EQ(header(*client->response, "Retry-After"), "1") << "of 90 tokens";
 }
 
 TEST_F(GenerationTest, ARefusedChoiceEndsTheRequestAndCancelsTheAccepted) {

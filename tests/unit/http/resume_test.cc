@@ -396,12 +396,43 @@ TEST_F(ResumeTest, NobodyGetsAnAnswerThatIsNotTheirs) {
   EXPECT_EQ(process.port.submitted.size(), 1U) << "none of them costs anything";
   process.ask(stream, "key", "", "bob");
   EXPECT_EQ(process.port.submitted.size(), 2U) << "a key is its owner's";
-  // Further than there is: nothing of it is told, and it ends.
-  const std::string far = seen.substr(0, 17) + "4000000000";
-  const auto ahead = process.ask(stream, "key", far, "alice");
-  process.token(0, 71, FinishReason::kStop);
-  EXPECT_TRUE(ahead->done());
-  EXPECT_EQ(ahead->content(), "");
+}
+
+TEST_F(ResumeTest, AnEventThatWasNeverSentIsRefused) {
+  const auto id = [](const std::string& seen, const char* told) {
+    return seen.substr(0, 17) + told;
+  };
+  std::string seen;
+  const auto refused = [&](Process& process, const char* told) {
+    const auto client = process.ask(stream, "key", id(seen, told));
+    if (!client->response) return false;
+    EXPECT_EQ(client->response->status, 400U) << told;
+    EXPECT_EQ(code(*client), "bad_last_event_id");
+    EXPECT_NE(client->response->body.find("beyond what was sent"), std::string::npos);
+    return true;
+  };
+  {
+    Process process(requests);
+    const auto first = process.ask(stream, "key");
+    process.accept(0);
+    process.token(0, 70);
+    static_cast<void>(first->events());
+    seen = first->last_id;
+    EXPECT_FALSE(refused(process, "2")) << "the role and a token";
+    for (const char* told : {"3", "999999", "4000000000", "2u"}) {
+      EXPECT_TRUE(refused(process, told)) << told;
+    }
+    process.token(0, 71, FinishReason::kStop);
+    EXPECT_FALSE(refused(process, "4u")) << "two tokens, the end and the usage";
+    for (const char* told : {"5", "5u", "999999"}) EXPECT_TRUE(refused(process, told)) << told;
+  }
+  // A process that has none of it: what an earlier one can have sent, and no more.
+  Process process(nullptr);
+  EXPECT_TRUE(refused(process, "999999"));
+  EXPECT_TRUE(process.port.submitted.empty());
+  EXPECT_FALSE(refused(process, "3"));
+  EXPECT_FALSE(refused(process, "3")) << "it runs, and is not there again yet";
+  EXPECT_TRUE(refused(process, "999999"));
 }
 
 TEST_F(ResumeTest, AClientThatIsDoneTakesItsRequestWithIt) {

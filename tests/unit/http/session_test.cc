@@ -295,47 +295,106 @@ TEST_F(HostileTest, AClientThatDoesNotReadIsCutOff) {
   while (port_.submitted < 32) std::this_thread::yield();
   while (port_.running > 0) std::this_thread::yield();
   EXPECT_GE(port_.cancelled, 1U);
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // four times what it has to begin again
   EXPECT_FALSE(client.read_until("[DONE]"));
 }
 
-TEST_F(HostileTest, ManyIdleConnectionsLeaveAnAnswer) {
+TEST_F(HostileTest, WhatNobodyReadsIsNotComputed) {
+  HttpOptions options;  // in which nobody is cut off soon
+  auto patient = HttpServer::start(options, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(patient.ok());
+  const std::string body =
+      R"({"model":"tiny","prompt":["a","b"],"n":4,"max_tokens":500,"ignore_eos":true,)"
+      R"("stream":true,"logprobs":5,"seed":1,"return_token_ids":true})";
+  const auto ids_of = [](const std::string& events) {
+    std::map<int, Json> ids;
+    for (std::size_t at = 0; (at = events.find("data: {", at)) != std::string::npos; ++at) {
+      const Json event = Json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6));
+      for (const Json& choice : event["choices"]) {
+        for (const Json& id : choice["token_ids"]) ids[choice["index"]].push_back(id);
+      }
+    }
+    return ids;
+  };
+  RawClient reader((*patient)->port());
+  reader.send(post("/v1/completions", body));
+  const auto expected = ids_of(reader.read_answer().body);
+  ASSERT_EQ(expected.size(), 8U);
+  const std::uint32_t before = port_.cancelled;
+
+  RawClient sleeper((*patient)->port(), 2048);
+  sleeper.send(post("/v1/completions", body));
+  while (port_.cancelled < before + 8) std::this_thread::yield();
+  while (port_.running > 0) std::this_thread::yield();
+  EXPECT_EQ(ids_of(sleeper.read_answer().body), expected);
+}
+
+TEST_F(HostileTest, IdleConnectionsMakeRoom) {
+  auto server = HttpServer::start({}, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(server.ok());
+  const std::uint16_t port = (*server)->port();
   std::vector<std::unique_ptr<RawClient>> clients;
-  for (std::uint32_t i = 0; i < limits::kHttpConnections; ++i) {
-    clients.push_back(std::make_unique<RawClient>(server_->port()));
+  for (std::uint32_t i = 0; i < limits::kHttpConnections + 100; ++i) {
+    clients.push_back(std::make_unique<RawClient>(port));
+    if (i % 100 != 0) continue;
+    clients.back()->send(get("/v1/models"));
+    EXPECT_EQ(clients.back()->read_answer().status, 200) << i;
   }
-  clients.back()->send(get("/livez"));
-  EXPECT_EQ(clients.back()->read_answer().status, 200);
-  const auto ask_one_more = [this](const std::string& request) {
-    RawClient client(server_->port());
+  RawClient next(port);
+  next.send(get("/v1/models"));
+  EXPECT_EQ(next.read_answer().status, 200);
+  // Who has said nothing for longest was told why it had to go.
+  const Answer told = clients[1]->read_answer();
+  EXPECT_EQ(told.status, 429);
+  EXPECT_EQ(told.error_code(), "too_many_connections");
+  EXPECT_EQ(told.headers.at("retry-after"), "1");
+  EXPECT_TRUE(clients[1]->closed());
+}
+
+TEST_F(HostileTest, BusyConnectionsLeaveAnAnswerToWhoLooksAfterThem) {
+  HttpOptions options;
+  auto server = HttpServer::start(options, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(server.ok());
+  std::vector<std::unique_ptr<RawClient>> clients;
+  const std::string begun =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Expect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+  for (std::uint32_t i = 0; i < limits::kHttpConnections; ++i) {
+    clients.push_back(std::make_unique<RawClient>((*server)->port()));
+    clients.back()->send(begun);
+    EXPECT_TRUE(clients.back()->read_until("100 Continue")) << "its request is being read";
+  }
+  const auto ask_one_more = [&](const std::string& request) {
+    RawClient client((*server)->port());
     client.send(request);
     Answer answer = client.read_answer();
     EXPECT_TRUE(client.closed()) << "a reserved place answers once";
     return answer;
   };
-  for (const char* probe : {"/livez", "/readyz", "/health", "/metrics"}) {
+  for (const char* probe : {"/livez", "/readyz", "/health", "/metrics", "/api/v1/state"}) {
     EXPECT_EQ(ask_one_more(get(probe)).status, 200) << probe;
   }
-  for (const std::string& other : {get("/v1/models"), post("/tokenize", R"({"content":"a"})")}) {
-    const Answer refused = ask_one_more(other);
-    EXPECT_EQ(refused.status, 429);
-    EXPECT_EQ(refused.error_code(), "too_many_connections");
-    EXPECT_EQ(refused.headers.at("x-request-id").rfind("req-", 0), 0U);
-  }
-  // Beyond the reserved places a connection is refused before it has said a word.
   std::set<std::string> ids;
-  while (ids.size() < 2) {
-    clients.push_back(std::make_unique<RawClient>(server_->port()));
-    if (clients.size() <= limits::kHttpConnections + limits::kHttpProbeConnections) continue;
-    const Answer refused = clients.back()->read_answer();
-    if (refused.status == 0) continue;  // a silent one's time on a reserved place was over
-    EXPECT_EQ(refused.status, 429);
-    ids.insert(refused.headers.at("x-request-id"));
+  for (int i = 0; i < 20; ++i) {
+    for (const std::string& other : {get("/v1/models"), post("/tokenize", R"({"content":"a"})")}) {
+      const Answer refused = ask_one_more(other);
+      EXPECT_EQ(refused.status, 429);
+      EXPECT_EQ(refused.error_code(), "too_many_connections");
+      ids.insert(refused.headers.at("x-request-id"));
+    }
   }
+  EXPECT_EQ(ids.size(), 40U);
+  // At once, each with its request: all of them are answered, and none is reset.
+  std::vector<std::unique_ptr<RawClient>> late;
+  for (std::uint32_t i = 0; i < 2 * limits::kHttpProbeConnections; ++i) {
+    late.push_back(std::make_unique<RawClient>((*server)->port()));
+  }
+  for (const auto& client : late) client->send(get("/v1/models"));
+  for (const auto& client : late) EXPECT_EQ(client->read_answer().status, 429);
   clients.clear();
-  // Their places are free as soon as the server has seen them go.
-  while (true) {
-    RawClient next(server_->port());
-    next.send(get("/livez"));
+  while (true) {  // their places are free as soon as the server has seen them go
+    RawClient next((*server)->port());
+    next.send(get("/v1/models"));
     if (next.read_answer().status == 200) break;
   }
 }
