@@ -80,12 +80,21 @@ Lines card_lines(const SwarmView& view) {
   return any ? table.lines() : Lines{};
 }
 
+Lines slow_lines(const SwarmView& view) {
+  Lines lines;
+  for (const NodeView& node : view.nodes) {
+    if (node.slow.empty()) continue;
+    lines.push_back("slow    " + escape_control(node.name) + ": " + escape_control(node.slow));
+  }
+  return lines;
+}
+
 // Why no prompt would be answered, and what to add; or why a worker has nothing to do.
 Lines why_lines(const SwarmView& view) {
   Lines lines;
   if (view.ready) {
     const auto free = std::count_if(view.nodes.begin(), view.nodes.end(), [](const NodeView& node) {
-      return node.state == "free" && node.newcomer.empty();
+      return node.state == "free" && node.newcomer.empty() && node.barred.empty();
     });
     if (free > 0 && view.stages_wanted > 0) {
       lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
@@ -270,6 +279,7 @@ Lines status_lines(const SwarmView& view) {
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
@@ -294,6 +304,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
                   (view.ready ? "ready" : "not ready") + "  " + time);
   lines.push_back(rates_text(view));
   for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));

@@ -94,6 +94,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
   node.spare = json.value("spare", "");
+  node.slow = json.value("slow", "");
   node.barred = json.value("barred", "");
   node.owner = json.value("owner", "");
   node.newcomer = json.value("newcomer", "");

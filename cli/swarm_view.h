@@ -36,6 +36,7 @@ struct NodeView {
   double heartbeat_age_seconds = 0.0;
   std::string device;  // a card's name; empty: the processor
   CardReading card;
+  std::string slow;      // how slow it was found lately; empty: it was not
   std::string spare;     // why no pipeline has it; empty: it is not said
   std::string newcomer;  // of one that checks others' results: what it does, or why it waits
   // As the ledger has it.

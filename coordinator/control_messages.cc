@@ -210,6 +210,8 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.replayed_rows_total = heartbeat.replayed_rows_total();
   node.rows.report(clock_.now(), static_cast<double>(heartbeat.rows_total()));
   node.busy_seconds.report(clock_.now(), heartbeat.busy_seconds_total());
+  node.pace.report(clock_.now(), {heartbeat.steps_total(), heartbeat.rows_total(),
+                                  heartbeat.busy_seconds_total(), heartbeat.lateness()});
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());

@@ -18,7 +18,7 @@ namespace {
 constexpr Duration kPipelinePatience = std::chrono::seconds(10);
 // How long sequences of a lost pipeline wait where nobody holds its layers: enough for a worker
 // that its supervisor starts again to register, after which its loading is waited for.
-constexpr Duration kResumePatience = std::chrono::seconds(2);
+constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
@@ -98,6 +98,7 @@ void CoordinatorMachine::on_timer() {
   expire_waiting();
   expire_interrupted();
   drain_pipelines();
+  route_around_slow();
   measure_ways();
   end_outdated();
   form_pipelines();

@@ -132,6 +132,7 @@ struct NodeStatus {
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // then, of a free one: why no pipeline has it
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
+  std::string slow;                         // how slow it was found lately; empty: it was not
   std::string barred;                       // why the ledger lets it have no work; empty: it may
   std::string owner;                        // whose machine it is; empty: nobody said
   // It checks what others computed, and serves nobody; then what it does, or why it waits.

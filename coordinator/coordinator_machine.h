@@ -89,6 +89,11 @@ class CoordinatorMachine final : public Coordinator,
   void take_away(Node& node, std::optional<Away> away);
   void drain_pipelines();
   bool may_end_now(const Pipeline& pipeline) const;
+
+  // Nodes whose steps take much longer than they did.
+  void route_around_slow();
+  void prepare_spare(LayerRange layers);
+  std::optional<std::uint32_t> slow_stage(const Pipeline& pipeline);
   std::string missing_owners() const;
 
   // Pipelines.

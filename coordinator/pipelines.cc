@@ -52,7 +52,9 @@ std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
     return node->loaded && node->status.stage < options_.stages &&
            stages[node->status.stage] == nullptr;
   };
-  const auto doubtful = [](const Node* node) { return node->strikes > 0 || node->late; };
+  const auto doubtful = [](const Node* node) {
+    return node->strikes > 0 || node->late || node->slow;
+  };
   for (Node* node : free) {
     if (claims(node) && !doubtful(node)) {
       stages[node->status.stage] = node;
@@ -273,7 +275,8 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
   std::vector<Node*> nodes = registry_.free_nodes();
   for (const Member& member : pipeline.members) {
     Node* node = registry_.find(member.node);
-    if (node != nullptr && !node->status.away && node->status.barred.empty()) {
+    const bool stays = node != nullptr && !node->status.away && node->status.barred.empty();
+    if (stays && !registry_.slow(*node)) {
       nodes.push_back(node);
     }
   }

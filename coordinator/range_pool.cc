@@ -32,7 +32,7 @@ std::string text_of(LayerRange layers) {
 
 }  // namespace
 
-bool doubtful(const Node& node) { return node.strikes > 0 || node.late; }
+bool doubtful(const Node& node) { return node.strikes > 0 || node.late || node.slow; }
 
 std::vector<Node*> placeable(const std::vector<Node*>& nodes, bool all) {
   std::vector<Node*> some;

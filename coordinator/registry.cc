@@ -160,6 +160,7 @@ void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange l
   node.status.stage = stage;
   node.status.layers = layers;
   node.status.kv_pages = 0;
+  node.pace.reset();
 }
 
 void Registry::free(Node& node, Duration rest) {
@@ -190,6 +191,7 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
   for (auto& [name, node] : nodes_) {
     if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
     node.late = late(node);
+    node.slow = slow(node);
     const bool free = node.state == Node::State::kFree && !node.status.away &&
                       node.status.barred.empty() && node.status.newcomer == newcomers;
     if (free && clock_.now() >= node.rests_until) {
@@ -197,7 +199,8 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
     }
   }
   std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
-    return std::tie(a->late, a->strikes, a->turn) < std::tie(b->late, b->strikes, b->turn);
+    return std::tie(a->late, a->slow, a->strikes, a->turn) <
+           std::tie(b->late, b->slow, b->strikes, b->turn);
   });
   return nodes;
 }
@@ -235,6 +238,7 @@ std::vector<NodeStatus> Registry::snapshot() const {
     status.heartbeat_age_seconds =
         std::chrono::duration<double>(clock_.now() - node.last_heard).count();
     status.rows_per_second = node.rows.per_second(clock_.now());
+    if (!slow(node)) status.slow.clear();
     status.busy_ratio = std::min(1.0, node.busy_seconds.per_second(clock_.now()));
     all.push_back(std::move(status));
   }

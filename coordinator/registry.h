@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/counter_rate.h"
+#include "coordinator/step_pace.h"
 #include "proto/control.pb.h"
 #include "proto/transport.h"
 
@@ -42,7 +43,10 @@ struct Node {
   bool loaded = false;        // the layers and stage of its status, which it may be given again
   std::uint32_t strikes = 0;  // links lost with it at one end, lately
   TimePoint struck_at{};
-  bool late = false;    // with its heartbeats, when free_nodes() last looked
+  bool late = false;  // with its heartbeats, when free_nodes() last looked
+  StepPace pace;      // of the layers that it has now
+  TimePoint slow_until{};
+  bool slow = false;    // when free_nodes() last looked
   bool checks = false;  // the pipeline that has it is a checking one
   CounterRate rows;     // of its heartbeats
   CounterRate busy_seconds;
@@ -65,6 +69,8 @@ class Registry {
 
   Node* find(LinkId link);
   Node* find(const std::string& name);
+  // It was found slow lately, and is chosen after others.
+  bool slow(const Node& node) const { return clock_.now() < node.slow_until; }
   // Two heartbeats did not come: it may be frozen, or will be silent soon.
   bool late(const Node& node) const;
   // Whether a worker of this name has a session and was heard of lately.
@@ -77,7 +83,8 @@ class Registry {
   // A link was lost that had this node at one end, and nobody knows which end it was: whoever is
   // part of several such losses is chosen last.
   void strike(Node& node);
-  // In the order in which they are chosen: who is late may be frozen, and comes last. None that is
+  // In the order in which they are chosen: who is late may be frozen, and comes last, and before it
+  // who is slow. None that is
   // away, none that the ledger bars, and no newcomer.
   std::vector<Node*> free_nodes() { return free_of(false); }
   std::vector<Node*> free_newcomers() { return free_of(true); }

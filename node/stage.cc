@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 #include "kernels/canonical.h"
@@ -18,7 +19,8 @@ namespace {
 constexpr std::uint32_t kPrefillRows = 128;
 // Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
 constexpr Duration kFarewell = std::chrono::seconds(1);
-constexpr std::size_t kSelfChecks = 8;  // that wait for one hash of the weights
+constexpr Duration kTick = std::chrono::milliseconds(25);  // an owner that is not late
+constexpr std::size_t kSelfChecks = 8;                     // that wait for one hash of the weights
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
 // The first activation of a row, in its last bit.
@@ -57,7 +59,9 @@ StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& ran
       clock_(clock),
       compute_(compute),
       control_(options_, data.address(), clock, random, control, *this),
-      links_(identity_of(options_), clock, random, data, *this) {
+      links_(identity_of(options_), clock, random, data, *this),
+      timer_(clock.now()),
+      beat_(clock.now()) {
   control.set_events(&control_);
   data.set_events(&links_);
   compute.set_events(this);
@@ -73,6 +77,7 @@ StageMachine::~StageMachine() {
 }
 
 void StageMachine::on_timer() {
+  count_lateness();
   control_.on_timer();
   links_.on_timer();
   if (serving_ && serving_->leave_by && clock_.now() >= *serving_->leave_by) fail(kOwnersMachine);
@@ -80,6 +85,15 @@ void StageMachine::on_timer() {
   const Duration every = options_.check_weights_every;
   const bool loaded = serving_ && serving_->loaded;
   if (loaded && every > Duration{} && clock_.now() - weights_checked_ >= every) check_weights();
+}
+
+// A process that gets no processor does not hear what arrives, and its timer comes late: who
+// arrives at any moment of a gap waits for half of it in the mean.
+void StageMachine::count_lateness() {
+  const TimePoint now = clock_.now();
+  const double gap =
+      std::chrono::duration<double>(now - std::exchange(timer_, now) - kTick).count();
+  if (gap > 0.0) late_seconds_ += gap * gap / 2.0;
 }
 
 void StageMachine::check_weights() {
@@ -285,6 +299,10 @@ void StageMachine::report_failure(Epoch epoch, const std::string& why, const std
 }
 
 void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
+  const TimePoint now = clock_.now();
+  const double since = std::chrono::duration<double>(now - std::exchange(beat_, now)).count();
+  if (since > 0.0) heartbeat.set_lateness(late_seconds_ / since);
+  late_seconds_ = 0.0;
   Duration busy = busy_;
   if (outstanding_ > 0) busy += clock_.now() - busy_since_;
   std::uint64_t kv_tokens = 0;

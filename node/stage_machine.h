@@ -104,6 +104,7 @@ class StageMachine final : public Stage,
   Status take_submit(const Frame& frame);
   Status take_cancel(const Frame& frame);
   Status check_step(StepId step);
+  void count_lateness();
   void start_steps();
   void compute(StepBatch batch);
   void count_step(const StepBatch& batch, const StepResult& result);
@@ -134,6 +135,9 @@ class StageMachine final : public Stage,
   std::uint64_t late_frames_ = 0;
   std::uint64_t ring_steps_ = 0;
   Duration ring_time_{};
+  TimePoint timer_;            // when it was called last
+  TimePoint beat_;             // of the last heartbeat
+  double late_seconds_ = 0.0;  // since then: of every moment, how long it was until the timer came
 };
 
 }  // namespace hearth::node

@@ -88,6 +88,7 @@ OrderedJson node_object(const NodeStatus& node) {
   out["busy_ratio"] = node.busy_ratio;
   out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
   if (!node.spare.empty()) out["spare"] = node.spare;
+  if (!node.slow.empty()) out["slow"] = node.slow;
   if (!node.barred.empty()) out["barred"] = node.barred;
   if (!node.owner.empty()) out["owner"] = node.owner;
   if (!node.checking.empty()) out["newcomer"] = node.checking;
