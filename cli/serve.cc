@@ -238,9 +238,10 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.version = HEARTH_VERSION;
   http.verify = options.verify;
   http.min_level = options.min_level;
-  if (is_loopback_address(options.host)) return http;
-  http.names = names_of_machine(options);
   http.store = std::move(store);
+  http.open = is_loopback_address(options.host);
+  if (http.open) return http;
+  http.names = names_of_machine(options);
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {

@@ -163,6 +163,8 @@ Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now)
   return made;
 }
 
+bool is_like_key(std::string_view text) { return text.starts_with(kKeyPrefix); }
+
 Result<ApiKey> check_key(Store& store, std::string_view text) {
   const bool shaped = text.size() == kKeyPrefix.size() + kIdDigits + 1 + kSecretCharacters &&
                       text.starts_with(kKeyPrefix) && text[kKeyPrefix.size() + kIdDigits] == '.';

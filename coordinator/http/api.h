@@ -58,7 +58,7 @@ struct Api {
         clock(clock_in),
         random(random_in),
         names(host_names(options)),
-        authorization(options.store, clock_in, options.own_account),
+        authorization(options.store, clock_in, options.own_account, options.open),
         metrics(options.version, model.id),
         kept(options.secret, model.fingerprint,
              options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr),

@@ -41,12 +41,14 @@ class RequestRates {
 
 class Authorization {
  public:
-  // `store`: null, no keys are asked for. `own`: the account of this machine's users, and admins.
-  Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {})
-      : store_(std::move(store)), clock_(clock), own_(own) {}
+  // `store`: null, no key means anything. `own`: the account of this machine's users, and admins.
+  // `open`: a request needs no key; one that shows one gets what the key may, and no more.
+  Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {},
+                bool open = false)
+      : store_(std::move(store)), clock_(clock), own_(own), open_(open) {}
 
   // Whether a request needs a key, so that strangers may learn nothing but this.
-  bool asks_keys() const { return store_ != nullptr; }
+  bool asks_keys() const { return store_ != nullptr && !open_; }
 
   struct Verdict {
     std::optional<ApiError> refusal;  // 401; of a valid key 403 or 429
@@ -71,6 +73,7 @@ class Authorization {
   const std::shared_ptr<Store> store_;
   const Clock& clock_;
   const PublicKey own_;
+  const bool open_;
   RequestRates rates_;
   std::optional<TimePoint> logged_;  // a refusal, at most one a second
 };

@@ -41,7 +41,7 @@ Result<asio::ip::address> listen_address(const HttpOptions& options) {
   const auto address =
       asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
   REQUIRE(!error, "'" + options.host + "' is no address that the API could listen on");
-  REQUIRE(address.is_loopback() || options.store,
+  REQUIRE(address.is_loopback() || (options.store && !options.open),
           "without keys the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" +
               options.host + "'");
   return address;

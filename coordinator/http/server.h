@@ -66,6 +66,8 @@ struct HttpOptions {
   std::vector<std::string> names;  // of this machine, for Host headers beside the usual ones
   // Where the API's keys are: every route but liveness then needs one. Null: no keys.
   std::shared_ptr<Store> store;
+  // It needs none: who shows no key is this machine's user, and who shows one gets what that may.
+  bool open = false;
   // Where requests are kept for the next process. Null: in memory alone.
   std::shared_ptr<RequestStore> requests;
   // Of the names of kept requests, and of the salts of receipts: Store::secret_key().

@@ -118,6 +118,26 @@ TEST_F(KeyedServerTest, ThoseWithAKeyAreServed) {
   EXPECT_EQ(ask(get("/livez")).status, 200) << "of this machine, without any";
 }
 
+TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
+  const std::string other = key({"other", {"another"}, false, 1});
+  Authorization authorization(store_, clock_, {}, true);
+  EXPECT_FALSE(authorization.asks_keys());
+  const auto status = [&](const std::string& sent, Access access) {
+    RequestHead head;
+    head.authorization = sent;
+    head.authorizations = sent.empty() ? 0 : 1;
+    const auto verdict = authorization.check(head, access, "tiny", true);
+    return verdict.refusal ? verdict.refusal->status : 200U;
+  };
+  EXPECT_EQ(status("", Access::kAdmin), 200U);
+  EXPECT_EQ(status("Bearer ollama", Access::kAdmin), 200U) << "any word";
+  EXPECT_EQ(status("Bearer " + user_, Access::kModel), 200U);
+  EXPECT_EQ(status("Bearer " + user_, Access::kAdmin), 403U);
+  EXPECT_EQ(status("Bearer " + other, Access::kModel), 403U) << "it is for another model";
+  EXPECT_EQ(status("Bearer " + other, Access::kKey), 429U) << "once a minute";
+  EXPECT_EQ(status("Bearer " + user_ + "x", Access::kModel), 401U);
+}
+
 TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
   Authorization authorization(store_, clock_);
   RequestHead head;
