@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/date_text.h"
+#include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/paths.h"
@@ -52,7 +53,9 @@ int order(const PauseOptions& options, bool drain) {
   if (*took > 0.0) {
     std::printf("the workers' memory was free after %.2f s\n", *took);
   } else {
-    std::printf("no worker of this machine had a model in memory\n");
+    std::printf(
+        "no worker with the folder %s had a model in memory; one that starts is bound by it\n",
+        escape_control(data_folder(options.data_dir)).c_str());
   }
   return kExitDone;
 }
@@ -69,7 +72,10 @@ int run_drain(const PauseOptions& options) {
 int run_resume(const std::string& data_dir) {
   const auto removed = remove_pause_file(data_folder(data_dir));
   if (!removed.ok()) return fail(removed.error());
-  std::printf("%s\n", *removed ? "resumed" : "nothing was paused here");
+  std::printf("%s\n", *removed
+                          ? "resumed"
+                          : "nothing was paused here; hearth status says whether hours, a game or "
+                            "the battery keep a worker away, which its configuration sets");
   return kExitDone;
 }
 

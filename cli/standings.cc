@@ -55,7 +55,7 @@ Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& optio
     return ok_status();
   };
   TRY(const ledger::Scan scan, ledger::scan_log(folder, options, visit));
-  REQUIRE(reading.books.cluster() == scan.checkpoint.log,
+  REQUIRE(scan.checkpoint.size == 0 || reading.books.cluster() == scan.checkpoint.log,
           "tile/entries: entry 0 names another cluster than the log's key");
   for (const ledger::Checkpoint& one : scan.cosigned) {
     reading.cosigned.emplace(one.cosignatures.front().witness, one);

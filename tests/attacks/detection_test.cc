@@ -1,9 +1,11 @@
 // How often a lie is found: real engines serve many windows on one pipeline, one of whose stages
 // lies in some of them, and what the policy's draws select is computed again on another one. Of the
-// windows with a lie as many are found as the rates say that their workers had earned, within the
-// 99 % interval; each names the stage that lied; and where nobody lied nothing is found.
+// windows with a lie as many are found as the rates say that their workers had earned, within four
+// standard deviations; each names the stage that lied; and where nobody lied nothing is found.
 //
-// Keys, requests and seals follow from their numbers, so every run is the same run.
+// Keys, requests and seals follow from their numbers, so every run is the same run; but any byte of
+// the log that becomes another one draws all windows anew, and a 99 % interval would then fail by
+// chance one time in fourteen.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,12 +43,12 @@ struct Detection : ::testing::Test {
     }
     EXPECT_EQ(found, must) << "every lie that was drawn, and nothing else";
     EXPECT_EQ(swarm.books.audits().missed, 0u);
-    const double interval = 2.576 * std::sqrt(variance) + 0.5;
+    const double interval = 4.0 * std::sqrt(variance) + 0.5;
     EXPECT_NEAR(static_cast<double>(found.size()), expected, interval);
     EXPECT_GT(variance, 1) << "enough windows at a rate below one";
     RecordProperty("found", static_cast<int>(found.size()));
-    std::printf("found %zu; computed %.1f, and 99 %% within %.1f of it\n", found.size(), expected,
-                interval);
+    std::printf("found %zu; computed %.1f, standard deviation %.1f\n", found.size(), expected,
+                std::sqrt(variance));
   }
   static bool always(const RealSwarm::Answer&) { return true; }
   static void one_off(StepBatch& batch, std::size_t row) {
