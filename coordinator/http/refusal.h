@@ -14,9 +14,10 @@ namespace hearth::coordinator::http {
 
 class Refusal;
 
-// Those that are under way; beyond the bound the oldest is closed as it is.
+// Those that are under way; beyond the bound the oldest is closed as it is. With all connections
+// they take the 1,024 files that a process may usually have.
 struct Refusals {
-  static constexpr std::size_t kMost = 512;
+  static constexpr std::size_t kMost = 160;
   std::list<std::weak_ptr<Refusal>> open;
 };
 
