@@ -139,7 +139,16 @@ void add_ledger(CLI::App& app, Action& action) {
   CLI::App* top = ledger->add_subcommand("top", "Who served most");
   top->add_option("-n,--most", t->most, "rows (0: all)");
   add_log_options(top, t);
-  top->callback([t, &action] { action = [t] { return run_standings(*t); }; });
+  // Options stand on either side of the word.
+  top->callback([o, t, ledger, top, &action] {
+    const auto is_before = [&](const char* name) {
+      return ledger->count(name) > 0 && top->count(name) == 0;
+    };
+    if (is_before("--folder")) t->folder = o->folder;
+    if (is_before("--key")) t->key = o->key;
+    if (is_before("--json")) t->json = o->json;
+    action = [t] { return run_standings(*t); };
+  });
 }
 
 }  // namespace

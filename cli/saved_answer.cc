@@ -50,7 +50,8 @@ void take_choice(const Json& choice, SavedAnswer& out) {
   const auto number = index.is_null() ? 0 : whole(index, kSavedChoices - 1, "choices[].index");
   SavedChoice& saved = out.choices[static_cast<std::uint32_t>(number)];
   saved.text += text_of(choice);
-  if (const Json reason = member(choice, "finish_reason"); reason.is_string()) {
+  if (const Json reason = member(choice, "finish_reason"); !reason.is_null()) {
+    if (!reason.is_string()) throw std::string("choices[].finish_reason is no text");
     saved.finish_reason = reason.get<std::string>();
   }
   const Json ids = member(choice, "token_ids");

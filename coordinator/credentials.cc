@@ -163,7 +163,7 @@ Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now)
   return made;
 }
 
-bool is_like_key(std::string_view text) { return text.starts_with(kKeyPrefix); }
+bool has_key(std::string_view text) { return text.find(kKeyPrefix) != std::string_view::npos; }
 
 Result<ApiKey> check_key(Store& store, std::string_view text) {
   const bool shaped = text.size() == kKeyPrefix.size() + kIdDigits + 1 + kSecretCharacters &&

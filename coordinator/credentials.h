@@ -66,8 +66,8 @@ KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
                   const std::optional<PublicKey>& node = std::nullopt);
 Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now);
 
-// Whether a text claims to be a key at all.
-bool is_like_key(std::string_view text);
+// Whether a text has in it what could be a key.
+bool has_key(std::string_view text);
 // The key of a text that a client sent; kRefused as above.
 Result<ApiKey> check_key(Store& store, std::string_view text);
 

@@ -76,8 +76,9 @@ ApiError Authorization::unauthorized(const std::string& reason) {
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
                                             std::string_view model, bool local) {
   if (!store_ || (access == Access::kLocal && local)) return {};
-  // Clients that must send some key send any word.
-  if (open_ && !is_like_key(bearer_token(head.authorization))) return {};
+  // Clients that must send some key send any word; what has a key in it, in whatever form, does not
+  // pass for one.
+  if (open_ && head.authorizations <= 1 && !has_key(head.authorization)) return {};
   if (head.authorizations != 1) {
     return {unauthorized(head.authorizations == 0 ? "no Authorization" : "two Authorizations")};
   }

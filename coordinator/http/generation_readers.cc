@@ -19,7 +19,13 @@ void Generation::follow_readers() {
   read ? go_on() : set_aside();
 }
 
+// With credits nothing is set back, for what is computed again would be paid again: who can come
+// back to his answer finds it whole, and who cannot has hung up.
 void Generation::set_aside() {
+  if (api_->options.credits) {
+    if (input_.keep) return;
+    return fail(from_coordinator({ErrorCode::kTimeout, "the client does not read its answer"}, 1));
+  }
   set_aside_ = true;
   for (Running& running : running_) set_back(running);
 }

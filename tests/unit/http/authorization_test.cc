@@ -135,7 +135,15 @@ TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
   EXPECT_EQ(status("Bearer " + user_, Access::kAdmin), 403U);
   EXPECT_EQ(status("Bearer " + other, Access::kModel), 403U) << "it is for another model";
   EXPECT_EQ(status("Bearer " + other, Access::kKey), 429U) << "once a minute";
-  EXPECT_EQ(status("Bearer " + user_ + "x", Access::kModel), 401U);
+  for (const std::string& odd :
+       {"Bearer " + user_ + "x", user_, "Bearer\t" + user_, "Basic " + user_,
+        "Bearer \"" + user_ + "\"", "Bearer ollama " + user_}) {
+    EXPECT_EQ(status(odd, Access::kModel), 401U) << odd;
+  }
+  RequestHead twice;
+  twice.authorization = "Bearer ollama";
+  twice.authorizations = 2;
+  EXPECT_TRUE(authorization.check(twice, Access::kModel, "tiny", true).refusal);
 }
 
 TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
