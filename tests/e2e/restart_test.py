@@ -197,15 +197,17 @@ class Restart(unittest.TestCase):
         self.assertEqual(self.swarm.state()["totals"]["cancelled"], 0)
 
     def test_nobody_comes_back(self):
-        body = request(model=self.model, tokens=1500, seed=4)
+        # Many tokens, for they must outlast the grace of ten seconds on any machine.
+        choices = 8
+        body = request(model=self.model, tokens=1900, seed=4, n=choices)
         client = Client(self.swarm.api, body, "gone")
         swarm.wait_until(lambda: len(client.ids) >= 5, 60, "tokens")
         client.done = True  # the thread ends with its connection
         self.swarm.kill()
         self.start_again()
         self.swarm.wait_ready()
-        swarm.wait_until(lambda: self.swarm.state()["totals"]["cancelled"] == 1, 20,
-                         "the end of the grace")
+        swarm.wait_until(lambda: self.swarm.state()["totals"]["cancelled"] == choices,
+                         20, "the end of the grace")
         swarm.wait_until(lambda: self.swarm.state()["running"] == 0, 20, "its release")
         swarm.wait_until(lambda: self.rows() == (0, 0), 5, "an empty table")
 
