@@ -42,7 +42,8 @@ inline constexpr std::size_t kReceiptBytes = 448;
 using RequestId = std::array<std::byte, 16>;
 
 // All requests of one answer (its choices) begin alike: with the seconds since 1970 when it was
-// asked for, by which a log finds them, and ten bytes of its own; the choice's number follows.
+// asked for, by which a log finds them, and ten bytes of its own. Behind it stand, a byte each, how
+// often the choice was begun anew, and its number.
 using AnswerName = std::array<std::byte, 14>;
 AnswerName answer_name(std::int64_t unix_seconds, ByteSpan own);  // own: at least ten bytes
 RequestId request_of(const AnswerName& answer, std::uint16_t choice);

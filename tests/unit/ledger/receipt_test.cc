@@ -223,6 +223,7 @@ TEST(Receipt, WhoClaimsARootShowsTheRowThatFollowsFromIt) {
       EXPECT_TRUE(check_row(edge, salt, 5, count, shown).ok());
       EXPECT_FALSE(check_row(edge, hash_of("another"), 5, count, shown).ok());
       EXPECT_FALSE(check_row(edge, salt, 6, count, shown).ok());
+      EXPECT_FALSE(check_row(edge, salt, 5, 2 * count, shown).ok()) << "paths are longer there";
       ShownRow wrong = shown;
       wrong.row = hash_of("guessed");
       EXPECT_FALSE(check_row(edge, salt, 5, count, wrong).ok());
