@@ -2,7 +2,8 @@
 // it quicker.
 //
 // For at most limits::kExactNodes nodes the plan is the best one of all orders and splits, by
-// placement/search.h where layers have equal sizes and by placement/uneven.h where they differ.
+// placement/search.h where layers have equal sizes and by placement/uneven.h where they differ (for
+// throughput of nearly so many nodes it may give up, and be a percent or so short: see there).
 // Then what a spare or a change would give is exact for up to 12 nodes; of more it is the best of
 // the orders for equal layers, split by the sizes as they are. Of more nodes the exact search sees
 // limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of their

@@ -218,19 +218,11 @@ std::vector<double> Search::paces() const {
 
 std::optional<double> Search::least_pace() {
   const std::vector<double> all = paces();
-  std::size_t low = 0;
-  std::size_t high = all.size();  // none of them
-  while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
-    bound(all[middle]);
-    if (keeps()) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  if (low == all.size()) return std::nullopt;
-  return all[low];
+  const auto least = std::partition_point(all.begin(), all.end(), [&](double pace) {
+    bound(pace);
+    return !keeps();
+  });
+  return least == all.end() ? std::nullopt : std::optional(*least);
 }
 
 // Held and Karp: the quickest way from `first` through all of a set to its last node.

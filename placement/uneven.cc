@@ -324,19 +324,11 @@ std::vector<double> Uneven::paces(double most) {
 
 std::optional<double> Uneven::least_pace() {
   const std::vector<double> all = paces(cost_seconds(problem_, *best_) * (1.0 - kSlack));
-  std::size_t low = 0;
-  std::size_t high = all.size();  // none of them
-  while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
-    bound(all[middle]);
-    if (keeps()) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  if (low == all.size()) return std::nullopt;
-  return all[low];
+  const auto least = std::partition_point(all.begin(), all.end(), [&](double pace) {
+    bound(pace);
+    return !keeps();
+  });
+  return least == all.end() ? std::nullopt : std::optional(*least);
 }
 
 // Held and Karp, from the end.

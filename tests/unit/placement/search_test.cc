@@ -3,34 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 
 #include "base/limits.h"
 #include "tests/unit/placement/instances.h"
+#include "tests/unit/placement/search_checks.h"
 
 namespace hearth::placement {
 namespace {
 
 using instances::Bounds;
+using instances::check_must;
+using instances::check_shape;
 using instances::least_cost;
 using instances::random_problem;
-
-void check_shape(const Problem& problem, const std::vector<Stage>& stages) {
-  std::set<std::uint32_t> nodes;
-  std::uint32_t begin = 0;
-  for (const Stage& stage : stages) {
-    ASSERT_TRUE(nodes.insert(stage.node).second);
-    ASSERT_EQ(stage.layers.begin, begin);
-    ASSERT_GT(stage.layers.end, begin);
-    ASSERT_TRUE(fits(problem, stage));
-    begin = stage.layers.end;
-  }
-  ASSERT_EQ(begin, problem.layers());
-  ASSERT_TRUE(instances::linked(problem, stages));
-  if (problem.stages > 0) {
-    ASSERT_EQ(stages.size(), problem.stages);
-  }
-}
 
 // Cost equal to that of the best of all orders of all sets with all splits.
 void check_exact(std::uint64_t first_seed, std::uint64_t count, const Bounds& bounds) {
@@ -58,16 +43,9 @@ TEST(SearchTest, SoAreThoseOfFiveNodes) { check_exact(100'001, 600, {5, 7}); }
 TEST(SearchTest, ANodeThatMustTakePartDoes) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const Problem problem = random_problem(seed, {4, 7});
-    const auto free = search(problem, problem.model.layer_bytes[0]);
-    for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
-      const auto stages = search(problem, problem.model.layer_bytes[0], 1U << node);
-      if (!stages) continue;
-      ASSERT_TRUE(free.has_value());
-      check_shape(problem, *stages);
-      ASSERT_TRUE(std::any_of(stages->begin(), stages->end(),
-                              [&](const Stage& stage) { return stage.node == node; }));
-      ASSERT_GE(cost_seconds(problem, *stages), cost_seconds(problem, *free) * (1.0 - 1e-4));
-    }
+    check_must(problem, [&](std::uint32_t must) {
+      return search(problem, problem.model.layer_bytes[0], must);
+    });
   }
 }
 

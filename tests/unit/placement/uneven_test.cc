@@ -7,30 +7,17 @@
 
 #include "placement/plan.h"
 #include "tests/unit/placement/instances.h"
+#include "tests/unit/placement/search_checks.h"
 
 namespace hearth::placement {
 namespace {
 
 using instances::below;
+using instances::check_must;
+using instances::check_shape;
 using instances::least_cost;
 using instances::random_problem;
 using instances::unit;
-
-void check_shape(const Problem& problem, const std::vector<Stage>& stages) {
-  std::uint32_t begin = 0;
-  for (const Stage& stage : stages) {
-    ASSERT_EQ(stage.layers.begin, begin);
-    ASSERT_GT(stage.layers.end, begin);
-    ASSERT_TRUE(fits(problem, stage));
-    ASSERT_EQ(std::count_if(stages.begin(), stages.end(),
-                            [&](const Stage& other) { return other.node == stage.node; }),
-              1);
-    begin = stage.layers.end;
-  }
-  ASSERT_EQ(begin, problem.layers());
-  ASSERT_TRUE(instances::linked(problem, stages));
-  ASSERT_TRUE(problem.stages == 0 || stages.size() == problem.stages);
-}
 
 // Sizes of two kinds that differ by much, and memory for few layers more than there are.
 Problem tight_problem(std::uint64_t seed) {
@@ -85,16 +72,8 @@ TEST(UnevenTest, SoAreThoseWhereMemoryIsShort) {
 TEST(UnevenTest, ANodeThatMustTakePartDoes) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Problem problem = tight_problem(seed);
-    const auto free = search_uneven(problem, std::nullopt);
-    for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
-      const auto stages = search_uneven(problem, std::nullopt, 1U << node);
-      if (!stages) continue;
-      ASSERT_TRUE(free.has_value());
-      check_shape(problem, *stages);
-      ASSERT_TRUE(std::any_of(stages->begin(), stages->end(),
-                              [&](const Stage& stage) { return stage.node == node; }));
-      ASSERT_GE(cost_seconds(problem, *stages), cost_seconds(problem, *free) * (1.0 - 1e-4));
-    }
+    check_must(problem,
+               [&](std::uint32_t must) { return search_uneven(problem, std::nullopt, must); });
   }
 }
 
