@@ -235,7 +235,7 @@ std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const
   if (!receipt_) return std::nullopt;
   // A slot has one receipt, so what was set back and begins again has a name of its own.
   static_assert(limits::kHttpSequences <= 256 && kSetBacksMost < 256, "a byte each");
-  const std::size_t number = running_[index].set_back.size() << 8 | index;
+  const std::uint32_t number = running_[index].set_backs << 8 | index;
   const ledger::RequestId request =
       ledger::request_of(*receipt_, static_cast<std::uint16_t>(number));
   return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
@@ -293,7 +293,7 @@ void Generation::on_admitted(std::uint32_t index) {
   Running& running = running_[index];
   running.admitted_here = true;
   running.paid.reset();
-  if (!running.set_back.empty()) {
+  if (running.set_backs > 0) {
     if (set_aside_) set_back(running);
     return;
   }
@@ -404,7 +404,7 @@ bool Generation::retries(std::uint32_t index, const Error& error) {
   if (!may_pass || running.admitted_here || api_->clock.now() >= patience_) return false;
   if (!api_->later) return false;
   running.submitted = running.asked = false;
-  const bool was_told = resumed_ || !running.set_back.empty();
+  const bool was_told = resumed_ || running.set_backs > 0;
   if (!was_told && std::exchange(running.accepted, false)) --accepted_;
   api_->later(kRetryPause, [weak = weak_from_this(), index, run = running.run] {
     const auto self = weak.lock();

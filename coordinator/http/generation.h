@@ -37,7 +37,7 @@ struct GenerationInput {
 ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request);
 
 // That a choice gives its KV back because nobody reads; once more, and its request ends.
-inline constexpr std::size_t kSetBacksMost = 200;
+inline constexpr std::uint32_t kSetBacksMost = 200;
 
 // What an earlier process has done of a request.
 struct Begun {
@@ -86,13 +86,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint first_token{};
     TimePoint last_token{};
     std::uint64_t prompt_tokens = 0;
-    // How many tokens it had whenever it gave its KV back because nobody read them.
-    std::vector<std::uint32_t> set_back = {};
-    Credits::Hold paid = {};  // until nothing of it can begin from here any more
+    std::uint32_t set_backs = 0;  // that it gave its KV back because nobody read it
+    Credits::Hold paid = {};      // until nothing of it can begin from here any more
   };
 
   void submit(const SwarmStatus& status);
-  std::optional<ApiError> reserve();  // credit for all to be submitted; generation_credits.cc
+  std::optional<ApiError> reserve();  // credit for all choices that run; generation_credits.cc
   OrderedJson credits_object() const;
   void submit_choice(std::uint32_t index);
   SamplingParams sampling_of(std::size_t prompt) const;  // of its first choice

@@ -22,7 +22,7 @@ std::optional<ApiError> Generation::reserve() {
   std::vector<Credits::Item> items;
   std::vector<std::size_t> whose;
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i].settled || running_[i].asked) continue;
+    if (running_[i].settled) continue;
     const auto price = dearest({}, api_->model.spec.layers, running_[i].prompt_tokens,
                                lengths_[i / input_.request.n]);
     if (!price) return from_coordinator(price.error(), 1);
@@ -46,13 +46,11 @@ std::optional<ApiError> Generation::reserve() {
 // window and stage, so a few credits of it may be missing there.
 OrderedJson Generation::credits_object() const {
   std::int64_t price = 0;
-  const auto add = [&](std::uint64_t prompt, std::uint64_t tokens) {
-    const auto one = dearest({}, api_->model.spec.layers, prompt, tokens == 0 ? 0 : tokens - 1);
-    price += one ? *one : 0;  // reserve() has refused what has none
-  };
   for (const Running& running : running_) {
-    add(running.prompt_tokens, running.choice.tokens());
-    for (const std::uint32_t tokens : running.set_back) add(running.prompt_tokens, tokens);
+    const std::uint64_t tokens = running.choice.tokens();
+    const auto one =
+        dearest({}, api_->model.spec.layers, running.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
+    price += one ? *one : 0;  // reserve() has refused what has none
   }
   const Credits::Balance left = api_->options.credits->balance(input_.request.account);
   OrderedJson out;

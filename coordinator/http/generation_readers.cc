@@ -35,18 +35,16 @@ void Generation::set_back(Running& running) {
   if (!running.submitted || !running.admitted_here || running.settled || running.stopped) return;
   api_->port.cancel(running.sequence);
   running.submitted = running.asked = running.admitted_here = false;
-  running.paid.reset();
-  running.set_back.push_back(running.choice.tokens());
+  ++running.set_backs;
 }
 
 // At the end of the queue: who did not read has no claim on those who wait.
 void Generation::go_on() {
   set_aside_ = false;
   const bool often = std::any_of(running_.begin(), running_.end(), [](const Running& running) {
-    return !running.settled && running.set_back.size() > kSetBacksMost;
+    return !running.settled && running.set_backs > kSetBacksMost;
   });
   if (often) return fail(from_coordinator({ErrorCode::kTimeout, "the client reads too slowly"}, 1));
-  if (const auto refused = reserve()) return fail(*refused);
   patience_ =
       std::max(patience_, api_->clock.now() + std::chrono::seconds(api_->options.timeouts.resume));
   for (std::uint32_t index = 0; index < running_.size() && !ended_; ++index) {
