@@ -410,6 +410,15 @@ TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
   EXPECT_EQ(of_kind(kOpening), 1u) << "d's";
 }
 
+// Of an answer, on one of two pipelines that could compute it.
+AuditRun run_beside(testing::AuditLog& here) {
+  here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
+  here.answer(here.request(1));
+  EXPECT_EQ(here.runs.size(), 1u);
+  std::vector<AuditRun> runs = std::exchange(here.runs, {});
+  return runs.empty() ? AuditRun() : std::move(runs[0]);
+}
+
 TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
   struct Case {
     const char* name;
@@ -426,10 +435,8 @@ TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
     testing::AuditLog here;
-    here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
-    here.answer(request(1));
-    ASSERT_EQ(here.runs.size(), 1u);
-    const AuditRun run = std::exchange(here.runs, {})[0];
+    const AuditRun run = run_beside(here);
+    ASSERT_FALSE(run.nodes.empty());
     auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
     ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, 6, 7});
     again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);
@@ -454,10 +461,8 @@ TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
   // That it had the tokens of the log, and others that nobody gave.
   for (const bool has_read : {true, false}) {
     testing::AuditLog here;
-    here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
-    here.answer(request(1));
-    ASSERT_EQ(here.runs.size(), 1u);
-    const AuditRun run = std::exchange(here.runs, {})[0];
+    const AuditRun run = run_beside(here);
+    ASSERT_FALSE(run.nodes.empty());
     auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
     ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, has_read ? 6 : 8, 7});
     again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);

@@ -8,11 +8,6 @@
 namespace hearth::coordinator {
 namespace {
 
-using control::v1::CoordinatorMessage;
-using control::v1::WorkerMessage;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 void own(Swarm& swarm, const std::string& name, std::optional<Away> away) {
   WorkerMessage message;
   message.mutable_heartbeat();

@@ -11,11 +11,6 @@
 namespace hearth::coordinator {
 namespace {
 
-using control::v1::CoordinatorMessage;
-using control::v1::WorkerMessage;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 TEST(CoordinatorSwarm, OfTwoPipelinesOneTakesOverWhatTheOtherLoses) {
   Swarm swarm(2);
   for (const char* name : {"a", "b", "c", "d"}) swarm.join(name);

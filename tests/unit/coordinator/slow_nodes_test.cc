@@ -11,9 +11,6 @@
 namespace hearth::coordinator {
 namespace {
 
-using control::v1::WorkerMessage;
-using std::chrono::milliseconds;
-
 struct SlowNodes {
   explicit SlowNodes(std::vector<std::string> all) : names(std::move(all)) {
     for (const std::string& name : names) swarm.join(name);
