@@ -17,6 +17,11 @@ namespace {
 
 // Between two messages of claims: the control port allows no flood.
 constexpr auto kPause = std::chrono::milliseconds(20);
+// Steps are hashed some at a time: to be woken by each would take a processor from what the step
+// itself has just woken, the stage behind this one if it is a process of the same machine, or the
+// thread that reads its answer.
+constexpr auto kGather = std::chrono::milliseconds(20);
+constexpr std::size_t kGatheredBytes = 256 << 10;
 
 }  // namespace
 
@@ -26,7 +31,8 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   State(ReceiptIdentity given, const Clock& clock, Post to)
       : identity(given), receipts(std::move(given), clock), post(std::move(to)) {}
 
-  bool push(Work work, std::size_t size);
+  // `hurries`: somebody waits for it, or for what it leads to.
+  bool push(Work work, std::size_t size, bool hurries = true);
   void run();
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
@@ -59,6 +65,8 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   std::condition_variable wake;
   std::deque<std::pair<Work, std::size_t>> work;
   std::size_t bytes = 0;  // of all work
+  bool hurried = false;   // some of it is waited for
+  bool gathers = false;   // the thread wakes by itself soon
   bool stopping = false;
   Post post;  // empty once the owner is gone
 
@@ -70,12 +78,13 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   std::thread thread;
 };
 
-bool ReceiptMaker::State::push(Work task, std::size_t size) {
+bool ReceiptMaker::State::push(Work task, std::size_t size, bool hurries) {
   const std::lock_guard lock(mutex);
   if (bytes + size > limits::kReceiptQueueBytes) return false;
   bytes += size;
   work.emplace_back(std::move(task), size);
-  wake.notify_one();
+  hurried = hurried || hurries || bytes > kGatheredBytes;
+  if (hurried || !gathers) wake.notify_one();
   return true;
 }
 
@@ -88,12 +97,18 @@ void ReceiptMaker::State::run() {
     } else {
       wake.wait(lock, due);
     }
+    if (!work.empty() && !hurried) {
+      gathers = true;
+      wake.wait_for(lock, kGather, [this] { return stopping || hurried; });
+      gathers = false;
+    }
     if (stopping) return;
     std::pair<Work, std::size_t> next;
     if (!work.empty()) {
       next = std::move(work.front());
       work.pop_front();
     }
+    hurried = !work.empty();  // what is gathered is done to its end
     lock.unlock();
     if (next.first) next.first(*this);
     send_claims();
@@ -169,12 +184,13 @@ void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> dra
   const std::size_t size = batch.activations.size() + in.size() +
                            batch.rows.size() * sizeof(BatchRow) +
                            drawn.size() * sizeof(SampledToken);
+  const bool ends = !batch.releases.empty();
   const bool taken = state_->push(
       [batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](State& state) {
         state.receipts.step(batch, in, drawn);
         if (state.seat != nullptr) state.seat->step(batch, in);
       },
-      size);
+      size, ends);
   if (std::exchange(state_->gap, !taken) || taken) return;
   // It may have been the one that ends a request, which would then stay open for ever.
   state_->push(

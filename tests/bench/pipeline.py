@@ -32,6 +32,7 @@ import time
 root = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(root / "tests/e2e"))
 os.environ.setdefault("HEARTH_BINARY", str(root / "build/hearth"))
+BARE_RING = os.environ.get("HEARTH_BARE_RING", str(root / "build/tests/bench/bench_bare_ring"))
 import machines  # noqa: E402
 import shaping  # noqa: E402
 import swarm  # noqa: E402
@@ -113,6 +114,21 @@ def latency(one, megabits, hidden):
     return [statistics.median(values) for values in zip(*found)]
 
 
+def bare_hop(one, megabits, hidden):
+    """Seconds of a hop beyond its bytes between stages that compute nothing and speak nothing."""
+    size = 2 * hidden + BESIDE - 66
+    memory = os.path.getsize(one.options.model) // HOPS
+    stages = []
+    for at, name in enumerate(WORKERS):
+        behind = f"{machines.NETWORK}{2 + (at + 1) % HOPS}"  # home is the first
+        words = (BARE_RING, 7000, behind, 7000, size, memory, 1000, *(["first"] if at == 0 else []))
+        stages.append(subprocess.Popen(one.wire.words(name, *words), stdout=subprocess.PIPE))
+    found = [json.loads(stage.communicate(timeout=120)[0]) for stage in stages]
+    ring = found[0]["waiting"] + found[0]["reading"]
+    reading = sum(each["reading"] for each in found)
+    return (ring - reading) / HOPS - (size + 66) * 8 / (megabits * 1e6)
+
+
 def throughput(one):
     """Tokens a second of all streams, and the part of the time in which each stage computes."""
     streams = [one.stream(one.options.tokens * 20, wait=False) for _ in range(one.options.streams)]
@@ -150,8 +166,8 @@ def main():
           f"of {options.rounds} streams of {options.tokens} tokens; throughput: {options.streams} "
           f"streams, {options.share} of a processor a worker\n")
     print("| Mbit/s | a token round the ring, ms | of it computing | on the wire | ideal/measured | "
-          "a hop costs, us | tokens/s of all streams | slowest stage computes |")
-    print("|---|---|---|---|---|---|---|---|")
+          "a hop costs, us | of bare sockets | tokens/s of all streams | slowest stage computes |")
+    print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         one = Swarm(options, folder)
         try:
@@ -161,18 +177,19 @@ def main():
             for megabits in map(int, options.rates.split(",")):
                 for name in ("home", *WORKERS):
                     shaping.rate(one.wire, name, megabits)
-                rows.append([megabits, *latency(one, megabits, hidden)])
+                rows.append([megabits, *latency(one, megabits, hidden),
+                             bare_hop(one, megabits, hidden)])
             for machine in one.machines[1:]:
                 one.shares.append(shaping.Share(machine.name, options.share))
                 one.shares[-1].take(machine.process.pid)
-            for megabits, ring, computing, wire in rows:
+            for megabits, ring, computing, wire, bare in rows:
                 for name in ("home", *WORKERS):
                     shaping.rate(one.wire, name, megabits)
                 rate, busy = throughput(one)
                 hop = (ring - computing - wire) / HOPS
                 print(f"| {megabits} | {ring * 1e3:.2f} | {computing * 1e3:.2f} | "
                       f"{wire * 1e3:.3f} | {(computing + wire) / ring:.3f} | {hop * 1e6:.0f} | "
-                      f"{rate:.0f} | {max(busy):.2f} |", flush=True)
+                      f"{bare * 1e6:.0f} | {rate:.0f} | {max(busy):.2f} |", flush=True)
         finally:
             one.end()
 
