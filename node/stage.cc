@@ -416,6 +416,9 @@ Status StageMachine::take_batch(const Frame& frame) {
           "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
               std::to_string(serving_->assignment.batch_rows));
   TRY_VOID(check_step(batch.step));
+  const std::uint32_t begin = serving_->assignment.layers.begin;
+  REQUIRE(batch.boundary == begin, "boundary is " + std::to_string(batch.boundary) +
+                                       "; this stage begins at layer " + std::to_string(begin));
   const std::size_t held = serving_->computing + links_.queued(Peer::kRing);
   REQUIRE(
       held < serving_->assignment.batches_in_flight,
@@ -503,6 +506,7 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
   std::vector<SampledToken> drawn;
   if (receipts) drawn = result.tokens;
   for (SampledToken& one : drawn) one.top.clear();
+  batch.boundary = serving_->assignment.layers.end;
   pass_on(batch, std::move(result));
   // Behind what others wait for.
   if (receipts) options_.receipts->step(std::move(batch), std::move(input), std::move(drawn));
@@ -518,17 +522,14 @@ void StageMachine::pass_on(const StepBatch& batch, StepResult result) {
   if (!answered.ok()) fail(answered.error().message);
 }
 
-// The coordinator hears of a token no later than the first stage, which may end the epoch by it.
+// The first stage before the coordinator: the next step waits for it.
 Status StageMachine::answer(StepTokens tokens) {
   const Bytes payload = encode(tokens);
-  links_.send(Peer::kCoordinator, {FrameType::kTokens, payload});
-  if (!serving_) return ok_status();
-  if (serving_->batcher) {
-    TRY_VOID(take_answer(tokens));
-    start_steps();
-    return ok_status();
-  }
-  links_.send(Peer::kRing, {FrameType::kTokens, payload});
+  if (!serving_->batcher) links_.send(Peer::kRing, {FrameType::kTokens, payload});
+  if (serving_) links_.send(Peer::kCoordinator, {FrameType::kTokens, payload});
+  if (!serving_ || !serving_->batcher) return ok_status();
+  TRY_VOID(take_answer(tokens));
+  start_steps();
   return ok_status();
 }
 

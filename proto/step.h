@@ -93,7 +93,8 @@ struct BatchRow {
 
 struct StepBatch {
   Epoch epoch;
-  StepId step;  // counts up by one within the epoch
+  StepId step;                 // counts up by one within the epoch
+  std::uint32_t boundary = 0;  // the layer that takes the rows next
   std::vector<SequenceOpen> opens;
   std::vector<SequenceTruncate> truncates;
   std::vector<SequenceId> releases;

@@ -69,6 +69,7 @@ Bytes encode(const StepBatch& batch) {
   ByteWriter writer(out);
   writer.write(batch.epoch.value);
   writer.write(batch.step.value);
+  writer.write(batch.boundary);
   writer.write(static_cast<std::uint32_t>(batch.opens.size()));
   for (const SequenceOpen& open : batch.opens) fields::write_open(writer, open);
   writer.write(static_cast<std::uint32_t>(batch.truncates.size()));
@@ -93,6 +94,7 @@ Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
   StepBatch batch;
   batch.epoch = Epoch(reader.read<std::uint64_t>());
   batch.step = StepId(reader.read<std::uint64_t>());
+  batch.boundary = reader.read<std::uint32_t>();
   TRY(batch.opens, read_opens(reader, shape));
   TRY(batch.truncates, read_truncates(reader, shape));
   TRY(batch.releases, fields::read_sequences(reader, "releases", limits::kBatchReleases));

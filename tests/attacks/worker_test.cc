@@ -199,7 +199,10 @@ TEST_F(Attack, A11_ContextThatIsForgotten) {
           std::ranges::find_if(rows, [](const BatchRow& row) { return row.position >= kForgets; });
       const auto early = static_cast<std::size_t>(late - rows.begin());
       const std::size_t kept = rows.empty() ? 0 : batch.activations.size() / rows.size() * early;
-      StepBatch forgetful{batch.epoch, batch.step, {}, {}, {}, {late, rows.end()}, {}};
+      StepBatch forgetful;
+      forgetful.epoch = batch.epoch;
+      forgetful.step = batch.step;
+      forgetful.rows.assign(late, rows.end());
       forgetful.activations.assign(batch.activations.begin() + static_cast<std::ptrdiff_t>(kept),
                                    batch.activations.end());
       batch.rows.resize(early);

@@ -124,8 +124,9 @@ struct StageTest : ::testing::Test {
     previous = data.incoming();
     data.receive(previous, FrameType::kHello, hello(epoch, 0));
   }
-  void batch(std::uint64_t epoch, std::uint64_t step) {
+  void batch(std::uint64_t epoch, std::uint64_t step, std::uint32_t boundary = 2) {
     StepBatch batch;
+    batch.boundary = boundary;
     batch.epoch = Epoch(epoch);
     batch.step = StepId(step);
     data.receive(previous, FrameType::kBatch, encode(batch));
@@ -219,6 +220,16 @@ TEST_F(StageTest, PassesStepsOnInOrder) {
   EXPECT_EQ(data.sent[next][1].type, FrameType::kBatch);
   const auto second = decode_step_batch(data.sent[next][2].payload, {4, 100, 64, true});
   EXPECT_EQ(second->step, StepId(1));
+  EXPECT_EQ(second->boundary, 4u);
+}
+
+// Such rows fit in every other way: a layer would be left out, and the tokens would be others.
+TEST_F(StageTest, RowsOfAnotherBoundaryEndTheEpoch) {
+  serve(1);
+  batch(1, 0, 0);
+  EXPECT_TRUE(compute.steps.empty());
+  EXPECT_NE(said().stage_failed().error().find("boundary is 0; this stage begins at layer 2"),
+            std::string::npos);
 }
 
 TEST_F(StageTest, KeepsFramesThatTheTransportHasNoRoomFor) {
@@ -244,6 +255,7 @@ TEST_F(StageTest, RowsThatAreSaidAgainAreNotCountedAsComputed) {
   serve(1);
   StepBatch step;
   step.epoch = Epoch(1);
+  step.boundary = 2;
   step.opens.push_back({SequenceId(1), 2, false, {}});
   step.rows = {{SequenceId(1), 0, 5, 0}, {SequenceId(1), 1, 5, 0}};
   step.activations.resize(2 * 4 * 2);

@@ -36,6 +36,7 @@ inline StepBatch sample_batch(bool with_activations) {
   StepBatch batch;
   batch.epoch = Epoch(3);
   batch.step = StepId(41);
+  batch.boundary = 2;
   batch.opens = {sample_open(9), sample_open(10)};
   batch.truncates = {{SequenceId(1), 30}, {SequenceId(5), 64}};
   batch.releases = {SequenceId(4), SequenceId(2)};

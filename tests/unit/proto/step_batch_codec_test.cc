@@ -124,13 +124,13 @@ TEST(StepBatchCodec, RefusesHugeCountsWithoutAllocating) {
   const char* fields[] = {"opens", "truncates", "releases", "rows"};
   for (int i = 0; i < 4; ++i) {
     Bytes broken = bytes;
-    std::memcpy(broken.data() + 16 + i * 4, &huge, 4);
+    std::memcpy(broken.data() + 20 + i * 4, &huge, 4);
     const auto decoded = decode_step_batch(broken, small_shape(false));
     ASSERT_FALSE(decoded.ok());
     EXPECT_NE(decoded.error().message.find(fields[i]), std::string::npos);
     EXPECT_NE(decoded.error().message.find("limit"), std::string::npos);
     const std::uint32_t plausible = 200;
-    std::memcpy(broken.data() + 16 + i * 4, &plausible, 4);
+    std::memcpy(broken.data() + 20 + i * 4, &plausible, 4);
     EXPECT_FALSE(decode_step_batch(broken, small_shape(false)).ok());
   }
 }
