@@ -115,6 +115,22 @@ Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
   return out;
 }
 
+// To a client that waits for its whole answer, or for its turn, nothing is under way that would
+// stay unacknowledged if its machine went: its kernel is asked each second whether it is there, and
+// the second question without an answer ends the connection.
+void ask_whether_there(tcp::socket& socket, bool ask) {
+  constexpr int kSecond = 1;
+  constexpr int kQuestions = 2;
+  const int native = socket.native_handle();
+  if (ask) {
+    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kSecond, sizeof kSecond);
+    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kSecond, sizeof kSecond);
+    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof kQuestions);
+  }
+  error_code ignored;
+  socket.set_option(asio::socket_base::keep_alive(ask), ignored);
+}
+
 }  // namespace
 
 std::string crowded_answer(Api& api) {
@@ -545,6 +561,7 @@ void SessionImpl::release_body() {
 void SessionImpl::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
+  ask_whether_there(socket_, true);
   request_.body = std::move(parser_->get().body());
   auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
   handler_(api_, std::move(request_), std::move(exchange));
@@ -661,6 +678,7 @@ void SessionImpl::on_written() {
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
+  ask_whether_there(socket_, false);
   idle_since_ = api_->clock.now();
   arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
   advance();

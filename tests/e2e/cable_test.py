@@ -5,6 +5,7 @@ pulled while a stream runs through it, and put back. Exits 77 where namespaces a
 import json
 import os
 import subprocess
+import sys
 import time
 
 import machines
@@ -13,6 +14,11 @@ import swarm
 STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a second to connect
 PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
           "--ignore-eos")
+ASK = """import sys, urllib.request
+key, body, address = sys.argv[1:]
+headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(address, body.encode(), headers)).read()
+"""
 
 
 class Cable(machines.Household):
@@ -65,12 +71,19 @@ class Cable(machines.Household):
                 swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
                                              for n in self.nodes()) == 3, 60, "its return")
 
-    def test_an_unplugged_client_holds_no_kv(self):
+    def used(self):
+        return sum(n["kv_tokens_used"] for n in self.nodes())
+
+    def alone(self):
+        """A server at home, which answers everybody who has a key, and a key of the desk's."""
         self.good(self.home, "init", "testhome")
         self.home.start("serve", "--model", swarm.MODEL, "--local-workers", "1", "--host", "0.0.0.0")
         self.answers()
         self.ready()
-        self.desk.variables = {"HEARTH_API_KEY": self.good(self.home, "key", "create", "desk")}
+        return self.good(self.home, "key", "create", "desk")
+
+    def test_an_unplugged_client_holds_no_kv(self):
+        self.desk.variables = {"HEARTH_API_KEY": self.alone()}
         words = ("run", self.model(), "Tell me.", "-n", "900", "--seed", "5", "--ignore-eos", "--host",
                  f"{machines.NETWORK}1:11500")
         expected = self.good(self.desk, *words, timeout=300)
@@ -79,13 +92,10 @@ class Cable(machines.Household):
         self.addCleanup(run.kill)
         begun = os.read(run.stdout.fileno(), 64)
         self.assertTrue(begun)
-
-        def used():
-            return sum(n["kv_tokens_used"] for n in self.nodes())
-        swarm.wait_until(used, 20, "KV in use")
+        swarm.wait_until(self.used, 20, "KV in use")
         self.plug("desk", "down")
         pulled = time.monotonic()
-        swarm.wait_until(lambda: used() == 0, 20, "free KV")
+        swarm.wait_until(lambda: self.used() == 0, 20, "free KV")
         state = json.loads(self.good(self.home, "status", "--json"))
         self.assertEqual(state["totals"]["finished_length"], 1, "it is not over: it waits")
         print(f"client unplugged: KV free after {time.monotonic() - pulled:.2f} s", flush=True)
@@ -93,6 +103,27 @@ class Cable(machines.Household):
         out, err = run.communicate(timeout=300)
         self.assertEqual(run.returncode, 0, err)
         self.assertEqual((begun + out).decode().strip(), expected)
+
+    def test_an_unplugged_client_that_awaits_a_whole_answer_holds_no_kv(self):
+        key = self.alone()
+        body = {"model": self.model(), "prompt": "Tell me.", "max_tokens": 1900, "n": 4,
+                "ignore_eos": True}
+        run = subprocess.Popen(
+            self.wire.words("desk", sys.executable, "-c", ASK, key, json.dumps(body),
+                            f"http://{machines.NETWORK}1:11500/v1/completions"))
+        self.addCleanup(run.kill)
+        swarm.wait_until(self.used, 20, "KV in use")
+        time.sleep(3)  # asked whether it is there, it has answered
+        self.assertGreater(self.used(), 0)
+        self.plug("desk", "down")
+        pulled = time.monotonic()
+        swarm.wait_until(lambda: self.used() == 0, 20, "free KV")
+        state = json.loads(self.good(self.home, "status", "--json"))
+        self.assertEqual(state["totals"]["finished_length"], 0, "nobody waits for it")
+        print(f"client without a stream unplugged: KV free after {time.monotonic() - pulled:.2f} s",
+              flush=True)
+        run.kill()
+        run.wait()
 
 
 if __name__ == "__main__":
