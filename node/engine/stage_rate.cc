@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "node/engine/kv_cache.h"
 #include "node/engine/weights.h"
@@ -13,9 +16,10 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Long enough that what slows a machine from time to time is in it.
-constexpr std::chrono::duration<double> kWindow(0.25);
-constexpr int kStepsLeast = 3;
+// What slows a machine for a moment is in one round of all windows, and the median is another's.
+constexpr int kRounds = 3;
+constexpr std::chrono::duration<double> kWindow(0.1);
+constexpr int kStepsLeast = 1;
 constexpr Position kPositions = 2 * kernels::kPageTokens;  // then from the beginning again
 constexpr std::uint64_t kSeveralBytes = 96 << 20;          // of layers whose difference is measured
 constexpr std::uint32_t kSeveral = 4;
@@ -78,52 +82,71 @@ class Timed {
   Position position_ = 0;
 };
 
-class Measurement {
+// Layers that are timed.
+class Subject {
  public:
-  Measurement(const std::shared_ptr<const model::GgufFile>& file, const model::ModelSpec& spec,
-              EngineOptions options)
-      : file_(file), spec_(spec), options_(options) {}
-
-  Result<StageRate::Rows> time(LayerRange layers) {
-    options_.layers = layers;
-    options_.batch_rows = kRateRows;
-    options_.kv_budget_bytes = KvCache::page_bytes(layers.size(), spec_.kv_layout()) * kRateRows *
-                               (kPositions / kernels::kPageTokens);
-    TRY(const auto engine, Engine::load(file_, spec_, options_));
-    StageRate::Rows rows;
-    TRY(rows.one, Timed(*engine, spec_, 1, options_.cancelled).seconds());
-    TRY(rows.batch, Timed(*engine, spec_, kRateRows, options_.cancelled).seconds());
-    return rows;
+  static Result<Subject> load(const std::shared_ptr<const model::GgufFile>& file,
+                              const model::ModelSpec& spec, EngineOptions options,
+                              LayerRange layers) {
+    options.layers = layers;
+    options.batch_rows = kRateRows;
+    options.kv_budget_bytes = KvCache::page_bytes(layers.size(), spec.kv_layout()) * kRateRows *
+                              (kPositions / kernels::kPageTokens);
+    Subject subject;
+    TRY(subject.engine_, Engine::load(file, spec, options));
+    return subject;
   }
 
-  Result<std::uint64_t> bytes(LayerRange layers) const {
-    return StageWeights::bytes_of(*file_, spec_, layers);
+  Status time(const model::ModelSpec& spec, const std::function<bool()>& cancelled) {
+    TRY(const double one, Timed(*engine_, spec, 1, cancelled).seconds());
+    TRY(const double batch, Timed(*engine_, spec, kRateRows, cancelled).seconds());
+    one_.push_back(one);
+    batch_.push_back(batch);
+    return ok_status();
   }
+
+  StageRate::Rows rows() const { return {median(one_), median(batch_)}; }
 
  private:
-  std::shared_ptr<const model::GgufFile> file_;
-  const model::ModelSpec& spec_;
-  EngineOptions options_;
+  static double median(std::vector<double> rounds) {
+    const auto middle = rounds.begin() + static_cast<std::ptrdiff_t>(rounds.size() / 2);
+    std::nth_element(rounds.begin(), middle, rounds.end());
+    return *middle;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  std::vector<double> one_;
+  std::vector<double> batch_;
 };
 
 }  // namespace
 
 Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile>& file,
                                      const model::ModelSpec& spec, EngineOptions options) {
-  Measurement measurement(file, spec, options);
   const std::uint32_t begin = spec.layers / 2 - (spec.layers == 2 ? 1 : 0);
-  StageRate rate;
-  TRY(const StageRate::Rows one, measurement.time({begin, begin + 1}));
-  rate.layer = one;
-  if (spec.layers == 1) return rate;  // with its head
   // What a step costs beside its layers shows in the difference of few layers and of more, unless a
   // layer is so large that it does not matter.
-  TRY(const std::uint64_t each, measurement.bytes({begin, begin + 1}));
-  const std::uint32_t room = spec.layers - 1 - begin;
+  TRY(const std::uint64_t each, StageWeights::bytes_of(*file, spec, {begin, begin + 1}));
+  const std::uint32_t room = spec.layers - std::min(spec.layers, 1 + begin);
   const auto several = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({kSeveral, room, kSeveralBytes / std::max<std::uint64_t>(each, 1)}));
+  std::vector<LayerRange> ranges{{begin, begin + 1}};
+  if (spec.layers > 1) ranges.push_back({spec.layers - 1, spec.layers});
+  if (several > 1) ranges.push_back({begin, begin + several});
+  std::vector<Subject> subjects;
+  for (const LayerRange layers : ranges) {
+    TRY(Subject subject, Subject::load(file, spec, options, layers));
+    subjects.push_back(std::move(subject));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (Subject& subject : subjects) TRY_VOID(subject.time(spec, options.cancelled));
+  }
+  const StageRate::Rows one = subjects[0].rows();
+  StageRate rate;
+  rate.layer = one;
+  if (spec.layers == 1) return rate;  // with its head
   if (several > 1) {
-    TRY(const StageRate::Rows more, measurement.time({begin, begin + several}));
+    const StageRate::Rows more = subjects[2].rows();
     const double layer = (more.one - one.one) / (several - 1);
     const double batch = (more.batch - one.batch) / (several - 1);
     if (layer > 0.0 && layer < one.one && batch > 0.0 && batch < one.batch) {
@@ -131,11 +154,11 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
       rate.step_seconds = one.one - layer;
     }
   }
-  TRY(const StageRate::Rows last, measurement.time({spec.layers - 1, spec.layers}));
+  const StageRate::Rows last = subjects[1].rows();
   rate.head.one = std::max(0.0, last.one - rate.step_seconds - rate.layer.one);
   rate.head.batch = std::max(0.0, last.batch - rate.step_seconds - rate.layer.batch);
   if (spec.layers > 2) {
-    TRY(const std::uint64_t inner, measurement.bytes({1, spec.layers - 1}));
+    TRY(const std::uint64_t inner, StageWeights::bytes_of(*file, spec, {1, spec.layers - 1}));
     const double mean = static_cast<double>(inner) / (spec.layers - 2);
     const double size = mean / static_cast<double>(each);
     rate.layer = {rate.layer.one * size, rate.layer.batch * size};
