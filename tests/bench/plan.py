@@ -17,7 +17,7 @@ With --delays each cable also takes 0, 5 or 20 ms for every frame, either way (t
 For throughput as many streams run as the prediction says, and what counts is how many rows the first
 stage takes in 20 seconds.
 
-The model must be large: a worker with a quota runs unhindered until the quota of a period (5 ms) is
+The model must be large: a worker with a quota runs unhindered until the quota of a period (3.4 ms) is
 used up, so a stage must take many periods for its share to be its speed. Needs root, asserts
 nothing.
 
