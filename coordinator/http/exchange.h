@@ -52,8 +52,9 @@ class Exchange {
   // Called once when the client goes away, or does not read, before the answer has ended.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
-  // Of a stream: called with true when its client takes nothing, or less than it is sent, and with
-  // false when it has everything. It may never come back: then it goes away some time later.
+  // Called with true when the client takes nothing, or less than it is sent, or its machine does
+  // not say that it is there; with false when it has everything. It may never come back: then it
+  // goes away some time later.
   virtual void on_stalled(std::function<void(bool stalled)> callback) = 0;
 };
 

@@ -14,7 +14,7 @@ namespace hearth::coordinator::http {
 // How a connection stands now.
 struct Sent {
   std::uint64_t acknowledged = 0;  // bytes since it began
-  std::uint64_t waiting = 0;       // that are not, in the kernel or before it
+  std::uint64_t waiting = 0;       // that are not, in the kernel or before it, or were not answered
   Duration round_trip{};           // as measured
 };
 

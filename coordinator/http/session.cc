@@ -100,7 +100,8 @@ ApiError parse_failure(const error_code& failure) {
   return out;
 }
 
-// Bytes that the other end has not acknowledged, and the way to it and back; `sent` in all.
+// Bytes that the other end has not acknowledged, and the way to it and back; `sent` in all. A
+// question whether it is there counts as one.
 Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
   Sent out;
   int unacknowledged = 0;
@@ -111,16 +112,16 @@ Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
   socklen_t size = sizeof info;
   if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
     out.round_trip = std::chrono::microseconds(info.tcpi_rtt);
+    if (info.tcpi_probes > 0) out.waiting = std::max<std::uint64_t>(out.waiting, 1);
   }
   return out;
 }
 
 // To a client that waits for its whole answer, or for its turn, nothing is under way that would
-// stay unacknowledged if its machine went: its kernel is asked each second whether it is there, and
-// the second question without an answer ends the connection.
+// stay unacknowledged if its machine went: its kernel is asked each second whether it is there.
 void ask_whether_there(tcp::socket& socket, bool ask) {
   constexpr int kSecond = 1;
-  constexpr int kQuestions = 2;
+  constexpr int kQuestions = 100;  // before the kernel ends it; SendWatch does so sooner
   const int native = socket.native_handle();
   if (ask) {
     ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kSecond, sizeof kSecond);
@@ -562,6 +563,9 @@ void SessionImpl::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
   ask_whether_there(socket_, true);
+  watch_.emplace(std::chrono::seconds(api_->options.timeouts.write));
+  stalled_ = false;
+  arm_look();
   request_.body = std::move(parser_->get().body());
   auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
   handler_(api_, std::move(request_), std::move(exchange));
@@ -609,11 +613,8 @@ void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
   context_.date = http_date(api_->clock.unix_seconds());
   queue_.push(response_head(head, context_,
                             context_.http10 ? BodyFraming::kUntilClose : BodyFraming::kChunked));
-  watch_.emplace(std::chrono::seconds(api_->options.timeouts.write));
-  stalled_ = false;
   queue_stream(kSsePing);
   arm_ping();
-  arm_look();
 }
 
 void SessionImpl::queue_stream(std::string_view bytes) {
@@ -742,7 +743,7 @@ void SessionImpl::arm_look() {
 }
 
 void SessionImpl::look() {
-  if (phase_ != Phase::kAnswering || !streaming_ || answered_) return;
+  if (phase_ != Phase::kAnswering || answered_) return;
   Sent sent = sent_of(socket_, sent_);
   sent.waiting += queue_.size() + (out_.size() - written_);
   const SendWatch::State state = watch_->look(sent, api_->clock.now());

@@ -14,10 +14,11 @@ import swarm
 STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a second to connect
 PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
           "--ignore-eos")
-ASK = """import sys, urllib.request
+ASK = """import json, sys, urllib.request
 key, body, address = sys.argv[1:]
 headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
-urllib.request.urlopen(urllib.request.Request(address, body.encode(), headers)).read()
+answer = urllib.request.urlopen(urllib.request.Request(address, body.encode(), headers)).read()
+print([choice["text"] for choice in json.loads(answer)["choices"]])
 """
 
 
@@ -106,11 +107,13 @@ class Cable(machines.Household):
 
     def test_an_unplugged_client_that_awaits_a_whole_answer_holds_no_kv(self):
         key = self.alone()
-        body = {"model": self.model(), "prompt": "Tell me.", "max_tokens": 1900, "n": 4,
-                "ignore_eos": True}
-        run = subprocess.Popen(
-            self.wire.words("desk", sys.executable, "-c", ASK, key, json.dumps(body),
-                            f"http://{machines.NETWORK}1:11500/v1/completions"))
+        body = {"model": self.model(), "prompt": "Tell me.", "max_tokens": 900, "ignore_eos": True,
+                "seed": 5, "n": 2}
+        words = self.wire.words("desk", sys.executable, "-c", ASK, key, json.dumps(body),
+                                f"http://{machines.NETWORK}1:11500/v1/completions")
+        expected = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        self.assertEqual(expected.returncode, 0, expected.stderr)
+        run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(run.kill)
         swarm.wait_until(self.used, 20, "KV in use")
         time.sleep(3)  # asked whether it is there, it has answered
@@ -119,11 +122,13 @@ class Cable(machines.Household):
         pulled = time.monotonic()
         swarm.wait_until(lambda: self.used() == 0, 20, "free KV")
         state = json.loads(self.good(self.home, "status", "--json"))
-        self.assertEqual(state["totals"]["finished_length"], 0, "nobody waits for it")
+        self.assertEqual(state["totals"]["finished_length"], 2, "it is not over: it waits")
         print(f"client without a stream unplugged: KV free after {time.monotonic() - pulled:.2f} s",
               flush=True)
-        run.kill()
-        run.wait()
+        self.plug("desk", "up")
+        out, err = run.communicate(timeout=300)
+        self.assertEqual(run.returncode, 0, err)
+        self.assertEqual(out, expected.stdout)
 
 
 if __name__ == "__main__":
