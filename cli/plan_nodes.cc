@@ -54,7 +54,7 @@ Result<std::uint64_t> count_of(const Json& object, const std::string& whose, con
     if (is_whole) return static_cast<std::uint64_t>(value);
   }
   REQUIRE(found != object.end() && found->is_number_unsigned(),
-          whose + " must have a whole number " + std::string(key));
+          whose + " must have a whole number " + std::string(key) + ", 0 or more");
   return found->get<std::uint64_t>();
 }
 

@@ -148,6 +148,7 @@ bool Registry::holds(const std::string& name) const {
 void Registry::lose(Node& node) {
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
+  node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
   node.last_heard = clock_.now();
 }
 

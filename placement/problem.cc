@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <numeric>
 
@@ -13,9 +14,11 @@ namespace {
 constexpr double kPromptRows = 128.0;  // of one step, as the first stage cuts prompts
 
 Status check_seconds(const std::string& whose, const char* field, double seconds, double least) {
+  char range[64];
+  std::snprintf(range, sizeof range, "%g to %g", least,
+                static_cast<double>(limits::kPlacedSeconds));
   REQUIRE(std::isfinite(seconds) && seconds >= least && seconds <= limits::kPlacedSeconds,
-          whose + ": " + field + " is no number from " + std::to_string(least) + " to " +
-              std::to_string(limits::kPlacedSeconds));
+          whose + ": " + field + " is no number from " + range);
   return ok_status();
 }
 

@@ -117,6 +117,14 @@ Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
   return out;
 }
 
+// Whether the other end has closed, behind bytes that are not read yet.
+bool has_left(tcp::socket& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_CLOSE;
+}
+
 // To a client that waits for its whole answer, or for its turn, nothing is under way that would
 // stay unacknowledged if its machine went: its kernel is asked each second whether it is there.
 void ask_whether_there(tcp::socket& socket, bool ask) {
@@ -744,6 +752,7 @@ void SessionImpl::arm_look() {
 
 void SessionImpl::look() {
   if (phase_ != Phase::kAnswering || answered_) return;
+  if (gone_ && has_left(socket_)) return abort();  // as on_read_end(); a full buffer is not read
   Sent sent = sent_of(socket_, sent_);
   sent.waiting += queue_.size() + (out_.size() - written_);
   const SendWatch::State state = watch_->look(sent, api_->clock.now());

@@ -90,7 +90,9 @@ TEST_F(RegistryTest, FindsTheSilentAndForgetsTheLost) {
   EXPECT_TRUE(registry.silent_nodes().empty());
   clock.advance(Duration(1));
   ASSERT_EQ(registry.silent_nodes().size(), 1u);
+  node->status.kv_tokens_used = 7;
   registry.lose(*node);
+  EXPECT_EQ(node->status.kv_tokens_used, 0u);
   EXPECT_TRUE(registry.silent_nodes().empty());
   EXPECT_EQ(registry.find(LinkId(1)), nullptr);
   registry.forget();

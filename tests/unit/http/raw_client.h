@@ -54,6 +54,12 @@ class RawClient {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
+  // Tells the other side at once, without what is still to be sent.
+  void reset() {
+    const linger none{1, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    close();
+  }
   void finish_sending() { ::shutdown(socket_, SHUT_WR); }
 
   // False when the other side no longer takes bytes.

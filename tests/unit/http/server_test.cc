@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "base/limits.h"
 #include "tests/unit/http/local_port.h"
 #include "tests/unit/http/raw_client.h"
 
@@ -462,6 +463,25 @@ TEST_F(ServerTest, Http10StreamsUntilClose) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.count("transfer-encoding"), 0U);
   EXPECT_NE(answer.body.find("data: [DONE]\n\n"), std::string::npos);
+}
+
+// What is read ahead of an answer is bounded, so that the end behind it is not read.
+TEST_F(ServerTest, ADisconnectBehindALargeNextRequestCancelsToo) {
+  const Json body = {
+      {"model", "tiny"}, {"prompt", "hi"}, {"max_tokens", 400}, {"n", 2}, {"ignore_eos", true}};
+  for (const bool reset : {true, false}) {
+    port_.paused = true;
+    const std::uint32_t before = port_.cancelled;
+    const std::uint32_t running = port_.submitted;
+    RawClient client(server_->port());
+    client.send(post("/v1/completions", body.dump()));
+    while (port_.submitted < running + 2) std::this_thread::yield();
+    client.send(post("/v1/completions", std::string(limits::kHttpReadBytes + 30'000, ' ')));
+    reset ? client.reset() : client.close();
+    while (port_.cancelled < before + 2) std::this_thread::yield();
+    port_.paused = false;
+    wait_idle();
+  }
 }
 
 TEST_F(ServerTest, StopsWithRequestsInFlight) {
