@@ -19,13 +19,21 @@ bool is_printable(std::string_view character) {
   return byte(0) != 0xC2 || byte(1) > 0x9F;
 }
 
+// U+202A to U+202E and U+2066 to U+2069: they show what stands beside them in another order.
+bool reorders(std::string_view character) {
+  const std::string_view last = character.substr(character.size() - 1);
+  return (character.substr(0, 2) == "\xE2\x80" && last >= "\xAA" && last <= "\xAE") ||
+         (character.substr(0, 2) == "\xE2\x81" && last >= "\xA6" && last <= "\xA9");
+}
+
 std::string escape(std::string_view text, std::string_view kept) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
   while (!text.empty()) {
     const std::string_view one = text.substr(0, character_bytes(text));
     text.remove_prefix(one.size());
-    if (is_printable(one) || kept.find(one.front()) != std::string_view::npos) {
+    const bool shown = is_printable(one) && !reorders(one);
+    if (shown || kept.find(one.front()) != std::string_view::npos) {
       out += one;
       continue;
     }

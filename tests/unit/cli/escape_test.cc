@@ -28,6 +28,13 @@ TEST(Escape, WhatIsNoTextBecomesVisible) {
   EXPECT_EQ(escape_control("\xc0\xb1"), "\\xc0\\xb1") << "an overlong form";
 }
 
+TEST(Escape, NamesAreShownInTheirOrder) {
+  EXPECT_EQ(escape_control("den\u202egnp.exe"), "den\\xe2\\x80\\xaegnp.exe");
+  EXPECT_EQ(escape_control("\u2066\u2069"), "\\xe2\\x81\\xa6\\xe2\\x81\\xa9");
+  EXPECT_EQ(escape_control("\u2029\u202f\u2065\u206a"), "\u2029\u202f\u2065\u206a");
+  EXPECT_EQ(escape_json("\u202e"), "\u202e") << "for programs";
+}
+
 TEST(Escape, LinesStayLines) {
   EXPECT_EQ(escape_lines("a\n\tb\x1b\r\xc2\x9b\xff✓"), "a\n\tb\\x1b\\x0d\\xc2\\x9b\\xff✓");
 }
