@@ -526,7 +526,8 @@ class Doors(cluster.Cluster):
         self.assertNotIn("worker desk lost", self.log())
         self.assertEqual(len(re.findall("worker desk registered", self.log())), 1)
         self.assertIsNone(desk.poll(), desk_log.read_text())
-        self.assertIn("is connected already, with this very key", twin_log.read_text())
+        swarm.wait_until(lambda: "is connected already, with this very key" in
+                         twin_log.read_text(), 10, "the clone is told")
         # It tries for ten seconds, since it may have been started again, and then never more.
         self.assertEqual(twin.wait(60), 5, twin_log.read_text())
         self.assertIn("hearth leave --here-only", twin_log.read_text())
