@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,10 +17,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// What slows a machine for a moment is in one round of all windows, and the median is another's.
-constexpr int kRounds = 3;
-constexpr std::chrono::duration<double> kWindow(0.1);
-constexpr int kStepsLeast = 1;
+// What slows a machine for a moment slows a round of all windows. Many short rounds tell more than
+// few long ones of the same time, and the quickest and the slowest do not count.
+constexpr int kRounds = 5;
+constexpr std::chrono::duration<double> kWindow(0.06);
+constexpr int kStepsLeast = 2;
 constexpr Position kPositions = 2 * kernels::kPageTokens;  // then from the beginning again
 constexpr std::uint64_t kSeveralBytes = 96 << 20;          // of layers whose difference is measured
 constexpr std::uint32_t kSeveral = 4;
@@ -105,13 +107,13 @@ class Subject {
     return ok_status();
   }
 
-  StageRate::Rows rows() const { return {median(one_), median(batch_)}; }
+  StageRate::Rows rows() const { return {middle(one_), middle(batch_)}; }
 
  private:
-  static double median(std::vector<double> rounds) {
-    const auto middle = rounds.begin() + static_cast<std::ptrdiff_t>(rounds.size() / 2);
-    std::nth_element(rounds.begin(), middle, rounds.end());
-    return *middle;
+  // The mean of all rounds but the quickest and the slowest.
+  static double middle(std::vector<double> rounds) {
+    std::sort(rounds.begin(), rounds.end());
+    return std::accumulate(rounds.begin() + 1, rounds.end() - 1, 0.0) / (kRounds - 2);
   }
 
   std::unique_ptr<Engine> engine_;

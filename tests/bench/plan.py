@@ -10,7 +10,7 @@ cgroup) and memory for a part of the model. The server places layers for the lat
 by what it measured; the figure of `hearth plan` stands beside the median of so many measured
 streams. Then the same machines get other placements by hand (`serve --place`): the chosen one with
 a layer moved over its boundary, the other way round, and random ones that fit. Where one of them
-is quicker, it and the chosen one are measured anew, twice each and in turns.
+is quicker, it and the chosen one are measured anew, four times each and in turns.
 
 With --delays each cable also takes 0, 5 or 20 ms for every frame, either way (tests/e2e/far_cable.cc).
 
@@ -226,7 +226,7 @@ class Set:
         if not others or measured >= others[0][0]:
             return 1.0
         first, second = [], []
-        for _ in range(2):
+        for _ in range(4):
             first.append(self.measure_at(chosen, model, plan, 2))
             second.append(self.measure_at(others[0][1], model, plan, 2))
         return min(1.0, sum(first) / sum(second))

@@ -301,7 +301,7 @@ class Joining(cluster.Cluster):
             server.stop()
         self.assertIn("desk holds a roster", server.read_log())
         self.assertIn("hearth nodes restore", server.read_log())
-        self.assertIn("kept as evidence", log.read_text())
+        swarm.wait_until(lambda: "kept as evidence" in log.read_text(), 10, "the desk's own word")
         self.assertEqual((desk / "roster").read_bytes(), kept)
         [shown] = pathlib.Path(self.home).glob("roster.evidence-*")
         self.assertEqual(shown.read_bytes(), kept)
