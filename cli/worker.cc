@@ -52,8 +52,9 @@ namespace {
 
 // Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
 constexpr std::chrono::hours kCheckWeightsEvery{4};
-// A measurement takes about two seconds, and the coordinator waits twenty for it.
-constexpr std::chrono::seconds kTurn{12};
+// A measurement takes about two seconds, of a slow machine twelve, and the coordinator waits twenty
+// for the next one, up to eighty for all of a machine.
+constexpr std::chrono::seconds kTurn{60};
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
 
 std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }

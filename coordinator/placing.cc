@@ -17,8 +17,10 @@ using placement::Stage;
 
 // Nobody has come for so long: then those who start together are all there.
 constexpr Duration kSettling = std::chrono::seconds(3);
-// For a node to measure itself, and as long again for its ways to be measured.
+// For a node to measure itself, and as long again for its ways to be measured. Workers of one
+// machine take turns, so it counts anew when another one is done, up to so many seconds.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
+constexpr Duration kTurns = std::chrono::seconds(60);
 // What keeping loaded layers where they are may cost.
 constexpr double kHysteresis = 1.05;
 // Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
@@ -179,13 +181,17 @@ bool Placing::settled(const std::vector<Node*>& free) {
 
 bool Placing::measuring(const std::vector<Node*>& free) {
   std::vector<const Node*> measured;
+  TimePoint last{};
   for (const Node* node : free) {
-    if (node->status.measured) measured.push_back(node);
+    if (!node->status.measured) continue;
+    measured.push_back(node);
+    last = std::max(last, node->measured_at);
   }
   const bool ways = links_.complete(measured);
   for (const Node* node : free) {
     const bool measured_now = node->status.measured.has_value();
-    const TimePoint begin = measured_now ? node->measured_at : node->since;
+    const TimePoint turn = std::min(std::max(node->since, last), node->since + kTurns);
+    const TimePoint begin = measured_now ? node->measured_at : turn;
     if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
     waiting_ = "nodes and the ways between them are being measured";
     return true;

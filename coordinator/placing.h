@@ -42,7 +42,7 @@ class Placing {
 
   // A sentence, after choose() gave nothing.
   const std::string& waiting() const { return waiting_; }
-  // Then: it may give something of the same nodes later, within half a minute of their coming.
+  // Then: it may give something of the same nodes later, within two minutes of their coming.
   bool hopes() const { return hopes_; }
   // Why a node was left out when choose() last gave something; of one that came later, what those
   // who are free wait for.

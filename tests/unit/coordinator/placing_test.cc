@@ -141,6 +141,50 @@ TEST_F(PlacingTest, WhoMeasuredNothingIsNotPlaced) {
   EXPECT_EQ(placing.why_spare("a"), "it has not measured itself");
 }
 
+TEST_F(PlacingTest, WaitsForThoseWhoMeasureInTurn) {
+  const auto pass = [&](int seconds) {
+    clock.advance(std::chrono::seconds(seconds));
+    for (const Node* node : registry.all()) registry.find(node->link)->last_heard = clock.now();
+    return placing.choose(registry.free_nodes()).has_value();
+  };
+  for (const char* name : {"a", "b", "c", "never"}) add(name, 400);
+  std::vector<std::optional<placement::Node>> figures;
+  for (Node* node : registry.free_nodes()) {
+    figures.push_back(std::exchange(node->status.measured, std::nullopt));
+  }
+  const auto measures = [&](std::size_t i) {
+    Node* node = registry.free_nodes()[i];
+    node->status.measured = figures[i];
+    node->measured_at = clock.now();
+    measure_ways();
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(pass(15)) << i;
+    EXPECT_TRUE(placing.hopes());
+    measures(i);
+  }
+  EXPECT_FALSE(pass(15)) << "the last one's turn";
+  EXPECT_TRUE(placing.hopes());
+  EXPECT_TRUE(pass(5));
+  EXPECT_EQ(placing.why_spare("never"), "it has not measured itself");
+}
+
+TEST_F(PlacingTest, AndNotForEver) {
+  add("never", 400);
+  registry.find("never")->status.measured.reset();
+  // One after another comes and measures itself.
+  int seconds = 0;
+  for (; seconds < 200; seconds += 10) {
+    add("node" + std::to_string(seconds), 400);
+    settle();
+    if (placing.choose(registry.free_nodes())) break;
+    clock.advance(std::chrono::seconds(7));
+    for (const Node* node : registry.all()) registry.find(node->link)->last_heard = clock.now();
+  }
+  EXPECT_GT(seconds, 50);
+  EXPECT_LE(seconds, 80);
+}
+
 // The whole file is nowhere; what is on the disk is where it is.
 void hold(Node& node, LayerRange layers, std::uint64_t done = 100) {
   node.status.partial = true;
