@@ -93,6 +93,17 @@ class Filling {
   double least_ = std::numeric_limits<double>::infinity();
 };
 
+// When a node that is not measured may have begun: who measured themselves in the order of their
+// ends.
+TimePoint turn_of(const Node& node, const std::vector<const Node*>& measured) {
+  TimePoint turn = node.since;
+  for (const Node* other : measured) {
+    const TimePoint end = std::min(other->measured_at, node.since + kTurns);
+    if (end > turn && end - turn < kMeasuring) turn = end;
+  }
+  return turn;
+}
+
 // What a node would bring to its stage without loading, or without fetching, anything.
 std::optional<LayerRange> layers_of(const Node& node) {
   if (node.loaded) return node.status.layers;
@@ -181,17 +192,15 @@ bool Placing::settled(const std::vector<Node*>& free) {
 
 bool Placing::measuring(const std::vector<Node*>& free) {
   std::vector<const Node*> measured;
-  TimePoint last{};
   for (const Node* node : free) {
-    if (!node->status.measured) continue;
-    measured.push_back(node);
-    last = std::max(last, node->measured_at);
+    if (node->status.measured) measured.push_back(node);
   }
+  std::sort(measured.begin(), measured.end(),
+            [](const Node* a, const Node* b) { return a->measured_at < b->measured_at; });
   const bool ways = links_.complete(measured);
   for (const Node* node : free) {
     const bool measured_now = node->status.measured.has_value();
-    const TimePoint turn = std::min(std::max(node->since, last), node->since + kTurns);
-    const TimePoint begin = measured_now ? node->measured_at : turn;
+    const TimePoint begin = measured_now ? node->measured_at : turn_of(*node, measured);
     if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
     waiting_ = "nodes and the ways between them are being measured";
     return true;
