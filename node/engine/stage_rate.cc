@@ -24,7 +24,7 @@ constexpr std::chrono::duration<double> kWindow(0.06);
 constexpr int kStepsLeast = 2;
 constexpr Position kPositions = 2 * kernels::kPageTokens;  // then from the beginning again
 constexpr std::uint64_t kSeveralBytes = 96 << 20;          // of layers whose difference is measured
-constexpr std::uint32_t kSeveral = 4;
+constexpr std::uint32_t kSeveral = 32;
 
 class Timed {
  public:
@@ -32,19 +32,17 @@ class Timed {
         const std::function<bool()>& cancelled)
       : engine_(engine), spec_(spec), rows_(rows), cancelled_(cancelled) {}
 
-  // Of a step, the first one not counted.
-  Result<double> seconds() {
-    TRY_VOID(step());
+  // A step, timed if it is not the first.
+  Status time() {
     const auto begun = SteadyClock::now();
-    int steps = 0;
-    std::chrono::duration<double> spent{};
-    while (steps < kStepsLeast || spent < kWindow) {
-      TRY_VOID(step());
-      ++steps;
-      spent = SteadyClock::now() - begun;
-    }
+    TRY_VOID(step());
+    if (steps_++ > 0) spent_ += SteadyClock::now() - begun;
+    return ok_status();
+  }
+
+  double seconds() {
     engine_.reset();
-    return spent.count() / steps;
+    return spent_.count() / (steps_ - 1);
   }
 
  private:
@@ -82,6 +80,8 @@ class Timed {
   const std::uint32_t rows_;
   const std::function<bool()>& cancelled_;
   Position position_ = 0;
+  int steps_ = 0;
+  std::chrono::duration<double> spent_{};
 };
 
 // Layers that are timed.
@@ -99,14 +99,8 @@ class Subject {
     return subject;
   }
 
-  Status time(const model::ModelSpec& spec, const std::function<bool()>& cancelled) {
-    TRY(const double one, Timed(*engine_, spec, 1, cancelled).seconds());
-    TRY(const double batch, Timed(*engine_, spec, kRateRows, cancelled).seconds());
-    one_.push_back(one);
-    batch_.push_back(batch);
-    return ok_status();
-  }
-
+  Engine& engine() { return *engine_; }
+  void add(std::uint32_t rows, double seconds) { (rows == 1 ? one_ : batch_).push_back(seconds); }
   StageRate::Rows rows() const { return {middle(one_), middle(batch_)}; }
 
  private:
@@ -121,6 +115,22 @@ class Subject {
   std::vector<double> batch_;
 };
 
+// One step of each in turns, so that the weights of the others go through the caches between two
+// steps of one, as the other layers of a stage do: those of a small model would stay in them.
+Status time_in_turns(std::vector<Subject>& subjects, const model::ModelSpec& spec,
+                     std::uint32_t rows, const std::function<bool()>& cancelled) {
+  std::vector<Timed> timed;
+  timed.reserve(subjects.size());
+  for (Subject& subject : subjects) timed.emplace_back(subject.engine(), spec, rows, cancelled);
+  const auto begun = SteadyClock::now();
+  for (int steps = 0; steps <= kStepsLeast || SteadyClock::now() - begun < kWindow * timed.size();
+       ++steps) {
+    for (Timed& one : timed) TRY_VOID(one.time());
+  }
+  for (std::size_t i = 0; i < timed.size(); ++i) subjects[i].add(rows, timed[i].seconds());
+  return ok_status();
+}
+
 }  // namespace
 
 Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile>& file,
@@ -129,19 +139,22 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   // What a step costs beside its layers shows in the difference of few layers and of more, unless a
   // layer is so large that it does not matter.
   TRY(const std::uint64_t each, StageWeights::bytes_of(*file, spec, {begin, begin + 1}));
-  const std::uint32_t room = spec.layers - std::min(spec.layers, 1 + begin);
+  const std::uint32_t room = spec.layers - std::min(spec.layers, 2U);
   const auto several = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({kSeveral, room, kSeveralBytes / std::max<std::uint64_t>(each, 1)}));
   std::vector<LayerRange> ranges{{begin, begin + 1}};
   if (spec.layers > 1) ranges.push_back({spec.layers - 1, spec.layers});
-  if (several > 1) ranges.push_back({begin, begin + several});
+  const std::uint32_t first = 1 + (room - several) / 2;
+  if (several > 1) ranges.push_back({first, first + several});
   std::vector<Subject> subjects;
   for (const LayerRange layers : ranges) {
     TRY(Subject subject, Subject::load(file, spec, options, layers));
     subjects.push_back(std::move(subject));
   }
   for (int round = 0; round < kRounds; ++round) {
-    for (Subject& subject : subjects) TRY_VOID(subject.time(spec, options.cancelled));
+    for (const std::uint32_t rows : {1U, kRateRows}) {
+      TRY_VOID(time_in_turns(subjects, spec, rows, options.cancelled));
+    }
   }
   const StageRate::Rows one = subjects[0].rows();
   StageRate rate;
@@ -149,8 +162,10 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   if (spec.layers == 1) return rate;  // with its head
   if (several > 1) {
     const StageRate::Rows more = subjects[2].rows();
-    const double layer = (more.one - one.one) / (several - 1);
-    const double batch = (more.batch - one.batch) / (several - 1);
+    TRY(const std::uint64_t all, StageWeights::bytes_of(*file, spec, ranges[2]));
+    const double others = static_cast<double>(all) / static_cast<double>(each) - 1;
+    const double layer = (more.one - one.one) / others;
+    const double batch = (more.batch - one.batch) / others;
     if (layer > 0.0 && layer < one.one && batch > 0.0 && batch < one.batch) {
       rate.layer = {layer, batch};
       rate.step_seconds = one.one - layer;
