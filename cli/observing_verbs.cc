@@ -116,7 +116,8 @@ void add_plan(CLI::App& app, Action& action) {
   add_objective(*verb, o->objective);
   verb->add_option("--context", o->tokens, "positions of KV that every stage shall have room for")
       ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
-  verb->add_option("--stages", o->stages, "so many, not as many as are best")
+  verb->add_option("--stages", o->stages,
+                   "so many (default: as the server, or as many as are best)")
       ->check(whole_number(1, limits::kStages));
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, host, &action] {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -72,6 +73,9 @@ Json plan_object(const Problem& problem, const Plan& plan) {
 }
 
 Result<std::string> read_nodes_file(const std::string& path) {
+  std::error_code ignored;
+  REQUIRE(!std::filesystem::is_directory(path, ignored),
+          path + " is a folder, not a file of nodes");
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
   std::string text(limits::kNodesFileBytes + 1, '\0');
@@ -83,8 +87,9 @@ Result<std::string> read_nodes_file(const std::string& path) {
   return text;
 }
 
-// The server's nodes in the form of the file.
-Result<std::string> measured_nodes(const PlanOptions& options) {
+// The server's nodes in the form of the file. What the server places by counts where nothing is
+// said here.
+Result<std::string> measured_nodes(PlanOptions& options) {
   HttpClient http;
   TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
   const auto state = nlohmann::json::parse(answer.json, nullptr, false);
@@ -95,10 +100,19 @@ Result<std::string> measured_nodes(const PlanOptions& options) {
         "the server has no node that has measured itself; start it with --optimise, wait a "
         "few seconds, or give --nodes FILE"};
   }
+  const auto optimise = state.find("optimise");
+  if (!options.objective && optimise != state.end() && *optimise == "throughput") {
+    options.objective = placement::Objective::kThroughput;
+  }
+  const auto stages = state.find("stages_wanted");
+  if (!options.stages && stages != state.end() && stages->is_number_unsigned() &&
+      *stages <= limits::kStages) {
+    options.stages = stages->get<std::uint32_t>();
+  }
   return found->dump();
 }
 
-Result<Problem> read_problem(const PlanOptions& options) {
+Result<Problem> read_problem(PlanOptions options) {
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
@@ -115,7 +129,7 @@ Result<Problem> read_problem(const PlanOptions& options) {
     return Error{problem.error().code, where + ": " + problem.error().message};
   }
   problem->objective = options.objective.value_or(placement::Objective::kLatency);
-  problem->stages = options.stages;
+  problem->stages = options.stages.value_or(0);
   problem->kv_tokens =
       options.tokens > 0 ? options.tokens : std::min(spec.context, limits::kDefaultMaxTokens);
   return problem;
@@ -157,8 +171,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
 std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
                       const std::vector<std::string>& improvements) {
   Json json;
-  json["objective"] =
-      problem.objective == placement::Objective::kLatency ? "latency" : "throughput";
+  json["objective"] = placement::name_of(problem.objective);
   json["pipelines"] = Json::array();
   for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
   json["spares"] = Json::array();

@@ -17,8 +17,9 @@ struct PlanOptions {
   std::string model;         // file or pulled name
   std::string nodes;         // file of cli/plan_nodes.h; empty: those of the server, as measured
   std::uint64_t tokens = 0;  // positions of KV on every stage; 0: one sequence of usual length
-  std::uint32_t stages = 0;  // 0: as many as are best
-  std::optional<placement::Objective> objective;  // latency
+  // Those of the server without --nodes; else as many as are best (0), and latency.
+  std::optional<std::uint32_t> stages;
+  std::optional<placement::Objective> objective;
   bool json = false;
   std::string api_base;  // "http://host:port", without --nodes
   std::string api_key;

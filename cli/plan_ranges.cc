@@ -104,8 +104,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
 std::string range_plan_json(const Problem& problem, const RangePlan& plan, const Chains& chains,
                             const std::vector<std::string>& improvements) {
   Json json;
-  json["objective"] =
-      problem.objective == placement::Objective::kLatency ? "latency" : "throughput";
+  json["objective"] = placement::name_of(problem.objective);
   json["ranges"] = Json::array();
   for (const Range& range : plan.ranges) {
     Json replicas = Json::array();

@@ -325,9 +325,12 @@ std::string CoordinatorMachine::missing_room() const {
 }
 
 std::string CoordinatorMachine::missing() const {
-  std::string sentence = std::to_string(registry_.here()) +
-                         (options_.stages > 0 ? " of " + std::to_string(options_.stages) : "") +
-                         " workers are registered" + missing_owners();
+  const std::uint32_t count = registry_.here();
+  std::string sentence = std::to_string(count);
+  if (count <= options_.stages && options_.stages > 0) {
+    sentence += " of " + std::to_string(options_.stages);
+  }
+  sentence += " workers are registered" + missing_owners();
   const std::string& waiting = pipelines_.placing().waiting();
   if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
   if (pipelines_.none()) sentence += missing_room();
@@ -367,6 +370,7 @@ SwarmStatus CoordinatorMachine::status() const {
   if (!status.ready) status.missing = "no pipeline serves: " + missing();
   status.uncovered = uncovered();
   status.stages_wanted = options_.stages;
+  if (options_.placement) status.objective = options_.placement->objective;
   status.nodes = registry_.snapshot();
   std::map<std::string, LinkId> links;
   for (const Node* node : registry_.known()) links[node->status.name] = node->link;

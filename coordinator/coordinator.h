@@ -204,6 +204,7 @@ struct SwarmStatus {
   // gets the first of them.
   std::vector<LayerRange> uncovered;
   std::uint32_t stages_wanted = 0;
+  std::optional<placement::Objective> objective;  // where layers are placed by what was measured
   std::vector<NodeStatus> nodes;
   std::vector<LinkStatus> links;
   std::vector<AccusedStatus> accused;

@@ -25,6 +25,7 @@ constexpr Duration kTurns = std::chrono::seconds(60);
 constexpr double kHysteresis = 1.05;
 // Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
 constexpr std::size_t kFew = 8;
+constexpr std::size_t kNamed = 4;  // of those that all wait for
 
 bool linked(const Problem& problem, const std::vector<Stage>& stages) {
   for (std::size_t i = 0; i < stages.size() && stages.size() > 1; ++i) {
@@ -178,6 +179,23 @@ std::string Placing::why_spare(const std::string& node) const {
   return hopes_ ? "" : waiting_;
 }
 
+namespace {
+
+// Whom all wait for.
+std::string being_measured(const std::vector<Node*>& free) {
+  std::string names;
+  std::size_t more = 0;
+  for (const Node* node : free) {
+    if (node->status.measured) continue;
+    if (more++ < kNamed) names += (names.empty() ? "" : ", ") + node->status.name;
+  }
+  if (names.empty()) return "the ways between the nodes are being measured";
+  if (more > kNamed) names += " and " + std::to_string(more - kNamed) + " more";
+  return "being measured, one of a machine at a time: " + names;
+}
+
+}  // namespace
+
 bool Placing::settled(const std::vector<Node*>& free) {
   for (const Node* node : free) {
     if (node->loaded) return true;
@@ -202,7 +220,7 @@ bool Placing::measuring(const std::vector<Node*>& free) {
     const bool measured_now = node->status.measured.has_value();
     const TimePoint begin = measured_now ? node->measured_at : turn_of(*node, measured);
     if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
-    waiting_ = "nodes and the ways between them are being measured";
+    waiting_ = being_measured(free);
     return true;
   }
   return false;

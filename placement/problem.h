@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -21,6 +22,11 @@ enum class Objective : std::uint8_t {
   kLatency,     // the most tokens a second for a single stream
   kThroughput,  // the most of all streams together
 };
+
+// As --optimise takes it.
+constexpr std::string_view name_of(Objective objective) {
+  return objective == Objective::kLatency ? "latency" : "throughput";
+}
 
 struct Model {
   std::vector<std::uint64_t> layer_bytes;  // of weights in memory, of each layer

@@ -245,6 +245,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
   if (measured) out["measured"] = measured_object(status);
+  if (status.objective) out["optimise"] = placement::name_of(*status.objective);
   if (status.audits) out["audits"] = audits_object(*status.audits);
   out["totals"] = totals_object(status);
   return out;

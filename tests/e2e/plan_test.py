@@ -54,6 +54,9 @@ class FromAFile(unittest.TestCase):
         self.assertIn('"memory", which means nothing', err)
         self.assertEqual(self.plan("{")[0], 1)
         self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--nodes", "/nowhere")[0], 1)
+        code, _, err = swarm.hearth("plan", swarm.MODEL, "--nodes", tempfile.gettempdir())
+        self.assertEqual(code, 1)
+        self.assertIn("is a folder", err)
         self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--host", "127.0.0.1:9")[0], 3)
 
 
@@ -101,6 +104,21 @@ class OfManyNodes(unittest.TestCase):
 
 
 class FromAServer(unittest.TestCase):
+    def plan(self, server, *words):
+        code, out, err = swarm.hearth("plan", swarm.MODEL, "--json", "--host", server.api, *words)
+        self.assertEqual(code, 0, err)
+        return json.loads(out)
+
+    def test_what_the_server_places_by_counts_unless_another_is_said(self):
+        with swarm.Swarm(2, "--stages", "2", "--optimise", "throughput") as s:
+            self.assertEqual(s.state()["optimise"], "throughput")
+            plan = self.plan(s)
+            self.assertEqual(plan["objective"], "throughput")
+            self.assertEqual([len(p["stages"]) for p in plan["pipelines"]], [2])
+            plan = self.plan(s, "--stages", "1", "--optimise", "latency")
+            self.assertEqual(plan["objective"], "latency")
+            self.assertEqual([len(p["stages"]) for p in plan["pipelines"]], [1, 1])
+
     def test_layers_are_placed_by_what_was_measured(self):
         with swarm.Swarm(3, "--stages", "2", "--optimise", "latency") as s:
             state = s.state()
@@ -113,10 +131,7 @@ class FromAServer(unittest.TestCase):
             self.assertIn("it makes the whole", spare[0]["spare"])
             status = swarm.hearth("status", "--host", s.api)[1]
             self.assertIn(f"spare   {spare[0]['name']}: in place of another", status)
-            code, out, err = swarm.hearth("plan", swarm.MODEL, "--stages", "2", "--json", "--host",
-                                          s.api)
-            self.assertEqual(code, 0, err)
-            self.assertGreater(json.loads(out)["pipelines"][0]["tokens_per_second"], 0)
+            self.assertGreater(self.plan(s)["pipelines"][0]["tokens_per_second"], 0)
             prompt = ("Say hi", "-n", "8", "--temp", "0", "--seed", "1")
             here = swarm.hearth("run", s.model, *prompt, "--host", s.api)
             alone = swarm.hearth("run", "--local", swarm.MODEL, *prompt)

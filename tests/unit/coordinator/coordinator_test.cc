@@ -504,6 +504,17 @@ TEST_F(CoordinatorTest, SaysThatTheWorkersHaveTooLittleRoom) {
       << machine->status().missing;
 }
 
+TEST_F(CoordinatorTest, MoreWorkersThanStagesAreSoManyOfNothing) {
+  control::v1::Register small = testing::worker("a");
+  small.set_layers_most(1);
+  for (const char* name : {"a", "b", "c"}) {
+    small.set_node(name);
+    join(small);
+  }
+  EXPECT_NE(machine->status().missing.find(": 3 workers are registered"), std::string::npos)
+      << machine->status().missing;
+}
+
 TEST_F(CoordinatorTest, ABeatBringsWhatTheCardSays) {
   serve();
   EXPECT_FALSE(machine->status().nodes[0].card);

@@ -71,7 +71,7 @@ TEST_F(PlacingTest, WaitsForThoseWhoComeAndForTheirWays) {
   EXPECT_NE(placing.waiting().find("coming"), std::string::npos) << placing.waiting();
   clock.advance(std::chrono::seconds(3));
   EXPECT_FALSE(placing.choose(registry.free_nodes()));
-  EXPECT_NE(placing.waiting().find("measured"), std::string::npos) << placing.waiting();
+  EXPECT_EQ(placing.waiting(), "the ways between the nodes are being measured");
   measure_ways();
   EXPECT_EQ(text(placing.choose(registry.free_nodes())), "a 0-4; b 4-8; ");
 }
@@ -167,6 +167,20 @@ TEST_F(PlacingTest, WaitsForThoseWhoMeasureInTurn) {
   EXPECT_TRUE(placing.hopes());
   EXPECT_TRUE(pass(5));
   EXPECT_EQ(placing.why_spare("never"), "it has not measured itself");
+}
+
+TEST_F(PlacingTest, SaysWhoIsBeingMeasured) {
+  const auto waiting = [&] {
+    for (Node* node : registry.free_nodes()) node->status.measured.reset();
+    settle();
+    EXPECT_FALSE(placing.choose(registry.free_nodes()));
+    return placing.waiting();
+  };
+  add("a", 400);
+  add("b", 400);
+  EXPECT_EQ(waiting(), "being measured, one of a machine at a time: a, b");
+  for (const char* name : {"c", "d", "e", "f"}) add(name, 400);
+  EXPECT_EQ(waiting(), "being measured, one of a machine at a time: a, b, c, d and 2 more");
 }
 
 TEST_F(PlacingTest, AndNotForEver) {
