@@ -32,6 +32,12 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
+// "0-9", the last one included, as `serve --place` takes them; "-" of none.
+inline std::string text_of(LayerRange layers) {
+  if (layers.begin >= layers.end) return "-";
+  return std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
+}
+
 }  // namespace hearth
 
 template <typename Tag, typename Rep>

@@ -140,9 +140,9 @@ void print_text(const Checked& checked) {
   const ledger::Receipt& receipt = checked.of.disputed();
   const node::DisputeFinding& finding = checked.finding;
   std::printf("%s\n", finding.why.c_str());
-  std::printf("  dispute       request %s, stage %u, window %u, layers %u to %u\n",
+  std::printf("  dispute       request %s, stage %u, window %u, layers %s\n",
               to_hex(receipt.slot.request).c_str(), receipt.slot.stage, receipt.slot.window,
-              receipt.layer_begin, receipt.layer_end);
+              text_of(LayerRange{receipt.layer_begin, receipt.layer_end}).c_str());
   for (std::size_t i = 0; i < ledger::kDisputeSides; ++i) {
     const auto side = static_cast<ledger::DisputeSide>(i);
     const char* word = !finding.decided ? "not judged" : finding.wrong[i] ? "wrong" : "not wrong";

@@ -15,11 +15,6 @@ void say(const Json& json) {
   std::fflush(stdout);
 }
 
-// As people count: both included.
-std::string text_of(LayerRange layers) {
-  return "layers " + std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
-}
-
 Json json_of(LayerRange layers) { return Json::array({layers.begin, layers.end - 1}); }
 
 }  // namespace
@@ -36,7 +31,7 @@ void HoldReport::plan(const Plan& plan) {
                 {"memory", plan.memory},
                 {"memory_budget", plan.budget}});
   }
-  std::string text = "this machine will hold " + text_of(plan.layers) + " of " +
+  std::string text = "this machine will hold layers " + text_of(plan.layers) + " of " +
                      std::to_string(plan.model_layers) + ": " + format_bytes(plan.bytes) +
                      " on disk, " + format_bytes(plan.memory) + " of memory";
   if (plan.budget > 0) text += " of the " + format_bytes(plan.budget) + " that it may use";
@@ -51,7 +46,7 @@ void HoldReport::bar(const std::string& message, std::uint64_t done, std::uint64
 
 void HoldReport::progress(const node::Holding& holding) {
   const std::lock_guard lock(mutex_);
-  if (!json_) return bar(text_of(holding.layers), holding.done, holding.total);
+  if (!json_) return bar("layers " + text_of(holding.layers), holding.done, holding.total);
   const TimePoint now = clock_.now();
   if (since_ == TimePoint{} || holding.done < from_) {
     since_ = now;
@@ -84,7 +79,7 @@ void HoldReport::done(LayerRange layers, std::uint64_t bytes, std::uint64_t fetc
   }
   if (bar_ && fetched > 0) bar_->finish();
   bar_.reset();
-  std::fprintf(stderr, "%s are here and right: %s fetched%s%s\n", text_of(layers).c_str(),
+  std::fprintf(stderr, "layers %s are here and right: %s fetched%s%s\n", text_of(layers).c_str(),
                format_bytes(fetched).c_str(),
                in_place.empty() ? "" : ", used where they lie: ", in_place.c_str());
 }

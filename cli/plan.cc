@@ -39,7 +39,7 @@ void append(std::vector<std::string>& lines, const Problem& problem, const Plan&
     const Stage& stage = plan.stages[i];
     const placement::Node& node = problem.nodes[stage.node];
     const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
-    table.add({std::to_string(i + 1), node.name, layers_text(stage.layers),
+    table.add({std::to_string(i + 1), node.name, text_of(stage.layers),
                format_bytes(stage_bytes(problem, stage.layers) - kv), format_bytes(kv),
                format_bytes(node.memory_bytes),
                plan_milliseconds(stage_seconds(problem, stage, 1.0)),

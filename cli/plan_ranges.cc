@@ -38,7 +38,7 @@ std::string pipelines_text(const Chains& chains) {
       "a server forms " + std::to_string(chains.pipelines.size()) + " pipelines of these layers: ";
   for (const LayerRange layers : chains.ranges) {
     if (layers.begin > 0) text += ", ";
-    text += layers_text(layers);
+    text += text_of(layers);
   }
   return text + "; " + plan_rate(1.0 / chains.pipelines.front().seconds) +
          " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) +
@@ -76,7 +76,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   for (std::size_t i = 0; i < plan.ranges.size(); ++i) {
     const Range& range = plan.ranges[i];
     const std::string number = std::to_string(i + 1);
-    const std::string layers = layers_text(range.layers);
+    const std::string layers = text_of(range.layers);
     const std::string weights = format_bytes(weight_bytes_of(problem, range.layers));
     const std::string kv = format_bytes(kv_bytes_of(problem, range.layers));
     ranges.add({number, layers, std::to_string(range.nodes.size()), weights, kv,

@@ -22,10 +22,6 @@ std::string plan_milliseconds(double seconds) {
   return text;
 }
 
-std::string layers_text(LayerRange layers) {
-  return std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
-}
-
 std::uint64_t kv_bytes_of(const Problem& problem, LayerRange layers) {
   return problem.model.kv_bytes * layers.size() * problem.kv_tokens;
 }

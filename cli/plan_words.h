@@ -11,7 +11,6 @@ namespace hearth::cli {
 
 std::string plan_rate(double tokens_per_second);
 std::string plan_milliseconds(double seconds);
-std::string layers_text(LayerRange layers);  // "0-9", the last one included
 
 // Of the positions that were asked for.
 std::uint64_t kv_bytes_of(const placement::Problem& problem, LayerRange layers);

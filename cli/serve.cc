@@ -573,8 +573,7 @@ class Server {
     std::string stages;
     for (const auto& node : status.nodes) {
       if (node.epoch.value == 0) continue;
-      stages += (stages.empty() ? "" : ", ") + node.name + " " + std::to_string(node.layers.begin) +
-                "-" + std::to_string(node.layers.end);
+      stages += (stages.empty() ? "" : ", ") + node.name + " " + text_of(node.layers);
     }
     spdlog::info("ready: {} at {}/v1, layers: {}", info_.model, info_.api, stages);
   }

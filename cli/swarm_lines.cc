@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::uint32_t kBarColumns = 10;
 
-std::string layers_text(const LayerRange& layers) {
-  if (layers.size() == 0) return "-";
-  return std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
-}
-
 std::string rate(double per_second) {
   char text[32];
   std::snprintf(text, sizeof text, per_second >= 99.95 ? "%.0f" : "%.1f", per_second);
@@ -64,7 +59,7 @@ std::string layers_bar(const NodeView& node, std::uint32_t layers) {
   if (!node.placed || layers == 0) return "-";
   return bar(static_cast<double>(node.layers.begin) / layers,
              static_cast<double>(node.layers.end) / layers) +
-         " " + layers_text(node.layers);
+         " " + text_of(node.layers);
 }
 
 // The cards, with what their sensors say.
@@ -113,7 +108,7 @@ Lines why_lines(const SwarmView& view) {
   }
   if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
   for (const GapView& gap : view.gaps) {
-    std::string line = "        no node for layers " + layers_text(gap.layers);
+    std::string line = "        no node for layers " + text_of(gap.layers);
     if (gap.memory_bytes > 0) {
       line += ": it needs " + format_bytes(gap.memory_bytes) + " of memory at least, " +
               format_bytes(gap.weight_bytes) + " of them for weights";
@@ -289,7 +284,7 @@ Lines status_lines(const SwarmView& view) {
   for (const NodeView& node : view.nodes) {
     table.add(node,
               {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
-               node.placed ? layers_text(node.layers) : "-", node.isa, std::to_string(node.threads),
+               node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percent(node.busy_ratio), std::to_string(node.rows_total)});
   }

@@ -151,8 +151,9 @@ void print_text(const Verified& verified) {
   std::printf("  log           %s, %llu entries\n", verified.checkpoint.log.hex().c_str(),
               static_cast<unsigned long long>(verified.checkpoint.size));
   for (const ledger::Receipt& r : verified.receipts) {
-    std::printf("  positions     %u to %u, layers %u to %u, by %s\n", r.first_position,
-                r.first_position + r.positions, r.layer_begin, r.layer_end, r.worker.hex().c_str());
+    std::printf("  positions     %u to %u, layers %s, by %s\n", r.first_position,
+                r.first_position + r.positions,
+                text_of(LayerRange{r.layer_begin, r.layer_end}).c_str(), r.worker.hex().c_str());
   }
   const auto audited = std::ranges::count_if(
       verified.audits, [](const ledger::LoggedAudits& one) { return one.agreed > 0; });

@@ -201,11 +201,10 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   if (!finding.agrees) {
     const ReceiptPipeline& own = kept.request.pipeline();
     spdlog::error(
-        "in dispute: entry {}, request {}, window {}, stage {} (layers {} to {}): node {} and its "
+        "in dispute: entry {}, request {}, window {}, stage {} (layers {}): node {} and its "
         "auditor {} had the same input and come to different output",
         opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
-        own.stages[finding.stage].layers.begin, own.stages[finding.stage].layers.end,
-        own.stages[finding.stage].node,
+        text_of(own.stages[finding.stage].layers), own.stages[finding.stage].node,
         asked->second.node.empty() ? "(this server's referee)" : asked->second.node);
     judged = verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
                               kept.generated ? std::optional(kept.run) : std::nullopt,

@@ -360,7 +360,15 @@ std::vector<LayerRange> CoordinatorMachine::uncovered() const {
   const bool even = !options_.placement && options_.by_hand.empty();
   if (!pipelines_.none() || !even) return {};
   std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
-  layers.erase(layers.begin(), layers.begin() + std::min(registry_.here(), options_.stages));
+  std::size_t others = 0;
+  for (const Node* node : registry_.all()) {
+    if (!Registry::may_serve(*node)) continue;
+    const auto own = std::ranges::find(layers, node->status.layers);
+    const bool keeps = node->loaded && own != layers.end();
+    if (keeps) layers.erase(own);
+    if (!keeps) ++others;
+  }
+  layers.erase(layers.begin(), layers.begin() + std::min(others, layers.size()));
   return layers;
 }
 

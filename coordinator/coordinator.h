@@ -200,8 +200,8 @@ struct PipelineStatus {
 struct SwarmStatus {
   bool ready = false;   // a prompt sent now would be answered
   std::string missing;  // else why not: which workers and layers, as a sentence
-  // The stages of a pipeline for which no worker is here, unless one serves or forms. Who comes
-  // gets the first of them.
+  // The stages of a pipeline for which no worker is here, unless one serves or forms: who has
+  // loaded layers keeps them, and each other one gets the first that are left.
   std::vector<LayerRange> uncovered;
   std::uint32_t stages_wanted = 0;
   std::optional<placement::Objective> objective;  // where layers are placed by what was measured

@@ -24,8 +24,7 @@ bool Pipeline::all_ready() const {
 std::string Pipeline::describe(std::uint32_t stage) const {
   const Member& member = members[stage];
   return "worker " + member.node + " (stage " + std::to_string(stage) + " of " +
-         std::to_string(members.size()) + ", layers " + std::to_string(member.layers.begin) +
-         " to " + std::to_string(member.layers.end) + ")";
+         std::to_string(members.size()) + ", layers " + text_of(member.layers) + ")";
 }
 
 Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
@@ -193,8 +192,7 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
     LayerRange missing;
     const auto found = place_checkers(cut, newcomers, spares, &missing);
     if (!found) {
-      why_newcomers_wait_ = "nobody is free to hold layers " + std::to_string(missing.begin) +
-                            " to " + std::to_string(missing.end) + " beside it";
+      why_newcomers_wait_ = "nobody is free to hold layers " + text_of(missing) + " beside it";
       continue;
     }
     Pipeline& pipeline = begin(found->nodes, found->layers);

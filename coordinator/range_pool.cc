@@ -26,10 +26,6 @@ bool has(const Node& node, LayerRange layers) {
   return node.status.partial && node.status.held == layers && holds(node.status, layers);
 }
 
-std::string text_of(LayerRange layers) {
-  return std::to_string(layers.begin) + " to " + std::to_string(layers.end);
-}
-
 }  // namespace
 
 bool doubtful(const Node& node) { return node.strikes > 0 || node.late || node.slow; }

@@ -262,11 +262,13 @@ std::vector<const Node*> Registry::known() const {
 
 std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(all().size()); }
 
+bool Registry::may_serve(const Node& node) {
+  return !node.status.away && node.status.barred.empty() && !node.status.newcomer;
+}
+
 std::uint32_t Registry::here() const {
-  const std::vector<const Node*> nodes = all();
-  return static_cast<std::uint32_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node* node) {
-    return !node->status.away && node->status.barred.empty() && !node->status.newcomer;
-  }));
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(all(), [](const Node* node) { return may_serve(*node); }));
 }
 
 }  // namespace hearth::coordinator

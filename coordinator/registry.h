@@ -97,7 +97,8 @@ class Registry {
   std::vector<const Node*> all() const;    // that have sessions
   std::vector<const Node*> known() const;  // and those that are remembered
   std::uint32_t connected() const;
-  std::uint32_t here() const;  // of those, that may serve
+  static bool may_serve(const Node& node);
+  std::uint32_t here() const;  // of all(), that may serve
 
  private:
   std::vector<Node*> free_of(bool newcomers);

@@ -57,8 +57,8 @@ void CoordinatorMachine::prepare_spare(LayerRange layers) {
   if (chosen == nullptr) return;
   chosen->plan = layers;
   chosen->why = "the stage of a machine that has become slow";
-  spdlog::info("worker {} is to hold layers {} to {}: {}", chosen->status.name, layers.begin,
-               layers.end, chosen->why);
+  spdlog::info("worker {} is to hold layers {}: {}", chosen->status.name, text_of(layers),
+               chosen->why);
   send_control(chosen->link, hold_message(*chosen));
 }
 

@@ -197,9 +197,8 @@ void StageMachine::on_assign(const control::v1::Assign& assign) {
     return report_failure(epoch, "epoch " + std::to_string(epoch.value) + " is not newer than " +
                                      std::to_string(newest_epoch_.value));
   }
-  spdlog::info("{}: epoch {}: stage {} of {}, layers {} to {}", options_.node, epoch.value,
-               assignment->stage, assignment->stages, assignment->layers.begin,
-               assignment->layers.end);
+  spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
+               assignment->stage, assignment->stages, text_of(assignment->layers));
   newest_epoch_ = epoch;
   serving_.emplace();
   serving_->assignment = *assignment;
@@ -219,8 +218,7 @@ void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
     if (loaded.error().code == ErrorCode::kNoCapacity) {
       const LayerRange layers = serving_->assignment.layers;
       no_room_ = Error{ErrorCode::kNoCapacity,
-                       "no room for layers " + std::to_string(layers.begin) + " to " +
-                           std::to_string(layers.end) + ": " + loaded.error().message};
+                       "no room for layers " + text_of(layers) + ": " + loaded.error().message};
     }
     return fail("loading failed: " + loaded.error().message);
   }

@@ -330,7 +330,7 @@ TEST_F(CoordinatorTest, WhereNobodyHoldsTheLayersTheyEndWithOneErrorByName) {
   clock.advance(milliseconds(600));
   machine->on_timer();
   EXPECT_EQ(one->log, "admitted unavailable ");
-  EXPECT_NE(one->message.find("worker b (stage 1 of 2, layers 2 to 4)"), std::string::npos)
+  EXPECT_NE(one->message.find("worker b (stage 1 of 2, layers 2-3)"), std::string::npos)
       << one->message;
   EXPECT_EQ(machine->status().waiting, 0u);
 }
@@ -452,6 +452,15 @@ TEST_F(CoordinatorTest, NamesTheLayersForWhichNobodyIsHere) {
   EXPECT_EQ(machine->status().uncovered, Ranges{}) << "loading, so that nothing is to be added";
   control.lose(a);
   EXPECT_EQ(machine->status().uncovered, (Ranges{{2, 4}}));
+}
+
+TEST_F(CoordinatorTest, WhoHasLoadedLayersKeepsThem) {
+  using Ranges = std::vector<LayerRange>;
+  serve();
+  control.lose(a);
+  EXPECT_EQ(machine->status().uncovered, (Ranges{{0, 2}}));
+  control.lose(b);
+  EXPECT_EQ(machine->status().uncovered, (Ranges{{0, 2}, {2, 4}}));
 }
 
 TEST_F(CoordinatorTest, RatesComeFromHeartbeats) {
