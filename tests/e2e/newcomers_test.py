@@ -15,7 +15,7 @@ LIAR = os.environ.get("HEARTH_LIAR", "")
 ONE_UNIT_OFF = "15"  # proto/defect.h
 PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello."]
 # What the server's own referee draws, one window of 200, nobody else computes again.
-FLAGS = ["--stages", "2", "--no-referee"]
+FLAGS = ["--stages", "2", "--referee-rate", "0"]
 SHARED = {"hearth": {"share": True}}
 
 
