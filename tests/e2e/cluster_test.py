@@ -205,8 +205,8 @@ class Joining(cluster.Cluster):
     def test_machines_of_one_owner_do_not_check_each_other(self):
         self.init()
         token = self.token("--owner", "Ada Lovelace", "--uses", "2")
-        with swarm.Swarm(0, "--stages", "1", "--audit", "full", "--referee-rate", "0",
-                         data_dir=self.home, ready=False) as s:
+        with swarm.Swarm(0, "--stages", "1", "--audit", "full", data_dir=self.home,
+                         ready=False) as s:
             for name in ("desk", "den"):
                 self.join(name, token)
 

@@ -14,8 +14,6 @@ from receipts_test import ask, body
 LIAR = os.environ.get("HEARTH_LIAR", "")
 ONE_UNIT_OFF = "15"  # proto/defect.h
 PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello."]
-# What the server's own referee draws, one window of 200, nobody else computes again.
-FLAGS = ["--stages", "2", "--referee-rate", "0"]
 SHARED = {"hearth": {"share": True}}
 
 
@@ -23,7 +21,7 @@ class Newcomers(cluster.Cluster):
     def setUp(self):
         super().setUp()
         self.init()
-        self.server = swarm.Swarm(2, *FLAGS, data_dir=self.home)
+        self.server = swarm.Swarm(2, "--stages", "2", data_dir=self.home)
         self.addCleanup(self.server.stop)
         self.model = self.server.model
 
@@ -110,7 +108,7 @@ class Newcomers(cluster.Cluster):
 
         # Those who serve are gone: nobody else does.
         self.server.stop()
-        self.server = swarm.Swarm(0, *FLAGS, data_dir=self.home, ready=False)
+        self.server = swarm.Swarm(0, "--stages", "2", data_dir=self.home, ready=False)
         self.addCleanup(self.server.stop)
         swarm.wait_until(lambda: {"n0", "n1"} <= {n for n, one in self.nodes().items()
                                                   if one["state"] == "free"}, 60, "both again")
@@ -136,7 +134,7 @@ class Newcomers(cluster.Cluster):
                              "tokens")
             self.server.kill()
             self.assertIsNone(first.result())
-            self.server = swarm.Swarm(2, *FLAGS, data_dir=self.home, ready=False)
+            self.server = swarm.Swarm(2, "--stages", "2", data_dir=self.home, ready=False)
             self.addCleanup(self.server.stop)
             again = threads.submit(ask_for_it)
             swarm.wait_until(lambda: self.pipelines("checking"), 90, "a checking pipeline")

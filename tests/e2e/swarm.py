@@ -71,7 +71,8 @@ def free_port():
 
 
 class Swarm:
-    """`hearth serve` with its workers; use as a context."""
+    """`hearth serve` with its workers; use as a context. Its own referee judges, and draws windows to
+    compute itself (one of 200 else, in place of those whom a test waits for) only where flags say so."""
 
     def __init__(self, workers=3, *flags, data_dir=None, control_port=None, port=None,
                  ready=True):
@@ -82,6 +83,8 @@ class Swarm:
                  "--data-dir", str(self.data_dir), "--port", str(port or 0)]
         if control_port is not None:
             words += ["--control-port", str(control_port)]
+        if not {"--no-referee", "--referee-rate"} & set(flags):
+            words += ["--referee-rate", "0"]
         (self.data_dir / "serve.json").unlink(missing_ok=True)
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=self.log,
                                         stderr=self.log)
