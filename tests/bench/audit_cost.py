@@ -39,7 +39,7 @@ STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.
 
 def start(swarm, folder, mode):
     running = swarm.Swarm(WORKERS, "--stages", str(STAGES), "--audit", mode, "--threads", "1",
-                          data_dir=folder)
+                          "--referee-rate", "0.005", data_dir=folder)
     swarm.wait_until(lambda: sum(p["state"] == "serving" for p in running.state()["pipelines"])
                      == WORKERS // STAGES, 60, "all pipelines")
     return running

@@ -2,7 +2,7 @@
 """hearth plan against reality: what it predicts and chooses beside what is then measured.
 
     tests/bench/plan.py --model FILE [--sets 10] [--seed 1] [--others 6] [--tokens 16] [--rounds 2]
-                        [--optimise latency|throughput] [--delays]
+                        [--optimise latency|throughput] [--delays] [--kernels avx2,avx512]
 
 Each set draws from its seed three machines: network namespaces on one wire, each with a rate of its
 own for what leaves it (tbf), and a worker of one thread with a share of a processor (cpu quota of a
@@ -18,8 +18,9 @@ For throughput as many streams run as the prediction says, and what counts is ho
 stage takes in 20 seconds.
 
 The model must be large: a worker with a quota runs unhindered until the quota of a period (3.4 ms) is
-used up, so a stage must take many periods for its share to be its speed. Needs root, asserts
-nothing.
+used up, so a stage must take many periods for its share to be its speed. For small ones: with
+--kernels each machine has a whole processor, and draws which of these kernels it computes with
+(HEARTH_ISA). Needs root, asserts nothing.
 
 Not here: cards.
 """
@@ -151,6 +152,11 @@ class Set:
         self.links = {name: self.draw.choice((10, 30, 100, 1000)) for name in NAMES}
         size = os.path.getsize(options.model)
         self.room = {name: int(size * self.draw.uniform(0.6, 1.0)) for name in NAMES}
+        self.kernels = {}
+        if options.kernels:
+            self.parts = dict.fromkeys(NAMES, 1.0)
+            kinds = random.Random(f"kernels {seed}")
+            self.kernels = {name: kinds.choice(options.kernels.split(",")) for name in NAMES}
         delays = random.Random(f"delays {seed}")
         self.delays = {name: delays.choice((0, 5, 20)) if options.delays else 0 for name in NAMES}
         self.wire = machines.Wire("home", *NAMES)
@@ -182,6 +188,8 @@ class Set:
         self.serve("--optimise", self.options.optimise, "--stages", str(STAGES))
         token = self.home.run("token", "create", "--uses", str(len(NAMES)))[1].strip()
         for machine in self.machines[1:]:
+            if self.kernels:
+                machine.variables["HEARTH_ISA"] = self.kernels[machine.name]
             machine.start("join", token, "--model", self.options.model, "--name", machine.name,
                           "--threads", "1", "--kv-budget", "128MB", "--memory",
                           str(self.room[machine.name] + BESIDE))
@@ -258,7 +266,8 @@ def text_of(placed):
 def row(seed, options):
     with tempfile.TemporaryDirectory() as folder:
         one = Set(seed, options, folder)
-        drawn = ", ".join(f"{name} {one.parts[name]} cpu {one.links[name]} Mbit/s" +
+        drawn = ", ".join(f"{name} {one.kernels.get(name, f'{one.parts[name]} cpu')} "
+                          f"{one.links[name]} Mbit/s" +
                           (f" {one.delays[name]} ms" if options.delays else "") for name in NAMES)
         try:
             found = one.run()
@@ -284,6 +293,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--optimise", choices=("latency", "throughput"), default="latency")
     parser.add_argument("--delays", action="store_true")
+    parser.add_argument("--kernels")
     options = parser.parse_args()
     options.model = os.path.abspath(options.model)
     what = (f"medians of {options.rounds} streams of {options.tokens} tokens"

@@ -108,7 +108,7 @@ def verify_milliseconds(swarm, folder, receipt):
 
 def compare(swarm, speed, options):
     with (tempfile.TemporaryDirectory() as name,
-          swarm.Swarm(options.workers, data_dir=name) as with_them,
+          swarm.Swarm(options.workers, "--referee-rate", "0.005", data_dir=name) as with_them,
           swarm.Swarm(options.workers, "--no-receipts") as without):
         swarms = {"with": with_them, "without": without}
         for running in swarms.values():
