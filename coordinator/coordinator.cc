@@ -16,9 +16,13 @@ namespace {
 
 // How long sequences wait for a pipeline to come back.
 constexpr Duration kPipelinePatience = std::chrono::seconds(10);
-// How long sequences of a lost pipeline wait where nobody holds its layers: enough for a worker
-// that its supervisor starts again to register, after which its loading is waited for.
+// How long sequences of a lost pipeline wait where nobody holds its layers, from the last sign of
+// life of who was lost: enough for a worker that its supervisor starts again to register, after
+// which its loading is waited for. Of silence little of it is left when it is found.
 constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
+constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
+// Between two calls of the timer: more, and this process was frozen itself.
+constexpr Duration kAsleep = std::chrono::milliseconds(500);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
@@ -48,7 +52,8 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       pipelines_(options_, clock, registry_),
       links_(identity_of(options_), clock, data, *this),
       canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random),
-      without_pipeline_since_(clock.now()) {
+      without_pipeline_since_(clock.now()),
+      timer_at_(clock.now()) {
   control.set_events(this);
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
@@ -105,6 +110,20 @@ void CoordinatorMachine::on_timer() {
   take_standings();
   make_canaries();
   admit();
+  timer_at_ = now;
+}
+
+// Nothing counts of what this process did not hear because it was frozen.
+Duration CoordinatorMachine::silence_of(const std::vector<std::string>& names) const {
+  const TimePoint now = clock_.now();
+  if (now - timer_at_ > kAsleep) return Duration::zero();
+  Duration longest = Duration::zero();
+  for (const std::string& name : names) {
+    const Node* node = registry_.find(name);
+    if (node != nullptr && registry_.late(*node))
+      longest = std::max(longest, now - node->last_heard);
+  }
+  return longest;
 }
 
 // Checking pipelines of what those that serve leave over.
@@ -215,11 +234,12 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
               epoch.value, sentence);
   if (!pipelines_.find(epoch)->checking) last_loss_ = sentence;
   const std::vector<Member> members = pipelines_.find(epoch)->members;
+  const Duration patience = std::max(kResumePatience - silence_of(culprits), kResumeAtLeast);
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);
   links_.close(epoch);
   std::vector<std::shared_ptr<Sequence>> over =
-      interrupt(scheduler_.remove_pool(epoch), !culprits.empty());
+      interrupt(scheduler_.remove_pool(epoch), patience, !culprits.empty());
   rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
@@ -234,13 +254,13 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
 }
 
 std::vector<std::shared_ptr<Sequence>> CoordinatorMachine::interrupt(
-    std::vector<std::shared_ptr<Sequence>> lost, bool failed) {
+    std::vector<std::shared_ptr<Sequence>> lost, Duration patience, bool failed) {
   std::vector<std::shared_ptr<Sequence>> again;
   std::vector<std::shared_ptr<Sequence>> over;
   for (auto& sequence : lost) {
     if (sequence->ended) continue;
     if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
-      sequence->interrupt(clock_.now(), kResumePatience, failed);
+      sequence->interrupt(clock_.now(), patience, failed);
       again.push_back(std::move(sequence));
     } else {
       ending_.emplace(sequence->id, sequence);

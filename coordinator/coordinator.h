@@ -11,7 +11,8 @@
 // with whoever is spare they form the next one, and the interrupted sequences go on there, or on
 // another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
 // a function of those and the seed, so the next one is the one that would have come. Where nobody
-// holds the lost layers for 2 s, and none is loading them, they end with one typed error.
+// holds the lost layers for 2 s from the fault on, and none is loading them, they end with one
+// typed error.
 //
 // A node whose owner pauses it is like a lost one, but that nobody is to blame: its pipeline ends
 // at once. One that is drained gets nothing new; its pipeline ends when others can take over what
@@ -64,6 +65,8 @@ struct GenerateRequest {
   // Who asks: turns are taken by owners, fairly. Empty: nobody has a name here.
   std::string owner = {};
   bool background = false;  // those of its owner that are not go first
+  // In the background: on_yield() takes it back, where one of its owner that is not wants its room.
+  bool yields = false;
   // Its tokens so far, of one that an earlier process began: fewer than max_tokens, without an end.
   // What is told of it begins with the next one.
   std::vector<TokenId> answer = {};
@@ -88,6 +91,9 @@ class SequenceEvents {
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;
   virtual void on_error(const Error& error) = 0;
+  // Of a request that yields, once: its KV is wanted. Its owner may cancel it now, and submit it
+  // again with its tokens so far.
+  virtual void on_yield() {}
   // Of an answer with Verify::kFull, some time after its end. The coordinator promises none: who
   // waits for it needs a bound.
   virtual void on_audit(const AuditOutcome& /*outcome*/) {}

@@ -114,7 +114,8 @@ class CoordinatorMachine final : public Coordinator,
                     const std::vector<std::string>& culprits);
   // Of a lost pipeline: those that can go on wait again, the others are given back, in ending_.
   std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
-                                                   bool failed);
+                                                   Duration patience, bool failed);
+  Duration silence_of(const std::vector<std::string>& names) const;
   void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // Sequences.
@@ -130,6 +131,7 @@ class CoordinatorMachine final : public Coordinator,
   std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
   void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);
+  bool orders_prompts(const Pipeline* pipeline);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
   void release(Sequence& sequence);
   Status take_token(Epoch epoch, const SampledToken& token);
@@ -163,6 +165,7 @@ class CoordinatorMachine final : public Coordinator,
   std::string last_loss_;                 // why the last pipeline ended, until one serves again
   std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
   TimePoint without_pipeline_since_{};
+  TimePoint timer_at_{};  // its last call
   std::uint64_t next_sequence_ = 1;
   std::uint64_t canaries_total_ = 0;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped

@@ -131,6 +131,11 @@ Node* Registry::find(const std::string& name) {
   return found == nodes_.end() ? nullptr : &found->second;
 }
 
+const Node* Registry::find(const std::string& name) const {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
 bool Registry::silent(const Node& node) const {
   return clock_.now() - node.last_heard >= options_.heartbeat_timeout;
 }
@@ -149,7 +154,6 @@ void Registry::lose(Node& node) {
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
   node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
-  node.last_heard = clock_.now();
 }
 
 void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {

@@ -69,6 +69,7 @@ class Registry {
 
   Node* find(LinkId link);
   Node* find(const std::string& name);
+  const Node* find(const std::string& name) const;
   // It was found slow lately, and is chosen after others.
   bool slow(const Node& node) const { return clock_.now() < node.slow_until; }
   // Two heartbeats did not come: it may be frozen, or will be silent soon.

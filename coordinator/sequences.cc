@@ -141,7 +141,7 @@ void CoordinatorMachine::admit() {
       continue;
     }
     const auto sequence = scheduler_.admit();
-    if (!sequence) return;
+    if (!sequence) break;
     start_sequence(*sequence);
     if (std::exchange(sequence->admitted, true)) {
       ++totals_.resumed_total;
@@ -164,6 +164,7 @@ void CoordinatorMachine::admit() {
     }
     sequence->events->on_admitted();
   }
+  for (const auto& sequence : scheduler_.to_yield()) sequence->events->on_yield();
 }
 
 void CoordinatorMachine::start_sequence(Sequence& sequence) {
@@ -177,7 +178,16 @@ void CoordinatorMachine::start_sequence(Sequence& sequence) {
     options_.receipts->start(sequence.epoch, sequence.request.receipt->request,
                              sequence.tokens_wanted());
   }
-  links_.send(sequence.epoch, {FrameType::kSubmit, encode(sequence.submit())});
+  SubmitMessage message = sequence.submit();
+  message.open.background = sequence.request.background && orders_prompts(pipeline);
+  links_.send(sequence.epoch, {FrameType::kSubmit, encode(message)});
+}
+
+// Whether its first stage knows of prompts in the background.
+bool CoordinatorMachine::orders_prompts(const Pipeline* pipeline) {
+  const Node* first =
+      pipeline == nullptr ? nullptr : registry_.find(pipeline->members.front().node);
+  return first != nullptr && first->status.protocol >= kProtocolBackground;
 }
 
 void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {

@@ -1,6 +1,7 @@
 #include "node/batcher.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -50,6 +51,7 @@ struct Sequence {
   Position next = 0;            // position of the next row to send
   TokenId token = 0;            // of that row, once all that were submitted are sent
   bool opened = false;          // some step carried its open
+  bool background = false;
   bool decoding() const { return next >= submitted; }
   // Of the rows that were submitted the last one, and where hashes are wanted each that has been
   // sampled before: what a row says is part of its hash.
@@ -79,7 +81,9 @@ struct Batcher::State {
   std::uint64_t next_step = 0;
   SeenIds seen;
   std::unordered_map<SequenceId, Sequence> sequences;
-  std::deque<SequenceId> prompts;      // not wholly sent, oldest first
+  // Not wholly sent, oldest first: those that somebody watches, and those in the background.
+  std::array<std::deque<SequenceId>, 2> prompts;
+  bool background_first = false;       // in the next step that has both
   std::deque<SequenceId> returned;     // their token is back, in the order of its coming
   std::deque<SequenceOpen> cancelled;  // before their first row: opened and released in one step
   std::deque<SequenceId> releases;
@@ -88,6 +92,7 @@ struct Batcher::State {
   std::uint32_t decoding() const;
   void add_decode_rows(StepBatch& batch);
   void add_prompt_rows(StepBatch& batch);
+  bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
   Status check(const StepInFlight& step, const StepTokens& tokens) const;
@@ -118,17 +123,18 @@ Status Batcher::submit(SubmitMessage message) {
   REQUIRE(!s.sequences.contains(id) && s.seen.insert(id.value),
           name_of(id) + " was submitted before");
   Sequence sequence;
+  sequence.background = std::exchange(message.open.background, false);
   sequence.open = std::move(message.open);
   sequence.tokens = std::move(message.prompt);
   sequence.submitted = static_cast<std::uint32_t>(sequence.tokens.size());
+  s.prompts[sequence.background ? 1 : 0].push_back(id);
   s.sequences.emplace(id, std::move(sequence));
-  s.prompts.push_back(id);
   return ok_status();
 }
 
 void Batcher::State::end(SequenceId id) {
   const auto found = sequences.find(id);
-  if (!found->second.decoding()) std::erase(prompts, id);
+  if (!found->second.decoding()) std::erase(prompts[found->second.background ? 1 : 0], id);
   std::erase(returned, id);
   if (found->second.opened) {
     releases.push_back(id);
@@ -194,7 +200,7 @@ Status Batcher::on_tokens(const StepTokens& tokens) {
 }
 
 std::uint32_t Batcher::State::decoding() const {
-  return static_cast<std::uint32_t>(sequences.size() - prompts.size());
+  return static_cast<std::uint32_t>(sequences.size() - prompts[0].size() - prompts[1].size());
 }
 
 void Batcher::State::add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample) {
@@ -221,20 +227,32 @@ void Batcher::State::add_decode_rows(StepBatch& batch) {
 void Batcher::State::add_prompt_rows(StepBatch& batch) {
   std::uint32_t left = std::min<std::uint32_t>(
       options.prefill_rows, options.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
-  while (!prompts.empty() && left > 0) {
-    Sequence& sequence = sequences.at(prompts.front());
+  if (left == 0) return;
+  const bool both = !prompts[0].empty() && !prompts[1].empty();
+  const std::size_t first = both && background_first ? 1 : 0;
+  if (both) background_first = !background_first;
+  if (add_prompt_rows(batch, prompts[first], left))
+    add_prompt_rows(batch, prompts[1 - first], left);
+}
+
+// False when the step takes no more openings.
+bool Batcher::State::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
+                                     std::uint32_t& left) {
+  while (!waiting.empty() && left > 0) {
+    Sequence& sequence = sequences.at(waiting.front());
     if (!sequence.opened) {
-      if (batch.opens.size() >= limits::kBatchOpens) return;
+      if (batch.opens.size() >= limits::kBatchOpens) return false;
       batch.opens.push_back(sequence.open);
       sequence.opened = true;
     }
     for (; left > 0 && !sequence.decoding(); --left) {
       add_row(batch, sequence, sequence.tokens[sequence.next], sequence.samples_next());
     }
-    if (!sequence.decoding()) return;
+    if (!sequence.decoding()) return true;
     sequence.tokens = {};
-    prompts.pop_front();
+    waiting.pop_front();
   }
+  return true;
 }
 
 void Batcher::State::add_ends(StepBatch& batch) {

@@ -4,7 +4,9 @@
 // Continuous batching: a sequence joins at the next step after it was submitted and leaves at the
 // step after its end. At most `batches_in_flight` steps travel at once (stages + 1); decode rows
 // are shared evenly between them, so that no cohort outgrows the others; prompt chunks fill
-// what is left of a step's rows, oldest sequence first, and never delay a decode row.
+// what is left of a step's rows, oldest sequence first, and never delay a decode row. Prompts in
+// the background and the others take turns, step by step: neither waits for more than its own
+// length of the other kind.
 //
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once

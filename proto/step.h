@@ -58,6 +58,9 @@ struct SequenceOpen {
   bool report_hashes = false;  // every stage reports a RowHash for every row
   SamplingParams sampling;
   std::optional<ReceiptOrder> receipt = {};  // every stage makes them
+  // To the first stage alone, and from protocol 6 on: prompts that are not in the background need
+  // not wait for its own.
+  bool background = false;
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -172,9 +175,9 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items; an open's two choices (hashes, receipt) are bits of one byte. Two sizes
-// are not sent because the receiver computes them: the activations (rows x hidden_size x 2 bytes,
-// to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
+// count, then its items; an open's choices (hashes, receipt, background) are bits of one byte. Two
+// sizes are not sent because the receiver computes them: the activations (rows x hidden_size x 2
+// bytes, to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

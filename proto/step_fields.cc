@@ -127,6 +127,7 @@ Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabular
 // The byte behind an open's prompt_tokens.
 constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
+constexpr std::uint8_t kBackground = 4;
 
 ReceiptOrder read_order(ByteReader& reader) {
   ReceiptOrder order;
@@ -144,7 +145,8 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
   writer.write(open.prompt_tokens);
   const auto flag = [](bool set, std::uint8_t bit) { return set ? bit : std::uint8_t{0}; };
   writer.write(static_cast<std::uint8_t>(flag(open.report_hashes, kReportHashes) |
-                                         flag(open.receipt.has_value(), kMakeReceipt)));
+                                         flag(open.receipt.has_value(), kMakeReceipt) |
+                                         flag(open.background, kBackground)));
   if (open.receipt) {
     writer.append(open.receipt->request);
     writer.append(open.receipt->salt.bytes);
@@ -157,9 +159,10 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   open.sequence = SequenceId(reader.read<std::uint64_t>());
   open.prompt_tokens = reader.read<std::uint32_t>();
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= (kReportHashes | kMakeReceipt),
-          "report_hashes is " + std::to_string(flags) + "; it must be 0 to 3");
+  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground),
+          "report_hashes is " + std::to_string(flags) + "; it must be 0 to 7");
   open.report_hashes = (flags & kReportHashes) != 0;
+  open.background = (flags & kBackground) != 0;
   if ((flags & kMakeReceipt) != 0) open.receipt = read_order(reader);
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");

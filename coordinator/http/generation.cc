@@ -66,6 +66,9 @@ class ChoiceEvents final : public SequenceEvents {
   void on_error(const Error& error) override {
     deliver([index = index_, error](Generation& g) { g.on_error(index, error); });
   }
+  void on_yield() override {
+    deliver([index = index_](Generation& g) { g.on_yield(index); });
+  }
   void on_audit(const AuditOutcome& outcome) override {
     deliver([index = index_, outcome](Generation& g) { g.on_audit(index, outcome); });
   }
@@ -234,7 +237,8 @@ Hash256 Generation::answer_salt() const {
 std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
   if (!receipt_) return std::nullopt;
   // A slot has one receipt, so what was set back and begins again has a name of its own.
-  static_assert(limits::kHttpSequences <= 256 && kSetBacksMost < 256, "a byte each");
+  static_assert(limits::kHttpSequences <= 256 && kSetBacksMost + 1 + kYieldsMost < 256,
+                "a byte each");
   const std::uint32_t number = running_[index].set_backs << 8 | index;
   const ledger::RequestId request =
       ledger::request_of(*receipt_, static_cast<std::uint16_t>(number));
@@ -256,6 +260,8 @@ void Generation::submit_choice(std::uint32_t index) {
   out.owner = input_.request.owner;
   // Nobody watches it come: titles and tags of a chat, work by the heap.
   out.background = !input_.request.stream;
+  // What is computed again would be paid again.
+  out.yields = out.background && !api_->options.credits && running_[index].yields < kYieldsMost;
   out.answer = running_[index].choice.token_ids();
   running_[index].asked = true;
   auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, ++running_[index].run,

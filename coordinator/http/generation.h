@@ -38,6 +38,8 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
 
 // That a choice gives its KV back because nobody reads; once more, and its request ends.
 inline constexpr std::uint32_t kSetBacksMost = 200;
+// That one in the background gives way to others of its owner; then it keeps what it has.
+inline constexpr std::uint32_t kYieldsMost = 8;
 
 // What an earlier process has done of a request.
 struct Begun {
@@ -86,7 +88,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint first_token{};
     TimePoint last_token{};
     std::uint64_t prompt_tokens = 0;
-    std::uint32_t set_backs = 0;  // that it gave its KV back because nobody read it
+    std::uint32_t set_backs = 0;  // that it gave its KV back: nobody read it, or it gave way
+    std::uint32_t yields = 0;     // of them, those in which it gave way
     Credits::Hold paid = {};      // until nothing of it can begin from here any more
   };
 
@@ -102,6 +105,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_token(std::uint32_t index, const SampledToken& token);
   void on_hashes(std::uint32_t index, std::vector<RowHash> hashes);
   void on_error(std::uint32_t index, const Error& error);
+  void on_yield(std::uint32_t index);  // generation_readers.cc
   void on_audit(std::uint32_t index, const AuditOutcome& outcome);
   ApiError error_of(const Error& error) const;
   bool retries(std::uint32_t index, const Error& error);
@@ -120,6 +124,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void follow_readers();
   void set_aside();
   void set_back(Running& running);
+  void wait_for_room();
   void go_on();
 
   // generation_clients.cc

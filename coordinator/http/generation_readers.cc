@@ -1,5 +1,6 @@
 // A generation whose clients do not read: its sequences give their KV back, and go on from the
-// tokens that there are when one of them does.
+// tokens that there are when one of them does. One in the background does the same for others of
+// its owner, and goes on behind them.
 #include <algorithm>
 
 #include "coordinator/http/generation.h"
@@ -38,6 +39,12 @@ void Generation::set_back(Running& running) {
   ++running.set_backs;
 }
 
+// The queue may be full just now; what was let in is not refused for it.
+void Generation::wait_for_room() {
+  patience_ =
+      std::max(patience_, api_->clock.now() + std::chrono::seconds(api_->options.timeouts.resume));
+}
+
 // At the end of the queue: who did not read has no claim on those who wait.
 void Generation::go_on() {
   set_aside_ = false;
@@ -45,11 +52,21 @@ void Generation::go_on() {
     return !running.settled && running.set_backs > kSetBacksMost;
   });
   if (often) return fail(from_coordinator({ErrorCode::kTimeout, "the client reads too slowly"}, 1));
-  patience_ =
-      std::max(patience_, api_->clock.now() + std::chrono::seconds(api_->options.timeouts.resume));
+  wait_for_room();
   for (std::uint32_t index = 0; index < running_.size() && !ended_; ++index) {
     if (!running_[index].settled && !running_[index].asked) submit_choice(index);
   }
+}
+
+// Its owner's next one, which somebody watches, takes its place.
+void Generation::on_yield(std::uint32_t index) {
+  Running& running = running_[index];
+  if (ended_ || set_aside_) return;
+  set_back(running);
+  if (running.asked) return;  // it is ending
+  ++running.yields;
+  wait_for_room();
+  submit_choice(index);
 }
 
 }  // namespace hearth::coordinator::http

@@ -64,6 +64,32 @@ class Overload(unittest.TestCase):
             self.idle(s)
             self.assertEqual(asyncio.run(load.ask(s.api, body(0))).ids, expected[0, 0])
 
+    def test_what_nobody_watches_gives_its_room_to_what_somebody_does(self):
+        with swarm.Swarm(2, "--kv-budget", "4MB") as s:
+            body.model = s.model
+            [pipeline] = s.state()["pipelines"]
+            room = pipeline["kv_pages"] * pipeline["kv_page_tokens"]
+            titles = {**body(0, room - 16), "seed": 5, "stream": False, "return_token_ids": True}
+
+            def ask():
+                status, answer = swarm.http("POST", s.api + "/v1/completions", titles, timeout=120)
+                return status, time.monotonic(), answer["choices"][0].get("token_ids")
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                status, _, expected = ask()
+                self.assertEqual((status, len(expected)), (200, room - 16))
+                watched = asyncio.run(load.ask(s.api, body(1))).ids
+                background = pool.submit(ask)
+                swarm.wait_until(lambda: s.state()["nodes"][0]["kv_tokens_used"] > 100, 30, "tokens")
+                answer = asyncio.run(load.ask(s.api, body(1)))
+                done = time.monotonic()
+                self.assertEqual(answer.ids, watched, answer.error)
+                status, ended, ids = background.result()
+            self.assertEqual(status, 200)
+            self.assertGreater(ended, done, "it had the room, and kept it")
+            self.assertEqual(ids, expected)
+            self.assertGreater(s.state()["totals"]["resumed"], 0)
+            self.idle(s)
+
     def test_a_greedy_key_keeps_nobody_waiting(self):
         with tempfile.TemporaryDirectory() as folder:
             cluster.init(folder)

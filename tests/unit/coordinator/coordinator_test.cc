@@ -26,6 +26,7 @@ struct Recorder final : SequenceEvents {
     log += std::string(error_code_name(error.code)) + " ";
     message = error.message;
   }
+  void on_yield() override { log += "yield "; }
   std::string log;
   std::string message;
 };
@@ -85,10 +86,12 @@ struct CoordinatorTest : ::testing::Test {
     ready(a, epoch);
     ready(b, epoch, pages);
   }
-  std::shared_ptr<Recorder> submit(std::uint32_t tokens, bool hashes = false) {
+  std::shared_ptr<Recorder> submit(std::uint32_t tokens, bool hashes = false,
+                                   bool background = false) {
     auto recorder = std::make_shared<Recorder>();
     GenerateRequest request{{1, 2}, {}, hashes};
     request.sampling.max_tokens = tokens;
+    request.background = request.yields = background;
     const auto id = machine->submit(std::move(request), recorder);
     if (!id.ok()) recorder->log = "refused " + std::string(error_code_name(id.error().code));
     return recorder;
@@ -333,6 +336,79 @@ TEST_F(CoordinatorTest, WhereNobodyHoldsTheLayersTheyEndWithOneErrorByName) {
   EXPECT_NE(one->message.find("worker b (stage 1 of 2, layers 2-3)"), std::string::npos)
       << one->message;
   EXPECT_EQ(machine->status().waiting, 0u);
+}
+
+// Two seconds after it was heard of last they end, by the timer's next call but two at most.
+TEST_F(CoordinatorTest, OfSilenceLittleIsWaitedForOnceItIsFound) {
+  serve();
+  const auto one = submit(40);
+  const auto pass = [&](int milliseconds_passed, bool both) {
+    for (int time = 0; time < milliseconds_passed; time += 50) {
+      clock.advance(milliseconds(50));
+      WorkerMessage beat;
+      beat.mutable_heartbeat();
+      say(a, beat);
+      if (both) say(b, beat);
+      machine->on_timer();
+    }
+  };
+  pass(1'000, true);
+  pass(1'750, false);
+  EXPECT_EQ(one->log, "admitted ");
+  EXPECT_EQ(machine->status().waiting, 1u) << "its silence is found";
+  pass(100, false);
+  EXPECT_EQ(one->log, "admitted unavailable ");
+}
+
+TEST_F(CoordinatorTest, WhoSleptHimselfBlamesNobodysSilence) {
+  serve();
+  const auto one = submit(40);
+  machine->on_timer();
+  clock.advance(seconds(3));  // this process was frozen
+  machine->on_timer();
+  EXPECT_EQ(one->log, "admitted ");
+  for (int i = 0; i < 35; ++i) {
+    clock.advance(milliseconds(50));
+    machine->on_timer();
+  }
+  EXPECT_EQ(one->log, "admitted ") << "they have the time that they need to come back";
+  clock.advance(milliseconds(50));
+  machine->on_timer();
+  EXPECT_EQ(one->log, "admitted unavailable ");
+}
+
+TEST_F(CoordinatorTest, TheBackgroundIsAskedForItsRoomOnce) {
+  serve();
+  const auto titles = submit(40, false, true);
+  const auto opened =
+      decode_submit(data.sent[first].back().payload, testing::swarm_options(2).shape);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(opened->open.background);
+  const auto next = submit(40);
+  machine->on_timer();
+  EXPECT_EQ(titles->log, "admitted yield ");
+  EXPECT_EQ(next->log, "") << "it has yet to give it back";
+  machine->cancel(SequenceId(1));
+  tokens(0, {}, {SequenceId(1)});
+  EXPECT_EQ(next->log, "admitted ");
+}
+
+TEST_F(CoordinatorTest, AnOlderFirstStageHearsOfNoBackground) {
+  auto older = testing::worker("a");
+  older.set_protocol_version(kProtocolBackground - 1);
+  a = join(older);
+  b = join(testing::worker("b"));
+  first = data.open("a:data");
+  data.receive(first, FrameType::kHello, hello(1, 0, "a"));
+  last = data.incoming();
+  data.receive(last, FrameType::kHello, hello(1, 1, "b"));
+  ready(a, 1);
+  ready(b, 1);
+  EXPECT_EQ(submit(40, false, true)->log, "admitted ");
+  const auto opened =
+      decode_submit(data.sent[first].back().payload, testing::swarm_options(2).shape);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_FALSE(opened->open.background);
 }
 
 TEST_F(CoordinatorTest, WhileAPipelineFormsTheyWait) {

@@ -92,6 +92,14 @@ TEST_F(CreditsApiTest, WhatNobodyReadsIsNotComputedAndPaidTwice) {
   EXPECT_TRUE(api->generations.empty());
 }
 
+TEST_F(CreditsApiTest, WhatIsPaidForGivesWayToNothing) {
+  grant(own, 1'000'000);
+  ask(kBody);
+  ASSERT_EQ(port.submitted.size(), 1U);
+  EXPECT_TRUE(port.submitted[0].request.background);
+  EXPECT_FALSE(port.submitted[0].request.yields);
+}
+
 TEST_F(CreditsApiTest, OutOfCreditIsRefusedForGood) {
   grant(own, price(8) - 1);
   ask(kBody);

@@ -260,6 +260,40 @@ TEST_F(GenerationTest, WhatNobodyReadsGivesItsKvBackAndGoesOnFromItsTokens) {
   EXPECT_TRUE(api->generations.empty());
 }
 
+TEST_F(GenerationTest, TheBackgroundGivesWayAndGoesOnFromItsTokens) {
+  api->later = [](Duration, Gate::Task) {};
+  start(completion());
+  EXPECT_TRUE(port.submitted[0].request.yields);
+  accept(0);
+  token(0, 70);
+  port.submitted[0].events->on_yield();
+  token(0, 71);  // was on its way
+  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1});
+  ASSERT_EQ(port.submitted.size(), 2U);
+  EXPECT_EQ(port.submitted[1].request.answer, std::vector<TokenId>{70});
+  EXPECT_EQ(port.submitted[1].request.sampling.seed, port.submitted[0].request.sampling.seed);
+  port.submitted[1].done(Error{ErrorCode::kNoCapacity, "the queue is full"});
+  pump();
+  EXPECT_FALSE(client->response.has_value()) << "what was let in is not refused";
+}
+
+TEST_F(GenerationTest, TheBackgroundGivesWaySoOftenAndNotMore) {
+  start(completion());
+  for (std::size_t i = 0; i <= kYieldsMost; ++i) {
+    ASSERT_EQ(port.submitted.size(), i + 1);
+    EXPECT_EQ(port.submitted[i].request.yields, i < kYieldsMost);
+    accept(i);
+    if (i < kYieldsMost) port.submitted[i].events->on_yield();
+    pump();
+  }
+  token(kYieldsMost, 70, FinishReason::kStop);
+  ASSERT_TRUE(client->response.has_value());
+  EXPECT_EQ(client->response->status, 200U);
+  client = std::make_shared<PlayedClient>();
+  start(completion(1, true));
+  EXPECT_FALSE(port.submitted.back().request.yields) << "somebody watches it come";
+}
+
 TEST_F(GenerationTest, AClientThatNeverReadsAgainEndsIt) {
   start(completion(1, true));
   accept(0);

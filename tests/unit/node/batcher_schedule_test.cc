@@ -24,8 +24,10 @@ struct Model {
     std::uint32_t prompt;
     std::uint32_t sent = 0;  // rows
     bool opened = false;
+    bool background = false;
   };
   BatcherOptions options;
+  bool turn = false;                 // of prompts in the background, where both kinds wait
   std::list<One> live;               // oldest first
   std::vector<std::uint64_t> ready;  // in the order of their tokens
   std::vector<std::uint64_t> never_opened, to_release;
@@ -64,7 +66,21 @@ struct Model {
       ready.erase(ready.begin());
     }
     std::uint32_t prefill = 0;
-    for (One& one : live) {
+    const auto waits = [&](bool background) {
+      return std::any_of(live.begin(), live.end(), [=](const One& one) {
+        return one.sent < one.prompt && one.background == background;
+      });
+    };
+    std::vector<One*> order;
+    const bool both = rows.size() < options.batch_rows && waits(false) && waits(true);
+    for (const bool background : {both && turn, !(both && turn)}) {
+      for (One& one : live) {
+        if (one.background == background) order.push_back(&one);
+      }
+    }
+    if (both) turn = !turn;
+    for (One* each : order) {
+      One& one = *each;
       while (one.sent < one.prompt && prefill < options.prefill_rows &&
              rows.size() < options.batch_rows && (one.opened || opens.size() < kOpens)) {
         if (!one.opened) opens.push_back("open " + std::to_string(one.id));
@@ -107,8 +123,9 @@ std::vector<std::string> told(const std::optional<StepBatch>& batch) {
   return all;
 }
 
-SubmitMessage submit_of(std::uint64_t id, std::uint32_t prompt) {
+SubmitMessage submit_of(std::uint64_t id, std::uint32_t prompt, bool background = false) {
   SubmitMessage message;
+  message.open.background = background;
   message.epoch = kEpoch;
   message.open.sequence = SequenceId(id);
   message.open.prompt_tokens = prompt;
@@ -152,8 +169,9 @@ TEST(BatcherSchedule, EveryStepIsTheOneThatTheRulesName) {
       const std::uint64_t kind = random.next() % 8;
       if (kind < 2) {
         const auto prompt = static_cast<std::uint32_t>(1 + random.next() % 30);
-        ASSERT_TRUE(batcher.submit(submit_of(++id, prompt)).ok());
-        model.live.push_back({id, prompt});
+        const bool background = random.next() % 3 == 0;
+        ASSERT_TRUE(batcher.submit(submit_of(++id, prompt, background)).ok());
+        model.live.push_back({id, prompt, 0, false, background});
       } else if (kind == 2 && id > 0) {
         const std::uint64_t victim = 1 + random.next() % id;
         batcher.cancel(SequenceId(victim));
@@ -164,12 +182,26 @@ TEST(BatcherSchedule, EveryStepIsTheOneThatTheRulesName) {
       } else {
         auto batch = batcher.next();
         ASSERT_EQ(told(batch), model.next()) << "seed " << seed << ", event " << event;
+        for (const SequenceOpen& open : batch ? batch->opens : std::vector<SequenceOpen>()) {
+          ASSERT_FALSE(open.background) << "the first stage's to know";
+        }
         if (batch) ring.push_back(std::move(*batch));
       }
       ASSERT_EQ(batcher.sequences(), model.live.size());
       ASSERT_EQ(batcher.steps_in_flight(), ring.size());
     }
   }
+}
+
+TEST(BatcherSchedule, APromptWaitsForNoMoreThanItsOwnLengthOfTheBackground) {
+  Batcher batcher({kEpoch, 512, 10, 100});
+  ASSERT_TRUE(batcher.submit(submit_of(1, 200, true)).ok());
+  ASSERT_TRUE(batcher.submit(submit_of(2, 200, true)).ok());
+  ASSERT_TRUE(batcher.next());
+  ASSERT_TRUE(batcher.submit(submit_of(3, 30)).ok());
+  std::vector<std::uint64_t> order;  // whose chunk each step has
+  for (int i = 0; i < 7; ++i) order.push_back(batcher.next()->rows.front().sequence.value);
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{3, 1, 3, 1, 3, 1, 1}));
 }
 
 TEST(BatcherSchedule, OpensAndReleasesOfOneStepStayWithinTheirLimits) {

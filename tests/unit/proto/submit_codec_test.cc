@@ -29,6 +29,26 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
+TEST(SubmitCodec, KnowsEightSetsOfChoicesAndNoOthers) {
+  constexpr std::size_t kChoices = 8 + 8 + 4;  // behind epoch, id and prompt_tokens
+  SubmitMessage submit = sample_submit();
+  for (const bool background : {false, true}) {
+    submit.open.background = background;
+    const Bytes bytes = encode(submit);
+    EXPECT_EQ(std::to_integer<int>(bytes[kChoices]) & ~3, background ? 4 : 0);
+    const auto decoded = decode_submit(bytes, small_shape(false));
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, submit);
+  }
+  for (int bit = 3; bit < 8; ++bit) {
+    Bytes bytes = encode(sample_submit());
+    bytes[kChoices] |= std::byte(1 << bit);
+    const auto decoded = decode_submit(bytes, small_shape(false));
+    ASSERT_FALSE(decoded.ok());
+    EXPECT_NE(decoded.error().message.find("0 to 7"), std::string::npos);
+  }
+}
+
 // Whoever brings a prompt and as many tokens as were asked for has nothing to go on with.
 TEST(SubmitCodec, BringsThePromptAndFewerTokensThanItWants) {
   SubmitMessage submit = sample_submit();
