@@ -154,6 +154,7 @@ void Registry::lose(Node& node) {
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
   node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
+  node.lost_at = clock_.now();
 }
 
 void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
@@ -225,10 +226,10 @@ void Registry::forget() {
     if (node.state == Node::State::kLost) lost.push_back(&node);
   }
   std::sort(lost.begin(), lost.end(),
-            [](const Node* a, const Node* b) { return a->last_heard < b->last_heard; });
+            [](const Node* a, const Node* b) { return a->lost_at < b->lost_at; });
   std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
   for (Node* node : lost) {
-    const bool old = clock_.now() - node->last_heard >= kRemembered;
+    const bool old = clock_.now() - node->lost_at >= kRemembered;
     if (!old && excess == 0) break;
     if (excess > 0) --excess;
     nodes_.erase(std::string(node->status.name));

@@ -33,6 +33,7 @@ struct Node {
   State state = State::kFree;
   LinkId link;
   TimePoint last_heard{};
+  TimePoint lost_at{};
   TimePoint since{};        // it has its session
   TimePoint measured_at{};  // it said status.measured, or had it when it came or was back
   LayerRange plan;          // what a partial node was told to hold, and why

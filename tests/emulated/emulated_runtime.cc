@@ -59,8 +59,9 @@ namespace {
 
 // The card and what is queued on it.
 struct Card {
+  std::uint32_t count = 1;
   std::uint64_t memory = std::uint64_t{2} << 30;
-  std::uint64_t used = 0;
+  std::atomic<std::uint64_t> used{0};
   std::uint64_t foreign = 0;
   std::uint32_t major = 9;
   std::uint32_t minor = 0;
@@ -238,6 +239,7 @@ void check_pinned(const void* at, std::size_t bytes) {
 
 }  // namespace
 
+void set_count(std::uint32_t cards) { card().count = cards; }
 void set_memory(std::uint64_t bytes) { card().memory = bytes; }
 void set_foreign_memory(std::uint64_t bytes) { card().foreign = bytes; }
 void set_capability(std::uint32_t major, std::uint32_t minor) {
@@ -305,13 +307,18 @@ using emulated::queue;
 
 Result<std::uint32_t> device_count() {
   TRY_VOID(meet());
-  return 1U;
+  return card().count;
 }
 
 Result<DeviceInfo> device_info(std::uint32_t device) {
   TRY_VOID(meet());
-  if (device != 0) return Error{ErrorCode::kUnavailable, "there is one emulated card"};
-  return DeviceInfo{"emulated card", "0000:00:00.0", card().major, card().minor, 1, card().memory};
+  const std::uint32_t count = card().count;
+  if (device >= count) {
+    return Error{ErrorCode::kUnavailable,
+                 "of emulated cards there are " + std::to_string(count) + " here"};
+  }
+  const std::string bus = "0000:0" + std::to_string(device + 1) + ":00.0";
+  return DeviceInfo{"emulated card", bus, card().major, card().minor, 1, card().memory};
 }
 
 std::vector<std::uint32_t> architectures() { return {75, 80, 86, 89, 90, 120}; }

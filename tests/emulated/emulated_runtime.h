@@ -15,6 +15,9 @@
 
 namespace hearth::emulated {
 
+// Alike cards in the machine, up to nine, of which a process uses one; as it is before any test
+// sets it: 1. The n-th is at bus 0000:0n:00.0.
+void set_count(std::uint32_t cards);
 // A card of so many bytes, all of them free; as it is before any test sets it: 2 GiB.
 void set_memory(std::uint64_t bytes);
 // Of them, those that other processes have taken; as it is before any test sets it: 0.

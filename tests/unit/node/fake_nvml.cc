@@ -1,7 +1,9 @@
 // A library with the entries of NVML that card_sensors.cc asks for, and one card at 0000:01:00.0.
-// The environment says what it refuses: HEARTH_FAKE_NVML=quiet answers no reading.
+// The environment says what it refuses: HEARTH_FAKE_NVML=quiet answers no reading. What other
+// processes use of the card is the number in the file HEARTH_FAKE_NVML_FOREIGN, where there is one.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,6 +12,16 @@ namespace {
 bool quiet() {
   const char* mode = std::getenv("HEARTH_FAKE_NVML");
   return mode != nullptr && std::strcmp(mode, "quiet") == 0;
+}
+
+unsigned long long foreign_compute() {
+  const char* name = std::getenv("HEARTH_FAKE_NVML_FOREIGN");
+  std::FILE* file = name == nullptr ? nullptr : std::fopen(name, "r");
+  unsigned long long bytes = 1'000'000'000;
+  if (file == nullptr) return bytes;
+  if (std::fscanf(file, "%llu", &bytes) != 1) bytes = 0;
+  std::fclose(file);
+  return bytes;
 }
 
 constexpr int kNotSupported = 3;
@@ -53,7 +65,7 @@ int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* processes) {
   processes[0] = {static_cast<unsigned>(getpid()), 18'000'000'000, {}};
-  processes[1] = {1, 1'000'000'000, {}};
+  processes[1] = {1, foreign_compute(), {}};
   *count = 2;
   return quiet() ? kNotSupported : 0;
 }
