@@ -217,7 +217,24 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
 
 void CoordinatorMachine::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
                                                const std::string& why) {
+  const std::optional<std::uint32_t> silent = silent_stage(epoch);
+  if (silent) return lose_pipeline(epoch, *silent, "it gives no sign of life");
   lose_pipeline(epoch, stage, "its data link to the coordinator: " + why);
+}
+
+// Whoever misses a silent neighbour hangs up, maybe before the neighbour is missed here.
+std::optional<std::uint32_t> CoordinatorMachine::silent_stage(Epoch epoch) const {
+  const auto pipeline = pipelines_.all().find(epoch);
+  if (pipeline == pipelines_.all().end()) return std::nullopt;
+  std::optional<std::uint32_t> found;
+  TimePoint heard = clock_.now() - (options_.heartbeat_timeout - 2 * options_.heartbeat);
+  for (std::uint32_t stage = 0; stage < pipeline->second.members.size(); ++stage) {
+    const Node* node = registry_.find(pipeline->second.members[stage].node);
+    if (node == nullptr || node->last_heard > heard) continue;
+    heard = node->last_heard;
+    found = stage;
+  }
+  return found;
 }
 
 void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why) {

@@ -116,6 +116,7 @@ class CoordinatorMachine final : public Coordinator,
   std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
                                                    Duration patience, bool failed);
   Duration silence_of(const std::vector<std::string>& names) const;
+  std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
   void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // Sequences.

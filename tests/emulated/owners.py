@@ -50,7 +50,7 @@ class TwoInOneMachine(Cards):
         expected = self.answer("--local", swarm.MODEL, "--device", "cpu")
         for flags in ((), ("--optimise", "latency")):
             with self.subTest(flags=flags):
-                with swarm.Swarm(2, "--device", "cuda", "--stages", "2", "--kv-budget", "1MB",
+                with swarm.Swarm(2, "--stages", "2", "--kv-budget", "1MB",
                                  *flags, ready=False) as s:
                     s.wait_ready(120)
                     nodes = s.state()["nodes"]

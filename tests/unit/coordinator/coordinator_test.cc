@@ -449,6 +449,20 @@ TEST_F(CoordinatorTest, OfALostLinkTheEndThatIsSilentIsToBlame) {
   EXPECT_EQ(one->log, "admitted ");
 }
 
+TEST_F(CoordinatorTest, WhoHangsUpOnASilentNeighbourIsNotToBlame) {
+  serve();
+  const auto one = submit(40);
+  clock.advance(milliseconds(1'200));
+  WorkerMessage beat;
+  beat.mutable_heartbeat();
+  say(a, beat);
+  data.lose(first);
+  EXPECT_NE(
+      machine->status().missing.find("worker b (stage 1 of 2, layers 2-3) failed: it gives no"),
+      std::string::npos)
+      << machine->status().missing;
+}
+
 // One that brings down every pipeline that computes it must not have them all.
 TEST_F(CoordinatorTest, ASequenceThatLosesOnePipelineAfterAnotherEnds) {
   serve();
