@@ -278,6 +278,8 @@ void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFai
     // Who is late with its heartbeats as well is the one.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
+  // Or somebody further round the ring is, whose neighbour has hung up already.
+  culprit = silent_stage(epoch).value_or(culprit);
   lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
 }
 

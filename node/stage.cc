@@ -280,7 +280,7 @@ void StageMachine::stop() {
   compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
 }
 
-void StageMachine::fail(const std::string& why, const std::string& peer) {
+void StageMachine::fail(const std::string& why, std::string peer) {
   if (!serving_) return;
   const Epoch epoch = serving_->assignment.epoch;
   stop();

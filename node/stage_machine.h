@@ -93,7 +93,8 @@ class StageMachine final : public Stage,
   // Ends the assignment without a word.
   void stop();
   // Ends it and tells the coordinator why.
-  void fail(const std::string& why, const std::string& peer = "");
+  // `peer` by value: ending the links ends what they call it.
+  void fail(const std::string& why, std::string peer = "");
   void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "");
 
   // A frame of an older epoch is dropped and counted; true when this one is.

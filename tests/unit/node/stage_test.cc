@@ -291,6 +291,13 @@ TEST_F(StageTest, AnswersOfAnOldEpochGoNowhere) {
   EXPECT_EQ(data.sent[next].size(), before);
 }
 
+TEST_F(StageTest, OfALostLinkItSaysWhoIsAtTheOtherEnd) {
+  serve(1);
+  data.lose(next);
+  EXPECT_NE(said().stage_failed().error().find("link to w2:data lost"), std::string::npos);
+  EXPECT_EQ(said().stage_failed().peer(), "peer");
+}
+
 TEST_F(StageTest, BadFramesAndGapsEndTheEpochAndNotTheProcess) {
   serve(1);
   data.receive(previous, FrameType::kBatch, Bytes(3));
