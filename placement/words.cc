@@ -65,6 +65,19 @@ bool roomy(const Problem& problem) {
          stage_bytes(problem, {0, problem.layers()});
 }
 
+// Layers whose KV the budgets of so many nodes hold, of those with the most.
+std::uint64_t layers_of_budgets(const Problem& problem) {
+  const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
+  std::vector<std::uint64_t> layers;
+  for (const Node& node : problem.nodes) {
+    layers.push_back(std::min<std::uint64_t>(kv == 0 ? problem.layers() : node.kv_budget_bytes / kv,
+                                             problem.layers()));
+  }
+  std::sort(layers.begin(), layers.end(), std::greater<>());
+  if (problem.stages > 0 && problem.stages < layers.size()) layers.resize(problem.stages);
+  return std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
+}
+
 bool all_linked(const Problem& problem) {
   for (std::uint32_t from = 0; from < problem.nodes.size(); ++from) {
     for (std::uint32_t to = 0; to < problem.nodes.size(); ++to) {
@@ -79,6 +92,11 @@ std::string why_not_held(const Problem& problem) {
       problem.stages == 0 ? "" : " in " + std::to_string(problem.stages) + " stages";
   if (!roomy(problem)) {
     return ", of which the largest do not hold them" + stages + ": ask for more stages";
+  }
+  const std::uint64_t held = layers_of_budgets(problem);
+  if (held < problem.layers()) {
+    return ", but their KV budgets hold that of " + std::to_string(held) + " layers" + stages +
+           ": raise --kv-budget";
   }
   if (all_linked(problem)) {
     return ", but whole layers do not go into what each node has" + stages;

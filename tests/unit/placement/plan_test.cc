@@ -122,6 +122,14 @@ TEST(PlanTest, WhetherMemoryOrLinksAreWantingIsSaid) {
   none = placement::plan(problem);
   ASSERT_FALSE(none.ok());
   EXPECT_TRUE(contains(none.error().message, "whole layers")) << none.error().message;
+  problem = cards(4);
+  problem.model.kv_bytes = 1;
+  problem.kv_tokens = 10;
+  for (Node& node : problem.nodes) node.kv_budget_bytes = 19;  // one layer's
+  none = placement::plan(problem);
+  ASSERT_FALSE(none.ok());
+  EXPECT_TRUE(contains(none.error().message, "their KV budgets hold that of 4 layers"))
+      << none.error().message;
 }
 
 TEST(PlanTest, WhoHoldsNoLayerAndWhoHasNoLinkHearsSo) {
