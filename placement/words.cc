@@ -10,15 +10,17 @@ namespace {
 
 constexpr std::size_t kImprovements = 3;
 
-// That the KV budgets of all nodes hold.
+// That the KV budgets hold of all nodes, or of as many stages as were asked for, the largest.
 std::uint64_t kv_layers(const Problem& problem) {
   const std::uint64_t each = problem.model.kv_bytes * problem.kv_tokens;
-  std::uint64_t layers = 0;
+  if (each == 0) return problem.layers();
+  std::vector<std::uint64_t> layers;
   for (const Node& node : problem.nodes) {
-    layers += each == 0 ? problem.layers()
-                        : std::min<std::uint64_t>(node.kv_budget_bytes / each, problem.layers());
+    layers.push_back(std::min<std::uint64_t>(node.kv_budget_bytes / each, problem.layers()));
   }
-  return layers;
+  std::sort(layers.begin(), layers.end(), std::greater<>());
+  if (problem.stages > 0 && problem.stages < layers.size()) layers.resize(problem.stages);
+  return std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
 }
 
 }  // namespace
@@ -65,19 +67,6 @@ bool roomy(const Problem& problem) {
          stage_bytes(problem, {0, problem.layers()});
 }
 
-// Layers whose KV the budgets of so many nodes hold, of those with the most.
-std::uint64_t layers_of_budgets(const Problem& problem) {
-  const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
-  std::vector<std::uint64_t> layers;
-  for (const Node& node : problem.nodes) {
-    layers.push_back(std::min<std::uint64_t>(kv == 0 ? problem.layers() : node.kv_budget_bytes / kv,
-                                             problem.layers()));
-  }
-  std::sort(layers.begin(), layers.end(), std::greater<>());
-  if (problem.stages > 0 && problem.stages < layers.size()) layers.resize(problem.stages);
-  return std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
-}
-
 bool all_linked(const Problem& problem) {
   for (std::uint32_t from = 0; from < problem.nodes.size(); ++from) {
     for (std::uint32_t to = 0; to < problem.nodes.size(); ++to) {
@@ -87,16 +76,14 @@ bool all_linked(const Problem& problem) {
   return true;
 }
 
+std::string in_stages(const Problem& problem) {
+  return problem.stages == 0 ? "" : " in " + std::to_string(problem.stages) + " stages";
+}
+
 std::string why_not_held(const Problem& problem) {
-  const std::string stages =
-      problem.stages == 0 ? "" : " in " + std::to_string(problem.stages) + " stages";
+  const std::string stages = in_stages(problem);
   if (!roomy(problem)) {
     return ", of which the largest do not hold them" + stages + ": ask for more stages";
-  }
-  const std::uint64_t held = layers_of_budgets(problem);
-  if (held < problem.layers()) {
-    return ", but their KV budgets hold that of " + std::to_string(held) + " layers" + stages +
-           ": raise --kv-budget";
   }
   if (all_linked(problem)) {
     return ", but whole layers do not go into what each node has" + stages;
@@ -120,8 +107,8 @@ Error no_room(const Problem& problem) {
   } else if (kv_layers(problem) < problem.layers()) {
     why = "no placement of the " + std::to_string(problem.layers()) +
           " layers: the nodes' KV budgets hold " + std::to_string(problem.kv_tokens) +
-          " positions of " + std::to_string(kv_layers(problem)) +
-          " layers; ask for fewer, or start workers with a larger --kv-budget";
+          " positions of " + std::to_string(kv_layers(problem)) + " layers" + in_stages(problem) +
+          "; ask for fewer, or start workers with a larger --kv-budget";
   } else if (there >= wanted) {
     why += why_not_held(problem);
   }

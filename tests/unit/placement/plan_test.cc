@@ -125,10 +125,11 @@ TEST(PlanTest, WhetherMemoryOrLinksAreWantingIsSaid) {
   problem = cards(4);
   problem.model.kv_bytes = 1;
   problem.kv_tokens = 10;
-  for (Node& node : problem.nodes) node.kv_budget_bytes = 19;  // one layer's
+  problem.stages = 3;
+  for (Node& node : problem.nodes) node.kv_budget_bytes = 29;  // two layers' of eight
   none = placement::plan(problem);
   ASSERT_FALSE(none.ok());
-  EXPECT_TRUE(contains(none.error().message, "their KV budgets hold that of 4 layers"))
+  EXPECT_TRUE(contains(none.error().message, "hold 10 positions of 6 layers in 3 stages; ask"))
       << none.error().message;
 }
 
