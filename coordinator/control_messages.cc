@@ -279,7 +279,7 @@ void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFai
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
   // Or somebody further round the ring is, whose neighbour has hung up already.
-  culprit = silent_stage(epoch).value_or(culprit);
+  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
   lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
 }
 

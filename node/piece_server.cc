@@ -1,9 +1,6 @@
 #include "node/piece_server.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,7 +24,6 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // A link that carries steps does so every few milliseconds; after this pause it is idle.
 constexpr auto kStepsLately = milliseconds(250);
 constexpr auto kPause = milliseconds(2);  // between two pieces then: at most 32 MiB a second
-constexpr int kNice = 10;
 
 SteadyTime now() { return std::chrono::steady_clock::now(); }
 
@@ -54,8 +50,8 @@ struct PieceServer::State {
   bool stopping = false;
   Post post;
   std::map<LinkId, Link> links;
-  LinkId last;              // served; the others come before it again
-  SteadyTime steps_seen{};  // on links of the owner's
+  LinkId last;                                       // served; the others come before it again
+  std::atomic<SteadyTime> steps_seen{SteadyTime{}};  // on links of the owner's
 
   PieceServer* server = nullptr;  // the owner's thread only; null once it is gone
   std::thread thread;
@@ -75,9 +71,9 @@ std::optional<std::pair<LinkId, PieceRequest>> PieceServer::State::next() {
   return std::nullopt;
 }
 
+// Not at a low priority, and no longer with the mutex than it takes: the owner's thread, which
+// sends the signs of life, would wait for a thread that nobody lets run.
 void PieceServer::State::run() {
-  // Of this thread alone, as Linux has it.
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
   std::unique_lock lock(mutex);
   while (!stopping) {
     const auto found = next();
@@ -85,12 +81,11 @@ void PieceServer::State::run() {
       wake.wait(lock);
       continue;
     }
-    if (now() - steps_seen < kStepsLately) wake.wait_for(lock, kPause, [this] { return stopping; });
+    if (now() - steps_seen.load() < kStepsLately)
+      wake.wait_for(lock, kPause, [this] { return stopping; });
     lock.unlock();
     const auto& [link, request] = *found;
     auto bytes = file->read(request.model, request.offset, request.bytes);
-    lock.lock();
-    if (stopping) return;
     post([this, link = link, offset = request.offset, bytes = std::move(bytes)]() mutable {
       if (server == nullptr) return;
       const auto it = links.find(link);
@@ -105,6 +100,7 @@ void PieceServer::State::run() {
       Frame frame{FrameType::kPiece, encode(Piece{offset, *bytes})};
       if (!server->transport_.send(link, std::move(frame)).ok()) server->transport_.close(link);
     });
+    lock.lock();
   }
 }
 
@@ -133,10 +129,7 @@ PieceServer::~PieceServer() {
 }
 
 Status PieceServer::send(LinkId link, Frame frame) {
-  if (frame.type != FrameType::kHello) {
-    const std::lock_guard lock(state_->mutex);
-    state_->steps_seen = now();
-  }
+  if (frame.type != FrameType::kHello) state_->steps_seen = now();
   return transport_.send(link, std::move(frame));
 }
 
