@@ -29,7 +29,10 @@ using asio::ip::tcp;
 using ErrorCondition = boost::system::error_code;
 
 constexpr std::size_t kInputBytes = 32 * limits::kKiB;
-constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;  // of one link, then others have a turn
+// Of one link, then others have a turn, and the timers that send signs of life: where each frame is
+// computed as it comes, the next one is always there already.
+constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;
+constexpr Duration kReadTurn = std::chrono::milliseconds(5);
 constexpr Duration kSweep = std::chrono::milliseconds(100);
 constexpr Duration kPause = std::chrono::milliseconds(500);  // between two sweeps: we were stopped
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
@@ -282,7 +285,8 @@ void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then
 // Reads what there is. TLS may hold bytes that the socket does not show, so only its own word that
 // it wants more is a reason to wait.
 void TcpTransport::Link::read() {
-  for (std::size_t taken = 0; taken < kReadTurnBytes;) {
+  const TimePoint end = now() + kReadTurn;
+  for (std::size_t taken = 0; taken < kReadTurnBytes && now() < end;) {
     std::size_t bytes = 0;
     switch (tls->records().read(reader.space(), bytes)) {
       case TlsStream::Step::kDone: break;

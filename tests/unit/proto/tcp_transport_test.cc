@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/steady_timer.hpp>
 #include <cstring>
+#include <thread>
 
 #include "proto/ping.h"
 #include "tests/unit/proto/transport_fixture.h"
@@ -62,6 +64,25 @@ TEST_F(TcpTransportTest, CarriesFramesOfEverySize) {
     EXPECT_EQ(b.events.frames[at_b][0].payload, pattern(size, 5));
     b.events.frames[at_b].clear();
   }
+}
+
+// A stage computes a frame of one row as it comes, and then the next one is there.
+TEST_F(TcpTransportTest, TimersHaveTheirTurnWhileEachFrameTakesLong) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  constexpr std::size_t kFrames = 150;
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(1000, i)}));
+  }
+  b.events.on_any_frame = [](LinkId) { std::this_thread::sleep_for(milliseconds(3)); };
+  std::size_t before = kFrames;  // the timer
+  boost::asio::steady_timer timer(io_, milliseconds(30));
+  timer.async_wait([&](const boost::system::error_code&) { before = received(b, at_b); });
+  ASSERT_TRUE(run_until([&] { return received(b, at_b) == kFrames; }));
+  EXPECT_LT(before, kFrames * 2 / 3);
 }
 
 TEST_F(TcpTransportTest, AnswersPingsByItself) {
