@@ -321,8 +321,17 @@ void CoordinatorMachine::expire_waiting() {
                 {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
 }
 
-// There is hope for as long as a pipeline forms, or is being measured and searched for, or one
-// serves that will have room.
+// As many as a pipeline takes are here and well, and will be one when they have rested.
+bool CoordinatorMachine::enough_rest() const {
+  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
+    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
+           !registry_.late(*node);
+  });
+  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
+}
+
+// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
+// measured and searched for, or one serves that will have room.
 void CoordinatorMachine::expire_interrupted() {
   const auto& all = pipelines_.all();
   const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
@@ -332,7 +341,7 @@ void CoordinatorMachine::expire_interrupted() {
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {
     const bool fits = scheduler_.fits_somewhere(*sequence).ok();
-    const bool hope = (forming || pipelines_.placing().hopes()) &&
+    const bool hope = (forming || enough_rest() || pipelines_.placing().hopes()) &&
                       now - sequence->lost_at < options_.forming_timeout;
     if (fits || hope) sequence->resume_by = now + kResumePatience;
     if (now >= sequence->resume_by) over.push_back(sequence);

@@ -142,6 +142,7 @@ class CoordinatorMachine final : public Coordinator,
   void finish_held(bool only_overdue);
   void expire_waiting();
   void expire_interrupted();
+  bool enough_rest() const;
   std::string missing() const;  // to a pipeline that serves
   std::vector<LayerRange> uncovered() const;
   std::string missing_room() const;

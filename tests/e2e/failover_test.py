@@ -171,6 +171,27 @@ class Failover(unittest.TestCase):
             self.fault(s, short, expected_short, [0, 2], signal.SIGKILL, 15)
             self.settle(s, 5, base)
 
+    def test_survivors_of_a_freeze_are_not_lost_too(self):
+        """Several streams keep every stage busy with steps of one row: it must give signs of life."""
+        with swarm.Swarm(3, "--stages", "2") as s:
+            bodies = [request(s.model, seed, tokens=700) for seed in (41, 42, 43)]
+            expected = [reference(s, body) for body in bodies]
+            for stage in (0, 1, 0):
+                swarm.wait_until(lambda: s._ready() and len(s.state()["nodes"]) == 3 and all(
+                    n["state"] in ("serving", "free") for n in s.state()["nodes"]), 60, "everybody")
+                streams = [Stream(s.api, body) for body in bodies]
+                swarm.wait_until(lambda: all(len(one.ids) >= 30 for one in streams), 60, "tokens")
+                before = s.read_log().count(" ended: ")
+                pid, _ = stage_pid(s, stage)
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    for one, known in zip(streams, expected):
+                        one.join(120)
+                        self.assertEqual(one.answer(), known)
+                    self.assertEqual(s.read_log().count(" ended: "), before + 1, s.read_log())
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+
     def test_a_loss_during_recovery(self):
         with swarm.Swarm(5, "--stages", "3") as s:
             body = request(s.model, 31)

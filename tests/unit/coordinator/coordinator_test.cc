@@ -463,6 +463,30 @@ TEST_F(CoordinatorTest, WhoHangsUpOnASilentNeighbourIsNotToBlame) {
       << machine->status().missing;
 }
 
+TEST_F(CoordinatorTest, WhoIsHereAndRestsIsWaitedFor) {
+  serve();
+  const auto one = submit(40);
+  const auto beat = [&](LinkId link) {
+    WorkerMessage message;
+    message.mutable_heartbeat();
+    say(link, message);
+  };
+  clock.advance(milliseconds(1'400));
+  beat(a);
+  data.lose(first);
+  beat(b);  // it was silent, and is not any more
+  bool formed = false;
+  for (int i = 0; i < 40 && !formed; ++i) {
+    clock.advance(milliseconds(50));
+    beat(a);
+    beat(b);
+    machine->on_timer();
+    formed = !machine->status().pipelines.empty();
+    EXPECT_EQ(one->log, "admitted ") << i;
+  }
+  EXPECT_TRUE(formed);
+}
+
 // One that brings down every pipeline that computes it must not have them all.
 TEST_F(CoordinatorTest, ASequenceThatLosesOnePipelineAfterAnotherEnds) {
   serve();
