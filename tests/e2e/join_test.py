@@ -268,6 +268,13 @@ class Peers(Join):
         self.join(self.desk)
         self.desk.held()
         self.ready()
+        # The coordinator names it as a holder once a heartbeat has said so.
+        swarm.wait_until(self.desk_is_known_to_hold, 30, "a heartbeat of what desk holds")
+
+    def desk_is_known_to_hold(self):
+        nodes = json.loads(self.good(self.home, "status", "--json"))["nodes"]
+        held = next((n.get("held") for n in nodes if n["name"] == "desk"), None)
+        return held and held["bytes"] == held["bytes_total"] > 0
 
     test_one_word_and_no_file = test_the_counters_of_the_wire = test_killed_twenty_times = None
 
