@@ -337,12 +337,12 @@ void CoordinatorMachine::expire_interrupted() {
   const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
     return !one.second.serving && !one.second.checking;
   });
+  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {
     const bool fits = scheduler_.fits_somewhere(*sequence).ok();
-    const bool hope = (forming || enough_rest() || pipelines_.placing().hopes()) &&
-                      now - sequence->lost_at < options_.forming_timeout;
+    const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
     if (fits || hope) sequence->resume_by = now + kResumePatience;
     if (now >= sequence->resume_by) over.push_back(sequence);
   }

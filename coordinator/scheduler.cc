@@ -320,17 +320,17 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::to_yield() {
 // Nothing where they do not have so many pages; empty where so many come back without them.
 std::optional<std::vector<std::shared_ptr<Sequence>>> Scheduler::room_of(
     const std::string& owner, Epoch epoch, std::uint32_t lacking) const {
+  const auto holds = [epoch](const Sequence& one) { return one.epoch == epoch && !one.released; };
+  const auto ends = [](const Sequence& one) { return one.ended || one.answered || one.yielding; };
   std::uint64_t room = 0;
   for (const auto& [id, sequence] : running_) {
-    const bool ends = sequence->ended || sequence->answered || sequence->yielding;
-    if (sequence->epoch == epoch && !sequence->released && ends) room += sequence->pages;
+    if (holds(*sequence) && ends(*sequence)) room += sequence->pages;
   }
   std::vector<std::shared_ptr<Sequence>> those;
   for (auto it = running_.rbegin(); it != running_.rend() && room < lacking; ++it) {
     const Sequence& sequence = *it->second;
-    const bool ends = sequence.ended || sequence.answered || sequence.yielding;
     const bool yields = sequence.request.yields && sequence.request.owner == owner;
-    if (sequence.epoch != epoch || sequence.released || ends || !yields) continue;
+    if (!holds(sequence) || ends(sequence) || !yields) continue;
     room += sequence.pages;
     those.push_back(it->second);
   }

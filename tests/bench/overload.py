@@ -4,8 +4,9 @@
     tests/bench/overload.py --model FILE [--workers 2] [--seconds 20] [--times 10] [--together]
 
 Workers have one half of the processors, the server and the clients here the other, as where they are
-machines of their own; with --together they share all. Capacity is what as many clients get who each ask again once they are answered. Then clients come at
-a steady rate, ten times what was answered, whatever becomes of those before. Asserts nothing.
+machines of their own; with --together they share all. Capacity is what as many clients get who each
+ask again once they are answered. Then clients come at a steady rate, ten times what was answered,
+whatever becomes of those before. Asserts nothing.
 """
 
 import argparse

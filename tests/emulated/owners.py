@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import tempfile
 import time
 import unittest
 
@@ -25,7 +26,7 @@ class Cards(cluster.Cluster):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.models = swarm.tempfile.TemporaryDirectory()
+        cls.models = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.models.cleanup)
         swarm.MODEL = str(pathlib.Path(cls.models.name, "tiny.gguf"))
         code, _, err = swarm.hearth("bench", "make-model", swarm.MODEL, "--shape", "tiny",

@@ -41,7 +41,9 @@ TEST_F(RegistryTest, AcceptsAFittingWorker) {
 
 TEST_F(RegistryTest, NamesBothSidesOfAMismatch) {
   const std::string protocol = refusal([](auto& body) { body.set_protocol_version(2); });
-  EXPECT_NE(protocol.find(" to " + std::to_string(kProtocolVersion) + " "), std::string::npos);
+  EXPECT_NE(protocol.find("protocol " + std::to_string(kProtocolOldest) + " to " +
+                          std::to_string(kProtocolVersion) + " "),
+            std::string::npos);
   EXPECT_NE(protocol.find("protocol 2"), std::string::npos);
   const std::string canonical = refusal([](auto& body) { body.set_canonical_version(8); });
   EXPECT_NE(canonical.find("arithmetic 8"), std::string::npos);
