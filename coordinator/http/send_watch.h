@@ -25,9 +25,9 @@ class SendWatch {
     kStalled,  // until everything has been taken
     kGone,
   };
-  static constexpr Duration kEvery = std::chrono::milliseconds(125);
+  static constexpr Duration kEvery = std::chrono::milliseconds(75);
   // Without a byte taken, or so far behind; and twice the way to a far client and back.
-  static constexpr Duration kPatience = std::chrono::milliseconds(750);
+  static constexpr Duration kPatience = std::chrono::milliseconds(600);
   static constexpr Duration kRoundTripMost = std::chrono::seconds(1);
   static constexpr std::uint64_t kBehind = 256 * 1024;
   static constexpr std::uint64_t kFar = 3 * kBehind;  // at once
