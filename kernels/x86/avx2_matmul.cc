@@ -1,9 +1,9 @@
 // Matrix product of 8 rows, one a lane, with up to 4 tokens at a time. avxvnni_matmul.cc compiles
 // this file a second time, for processors that have vpdpbusd in 256 bits: avx2_dots.h differs.
-#include "kernels/avx2.h"
-#include "kernels/avx2_dots.h"
-#include "kernels/avx2_weights.h"
 #include "kernels/matrix_view.h"
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/avx2_dots.h"
+#include "kernels/x86/avx2_weights.h"
 
 #ifndef HEARTH_AVX2_ENTRIES
 #define HEARTH_AVX2_ENTRIES avx2

@@ -2,8 +2,8 @@
 // for files compiled for AVX2, FMA and F16C; everything has internal linkage.
 #pragma once
 
-#include "kernels/avx2.h"
 #include "kernels/matrix_view.h"
+#include "kernels/x86/avx2.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 namespace hearth::kernels::avx2 {

@@ -2,8 +2,8 @@
 // values. Up to 4 query heads share each load of a key or a value.
 #include <cstring>
 
-#include "kernels/avx512.h"
 #include "kernels/matrix_view.h"
+#include "kernels/x86/avx512.h"
 
 namespace hearth::kernels::avx512 {
 namespace {

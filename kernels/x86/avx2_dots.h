@@ -5,9 +5,9 @@
 // linkage.
 #pragma once
 
-#include "kernels/avx2.h"
-#include "kernels/avx2_weights.h"
 #include "kernels/matrix_view.h"
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/avx2_weights.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 namespace hearth::kernels::avx2 {

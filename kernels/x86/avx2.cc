@@ -1,5 +1,5 @@
 // The AVX2 table and its element-wise entries.
-#include "kernels/avx2.h"
+#include "kernels/x86/avx2.h"
 
 #include <cstring>
 

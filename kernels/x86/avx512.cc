@@ -1,5 +1,5 @@
 // The AVX-512 table and its element-wise entries.
-#include "kernels/avx512.h"
+#include "kernels/x86/avx512.h"
 
 #include <cstring>
 

@@ -4,8 +4,8 @@
 // their values stay in the first cache and the weights in the second.
 #include <algorithm>
 
-#include "kernels/avx512.h"
-#include "kernels/avx512_weights.h"
+#include "kernels/x86/avx512.h"
+#include "kernels/x86/avx512_weights.h"
 
 #ifndef HEARTH_AVX512_ENTRIES
 #define HEARTH_AVX512_ENTRIES avx512

@@ -1,7 +1,7 @@
 // Attention with maddubs and madd: 8 positions a vector for the scores, 4 dimensions x 4 positions
 // a vector for the values.
-#include "kernels/avx2.h"
 #include "kernels/matrix_view.h"
+#include "kernels/x86/avx2.h"
 
 namespace hearth::kernels::avx2 {
 namespace {
