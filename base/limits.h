@@ -11,7 +11,7 @@ inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
 inline constexpr std::size_t kGiB = 1024 * kMiB;
 
-// GGUF files (model/gguf.h).
+// GGUF files (model/gguf/gguf.h).
 inline constexpr std::uint64_t kGgufKeyValues = 65'536;
 inline constexpr std::uint64_t kGgufTensors = 65'536;
 inline constexpr std::size_t kGgufKeyBytes = 65'535;
@@ -36,7 +36,7 @@ inline constexpr double kRopeBase = 1e12;             // and above 1
 inline constexpr double kRopeScale = 65'536.0;        // divisors of a frequency: 1/65536 to 65536
 inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
 
-// Text (model/tokenizer.h, model/chat_template.h).
+// Text (model/text/tokenizer.h, model/chat_template.h).
 inline constexpr std::size_t kTextBytes = 8 * kMiB;
 inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
 inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
@@ -70,7 +70,7 @@ inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
 inline constexpr std::uint32_t kChoices = 8;
 
-// Obtaining a model (model/manifest.h, node/model_fetch.h).
+// Obtaining a model (model/gguf/manifest.h, node/model_fetch.h).
 inline constexpr std::size_t kManifestBytes = 16 * kMiB;
 inline constexpr std::size_t kManifestSources = 8;
 inline constexpr std::size_t kSourceBytes = 2 * kKiB;

@@ -13,7 +13,7 @@
 #include "cli/verified.h"
 #include "coordinator/http/server.h"
 #include "model/chat_template.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::cli {
 

@@ -16,8 +16,8 @@
 #include "kernels/kernels.h"
 #include "kernels/peak.h"
 #include "kernels/thread_pool.h"
-#include "model/gguf.h"
-#include "model/quantize.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/quantize.h"
 #include "model/random_weights.h"
 #include "model/spec.h"
 

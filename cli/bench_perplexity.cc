@@ -21,7 +21,7 @@
 #include "cli/models.h"
 #include "cli/perplexity.h"
 #include "cli/values.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "node/engine/kv_cache.h"
 #include "node/local_runner.h"
 #include "proto/split.h"

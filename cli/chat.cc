@@ -8,7 +8,7 @@
 #include "cli/line_editor.h"
 #include "cli/nearest.h"
 #include "cli/parameters.h"
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {

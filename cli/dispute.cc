@@ -21,8 +21,8 @@
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "ledger/dispute.h"
-#include "model/gguf.h"
-#include "model/manifest.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/manifest.h"
 #include "node/trace_check.h"
 
 namespace hearth::cli {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/trace_check.h"
 #include "node/trace_math.h"

@@ -1,6 +1,6 @@
 #include "cli/escape.h"
 
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {

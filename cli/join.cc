@@ -18,7 +18,7 @@
 #include "cli/models.h"
 #include "cli/own_address.h"
 #include "cli/table.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "proto/address.h"
 #include "proto/join_token.h"

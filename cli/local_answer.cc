@@ -9,7 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/models.h"
 #include "coordinator/http/prompt.h"
-#include "coordinator/http/stop_strings.h"
+#include "model/text/stop_strings.h"
 #include "node/local_runner.h"
 
 namespace hearth::cli {

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/kv_cache.h"
 #include "node/local_runner.h"

@@ -1,6 +1,6 @@
-// The manifest of a cluster's model (model/manifest.h), as a data folder keeps it: signed with the
-// cluster key and numbered like the roster. On the coordinator's machine the newest that was made,
-// on the others the newest that they were told.
+// The manifest of a cluster's model (model/gguf/manifest.h), as a data folder keeps it: signed with
+// the cluster key and numbered like the roster. On the coordinator's machine the newest that was
+// made, on the others the newest that they were told.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 
 namespace hearth::cli {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "placement/problem.h"
 

@@ -18,7 +18,7 @@
 #include "cli/progress.h"
 #include "cli/swarm_view.h"
 #include "cli/table.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 
 namespace hearth::cli {

@@ -21,7 +21,7 @@
 #include "cli/interrupt.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 extern char** environ;
 

@@ -17,8 +17,8 @@
 #include "cli/models.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "model/gguf.h"
-#include "model/manifest.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/manifest.h"
 #include "node/model_fetch.h"
 
 namespace hearth::cli {

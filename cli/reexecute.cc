@@ -22,7 +22,7 @@
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 #include "node/engine/kv_cache.h"
 #include "proto/split.h"
 

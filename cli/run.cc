@@ -16,7 +16,7 @@
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/known_answers.h"
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {

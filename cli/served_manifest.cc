@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/private_file.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::cli {
 namespace {

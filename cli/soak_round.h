@@ -16,7 +16,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "node/engine/device.h"
 
 namespace hearth::cli {

@@ -16,7 +16,7 @@
 #include "cli/swarm_lines.h"
 #include "cli/swarm_view.h"
 #include "cli/table.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 
 namespace hearth::cli {

@@ -31,7 +31,7 @@
 #include "kernels/kernels.h"
 #include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/card_sensors.h"
 #include "node/control_client.h"

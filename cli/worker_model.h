@@ -8,7 +8,7 @@
 #include "cli/hold_report.h"
 #include "cli/member.h"
 #include "cli/worker.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/device.h"
 #include "node/layer_store.h"

@@ -10,7 +10,7 @@
 #include "base/crypto.h"
 #include "base/limits.h"
 #include "base/result.h"
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 #include "node/fetch_journal.h"
 
 namespace hearth::node {

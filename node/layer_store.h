@@ -17,7 +17,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 #include "node/holding.h"
 #include "node/model_fetch.h"
 #include "node/shared_file.h"

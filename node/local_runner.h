@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/batcher.h"
 #include "node/engine/engine.h"

@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 #include "proto/wrong_bytes.h"
 
 namespace hearth::node {

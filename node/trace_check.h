@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "ledger/dispute.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "node/trace_math.h"
 
 namespace hearth::node {

@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "ledger/dispute.h"
 #include "ledger/trace.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "node/engine/aligned_buffer.h"
 #include "node/engine/sampler.h"
 #include "node/engine/weights.h"

@@ -10,8 +10,8 @@
 
 #include "coordinator/http/requests.h"
 #include "coordinator/http/responses.h"
-#include "coordinator/http/stop_strings.h"
-#include "model/tokenizer.h"
+#include "model/text/stop_strings.h"
+#include "model/text/tokenizer.h"
 
 namespace hearth::coordinator::http {
 

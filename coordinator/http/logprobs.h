@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "coordinator/http/json.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {

@@ -9,7 +9,7 @@
 
 #include "base/ids.h"
 #include "coordinator/http/json.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {

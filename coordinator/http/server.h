@@ -22,7 +22,7 @@
 #include "coordinator/store_requests.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 namespace hearth::coordinator::http {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
 #include "node/engine/stage_forward.h"

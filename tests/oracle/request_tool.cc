@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "node/local_runner.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
 #include "node/stage.h"

@@ -12,7 +12,7 @@
 
 #include "cli/exit_codes.h"
 #include "model/synthetic.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "node/local_runner.h"
 
 namespace hearth::cli {

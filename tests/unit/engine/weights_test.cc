@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernels/thread_pool.h"
-#include "model/gguf_writer.h"
+#include "model/gguf/writer.h"
 #include "model/synthetic.h"
 
 namespace hearth::node {

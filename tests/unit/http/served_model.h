@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "coordinator/http/server.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/synthetic.h"
 
 namespace hearth::coordinator::http {

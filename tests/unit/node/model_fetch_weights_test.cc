@@ -1,10 +1,10 @@
-// What a stage fetches (model/manifest.h) is what its weights are made of: no tensor more, none
-// less.
+// What a stage fetches (model/gguf/manifest.h) is what its weights are made of: no tensor more,
+// none less.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "model/manifest.h"
+#include "model/gguf/manifest.h"
 #include "model/synthetic.h"
 #include "node/engine/weights.h"
 
