@@ -144,7 +144,7 @@ inline constexpr std::uint32_t kHttpSecondsKept = 600;       // a finished answe
 inline constexpr std::uint32_t kHttpSecondsGrace = 10;       // a running one without a client
 inline constexpr std::uint32_t kHttpSecondsResume = 60;      // for a pipeline, after a restart
 
-// Identity (proto/roster.h, proto/tls.h).
+// Identity (proto/roster.h, proto/link/tls.h).
 inline constexpr std::uint32_t kRosterEntries = 2'048;
 inline constexpr std::uint32_t kRosterAddresses = 4;  // of one node
 inline constexpr std::size_t kRosterBytes = 3 * kMiB;

@@ -20,8 +20,8 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "proto/join_token.h"
+#include "proto/link/tls.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
 
 namespace hearth::cli {
 

@@ -18,7 +18,7 @@
 #include "base/result.h"
 #include "cli/identity.h"
 #include "proto/join_token.h"
-#include "proto/tls.h"
+#include "proto/link/tls.h"
 
 namespace hearth::cli {
 

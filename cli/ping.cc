@@ -14,9 +14,9 @@
 #include "cli/interrupt.h"
 #include "cli/own_place.h"
 #include "cli/progress.h"
-#include "proto/ping.h"
-#include "proto/rate_trial.h"
-#include "proto/tcp_transport.h"
+#include "proto/link/ping.h"
+#include "proto/link/rate_trial.h"
+#include "proto/link/tcp_transport.h"
 
 namespace hearth::cli {
 namespace {

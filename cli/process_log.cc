@@ -15,7 +15,7 @@
 
 #include "cli/escape.h"
 #include "cli/loop.h"
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 
 namespace hearth::cli {
 namespace {

@@ -56,8 +56,8 @@
 #include "node/engine/stage_memory.h"
 #include "node/piece_server.h"
 #include "proto/address.h"
+#include "proto/link/tcp_transport.h"
 #include "proto/split.h"
-#include "proto/tcp_transport.h"
 
 namespace hearth::cli {
 namespace {

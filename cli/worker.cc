@@ -45,7 +45,7 @@
 #include "node/weight_rate.h"
 #include "node/witness.h"
 #include "proto/address.h"
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 
 namespace hearth::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "proto/address.h"
-#include "proto/handshakes.h"
+#include "proto/link/handshakes.h"
 
 namespace hearth::coordinator {
 

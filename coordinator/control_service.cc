@@ -19,7 +19,7 @@
 #include "coordinator/control_acceptor.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 
 namespace hearth::coordinator {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/result.h"
 #include "coordinator/control_acceptor.h"
 #include "proto/control.pb.h"
+#include "proto/link/tls.h"
+#include "proto/link/transport.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
-#include "proto/transport.h"
 
 namespace hearth::coordinator {
 

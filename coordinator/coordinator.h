@@ -42,8 +42,8 @@
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
+#include "proto/link/transport.h"
 #include "proto/step.h"
-#include "proto/transport.h"
 
 namespace hearth::coordinator {
 

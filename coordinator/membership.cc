@@ -10,8 +10,8 @@
 #include "coordinator/set_back.h"
 #include "proto/address.h"
 #include "proto/frame.h"
-#include "proto/handshakes.h"
 #include "proto/join_token.h"
+#include "proto/link/handshakes.h"
 
 namespace hearth::coordinator {
 namespace {

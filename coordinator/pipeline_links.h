@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 

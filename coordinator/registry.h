@@ -16,7 +16,7 @@
 #include "coordinator/counter_rate.h"
 #include "coordinator/step_pace.h"
 #include "proto/control.pb.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 #include "proto/roster.h"
 
 namespace hearth::node {

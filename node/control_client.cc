@@ -13,7 +13,7 @@
 
 #include "base/limits.h"
 #include "proto/address.h"
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 
 namespace hearth::node {
 namespace {

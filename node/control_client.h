@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/result.h"
+#include "proto/link/tls.h"
+#include "proto/link/transport.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
-#include "proto/transport.h"
 
 namespace hearth::node {
 

@@ -13,7 +13,7 @@
 #include "node/backoff.h"
 #include "node/stage.h"
 #include "proto/control.pb.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::node {
 

@@ -19,7 +19,7 @@
 #include "base/random.h"
 #include "node/assignment.h"
 #include "node/backoff.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::node {
 

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "node/holding.h"
+#include "proto/link/tls.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
 
 namespace hearth::node {
 

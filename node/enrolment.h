@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "proto/join_token.h"
+#include "proto/link/tls.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
 
 namespace hearth::node {
 

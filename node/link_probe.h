@@ -1,6 +1,6 @@
 // LinkProbe: measures the way to another node over a data link of its own, with pings that the
 // transport at its far end answers once it has received all of them: round trip, and bytes a second
-// each way as the receiver takes them (proto/rate_trial.h).
+// each way as the receiver takes them (proto/link/rate_trial.h).
 //
 // Threads: everything on the owner's thread.
 #pragma once
@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "proto/ping.h"
-#include "proto/rate_trial.h"
-#include "proto/transport.h"
+#include "proto/link/ping.h"
+#include "proto/link/rate_trial.h"
+#include "proto/link/transport.h"
 
 namespace hearth::node {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "proto/link/tcp_transport.h"
 #include "proto/piece.h"
-#include "proto/tcp_transport.h"
 
 namespace hearth::node {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/crypto.h"
 #include "node/holding.h"
 #include "node/model_fetch.h"
+#include "proto/link/tls.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
 
 namespace hearth::node {
 

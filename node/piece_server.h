@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "node/shared_file.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::node {
 

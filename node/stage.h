@@ -29,8 +29,8 @@
 #include "proto/away.h"
 #include "proto/card_reading.h"
 #include "proto/control.pb.h"
+#include "proto/link/transport.h"
 #include "proto/step.h"
-#include "proto/transport.h"
 #include "proto/wrong_bytes.h"
 
 namespace hearth::node {

@@ -35,7 +35,7 @@
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 #include "tests/unit/node/owner.h"
 
 namespace hearth {

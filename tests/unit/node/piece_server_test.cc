@@ -13,8 +13,8 @@
 
 #include "base/limits.h"
 #include "node/peer_source.h"
+#include "proto/link/tcp_transport.h"
 #include "proto/piece.h"
-#include "proto/tcp_transport.h"
 #include "tests/unit/proto/cluster.h"
 
 namespace hearth::node {

@@ -1,4 +1,4 @@
-#include "proto/grpc_tls.h"
+#include "proto/link/grpc_tls.h"
 
 #include <grpc/grpc_security_constants.h>
 #include <grpc/support/log.h>

@@ -1,4 +1,4 @@
-#include "proto/handshakes.h"
+#include "proto/link/handshakes.h"
 
 #include <gtest/gtest.h>
 

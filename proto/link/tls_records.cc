@@ -1,4 +1,4 @@
-#include "proto/tls_records.h"
+#include "proto/link/tls_records.h"
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>

@@ -1,4 +1,4 @@
-#include "proto/ping.h"
+#include "proto/link/ping.h"
 
 #include <string>
 

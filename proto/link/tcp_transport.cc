@@ -1,4 +1,4 @@
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,7 +19,7 @@
 
 #include "base/check.h"
 #include "proto/address.h"
-#include "proto/ping.h"
+#include "proto/link/ping.h"
 
 namespace hearth {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/rate_trial.h"
+#include "proto/link/rate_trial.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "proto/tls.h"
+#include "proto/link/tls.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>

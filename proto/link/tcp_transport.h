@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/result.h"
-#include "proto/handshakes.h"
+#include "proto/link/handshakes.h"
+#include "proto/link/tls.h"
+#include "proto/link/transport.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
-#include "proto/transport.h"
 
 namespace boost::asio {
 class io_context;

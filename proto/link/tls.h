@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
-#include "proto/tls_records.h"
+#include "proto/link/tls_records.h"
 
 struct ssl_ctx_st;
 struct ssl_st;

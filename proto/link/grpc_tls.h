@@ -1,5 +1,5 @@
-// gRPC's own TLS with our certificates (proto/tls.h): TLS 1.3 alone, a certificate from both sides,
-// and a verifier that looks at nothing but the Ed25519 key. For the control adapters.
+// gRPC's own TLS with our certificates (proto/link/tls.h): TLS 1.3 alone, a certificate from both
+// sides, and a verifier that looks at nothing but the Ed25519 key. For the control adapters.
 #pragma once
 
 #include <grpcpp/security/auth_context.h>
@@ -12,7 +12,7 @@
 
 #include "base/crypto.h"
 #include "base/result.h"
-#include "proto/tls.h"
+#include "proto/link/tls.h"
 
 namespace hearth {
 

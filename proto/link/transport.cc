@@ -1,4 +1,4 @@
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth {
 

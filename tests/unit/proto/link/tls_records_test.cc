@@ -1,6 +1,6 @@
 // Our records against OpenSSL's own, on both ends of a socket pair, and against a peer that holds
 // the keys and seals what it likes.
-#include "proto/tls_records.h"
+#include "proto/link/tls_records.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <random>
 
 #include "base/limits.h"
-#include "proto/tls.h"
+#include "proto/link/tls.h"
 
 namespace hearth {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/handshakes.h"
+#include "proto/link/handshakes.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // Frames over links that stand: order, limits, ends, and frames that may be anything.
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "proto/ping.h"
+#include "proto/link/ping.h"
 #include "tests/unit/proto/transport_fixture.h"
 
 namespace hearth {
