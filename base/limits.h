@@ -70,7 +70,7 @@ inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
 inline constexpr std::uint32_t kChoices = 8;
 
-// Obtaining a model (model/gguf/manifest.h, node/model_fetch.h).
+// Obtaining a model (model/gguf/manifest.h, node/layers/model_fetch.h).
 inline constexpr std::size_t kManifestBytes = 16 * kMiB;
 inline constexpr std::size_t kManifestSources = 8;
 inline constexpr std::size_t kSourceBytes = 2 * kKiB;
@@ -79,7 +79,8 @@ inline constexpr std::uint32_t kFetchConnections = 16;
 inline constexpr std::uint32_t kFetchSources = 64;
 inline constexpr std::uint64_t kModelFileBytes = std::uint64_t{1} << 44;
 
-// Pieces of a model between nodes (proto/piece.h, node/piece_server.h, node/peer_source.h).
+// Pieces of a model between nodes (proto/piece.h, node/layers/piece_server.h,
+// node/layers/peer_source.h).
 inline constexpr std::size_t kPieceBytes = 64 * kKiB;
 inline constexpr std::uint32_t kPieceRequests = 4;  // of a link that wait for their answers
 inline constexpr std::uint32_t kPieceLinks = 64;    // that a node serves at a time
@@ -184,7 +185,7 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
-// Receipts on their way (node/receipt_maker.h, coordinator/receipt_desk.h).
+// Receipts on their way (node/proof/receipt_maker.h, coordinator/receipt_desk.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
 inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures

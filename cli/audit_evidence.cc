@@ -8,7 +8,7 @@
 #include "ledger/dispute.h"
 #include "ledger/scan.h"
 #include "ledger/tiles.h"
-#include "node/trace_check.h"
+#include "node/proof/trace_check.h"
 
 namespace hearth::cli {
 namespace {

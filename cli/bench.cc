@@ -18,7 +18,7 @@
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pins.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::cli {
 namespace {

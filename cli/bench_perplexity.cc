@@ -23,7 +23,7 @@
 #include "cli/values.h"
 #include "model/text/tokenizer.h"
 #include "node/engine/kv_cache.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 #include "proto/split.h"
 
 namespace hearth::cli {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 #ifdef HEARTH_CARDS
 #include <unistd.h>
 

@@ -23,7 +23,7 @@
 #include "ledger/dispute.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/manifest.h"
-#include "node/trace_check.h"
+#include "node/proof/trace_check.h"
 
 namespace hearth::cli {
 namespace {

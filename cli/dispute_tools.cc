@@ -4,8 +4,8 @@
 
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
-#include "node/trace_check.h"
-#include "node/trace_math.h"
+#include "node/proof/trace_check.h"
+#include "node/proof/trace_math.h"
 
 namespace hearth::cli {
 namespace {

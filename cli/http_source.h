@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/hub.h"
-#include "node/model_fetch.h"
+#include "node/layers/model_fetch.h"
 
 namespace hearth::cli {
 

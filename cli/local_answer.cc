@@ -10,7 +10,7 @@
 #include "cli/models.h"
 #include "coordinator/http/prompt.h"
 #include "model/text/stop_strings.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/kv_cache.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 #include "proto/committed_sampling.h"
 #include "proto/split.h"
 

@@ -18,7 +18,7 @@
 #include "cli/loop.h"
 #include "cli/own_address.h"
 #include "cli/paths.h"
-#include "node/enrolment.h"
+#include "node/control/enrolment.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 

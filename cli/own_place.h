@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "cli/identity.h"
-#include "node/inquiry.h"
+#include "node/control/inquiry.h"
 
 namespace hearth::cli {
 

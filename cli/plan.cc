@@ -11,7 +11,6 @@
 #include "cli/escape.h"
 #include "cli/exit_codes.h"
 #include "cli/models.h"
-#include "cli/placement_model.h"
 #include "cli/plan_nodes.h"
 #include "cli/plan_ranges.h"
 #include "cli/plan_words.h"
@@ -20,6 +19,7 @@
 #include "cli/table.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
+#include "node/engine/placement_model.h"
 
 namespace hearth::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "cli/progress.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/manifest.h"
-#include "node/model_fetch.h"
+#include "node/layers/model_fetch.h"
 
 namespace hearth::cli {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/crypto.h"
 #include "cli/saved_answer.h"
 #include "ledger/receipt.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::cli {
 

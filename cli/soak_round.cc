@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "model/spec.h"
 #include "node/engine/kv_cache.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 #include "proto/split.h"
 
 namespace hearth::cli {

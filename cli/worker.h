@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "model/spec.h"
-#include "node/availability.h"
+#include "node/machine/availability.h"
 
 namespace hearth::cli {
 
@@ -29,7 +29,7 @@ struct WorkerOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/device.h
-  // What pauses it by itself, node/availability.h.
+  // What pauses it by itself, node/machine/availability.h.
   bool no_pause_on_game = false;
   bool no_pause_on_battery = false;
   std::uint64_t pause_above = node::Triggers().foreign_memory;

@@ -18,9 +18,9 @@
 #include "cli/model_finder.h"
 #include "cli/models.h"
 #include "cli/paths.h"
-#include "node/description.h"
+#include "node/control/description.h"
 #include "node/engine/stage_memory.h"
-#include "node/peer_source.h"
+#include "node/layers/peer_source.h"
 
 namespace hearth::cli {
 namespace {

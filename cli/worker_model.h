@@ -11,7 +11,7 @@
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/device.h"
-#include "node/layer_store.h"
+#include "node/layers/layer_store.h"
 
 namespace hearth::cli {
 

@@ -21,9 +21,9 @@
 #include "ledger/books.h"
 #include "ledger/entry.h"
 #include "model/synthetic.h"
-#include "node/batcher.h"
 #include "node/engine/engine.h"
-#include "node/window_receipts.h"
+#include "node/proof/window_receipts.h"
+#include "node/runner/batcher.h"
 #include "tests/unit/proto/fake_transport.h"
 
 namespace hearth::attacks {

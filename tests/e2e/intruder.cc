@@ -36,7 +36,7 @@
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
 #include "proto/link/grpc_tls.h"
-#include "tests/unit/node/owner.h"
+#include "tests/unit/node/pipeline/owner.h"
 
 namespace hearth {
 namespace {

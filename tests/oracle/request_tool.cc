@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "model/gguf/gguf.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace {
 

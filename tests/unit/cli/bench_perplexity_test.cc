@@ -13,7 +13,7 @@
 #include "cli/exit_codes.h"
 #include "model/synthetic.h"
 #include "model/text/tokenizer.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::cli {
 namespace {

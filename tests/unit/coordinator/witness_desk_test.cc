@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "node/witness.h"
+#include "node/proof/witness.h"
 #include "proto/fixed_field.h"
 #include "tests/unit/ledger/crash_disk.h"
 

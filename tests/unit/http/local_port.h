@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 #include "tests/unit/http/served_model.h"
 
 namespace hearth::coordinator::http {
