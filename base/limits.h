@@ -98,7 +98,8 @@ inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
 
-// Placement by what was measured (placement/problem.h, coordinator/link_book.h, cli/plan_nodes.h).
+// Placement by what was measured (placement/problem.h, coordinator/workers/link_book.h,
+// cli/plan_nodes.h).
 inline constexpr std::uint32_t kExactNodes = 16;  // of which every order and split is searched
 inline constexpr std::size_t kLinkedNodes = 32;   // the ways of n nodes are n^2
 inline constexpr std::size_t kNodesFileBytes = 4 * kMiB;
@@ -132,7 +133,7 @@ inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte t
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
-// Requests that a client may come back to (coordinator/http/kept_requests.h).
+// Requests that a client may come back to (coordinator/http/api/kept_requests.h).
 inline constexpr std::size_t kIdempotencyKeyBytes = 255;
 inline constexpr std::size_t kLastEventIdBytes = 2 * kKiB;
 inline constexpr std::size_t kKeptRequests = 1'024;          // running and finished
@@ -158,7 +159,7 @@ inline constexpr std::uint32_t kHandshakeAddresses = 1'024;  // remembered for t
 inline constexpr std::uint32_t kHandshakeSeconds = 5;
 inline constexpr std::size_t kTlsKeyBytes = 64 * kGiB;  // AES-GCM allows some 360 GiB (RFC 8446)
 
-// Join tokens and API keys (coordinator/credentials.h).
+// Join tokens and API keys (coordinator/membership/credentials.h).
 inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
 inline constexpr std::uint32_t kTokenUses = 10'000;
 inline constexpr std::size_t kApiKeyNameBytes = 128;
@@ -171,7 +172,7 @@ inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
 inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
-// What the coordinator takes (coordinator/control_acceptor.h): of whoever holds no session, in all;
+// What the coordinator takes (coordinator/control/acceptor.h): of whoever holds no session, in all;
 // of a worker's messages, and beside these, at once and a second.
 inline constexpr std::size_t kControlStrangerBytes = 32 * kKiB;
 inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hashes have 41 KiB
@@ -185,7 +186,7 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
-// Receipts on their way (node/proof/receipt_maker.h, coordinator/receipt_desk.h).
+// Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_desk.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
 inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures

@@ -5,8 +5,8 @@
 #include "base/hex.h"
 #include "cli/cluster.h"
 #include "cli/identity.h"
-#include "coordinator/accounts.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/accounts.h"
+#include "coordinator/store/store.h"
 #include "ledger/folder.h"
 #include "ledger/scan.h"
 

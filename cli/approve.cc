@@ -12,8 +12,8 @@
 #include "cli/exit_codes.h"
 #include "cli/nodes.h"
 #include "cli/table.h"
-#include "coordinator/credentials.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
 
 namespace hearth::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/own_address.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
-#include "coordinator/credentials.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 

@@ -1,11 +1,11 @@
-// What a server's desk of disputes asks of the model that it serves (coordinator/dispute_desk.h):
-// the shape of a trace, and who is wrong by a dispute's file. The file is opened for each question;
-// disputes are rare.
+// What a server's desk of disputes asks of the model that it serves
+// (coordinator/proof/dispute_desk.h): the shape of a trace, and who is wrong by a dispute's file.
+// The file is opened for each question; disputes are rare.
 #pragma once
 
 #include <string>
 
-#include "coordinator/dispute_desk.h"
+#include "coordinator/proof/dispute_desk.h"
 
 namespace hearth::cli {
 

@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/progress.h"
-#include "coordinator/http/refusal.h"
+#include "coordinator/http/wire/refusal.h"
 
 namespace hearth::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/private_file.h"
 #include "cli/audit_evidence.h"
-#include "coordinator/kept_verdict.h"
+#include "coordinator/proof/kept_verdict.h"
 #include "ledger/dispute.h"
 
 namespace hearth::cli {

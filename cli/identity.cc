@@ -10,7 +10,7 @@
 #include "base/private_file.h"
 #include "cli/loop.h"
 #include "cli/paths.h"
-#include "coordinator/credentials.h"
+#include "coordinator/membership/credentials.h"
 
 namespace hearth::cli {
 namespace {

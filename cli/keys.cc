@@ -14,9 +14,9 @@
 #include "cli/loop.h"
 #include "cli/member.h"
 #include "cli/paths.h"
-#include "coordinator/accounts.h"
-#include "coordinator/credentials.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/accounts.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
 
 namespace hearth::cli {
 namespace {

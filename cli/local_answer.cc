@@ -8,7 +8,7 @@
 #include "cli/device.h"
 #include "cli/interrupt.h"
 #include "cli/models.h"
-#include "coordinator/http/prompt.h"
+#include "coordinator/http/routes/prompt.h"
 #include "model/text/stop_strings.h"
 #include "node/runner/local_runner.h"
 

@@ -1,7 +1,8 @@
 // LocalReferee: computes a request in dispute again on the processor of this machine, with its own
-// copy of the model (coordinator/referee.h). Nothing is loaded before it is asked, and nothing is
-// kept when it has answered: cases are rare, and memory is the workers'. One case at a time, on
-// threads of its own, a quarter of the cores, that yield to whatever else the machine computes.
+// copy of the model (coordinator/proof/referee.h). Nothing is loaded before it is asked, and
+// nothing is kept when it has answered: cases are rare, and memory is the workers'. One case at a
+// time, on threads of its own, a quarter of the cores, that yield to whatever else the machine
+// computes.
 //
 // Threads: judge() may be called from any; `done` comes on the referee's own.
 #pragma once
@@ -14,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "coordinator/referee.h"
+#include "coordinator/proof/referee.h"
 
 namespace hearth::cli {
 

@@ -18,8 +18,8 @@
 #include "cli/member.h"
 #include "cli/paths.h"
 #include "cli/server_file.h"
-#include "coordinator/set_back.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/set_back.h"
+#include "coordinator/store/store.h"
 #include "proto/roster.h"
 
 namespace hearth::cli {

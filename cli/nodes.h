@@ -25,7 +25,7 @@ int run_nodes(const NodesOptions& options);
 // On the coordinator's machine. A server that runs follows within a second or two.
 int run_nodes_rm(const NodesOptions& options);
 // There too, with no server running: after an older copy of the folder, or of its store, was put
-// back (coordinator/set_back.h).
+// back (coordinator/membership/set_back.h).
 int run_nodes_restore(const NodesOptions& options);
 
 // On a machine that has joined.

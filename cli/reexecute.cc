@@ -17,8 +17,8 @@
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/receipt_build.h"
-#include "coordinator/http/choice.h"
-#include "coordinator/http/generation.h"
+#include "coordinator/http/generation/generation.h"
+#include "coordinator/http/openai/choice.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"
@@ -115,7 +115,7 @@ Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body
   return out;
 }
 
-// As a server has them (coordinator/http/generation.cc).
+// As a server has them (coordinator/http/generation/generation.cc).
 SamplingParams sampling_of(const Prepared& prepared, const SavedAnswer& saved,
                            std::uint32_t choice) {
   const http::GenerationRequest& request = prepared.input.request;

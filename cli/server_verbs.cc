@@ -5,12 +5,12 @@
 #include "base/limits.h"
 #include "cli/api_address.h"
 #include "cli/device.h"
-#include "cli/hand_layers.h"
 #include "cli/network_values.h"
 #include "cli/serve.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/worker.h"
+#include "coordinator/pipelines/hand_layers.h"
 
 namespace hearth::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "cli/date_text.h"
 #include "cli/exit_codes.h"
 #include "cli/paths.h"
-#include "coordinator/credentials.h"
-#include "coordinator/store.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
 #include "proto/address.h"
 #include "proto/join_token.h"
 

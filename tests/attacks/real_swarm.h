@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/audit_desk.h"
-#include "coordinator/receipt_desk.h"
+#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/receipt_desk.h"
 #include "kernels/kernels.h"
 #include "ledger/books.h"
 #include "ledger/entry.h"

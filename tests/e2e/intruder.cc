@@ -30,7 +30,7 @@
 #include <thread>
 
 #include "base/private_file.h"
-#include "coordinator/control_service.h"
+#include "coordinator/control/service.h"
 #include "kernels/canonical.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"

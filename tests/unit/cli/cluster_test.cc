@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/private_file.h"
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 namespace hearth::cli {
 namespace {

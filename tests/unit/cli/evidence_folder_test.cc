@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "coordinator/kept_verdict.h"
+#include "coordinator/proof/kept_verdict.h"
 
 namespace hearth::cli {
 namespace {

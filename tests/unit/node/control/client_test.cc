@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "coordinator/control_service.h"
+#include "coordinator/control/service.h"
 #include "tests/unit/node/pipeline/owner.h"
 #include "tests/unit/proto/cluster.h"
 #include "tests/unit/proto/transport_fixture.h"

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/fingerprint.h"
-#include "coordinator/control_service.h"
-#include "coordinator/credentials.h"
-#include "coordinator/membership.h"
+#include "coordinator/control/service.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/membership/membership.h"
 #include "node/control/inquiry.h"
-#include "tests/unit/coordinator/store_folder.h"
+#include "tests/unit/coordinator/store/store_folder.h"
 #include "tests/unit/node/pipeline/owner.h"
 #include "tests/unit/proto/fake_transport.h"
 

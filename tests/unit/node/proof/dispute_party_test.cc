@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "coordinator/dispute_desk.h"
+#include "coordinator/proof/dispute_desk.h"
 #include "disputed.h"
 #include "proto/fixed_field.h"
 #include "tests/unit/proto/fake_transport.h"
