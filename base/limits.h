@@ -99,7 +99,7 @@ inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
 
 // Placement by what was measured (placement/problem.h, coordinator/workers/link_book.h,
-// cli/plan_nodes.h).
+// cli/plan/nodes_file.h).
 inline constexpr std::uint32_t kExactNodes = 16;  // of which every order and split is searched
 inline constexpr std::size_t kLinkedNodes = 32;   // the ways of n nodes are n^2
 inline constexpr std::size_t kNodesFileBytes = 4 * kMiB;
