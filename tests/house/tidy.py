@@ -4,9 +4,10 @@
 Usage: tidy.py ROOT            checks the tree
        tidy.py --self-test     checks the checks: every rule must catch a planted breach
 
-Rules: the layering table of ARCHITECTURE.md (with its because), fences around third parties, file
-and function sizes, columns, markers of unfinished work, the mirror of the tests, a source's own
-header first, formatting.
+Rules: the layering table of ARCHITECTURE.md (with its because) and no cycle between folders, fences
+around third parties, sizes of files, functions, folders and classes, columns, markers of unfinished
+work, the mirror of the tests, a source's own header first, assertions, words, the documents' lengths
+and links, the form of commit subjects, formatting.
 """
 
 import collections
@@ -22,6 +23,26 @@ FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 TEST_TO_CODE_MIN = 0.6
 FOLDER_FILES_MAX = 40
+CLASS_METHODS_MAX = 40
+CLASS_SOURCES_MAX = 2
+# Classes over the limits, with what each may have: (methods, sources). These numbers only fall.
+LARGE_CLASSES = {"CoordinatorMachine": (85, 8), "Generation": (56, 4), "StageMachine": (54, 1),
+                 "AuditDesk": (49, 2), "VerdictDesk": (49, 1), "CardForward": (58, 1),
+                 "ExpressionParser": (48, 2), "Interpreter": (41, 3)}
+# INVARIANT and static_assert for each 1,000 lines outside tests. The number only rises.
+ASSERTIONS_MIN = 1.0
+# Words that hide who does what, and the lines that may still hold one. The number only falls. The
+# normative texts and the texts of the rule itself are excepted.
+RIDDLES = re.compile(r"\b(nobody|whoever|of whom|is none|shall)\b", re.I)
+RIDDLES_MAX = 620
+RIDDLES_EXCEPTED = {"kernels/CANONICAL.md", "ledger/PROTOCOL.md", "tests/house/tidy.py", "STYLE.md",
+                    "CONTRIBUTING.md"}
+DOCUMENT_LINES_MAX = {"README.md": 120, "ARCHITECTURE.md": 150}
+FOLDER_README_LINES_MAX = 15
+# Subjects have a form since this commit.
+SUBJECTS_SINCE = "cd976432e76510f7d848574d3cc69b3fc441ed8f"
+SUBJECT = re.compile(r"[a-z0-9_/.,-]+: [^A-Z].*")
+SUBJECT_COLUMNS_MAX = 72
 LIBRARIES = ["base", "kernels", "placement", "proto", "model", "ledger", "node", "coordinator",
              "cli"]
 FORBIDDEN_FOLDERS = {"utils", "util", "common", "helpers", "helper", "misc"}
@@ -52,12 +73,12 @@ FENCES = [
 
 
 def layering_table(architecture):
-    """Rows of the table under '## Layering': {library: (allowed, because)}."""
+    """Rows of the table under '## Layering': {folder: (allowed, because)}."""
     rows = {}
     section = architecture.split("## Layering", 1)[-1].split("\n## ", 1)[0]
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) == 3 and re.fullmatch(r"`[a-z]+`", cells[0]):
+        if len(cells) == 3 and re.fullmatch(r"`[a-z0-9_/]+`", cells[0]):
             allowed = re.findall(r"`([^`]+)`", cells[1])
             rows[cells[0].strip("`")] = (allowed, cells[2])
     return rows
@@ -74,26 +95,31 @@ def includes(text):
     return re.findall(r'^\s*#\s*include\s*[<"]([^">]+)[">]', text, re.M)
 
 
-def allowed_include(include, library, allowed):
-    target = include.split("/", 1)[0]
-    if target == library or target not in LIBRARIES + ["tests"]:
-        return True
-    return any(include == entry or include.startswith(entry.rstrip("/") + "/") or entry == "all"
-               for entry in allowed)
+def row_of(name, table):
+    """The row of a file: the longest folder of the table that holds it."""
+    folder = name.rpartition("/")[0]
+    while folder and folder not in table:
+        folder = folder.rpartition("/")[0]
+    return folder
 
 
 def check_layering(root, found):
     table = layering_table((root / "ARCHITECTURE.md").read_text())
-    if set(table) != set(LIBRARIES) | {"tests"}:
+    if {row for row in table if "/" not in row} != set(LIBRARIES) | {"tests"}:
         found.append(f"ARCHITECTURE.md: layering table has rows {sorted(table)}")
         return
+    for row, (allowed, _) in sorted(table.items()):
+        for entry in [row, *allowed]:
+            if entry != "all" and (root / row).exists() and not (root / entry).exists():
+                found.append(f"ARCHITECTURE.md: row {row} names {entry}, which does not exist")
     for path in code_files(root):
         name = path.relative_to(root).as_posix()
-        library = name.split("/", 1)[0]
-        allowed, because = table[library]
+        row = row_of(name, table)
+        allowed, because = table[row]
         for include in includes(path.read_text()):
-            if library != "tests" and not allowed_include(include, library, allowed):
-                found.append(f"{name}: includes {include}; {library} may include "
+            home = row_of(include, table)
+            if home and row != "tests" and not {home, include, "all"} & {row, *allowed}:
+                found.append(f"{name}: includes {include}; {row} may include "
                              f"{', '.join(allowed) or 'nothing of ours'}, because {because}")
             for pattern, rooms, why in FENCES:
                 if re.match(pattern, include) and not any(name.startswith(r) for r in rooms):
@@ -172,6 +198,129 @@ def check_folders(root, found):
                          f"at most {FOLDER_FILES_MAX}; divide it into sub-folders")
 
 
+def check_classes(root, found):
+    """Methods by ctags over the headers, sources by the definitions in .cc files."""
+    tool = shutil.which("ctags")
+    if tool is None:
+        print("tidy: ctags is not installed; classes not counted")
+        return
+    files = [path.relative_to(root).as_posix() for path in code_files(root)
+             if not path.relative_to(root).as_posix().startswith("tests/")]
+    listing = subprocess.run(
+        [tool, "--languages=C++", "--langmap=C++:+.cu.cuh", "--kinds-C++=fp", "--fields=+s",
+         "--sort=no", "-x", "--_xformat=%{scopeKind} %s %F %N", "-f", "-", "-L", "-"],
+        cwd=root, input="\n".join(files), capture_output=True, text=True).stdout
+    methods, sources = collections.defaultdict(set), collections.defaultdict(set)
+    for line in listing.splitlines():
+        kind, owner, file, name = line.split(" ", 3)
+        if kind not in ("class", "struct"):
+            continue
+        if file.endswith(".h"):
+            methods[owner].add(name)
+        else:
+            sources[owner].add(file)
+    for owner in sorted(set(methods) | set(sources)):
+        most = LARGE_CLASSES.get(owner.rsplit("::", 1)[-1], (CLASS_METHODS_MAX, CLASS_SOURCES_MAX))
+        if len(methods[owner]) > most[0]:
+            found.append(f"class {owner}: {len(methods[owner])} methods, at most {most[0]}; "
+                         "divide it into objects with state of their own")
+        if len(sources[owner]) > most[1]:
+            found.append(f"class {owner}: {len(sources[owner])} sources "
+                         f"({', '.join(sorted(sources[owner]))}), at most {most[1]}")
+
+
+def check_cycles(root, found):
+    """The folders of the product form no cycle by their includes."""
+    edges = collections.defaultdict(dict)
+    for path in code_files(root):
+        name = path.relative_to(root).as_posix()
+        folder = name.rpartition("/")[0]
+        for include in includes(path.read_text()):
+            target = include.rpartition("/")[0]
+            if target and target != folder and (root / include).exists():
+                edges[folder].setdefault(target, f"{name} includes {include}")
+    done, trail = set(), []
+
+    def visit(folder):
+        if folder in trail:
+            ring = trail[trail.index(folder):] + [folder]
+            found.append("folders form a cycle: " +
+                         "; ".join(edges[a][b] for a, b in zip(ring, ring[1:])))
+        elif folder not in done:
+            trail.append(folder)
+            for target in sorted(edges[folder]):
+                visit(target)
+            trail.pop()
+            done.add(folder)
+
+    for folder in sorted(edges):
+        if not folder.startswith("tests"):
+            visit(folder)
+
+
+def check_assertions(root, found):
+    lines = asserted = 0
+    for path in code_files(root):
+        if not path.relative_to(root).as_posix().startswith("tests/"):
+            text = path.read_text()
+            lines += text.count("\n")
+            asserted += len(re.findall(r"\b(?:INVARIANT|static_assert)\(", text))
+    if lines > 1000 and 1000 * asserted / lines < ASSERTIONS_MIN:
+        found.append(f"{asserted} assertions in {lines} lines, {1000 * asserted / lines:.2f} for each "
+                     f"1,000, at least {ASSERTIONS_MIN}; assert state changes and preconditions")
+
+
+def text_files(root):
+    yield from code_files(root)
+    for pattern in ("*.md", "*.py"):
+        for path in sorted(root.rglob(pattern)):
+            if not any(part.startswith((".", "build")) for part in path.relative_to(root).parts):
+                yield path
+
+
+def check_words(root, found):
+    places = [f"{path.relative_to(root)}:{number}" for path in text_files(root)
+              if path.relative_to(root).as_posix() not in RIDDLES_EXCEPTED
+              for number, line in enumerate(path.read_text().splitlines(), 1)
+              if RIDDLES.search(line)]
+    if len(places) > RIDDLES_MAX:
+        found.append(f"{len(places)} lines hold a word that hides who does what (RIDDLES in "
+                     f"tests/house/tidy.py), at most {RIDDLES_MAX}; the last ones: "
+                     f"{', '.join(places[-5:])}")
+
+
+def check_documents(root, found):
+    limits = dict(DOCUMENT_LINES_MAX)
+    folders = {path.parent.relative_to(root).as_posix() for path in code_files(root)}
+    for folder in sorted(f for f in folders if not f.startswith("tests/")):
+        limits[folder + "/README.md"] = FOLDER_README_LINES_MAX
+    for name, most in limits.items():
+        path = root / name
+        if not path.exists():
+            found.append(f"{name} is missing; say in a few lines what is in the folder")
+        elif len(path.read_text().splitlines()) > most:
+            found.append(f"{name}: {len(path.read_text().splitlines())} lines, at most {most}")
+    for path in text_files(root):
+        if path.suffix != ".md":
+            continue
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+            if re.match(r"[a-z]+:", target) or target.startswith("#"):
+                continue
+            if not (path.parent / target.split("#", 1)[0]).exists():
+                found.append(f"{path.relative_to(root)}: the link {target} leads nowhere")
+
+
+def check_subjects(root, found):
+    """Since the rule began; a tree without its history has nothing to check."""
+    log = subprocess.run(["git", "-C", str(root), "log", "--no-merges", "--format=%h %s",
+                          f"{SUBJECTS_SINCE}..HEAD"], capture_output=True, text=True)
+    for line in log.stdout.splitlines() if log.returncode == 0 else []:
+        commit, subject = line.split(" ", 1)
+        if len(subject) > SUBJECT_COLUMNS_MAX or not SUBJECT.fullmatch(subject):
+            found.append(f"commit {commit}: the subject \"{subject}\" is not \"area: imperative\" in "
+                         f"at most {SUBJECT_COLUMNS_MAX} columns")
+
+
 def check_own_header(root, found):
     """X.cc includes X.h before all else: so its object proves that the header compiles alone, and
     tests/house/CMakeLists.txt compiles apart only the headers without such a source."""
@@ -211,7 +360,9 @@ def check_format(root, found):
                  for name in bad)
 
 
-CHECKS = [check_layering, check_sizes, check_folders, check_mirror, check_own_header, check_ratio, check_format]
+CHECKS = [check_layering, check_cycles, check_sizes, check_folders, check_classes, check_mirror,
+          check_own_header, check_ratio, check_assertions, check_words, check_documents,
+          check_subjects, check_format]
 
 
 def self_test():
@@ -219,8 +370,9 @@ def self_test():
     table = "## Layering\n" + "\n".join(
         f"| `{name}` | {'`base`' if name != 'base' else '-'} | reason {name} |"
         for name in LIBRARIES + ["tests"])
-    good = {"ARCHITECTURE.md": table, "base/a.h": "#pragma once\n",
-            "tests/unit/base/a_test.cc": "int a;\n"}
+    good = {"ARCHITECTURE.md": table, "README.md": "", "base/README.md": "", "model/README.md": "",
+            "base/a.h": "#pragma once\n", "model/a.h": "#pragma once\n",
+            "tests/unit/base/a_test.cc": "int a;\nint b;\nint c;\n"}
     breaches = {
         "layering": ({"base/a.cc": '#include "kernels/k.h"\n'}, "reason base"),
         "fence": ({"model/a.cc": "#include <sodium.h>\n"}, "primitives"),
@@ -231,6 +383,24 @@ def self_test():
         "function": ({"base/a.cc": "void f() {\n" + "  g();\n" * 71 + "}\n"}, "a function of"),
         "member": ({"base/a.cc": "int T::f(int a) const {\n" + "  g();\n" * 71 + "}\n"},
                    "a function of"),
+        "row": ({"model/gguf/a.cc": '#include "model/a.h"\n', "model/gguf/README.md": "",
+                 "ARCHITECTURE.md": table + "\n| `model/gguf` | `base` | files first |"}, "files first"),
+        "row of nothing": ({"ARCHITECTURE.md": table + "\n| `base/b` | `base/c` | why |",
+                            "base/b/a.h": "#pragma once\n", "base/b/README.md": ""},
+                           "does not exist"),
+        "cycle": ({"base/b/b.h": '#pragma once\n#include "base/a.h"\n', "base/b/README.md": "",
+                   "base/a.h": '#pragma once\n#include "base/b/b.h"\n'}, "form a cycle"),
+        "methods": ({"base/c.h": "#pragma once\nclass C {\n" +
+                     "".join(f"  void f{n}();\n" for n in range(41)) + "};\n"}, "41 methods"),
+        "sources": ({f"base/c{n}.cc": f"void C::f{n}() {{}}\n" for n in range(3)} |
+                    {"base/c.h": "#pragma once\nclass C {\n  void f0();\n};\n"}, "3 sources"),
+        "assertions": ({"base/b.cc": "int x;\n" * 700, "base/c.cc": "int y;\n" * 700,
+                        "tests/unit/base/a_test.cc": "int z;\n" * 900}, "assertions in"),
+        "words": ({"base/b.md": ("it is no" + "body\n") * (RIDDLES_MAX + 1)}, "who does what"),
+        "long document": ({"README.md": "line\n" * 121}, "at most 120"),
+        "long folder document": ({"base/README.md": "line\n" * 16}, "at most 15"),
+        "no folder document": ({"base/b/b.h": "#pragma once\n"}, "README.md is missing"),
+        "link": ({"base/README.md": "[there](nowhere.md)\n"}, "leads nowhere"),
         "mirror": ({"tests/unit/base/zzz_test.cc": "int b;\n"}, "mirrors no file"),
         "pragma": ({"base/b.h": "int x;\n"}, "pragma"),
         "folder": ({"base/utils/b.h": "#pragma once\n"}, "says nothing"),
