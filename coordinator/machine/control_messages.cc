@@ -77,7 +77,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   lose_node(name, "no heartbeat came in time");  // connected still, but silent for too long
   auto added = registry_.add(link, message.register_());
   strangers_.erase(link);
-  accusers_.names.erase(name);
+  holdings_.forget_accuser(name);
   if (!added.ok()) {  // not for good: it may come back when there is room
     spdlog::warn("no room for worker {}: {}", message.register_().node(), added.error().message);
     return control_.close(link);
@@ -91,7 +91,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   send_control(link, answer);
   send_roster(link);
   if (Node* node = registry_.find(link); node != nullptr) meet(*node);
-  if (Node* node = registry_.find(link); node != nullptr) send_plan(*node);
+  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
   form_pipelines();
 }
 
@@ -216,11 +216,20 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());
   take_away(node, away_of(heartbeat));
-  const Status taken = take_wrong_bytes(node, heartbeat);
+  const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
   if (!taken.ok()) lose_node(node.status.name, taken.error().message);
 }
 
-// Figures that no machine has place it nowhere.
+// A worker that still fetches gets the time for it.
+void CoordinatorMachine::take_holding(Node& node, const control::v1::Holding& holding) {
+  const std::uint64_t before = node.status.held_bytes;
+  registry_.hold(node, holding);
+  if (node.state != Node::State::kLoading || node.status.held_bytes <= before) return;
+  Pipeline* pipeline = pipelines_.find(node.status.epoch);
+  if (pipeline != nullptr) pipeline->deadline = clock_.now() + options_.forming_timeout;
+}
+
+// A worker with impossible figures is not placed.
 void CoordinatorMachine::on_measured(Node& node, const control::v1::Measured& measured) {
   placement::Node figures;
   figures.name = node.status.name;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/machine/missing.h"
 #include "coordinator/proof/receipts.h"
 #include "proto/defect.h"
 #include "proto/frame.h"
@@ -25,7 +26,6 @@ constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
 constexpr Duration kAsleep = std::chrono::milliseconds(500);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
-constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
@@ -51,7 +51,15 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
       links_(identity_of(options_), clock, data, *this),
-      canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random),
+      holdings_(options_, registry_, data,
+                [this](LinkId link, const auto& message) { send_control(link, message); }),
+      standings_(options_, control, registry_, pipelines_, scheduler_),
+      newcomers_(options_, clock, random, pipelines_, scheduler_,
+                 [this](GenerateRequest request, std::shared_ptr<SequenceEvents> events) {
+                   return submit(std::move(request), std::move(events));
+                 }),
+      slow_(clock, registry_, pipelines_, scheduler_, holdings_, standings_,
+            [this](Epoch epoch, const std::string& why) { end_pipeline(epoch, why, {}); }),
       without_pipeline_since_(clock.now()),
       timer_at_(clock.now()) {
   control.set_events(this);
@@ -103,12 +111,12 @@ void CoordinatorMachine::on_timer() {
   expire_waiting();
   expire_interrupted();
   drain_pipelines();
-  route_around_slow();
+  slow_.on_timer();
   measure_ways();
   end_outdated();
   form_pipelines();
-  take_standings();
-  make_canaries();
+  standings_.refresh();
+  newcomers_.on_timer();
   admit();
   timer_at_ = now;
 }
@@ -126,7 +134,13 @@ Duration CoordinatorMachine::silence_of(const std::vector<std::string>& names) c
   return longest;
 }
 
-// Checking pipelines of what those that serve leave over.
+void CoordinatorMachine::end_outdated() {
+  for (const auto& [epoch, why] : pipelines_.outdated()) {
+    if (pipelines_.find(epoch) != nullptr) end_pipeline(epoch, why, {});
+  }
+}
+
+// Checking pipelines are formed of the nodes that are left over.
 void CoordinatorMachine::form_pipelines() {
   while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
   if (options_.receipts == nullptr) return;
@@ -150,7 +164,7 @@ void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
     if (node->status.partial && node->plan != member.layers) {
       node->plan = member.layers;
       node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
-      messages.emplace_back(member.link, hold_message(*node));
+      messages.emplace_back(member.link, holdings_.message(*node));
     }
     control::v1::CoordinatorMessage message;
     *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
@@ -169,7 +183,7 @@ Hash256 CoordinatorMachine::model_of_receipts() const {
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     if (pipeline.model) return *pipeline.model;
   }
-  return model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
+  return holdings_.model() ? *holdings_.model() : blake2b(as_bytes(options_.model_fingerprint));
 }
 
 // Where every stage makes them, with this very program: neighbours must name the same one.
@@ -211,7 +225,7 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
                       checks);
-  rank_pools();
+  standings_.rank_pools();
   admit();
 }
 
@@ -257,7 +271,7 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
   links_.close(epoch);
   std::vector<std::shared_ptr<Sequence>> over =
       interrupt(scheduler_.remove_pool(epoch), patience, !culprits.empty());
-  rank_pools();
+  standings_.rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
   for (const Member& member : members) {
@@ -317,8 +331,10 @@ void CoordinatorMachine::expire_waiting() {
   }
   if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
   if (pipelines_.placing().hopes()) return;
-  end_sequences(scheduler_.take_waiting(),
-                {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
+  end_sequences(
+      scheduler_.take_waiting(),
+      {ErrorCode::kUnavailable, "no pipeline came back in time: " +
+                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
 }
 
 // As many as a pipeline takes are here and well, and will be one when they have rested.
@@ -350,94 +366,34 @@ void CoordinatorMachine::expire_interrupted() {
     scheduler_.remove_waiting(sequence->id);
     ending_.emplace(sequence->id, sequence);
   }
-  end_sequences(std::move(over),
-                {ErrorCode::kUnavailable,
-                 "nobody holds the lost layers, or has room for this sequence: " + missing()});
-}
-
-// Empty, unless it is room that keeps the workers from forming a pipeline.
-std::string CoordinatorMachine::missing_room() const {
-  std::vector<std::uint64_t> rooms;
-  for (const NodeStatus& node : registry_.snapshot()) {
-    if (node.state == "lost" || node.away || !node.barred.empty() || node.newcomer) continue;
-    rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
-  }
-  if (options_.stages == 0 || rooms.size() < options_.stages) return "";
-  std::sort(rooms.rbegin(), rooms.rend());
-  const auto room = std::accumulate(rooms.begin(), rooms.begin() + options_.stages, 0ULL);
-  if (room >= options_.layers) return "";
-  return "; " + std::to_string(options_.stages) + " of them have room for " + std::to_string(room) +
-         " of the model's " + std::to_string(options_.layers) + " layers";
-}
-
-std::string CoordinatorMachine::missing() const {
-  const std::uint32_t count = registry_.here();
-  std::string sentence = std::to_string(count);
-  if (count <= options_.stages && options_.stages > 0) {
-    sentence += " of " + std::to_string(options_.stages);
-  }
-  sentence += " workers are registered" + missing_owners();
-  const std::string& waiting = pipelines_.placing().waiting();
-  if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
-  if (pipelines_.none()) sentence += missing_room();
-  std::uint32_t named = 0;
-  const std::vector<const Node*> here = registry_.all();
-  for (const HandStage& stage : options_.by_hand) {
-    const bool absent = std::none_of(here.begin(), here.end(), [&](const Node* node) {
-      return node->status.name == stage.node;
-    });
-    if (!absent || named == kMissingNamed) continue;
-    sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
-    ++named;
-  }
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    if (pipeline.checking) continue;
-    for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-      if (pipeline.members[stage].ready || named == kMissingNamed) continue;
-      sentence += "; " + pipeline.describe(stage) + " is not ready yet";
-      ++named;
-    }
-  }
-  if (!last_loss_.empty()) sentence += "; before, " + last_loss_;
-  return sentence;
-}
-
-std::vector<LayerRange> CoordinatorMachine::uncovered() const {
-  const bool even = !options_.placement && options_.by_hand.empty();
-  if (!pipelines_.none() || !even) return {};
-  std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
-  std::size_t others = 0;
-  for (const Node* node : registry_.all()) {
-    if (!Registry::may_serve(*node)) continue;
-    const auto own = std::ranges::find(layers, node->status.layers);
-    const bool keeps = node->loaded && own != layers.end();
-    if (keeps) layers.erase(own);
-    if (!keeps) ++others;
-  }
-  layers.erase(layers.begin(), layers.begin() + std::min(others, layers.size()));
-  return layers;
+  end_sequences(
+      std::move(over),
+      {ErrorCode::kUnavailable, "nobody holds the lost layers, or has room for this sequence: " +
+                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
 }
 
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = scheduler_.serves();
-  if (!status.ready) status.missing = "no pipeline serves: " + missing();
-  status.uncovered = uncovered();
+  if (!status.ready)
+    status.missing =
+        "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_);
+  status.uncovered = uncovered_layers(options_, registry_, pipelines_);
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;
   status.nodes = registry_.snapshot();
   std::map<std::string, LinkId> links;
   for (const Node* node : registry_.known()) links[node->status.name] = node->link;
   for (NodeStatus& node : status.nodes) {
-    node.standing = standing_of(links[node.name]);
-    node.owner = owner_name(links[node.name]);
+    node.standing = standings_.of(links[node.name]);
+    node.owner = standings_.owner_name(links[node.name]);
     const bool left_out = node.state == "free" && !pipelines_.none();
     if (left_out) node.spare = pipelines_.placing().why_spare(node.name);
     if (!node.barred.empty()) node.spare = node.barred;
-    node.checking = checking_of(node);
+    node.checking = newcomers_.describe(node);
   }
   status.links = pipelines_.ways().all();
-  status.accused = accused();
+  status.accused = holdings_.accused();
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     PipelineStatus one;
     one.epoch = epoch;
@@ -448,14 +404,14 @@ SwarmStatus CoordinatorMachine::status() const {
       one.running = pool->second.running;
       one.kv_pages_reserved = pool->second.reserved;
       one.level = pool->second.level;
-      one.twins = twins_of(pipeline);
+      one.twins = standings_.twins_of(pipeline);
     }
     one.kv_pages = pipeline.kv_pages;
     one.kv_page_tokens = pipeline.kv_page_tokens;
     status.pipelines.push_back(std::move(one));
   }
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
-  if (status.audits) status.audits->canaries_total = canaries_total_;
+  if (status.audits) status.audits->canaries_total = newcomers_.total();
   status.late_frames_total = late_frames();
   status.running_audits = scheduler_.running_of(kAuditor);
   status.running = scheduler_.running() - status.running_audits;

@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/machine/canaries.h"
+#include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/slow_nodes.h"
+#include "coordinator/machine/standing_view.h"
+#include "coordinator/machine/worker_holdings.h"
 #include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/audit_case.h"
@@ -40,7 +42,7 @@ class CoordinatorMachine final : public Coordinator,
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override;
-  void publish_model(const Hash256& model) override;
+  void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
 
  private:
   // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
@@ -68,14 +70,7 @@ class CoordinatorMachine final : public Coordinator,
   void measure_ways();
   void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
   void send_roster(LinkId link);
-  void send_plan(Node& node);
-  control::v1::CoordinatorMessage hold_message(const Node& node) const;
-  void send_plans_again();
   void take_holding(Node& node, const control::v1::Holding& holding);
-  // kInvalidInput names field and limit. What is said may lose any worker.
-  Status take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat);
-  Accusers* accusers_of(const std::string& holder);
-  std::vector<AccusedStatus> accused() const;
   void refuse(LinkId link, const std::string& why, bool may_pass = false);
   void lose_node(const std::string& name, const std::string& why);
 
@@ -83,18 +78,11 @@ class CoordinatorMachine final : public Coordinator,
   void meet(Node& node);
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
-  std::string checking_of(const NodeStatus& node) const;
 
   // Nodes that their owners want.
   void take_away(Node& node, std::optional<Away> away);
   void drain_pipelines();
   bool may_end_now(const Pipeline& pipeline) const;
-
-  // Nodes whose steps take much longer than they did.
-  void route_around_slow();
-  void prepare_spare(LayerRange layers);
-  std::optional<std::uint32_t> slow_stage(const Pipeline& pipeline);
-  std::string missing_owners() const;
 
   // Pipelines.
   void on_pipeline_linked(Epoch epoch) override;
@@ -121,15 +109,7 @@ class CoordinatorMachine final : public Coordinator,
 
   // Sequences.
   void submit_audit(AuditRun run);
-  void make_canaries();
   void admit();
-  void take_standings();
-  void rank_pools();  // by standings_, and by whom they can be audited
-  ledger::Level level_of(const std::vector<std::string>& nodes) const;
-  std::optional<NodeStanding> standing_of(LinkId link) const;
-  std::string owner_name(LinkId link) const;
-  std::multiset<std::string> owners_of(const Pipeline& pipeline) const;
-  std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
   void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);
   bool orders_prompts(const Pipeline* pipeline);
@@ -143,25 +123,22 @@ class CoordinatorMachine final : public Coordinator,
   void expire_waiting();
   void expire_interrupted();
   bool enough_rest() const;
-  std::string missing() const;  // to a pipeline that serves
-  std::vector<LayerRange> uncovered() const;
-  std::string missing_room() const;
 
   const CoordinatorOptions options_;
   const Clock& clock_;
   Transport& control_;
   Transport& data_;
   Bytes roster_;  // empty before the first one
-  std::optional<Hash256> model_;
-  Accusers accusers_;  // of this process as a holder, each since it registered
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;
   Scheduler scheduler_;
-  Canaries canaries_;
+  WorkerHoldings holdings_;
+  StandingView standings_;
+  NewcomerChecks newcomers_;
+  SlowNodes slow_;
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
-  std::shared_ptr<const Standings> standings_;  // by which pools have their levels
   // Owners of answers whose windows are all being audited; the oldest first.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   std::string last_loss_;                 // why the last pipeline ended, until one serves again
@@ -169,7 +146,6 @@ class CoordinatorMachine final : public Coordinator,
   TimePoint without_pipeline_since_{};
   TimePoint timer_at_{};  // its last call
   std::uint64_t next_sequence_ = 1;
-  std::uint64_t canaries_total_ = 0;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer
   CounterRate prompt_rate_;

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/machine/missing.h"
 #include "coordinator/proof/receipts.h"
 #include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
-
-constexpr std::uint32_t kOwnersNamed = 4;  // in one sentence
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
@@ -21,8 +20,6 @@ std::string machine_of(const NodeStatus& status) {
   const std::string host = address.ok() ? address->host : status.data_address;
   return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
 }
-
-const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
 
 }  // namespace
 
@@ -76,7 +73,8 @@ bool CoordinatorMachine::may_end_now(const Pipeline& pipeline) const {
   if (pool == scheduler_.pools().end() || pool->second.running == 0) return true;
   if (scheduler_.others_have_room(pipeline.epoch)) return true;
   const std::vector<std::string> next = pipelines_.successor(pipeline);
-  return !next.empty() && scheduler_.may_all_run_on(pipeline.epoch, next, level_of(next));
+  return !next.empty() &&
+         scheduler_.may_all_run_on(pipeline.epoch, next, standings_.level_of(next));
 }
 
 // --- standing ---
@@ -140,22 +138,6 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
   end_pipeline(node.status.epoch,
                pipeline->describe(node.status.stage) + " is a newcomer again, and serves nobody",
                {});
-}
-
-std::string CoordinatorMachine::missing_owners() const {
-  std::string sentence;
-  std::uint32_t named = 0;
-  for (const Node* node : registry_.all()) {
-    const bool barred = !node->status.barred.empty();
-    if ((!node->status.away && !barred) || named++ >= kOwnersNamed) continue;
-    if (barred) {
-      sentence += "; worker " + node->status.name + " is given no work: " + node->status.barred;
-      continue;
-    }
-    sentence +=
-        "; worker " + node->status.name + " is " + verb_of(*node->status.away) + " by its owner";
-  }
-  return sentence;
 }
 
 }  // namespace hearth::coordinator

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/machine/missing.h"
 #include "coordinator/proof/receipts.h"
 #include "proto/defect.h"
 
@@ -62,7 +63,9 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
   sequence->events = std::move(events);
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (!scheduler_.serves()) {
-    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
+    return Error{
+        ErrorCode::kUnavailable,
+        "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_)};
   }
   TRY_VOID(scheduler_.fits_somewhere(*sequence));
   TRY_VOID(scheduler_.enqueue(sequence));
@@ -160,7 +163,7 @@ void CoordinatorMachine::admit() {
     if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
     if (sequence->request.origin == Origin::kClient) {
-      canaries_.saw(sequence->request, scheduler_.has_checkers());
+      newcomers_.saw(sequence->request);
     }
     sequence->events->on_admitted();
   }

@@ -1,10 +1,11 @@
-// What workers that have not the whole model are told to hold, and what they say that they do.
+#include "coordinator/machine/worker_holdings.h"
+
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "base/limits.h"
-#include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/workers/holdings.h"
-#include "proto/frame.h"
 #include "proto/split.h"
 #include "proto/wrong_bytes.h"
 
@@ -12,17 +13,25 @@ namespace hearth::coordinator {
 
 using control::v1::CoordinatorMessage;
 
-void CoordinatorMachine::send_plan(Node& node) {
-  // Where layers are not split evenly it hears with the pipeline that takes it.
+WorkerHoldings::WorkerHoldings(const CoordinatorOptions& options, Registry& registry,
+                               Transport& data, Send send)
+    : options_(options), registry_(registry), data_(data), send_(std::move(send)) {}
+
+void WorkerHoldings::send_plan(Node& node) {
   if (!node.status.partial || options_.placement || !options_.by_hand.empty()) return;
   const HoldChoice choice =
       choose_holding(split_layers(options_.layers, options_.stages), node, registry_.all());
-  node.plan = choice.layers;
-  node.why = choice.why;
-  send_control(node.link, hold_message(node));
+  send_plan(node, choice.layers, choice.why);
 }
 
-CoordinatorMessage CoordinatorMachine::hold_message(const Node& node) const {
+void WorkerHoldings::send_plan(Node& node, LayerRange layers, const std::string& why) {
+  INVARIANT(layers.end <= options_.layers, "a plan lies within the model");
+  node.plan = layers;
+  node.why = why;
+  send_(node.link, message(node));
+}
+
+CoordinatorMessage WorkerHoldings::message(const Node& node) const {
   CoordinatorMessage message;
   auto& hold = *message.mutable_hold();
   hold.mutable_layers()->set_begin(node.plan.begin);
@@ -37,8 +46,8 @@ CoordinatorMessage CoordinatorMachine::hold_message(const Node& node) const {
     holder.set_node(name);
     holder.set_address(address);
   };
-  // Nobody's word but its own keeps a node from the coordinator, without whom few could come in.
-  if (!accusers_.names.contains(node.status.name)) add(options_.node, data_.address());
+  // Only a worker's own accusation keeps it from the coordinator, which few could do without.
+  if (!own_accusers_.names.contains(node.status.name)) add(options_.node, data_.address());
   for (const Node* other : registry_.all()) {
     const NodeStatus& status = other->status;
     if (status.name == node.status.name || !status.partial || !holds(status, node.plan)) continue;
@@ -47,34 +56,34 @@ CoordinatorMessage CoordinatorMachine::hold_message(const Node& node) const {
   return message;
 }
 
-void CoordinatorMachine::publish_model(const Hash256& model) {
+void WorkerHoldings::publish_model(const Hash256& model) {
   model_ = model;
   send_plans_again();
 }
 
-void CoordinatorMachine::send_plans_again() {
-  std::vector<std::string> names;  // sending may lose a worker
+void WorkerHoldings::send_plans_again() {
+  std::vector<std::string> names;
   for (const Node* node : registry_.all()) {
     if (node->status.partial && node->plan.size() > 0) names.push_back(node->status.name);
   }
   for (const std::string& name : names) {
     const Node* node = registry_.find(name);
     if (node == nullptr || node->state == Node::State::kLost) continue;
-    send_control(node->link, hold_message(*node));
+    send_(node->link, message(*node));
   }
 }
 
-Accusers* CoordinatorMachine::accusers_of(const std::string& holder) {
-  if (holder == options_.node) return &accusers_;
+Accusers* WorkerHoldings::accusers_of(const std::string& holder) {
+  if (holder == options_.node) return &own_accusers_;
   Node* node = registry_.find(holder);
   return node == nullptr ? nullptr : &node->accusers;
 }
 
-// What is said of nodes that are not here, or of another model, is over.
-Status CoordinatorMachine::take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat) {
+// Accusations of nodes that are not here, or of another model, no longer matter.
+Status WorkerHoldings::take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat) {
   const auto count = static_cast<std::size_t>(heartbeat.wrong_bytes_size());
-  REQUIRE(count <= limits::kWrongBytesTold, "it says that " + std::to_string(count) +
-                                                " nodes sent wrong bytes; the limit is " +
+  REQUIRE(count <= limits::kWrongBytesTold, "the heartbeat names " + std::to_string(count) +
+                                                " senders of wrong bytes; the limit is " +
                                                 std::to_string(limits::kWrongBytesTold));
   const std::string& name = node.status.name;
   bool heard = false;
@@ -86,41 +95,33 @@ Status CoordinatorMachine::take_wrong_bytes(Node& node, const control::v1::Heart
     if (!node.status.partial || accusers->names.size() == limits::kAccusers) continue;
     if (!accusers->names.insert(name).second) continue;
     if (accusers->names.size() == 1) accusers->item = wrong.item;
-    const bool out = is_out(*accusers) && accusers != &accusers_;
-    spdlog::warn("{} says that {} sent it wrong bytes: {}, bytes {} to {} of the model; {}", name,
-                 wrong.node, wrong.item, wrong.begin, wrong.end,
-                 out ? "nobody is sent there until it registers again" : "it is sent elsewhere");
+    const bool out = is_out(*accusers) && accusers != &own_accusers_;
+    spdlog::warn(
+        "{} says that {} sent it wrong bytes: {}, bytes {} to {} of the model; {}", name,
+        wrong.node, wrong.item, wrong.begin, wrong.end,
+        out ? "no worker fetches there until it registers again" : "the accuser fetches elsewhere");
     heard = true;
     for_all = for_all || out;
   }
   if (for_all) {
     send_plans_again();
   } else if (heard && node.plan.size() > 0) {
-    send_control(node.link, hold_message(node));
+    send_(node.link, message(node));
   }
   return ok_status();
 }
 
-std::vector<AccusedStatus> CoordinatorMachine::accused() const {
+std::vector<AccusedStatus> WorkerHoldings::accused() const {
   std::vector<AccusedStatus> all;
   const auto add = [&](const std::string& node, const Accusers& accusers, bool out) {
     if (accusers.names.empty()) return;
     all.push_back({node, static_cast<std::uint32_t>(accusers.names.size()), accusers.item, out});
   };
-  add(options_.node, accusers_, false);
+  add(options_.node, own_accusers_, false);
   for (const Node* node : registry_.known()) {
     add(node->status.name, node->accusers, is_out(node->accusers));
   }
   return all;
-}
-
-// Whoever still fetches is given the time for it.
-void CoordinatorMachine::take_holding(Node& node, const control::v1::Holding& holding) {
-  const std::uint64_t before = node.status.held_bytes;
-  registry_.hold(node, holding);
-  if (node.state != Node::State::kLoading || node.status.held_bytes <= before) return;
-  Pipeline* pipeline = pipelines_.find(node.status.epoch);
-  if (pipeline != nullptr) pipeline->deadline = clock_.now() + options_.forming_timeout;
 }
 
 }  // namespace hearth::coordinator

@@ -1,20 +1,19 @@
-// The coordinator's part in what newcomers do: their checking pipelines, and the requests that it
-// makes for them (ledger/PROTOCOL.md, 4).
+#include "coordinator/machine/newcomer_checks.h"
+
 #include <spdlog/spdlog.h>
 
 #include <utility>
 
-#include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/pipelines/checking.h"
 #include "coordinator/proof/receipts.h"
 
 namespace hearth::coordinator {
 namespace {
 
-// Takes turns with those who ask for answers. No API key's id has a space.
+// The owner of canaries in the scheduler's turns. No API key's id has a space.
 constexpr char kOwner[] = "the canaries";
 
-// What the model says is what the next ones are made of.
+// Hands the model's answer back: later canaries are made of it.
 class CanaryEvents final : public SequenceEvents {
  public:
   explicit CanaryEvents(Canaries& canaries) : canaries_(canaries) {}
@@ -35,14 +34,21 @@ class CanaryEvents final : public SequenceEvents {
 
 }  // namespace
 
-void CoordinatorMachine::end_outdated() {
-  for (const auto& [epoch, why] : pipelines_.outdated()) {
-    if (pipelines_.find(epoch) != nullptr) end_pipeline(epoch, why, {});
-  }
+NewcomerChecks::NewcomerChecks(const CoordinatorOptions& options, const Clock& clock,
+                               Random& random, const Pipelines& pipelines, Scheduler& scheduler,
+                               Submit submit)
+    : options_(options),
+      clock_(clock),
+      pipelines_(pipelines),
+      scheduler_(scheduler),
+      submit_(std::move(submit)),
+      canaries_(options.canary_words, options.shape, ledger::Policy().canary_rate, random) {}
+
+void NewcomerChecks::saw(const GenerateRequest& request) {
+  canaries_.saw(request, scheduler_.has_checkers());
 }
 
-// As long as there is who checks them.
-void CoordinatorMachine::make_canaries() {
+void NewcomerChecks::on_timer() {
   if (options_.receipts == nullptr || !scheduler_.has_checkers() || !scheduler_.serves()) return;
   const bool idle = scheduler_.has_idle_checkers() && scheduler_.waiting() == 0;
   while (canaries_.due(clock_.now(), idle)) {
@@ -54,13 +60,13 @@ void CoordinatorMachine::make_canaries() {
     random_bytes(order.salt.bytes);
     request.receipt = order;
     request.owner = kOwner;
-    const auto taken = submit(std::move(request), std::make_shared<CanaryEvents>(canaries_));
+    const auto taken = submit_(std::move(request), std::make_shared<CanaryEvents>(canaries_));
     if (!taken) return;
-    ++canaries_total_;
+    ++total_;
   }
 }
 
-std::string CoordinatorMachine::checking_of(const NodeStatus& node) const {
+std::string NewcomerChecks::describe(const NodeStatus& node) const {
   const bool here = node.state != "lost" && !node.away && node.barred.empty();
   if (!node.newcomer || !here) return "";
   if (options_.receipts == nullptr) return "waits: this server keeps no ledger";
