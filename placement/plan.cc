@@ -7,79 +7,20 @@
 
 #include "base/limits.h"
 #include "placement/search.h"
-#include "placement/uneven.h"
 #include "placement/words.h"
 
 namespace hearth::placement {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kExactWords = 12;  // nodes; of more, what else there could be is less exact
+
+Effort effort_for(std::size_t nodes) {
+  return nodes <= kExactWords ? Effort::kExact : Effort::kOrders;
+}
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective == Objective::kLatency ? prediction.tokens_per_second
                                                   : prediction.all_tokens_per_second;
-}
-
-bool all_fit(const Problem& problem, const std::vector<Stage>& stages) {
-  return std::all_of(stages.begin(), stages.end(),
-                     [&](const Stage& stage) { return fits(problem, stage); });
-}
-
-// The best split for the nodes in this order: of all ends of the first stages, which end makes the
-// sum of the stages (or the slowest of them) least. Empty where no split fits.
-std::vector<Stage> split(const Problem& problem, const std::vector<Stage>& order) {
-  const std::uint32_t layers = problem.layers();
-  const bool latency = problem.objective == Objective::kLatency;
-  const double rows = latency ? 1.0 : problem.batch_rows;
-  const std::size_t count = order.size();
-  std::vector<std::vector<double>> cost(count + 1, std::vector<double>(layers + 1, kNever));
-  std::vector<std::vector<std::uint32_t>> begins(count, std::vector<std::uint32_t>(layers + 1));
-  cost[0][0] = 0.0;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::uint32_t end = static_cast<std::uint32_t>(i) + 1; end <= layers; ++end) {
-      for (std::uint32_t begin = end; begin-- > 0;) {
-        const Stage stage{order[i].node, {begin, end}};
-        if (!fits(problem, stage)) break;
-        if (cost[i][begin] == kNever) continue;
-        const double seconds = stage_seconds(problem, stage, rows);
-        const double sum = latency ? cost[i][begin] + seconds : std::max(cost[i][begin], seconds);
-        if (sum >= cost[i + 1][end]) continue;
-        cost[i + 1][end] = sum;
-        begins[i][end] = begin;
-      }
-    }
-  }
-  if (cost[count][layers] == kNever) return {};
-  std::vector<Stage> stages = order;
-  std::uint32_t end = layers;
-  for (std::size_t i = count; i-- > 0;) {
-    stages[i].layers = {begins[i][end], end};
-    end = begins[i][end];
-  }
-  return stages;
-}
-
-// Of layers of different sizes a good placement is known from three searches for equal ones, and
-// what is better is looked for: as large as the largest they always fit; taken as smaller ones they
-// let an order be found that fits only where the large ones are elsewhere.
-std::optional<std::vector<Stage>> best(const Problem& problem, std::uint32_t must, bool exact) {
-  const auto& bytes = problem.model.layer_bytes;
-  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-  if (*least == *most) return search(problem, *most, must);
-  const auto mean = static_cast<std::uint64_t>(problem.model.mean_layer_bytes());
-  std::optional<std::vector<Stage>> best;
-  for (const std::uint64_t each : {*most, mean, *least}) {
-    const auto found = search(problem, each, must);
-    if (!found) continue;
-    for (std::vector<Stage> stages : {*found, split(problem, *found)}) {
-      if (stages.empty() || !all_fit(problem, stages)) continue;
-      if (best && cost_seconds(problem, stages) >= cost_seconds(problem, *best)) continue;
-      best = std::move(stages);
-    }
-  }
-  if (!exact) return best;
-  return search_uneven(problem, std::move(best), must);
 }
 
 Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes) {
@@ -136,11 +77,11 @@ std::string why_spare(const Problem& problem, const std::vector<std::uint32_t>& 
   std::uint32_t all = bit(spare);
   for (const Stage& stage : stages) all |= bit(stage.node);
   std::string what = "adding it makes the whole ";
-  const bool exact = nodes.size() <= kExactWords;
-  auto with = best(part, all, exact);
+  const Effort effort = effort_for(nodes.size());
+  auto with = search(part, all, effort);
   if (!with) {
     what = "in place of another it makes the whole ";
-    with = best(part, bit(spare), exact);
+    with = search(part, bit(spare), effort);
   }
   if (!with) return "no pipeline with it holds the model over links that were measured";
   const double rate = rate_of(problem, predict(problem, stages));
@@ -154,29 +95,29 @@ struct Placed {
   std::vector<Stage> stages;
 };
 
-Result<Placed> placed(const Problem& problem, bool exact) {
+Result<Placed> placed(const Problem& problem, Effort effort) {
   TRY_VOID(check(problem));
   for (const std::vector<std::uint32_t>& nodes : candidates(problem)) {
-    const auto stages = best(part_of(problem, nodes), 0, exact);
+    const auto stages = search(part_of(problem, nodes), 0, effort);
     if (stages) return Placed{nodes, numbered_as(nodes, *stages)};
   }
   return no_room(problem);
 }
 
 void consider(const Problem& changed, const std::string& change, Gains& gains) {
-  const auto one = placed(changed, changed.nodes.size() <= kExactWords);
+  const auto one = placed(changed, effort_for(changed.nodes.size()));
   if (one.ok()) gains.add(change, rate_of(changed, predict(changed, one->stages)));
 }
 
 }  // namespace
 
 Result<std::vector<Stage>> place(const Problem& problem) {
-  TRY(Placed one, placed(problem, true));
+  TRY(Placed one, placed(problem, Effort::kExact));
   return std::move(one.stages);
 }
 
 Result<Plan> plan(const Problem& problem) {
-  TRY(Placed one, placed(problem, true));
+  TRY(Placed one, placed(problem, Effort::kExact));
   Plan plan;
   plan.stages = std::move(one.stages);
   plan.prediction = predict(problem, plan.stages);

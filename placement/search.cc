@@ -2,367 +2,659 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "placement/layer_split.h"
+#include "placement/search_input.h"
 
 namespace hearth::placement {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSlack = 1e-9;  // of what rounding may take from a bound that is just kept
 constexpr double kPrecision = 1e-4;
+constexpr std::size_t kPrices = 3;
+constexpr std::size_t kMaxPaceRows = 1'000'000;  // of all tests of paces together
 
-using Set = std::uint32_t;
-
-// What a node is in a pipeline decides what it keeps beside its layers.
-enum Role : std::uint32_t { kInner = 0, kFirst = 1, kLast = 2, kBoth = 3 };
-
-struct Found {
-  double seconds = kNever;
-  Set set = 0;
-  std::uint32_t first = 0;
-  std::uint32_t last = 0;
+// A row of the table over (set of nodes, last node): seconds by where the layers of the last node
+// end, for ends in [begin, end). Of other ends no pipeline is within the limit.
+struct Row {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::size_t at = 0;  // of Search::seconds_
 };
 
-// Nodes are numbered from the one with the quickest layers on, so that the members of a set are met
-// in the order in which layers are given to them.
 class Search {
  public:
-  Search(const Problem& problem, std::uint64_t layer_bytes, Set must);
+  // `known`: a pipeline that the result has to beat, or is.
+  Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required);
   std::optional<std::vector<Stage>> run();
 
  private:
-  void read_nodes(std::uint64_t layer_bytes);
-  void read_links();
-  std::uint32_t room(std::uint32_t node, Role role, std::uint64_t layer_bytes) const;
   bool allowed(Set set) const {
-    return (set & must_) == must_ &&
-           (problem_.stages == 0 || std::popcount(set) == static_cast<int>(problem_.stages));
+    return (set & required_) == required_ && (stages_ == 0 || size_of(set) == stages_);
   }
-  bool may_grow(Set set) const {
-    const auto size = static_cast<std::uint32_t>(std::popcount(set));
-    return size < problem_.layers() && (problem_.stages == 0 || size < problem_.stages);
-  }
-
-  // Caps and links that keep every stage and link within `pace`.
+  // From now on every stage and link keeps within `pace`.
   void bound(double pace);
-  // Whether any pipeline keeps the pace, whatever the time round its ring.
-  bool keeps();
-  std::vector<double> paces() const;
-  std::optional<double> least_pace();
-  // Where the way round takes more than S + 1 of the least pace. A longer one loosens every bound,
-  // so that the least that is kept is found by halving.
-  std::vector<Stage> slower(double low);
+  // What a pipeline of so many stages may take once round.
+  double max_seconds(std::uint32_t stages) const;
 
-  // The quickest round under bound(); with a pace, of those that go round in S + 1 paces.
-  Found quickest(double pace);
-  void walk(std::uint32_t first);
-  void close(Set set, std::uint32_t first, std::uint32_t last, double pace, Found& best) const;
-  double fill(Set set, std::uint32_t first, std::uint32_t last) const;
-  std::vector<Stage> stages_of(const Found& found);
+  // Reads how far the nodes of a set reach, by their last node; the set's subsets were read before.
+  // Where a node holds any layers at all, a longer reach never costs anything; where it holds some
+  // layers only elsewhere, a set may be taken for possible that is not. True: they reach the end.
+  bool reach(std::uint32_t first, Set set);
+  std::uint32_t reached(Set set, std::uint32_t next) const;
+  bool keeps_pace();
+  std::optional<double> min_pace();
+
+  // Held and Karp: the shortest path from `first` through all of a set to its last node.
+  void read_paths(std::uint32_t first);
   double& path(Set set, std::uint32_t last) { return paths_[std::size_t{set} * count_ + last]; }
   double path(Set set, std::uint32_t last) const {
     return paths_[std::size_t{set} * count_ + last];
   }
+  // The best relaxed pipeline of the set that takes less than `below`; kNone: there is none.
+  struct Relaxed {
+    double seconds = kNever;
+    double price = 0.0;
+    std::uint32_t last = kNone;
+  };
+  Relaxed relax(Set set, std::uint32_t first, double below) const;
+  void solve_equal(std::uint32_t first);
+  std::vector<std::uint32_t> order_of(Set set, std::uint32_t first, std::uint32_t last) const;
+  std::vector<Stage> stages_of(Set set, std::uint32_t first, std::uint32_t last) const;
+
+  // Marks the sets that may beat the limit with this first node; false: there is none.
+  bool mark(std::uint32_t first);
+  // Bounds of what is left after a path: with layers at a price each node takes as many as pay, and
+  // the layers that are left are paid for.
+  void read_rests(std::uint32_t first);
+  double read_rest(Set set, std::uint32_t last, std::uint32_t first, std::size_t price) const;
+  double& rest(Set set, std::uint32_t last, std::size_t price) {
+    return rests_[price][std::size_t{set} * kMaxNodes + last];
+  }
+
+  // The best pipeline, or of unequal layers any that keeps the pace; false: none is within the
+  // limit.
+  bool solve();
+  void solve_unequal(std::uint32_t first);
+  void close(Set set, std::uint32_t first);
+  std::uint32_t& slot(Set set, std::uint32_t last) {
+    return slots_[std::size_t{set} * kMaxNodes + last];
+  }
+  bool arrive(Set before, std::uint32_t node);
+  Row leave(std::uint32_t node);
+  void keep(Set set, std::uint32_t last, Row row);
+  std::vector<Stage> trace(Set set, std::uint32_t last, std::uint32_t begin);
+  void take(std::vector<Stage> stages, double seconds);
+  void check_best() const;
 
   const Problem& problem_;
+  SearchInput in_;
   const std::uint32_t count_;
+  const std::uint32_t layers_;
+  const std::uint32_t stages_;
+  const std::uint32_t max_stages_;
   const Set all_;
-  Set must_ = 0;
-  double rows_ = 1.0;
-  std::vector<std::uint32_t> nodes_;  // by number: of the problem
-  std::vector<double> layer_, step_, head_;
-  std::vector<std::array<std::uint32_t, 4>> memory_caps_, caps_;  // by role
-  std::vector<double> hops_, bytes_, delays_;                     // [from * count_ + to]
-  std::vector<Set> from_;                                         // who may stand before a node
-  std::vector<double> paths_;                                     // from the first node of walk()
-  std::vector<std::uint64_t> inner_caps_;                         // of a set, together
+  const bool equal_;  // all layers have one size
+  Set required_ = 0;
+  std::optional<std::vector<Stage>> best_;
+
+  // Under a pace S stages may take S + 1 of it. For unequal layers every stage's toll is its step
+  // less the pace, and all tolls and layers together may take one pace.
+  double limit_ = kNever;
+  std::vector<std::array<std::uint16_t, kMaxNodes>> reach_;  // by set; 0: not reached
+  std::vector<double> paths_;                                // [set * count_ + last]
+  // Of unequal layers.
+  std::vector<char> wanted_;  // sets that may beat the limit
+  std::vector<char> grows_;   // proper subsets of wanted sets
+  std::vector<double> prices_;
+  std::array<std::vector<double>, kPrices> rests_;
+  std::vector<std::uint32_t> slots_;  // of rows_, by set and last node; 0: none
+  std::vector<Row> rows_;
+  std::size_t rows_visited_ = 0;
+  std::vector<double> seconds_;  // of rows_
+  // Seconds before the next stage, by where that begins.
+  std::vector<double> arrivals_;
+  std::uint32_t arrivals_begin_ = 0;
+  std::uint32_t arrivals_end_ = 0;
+  std::vector<std::uint32_t> queue_;  // of leave()
 };
 
-Search::Search(const Problem& problem, std::uint64_t layer_bytes, Set must)
+Search::Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required)
     : problem_(problem),
-      count_(static_cast<std::uint32_t>(problem.nodes.size())),
-      all_((Set{1} << count_) - 1),
-      rows_(problem.objective == Objective::kLatency ? 1.0 : problem.batch_rows) {
-  INVARIANT(count_ >= 1 && count_ <= limits::kExactNodes, "the exact search is for a few nodes");
-  read_nodes(layer_bytes);
-  read_links();
+      in_(problem),
+      count_(in_.count()),
+      layers_(in_.layers()),
+      stages_(problem.stages),
+      max_stages_(std::min(count_, stages_ == 0 ? layers_ : stages_)),
+      all_(bit(count_) - 1),
+      equal_(in_.equal_layers()),
+      best_(std::move(known)) {
+  INVARIANT((required & ~all_) == 0, "a required node is one of the problem's");
   for (std::uint32_t i = 0; i < count_; ++i) {
-    if ((must >> nodes_[i]) & 1U) must_ |= Set{1} << i;
+    if ((required >> in_.node(i)) & 1U) required_ |= bit(i);
   }
+  INVARIANT(size_of(required_) == size_of(required), "every required node has a number");
   paths_.resize((std::size_t{all_} + 1) * count_);
-}
-
-void Search::read_nodes(std::uint64_t layer_bytes) {
-  const auto layer = [&](std::uint32_t node) {
-    const RowSeconds& seconds = problem_.nodes[node].layer;
-    return rows_ == 1.0 ? seconds.one : std::max(seconds.one, seconds.batch);
-  };
-  nodes_.resize(count_);
-  std::iota(nodes_.begin(), nodes_.end(), 0U);
-  std::stable_sort(nodes_.begin(), nodes_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return layer(a) < layer(b); });
-  for (const std::uint32_t node : nodes_) {
-    const Node& one = problem_.nodes[node];
-    layer_.push_back(layer(node));
-    step_.push_back(one.step_seconds);
-    head_.push_back(rows_ == 1.0 ? one.head.one : std::max(one.head.one, one.head.batch));
-    std::array<std::uint32_t, 4>& caps = memory_caps_.emplace_back();
-    for (const Role role : {kInner, kFirst, kLast, kBoth}) {
-      caps[role] = room(node, role, layer_bytes);
-    }
-  }
-  caps_ = memory_caps_;
-}
-
-std::uint32_t Search::room(std::uint32_t node, Role role, std::uint64_t layer_bytes) const {
-  const Model& model = problem_.model;
-  std::uint64_t memory = problem_.nodes[node].memory_bytes;
-  const std::uint64_t outer =
-      (role & kFirst ? model.embedding_bytes : 0) + (role & kLast ? model.head_bytes : 0);
-  if (memory < outer) return 0;
-  memory -= outer;
-  const std::uint64_t kv = model.kv_bytes * problem_.kv_tokens;
-  std::uint64_t layers = std::min<std::uint64_t>(memory / (layer_bytes + kv), problem_.layers());
-  if (kv > 0) layers = std::min(layers, problem_.nodes[node].kv_budget_bytes / kv);
-  return static_cast<std::uint32_t>(layers);
-}
-
-void Search::read_links() {
-  const double bytes = rows_ * static_cast<double>(problem_.model.activation_bytes);
-  from_.assign(count_, 0);
-  for (std::uint32_t from = 0; from < count_; ++from) {
-    for (std::uint32_t to = 0; to < count_; ++to) {
-      const Link& link = problem_.link(nodes_[from], nodes_[to]);
-      const bool there = from != to && link.bytes_per_second > 0.0;
-      delays_.push_back(there ? link.delay_seconds : kNever);
-      bytes_.push_back(there ? bytes / link.bytes_per_second : kNever);
-      hops_.push_back(delays_.back() + bytes_.back());
-      if (there) from_[to] |= Set{1} << from;
-    }
-  }
+  reach_.resize(std::size_t{all_} + 1);
+  if (equal_) return;
+  slots_.resize((std::size_t{all_} + 1) * kMaxNodes);
+  for (auto& rests : rests_) rests.resize((std::size_t{all_} + 1) * kMaxNodes);
+  arrivals_.resize(layers_);
 }
 
 void Search::bound(double pace) {
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    from_[i] = 0;
-    for (std::uint32_t from = 0; from < count_; ++from) {
-      if (bytes_[from * count_ + i] <= pace * (1.0 + kSlack)) from_[i] |= Set{1} << from;
-    }
-    for (const Role role : {kInner, kFirst, kLast, kBoth}) {
-      const double left = pace - step_[i] - (role & kLast ? head_[i] : 0.0);
-      const double most = std::floor(left / layer_[i] * (1.0 + kSlack));
-      const double cap = std::clamp(most, 0.0, static_cast<double>(memory_caps_[i][role]));
-      caps_[i][role] = static_cast<std::uint32_t>(cap);
-    }
-  }
+  in_.bound(pace);
+  limit_ = equal_ ? kNever : pace * (1.0 + kSlack);
 }
 
-bool Search::keeps() {
-  const std::uint32_t layers = problem_.layers();
-  Set usable = 0;
-  inner_caps_.assign(std::size_t{all_} + 1, 0);
-  for (std::uint32_t i = 0; i < count_; ++i) usable |= Set{caps_[i][kInner] > 0} << i;
-  for (Set set = 1; set <= all_; ++set) {
-    const auto lowest = static_cast<std::uint32_t>(std::countr_zero(set));
-    inner_caps_[set] = inner_caps_[set & (set - 1)] + caps_[lowest][kInner];
+double Search::max_seconds(std::uint32_t stages) const {
+  if (in_.pace() == kNever) return limit_;
+  if (equal_) return std::min(limit_, (stages + 1) * in_.pace() * (1.0 + kSlack));
+  return limit_ + stages * in_.pace();
+}
+
+// Written so that a compiler takes all nodes at once.
+std::uint32_t Search::reached(Set set, std::uint32_t next) const {
+  const auto& reach = reach_[set];
+  const auto& from = in_.source_masks(next);
+  std::uint16_t farthest = 0;
+  for (std::uint32_t i = 0; i < kMaxNodes; ++i) {
+    const auto one = static_cast<std::uint16_t>(reach[i] & from[i]);
+    farthest = std::max(farthest, one);
   }
-  std::vector<Set> lasts(std::size_t{all_} + 1);
+  return farthest;
+}
+
+bool Search::reach(std::uint32_t first, Set set) {
+  auto& reach = reach_[set];
+  reach.fill(0);
+  if (set == bit(first)) {
+    reach[first] = static_cast<std::uint16_t>(in_.far(first, 0));
+    return in_.heaviest(first, kAlone) > 0.0;
+  }
+  bool closes = false;
+  for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
+    const std::uint32_t last = lowest(lasts);
+    const std::uint32_t begin = reached(set & ~bit(last), last);
+    if (begin == 0) continue;
+    closes = closes || (in_.holds_end(last, begin) && in_.delay(last, first) < kNever);
+    if (in_.heaviest(last, kInner) == 0.0) continue;
+    reach[last] = static_cast<std::uint16_t>(in_.far(last, begin));
+  }
+  return closes;
+}
+
+bool Search::keeps_pace() {
   for (std::uint32_t first = 0; first < count_; ++first) {
-    const Set own = Set{1} << first;
-    if (allowed(own) && caps_[first][kBoth] >= layers) return true;
-    if (caps_[first][kFirst] == 0) continue;
-    std::fill(lasts.begin(), lasts.end(), 0);
-    lasts[own] = own;
-    for (Set set = own; set <= all_; ++set) {
-      if (lasts[set] == 0) continue;
-      if (set != own && allowed(set)) {
-        for (Set left = lasts[set]; left != 0; left &= left - 1) {
-          const auto last = static_cast<std::uint32_t>(std::countr_zero(left));
-          const Set inner = set & ~own & ~(Set{1} << last);
-          const bool back = delays_[last * count_ + first] < kNever;
-          if (!back || (inner & ~usable) != 0 || caps_[last][kLast] == 0) continue;
-          if (inner_caps_[inner] + caps_[first][kFirst] + caps_[last][kLast] >= layers) return true;
-        }
-      }
-      if (!may_grow(set)) continue;
-      for (Set left = all_ & ~set; left != 0; left &= left - 1) {
-        const auto next = static_cast<std::uint32_t>(std::countr_zero(left));
-        if ((lasts[set] & from_[next]) != 0) lasts[set | (Set{1} << next)] |= Set{1} << next;
-      }
+    for (Set set = bit(first); set <= all_; ++set) {
+      if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
+      if (reach(first, set) && allowed(set)) return true;
     }
   }
   return false;
 }
 
-// The slowest stage or link of any pipeline takes one of these.
-std::vector<double> Search::paces() const {
-  std::vector<double> paces;
-  for (const double bytes : bytes_) {
-    if (bytes < kNever) paces.push_back(bytes);
-  }
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    for (std::uint32_t layers = 1; layers <= memory_caps_[i][kInner]; ++layers) {
-      paces.push_back(step_[i] + layers * layer_[i]);
-      paces.push_back(step_[i] + layers * layer_[i] + head_[i]);
-    }
-  }
-  std::sort(paces.begin(), paces.end());
-  return paces;
-}
-
-std::optional<double> Search::least_pace() {
-  const std::vector<double> all = paces();
-  const auto least = std::partition_point(all.begin(), all.end(), [&](double pace) {
+std::optional<double> Search::min_pace() {
+  bound(kNever);
+  const std::vector<double> all =
+      in_.paces(best_ ? cost_seconds(problem_, *best_) * (1.0 - kSlack) : kNever);
+  const auto first_kept = std::partition_point(all.begin(), all.end(), [&](double pace) {
     bound(pace);
-    return !keeps();
+    return !keeps_pace();
   });
-  return least == all.end() ? std::nullopt : std::optional(*least);
+  return first_kept == all.end() ? std::nullopt : std::optional(*first_kept);
 }
 
-// Held and Karp: the quickest way from `first` through all of a set to its last node.
-void Search::walk(std::uint32_t first) {
+void Search::read_paths(std::uint32_t first) {
   std::fill(paths_.begin(), paths_.end(), kNever);
-  const Set own = Set{1} << first;
+  const Set own = bit(first);
   path(own, first) = 0.0;
+  // A longer path leaves too little time for the layers, were all of them on the quickest node.
+  const double max_length =
+      max_seconds(max_stages_) - in_.layer(0) * in_.all_weight() * (1.0 - kSlack);
   for (Set set = own; set <= all_; ++set) {
-    if ((set & own) == 0 || !may_grow(set)) continue;
+    if ((set & own) == 0 || size_of(set) >= max_stages_) continue;
     for (Set members = set; members != 0; members &= members - 1) {
-      const auto last = static_cast<std::uint32_t>(std::countr_zero(members));
+      const std::uint32_t last = lowest(members);
       const double so_far = path(set, last);
-      if (so_far == kNever) continue;
+      if (so_far >= max_length) continue;
       for (Set left = all_ & ~set; left != 0; left &= left - 1) {
-        const auto next = static_cast<std::uint32_t>(std::countr_zero(left));
-        if (((from_[next] >> last) & 1U) == 0) continue;
-        double& there = path(set | (Set{1} << next), next);
-        there = std::min(there, so_far + hops_[last * count_ + next]);
+        const std::uint32_t next = lowest(left);
+        if (!in_.linked(last, next)) continue;
+        double& there = path(set | bit(next), next);
+        there = std::min(there, so_far + in_.hop(last, next));
       }
     }
   }
 }
 
-// Seconds of the layers: one each, and the rest to the quickest that have room.
-double Search::fill(Set set, std::uint32_t first, std::uint32_t last) const {
-  auto left = static_cast<std::int64_t>(problem_.layers()) - std::popcount(set);
-  double seconds = 0.0;
-  for (; set != 0; set &= set - 1) {
-    const auto node = static_cast<std::uint32_t>(std::countr_zero(set));
-    const std::uint32_t role = (node == first ? kFirst : kInner) | (node == last ? kLast : kInner);
-    const std::uint32_t cap = caps_[node][role];
-    if (cap == 0) return kNever;
-    const auto more = std::min<std::int64_t>(left, cap - 1);
-    left -= more;
-    seconds += static_cast<double>(1 + more) * layer_[node] + step_[node];
-  }
-  return left > 0 ? kNever : seconds;
-}
-
-void Search::close(Set set, std::uint32_t first, std::uint32_t last, double pace,
-                   Found& best) const {
-  const bool alone = first == last;
-  if (alone != (std::popcount(set) == 1)) return;
-  const double way = path(set, last) + (alone ? 0.0 : delays_[last * count_ + first]) + head_[last];
-  if (way >= best.seconds) return;
-  const double seconds = way + fill(set, first, last);
-  if (seconds >= best.seconds) return;
-  if (pace < kNever && seconds > (std::popcount(set) + 1) * pace * (1.0 + kSlack)) return;
-  best = {seconds, set, first, last};
-}
-
-Found Search::quickest(double pace) {
-  Found best;
-  for (std::uint32_t first = 0; first < count_; ++first) {
-    walk(first);
-    for (Set set = 1; set <= all_; ++set) {
-      if (((set >> first) & 1U) == 0 || !allowed(set)) continue;
-      for (Set members = set; members != 0; members &= members - 1) {
-        close(set, first, static_cast<std::uint32_t>(std::countr_zero(members)), pace, best);
-      }
-    }
+Search::Relaxed Search::relax(Set set, std::uint32_t first, double below) const {
+  Relaxed best{below};
+  const Set own = bit(first);
+  double stages = -1.0;  // seconds at least, whichever node is the last one
+  for (Set lasts = set == own ? own : set & ~own; lasts != 0; lasts &= lasts - 1) {
+    const std::uint32_t last = lowest(lasts);
+    const double back = set == own ? 0.0 : in_.delay(last, first);
+    const double ring = path(set, last) + back + in_.head(last);
+    if (ring >= best.seconds) continue;
+    if (stages < 0.0 && set != own) stages = in_.fill(set, first, kNone).seconds * (1.0 - kSlack);
+    if (ring + stages >= best.seconds) continue;
+    const SearchInput::Filled filled = in_.fill(set, first, last);
+    if (ring + filled.seconds >= best.seconds) continue;
+    best = {ring + filled.seconds, filled.price, last};
   }
   return best;
 }
 
-std::vector<Stage> Search::stages_of(const Found& found) {
-  walk(found.first);
-  std::vector<std::uint32_t> order{found.last};
-  for (Set set = found.set; set != Set{1} << found.first;) {
-    const std::uint32_t last = order.back();
-    const Set before = set & ~(Set{1} << last);
-    double least = kNever;
-    std::uint32_t best = 0;
-    for (Set members = before & from_[last]; members != 0; members &= members - 1) {
-      const auto node = static_cast<std::uint32_t>(std::countr_zero(members));
-      const double way = path(before, node) + hops_[node * count_ + last];
-      if (way < least) {
-        least = way;
-        best = node;
-      }
+std::vector<std::uint32_t> Search::order_of(Set set, std::uint32_t first,
+                                            std::uint32_t last) const {
+  std::vector<std::uint32_t> order{last};
+  while (set != bit(first)) {
+    const std::uint32_t next = order.back();
+    set &= ~bit(next);
+    double shortest = kNever;
+    std::uint32_t before = kNone;
+    for (Set members = set & in_.sources(next); members != 0; members &= members - 1) {
+      const std::uint32_t node = lowest(members);
+      const double length = path(set, node) + in_.hop(node, next);
+      if (length >= shortest) continue;
+      shortest = length;
+      before = node;
     }
-    order.push_back(best);
-    set = before;
+    INVARIANT(before != kNone, "a path leads to every node of its set");
+    order.push_back(before);
   }
+  INVARIANT(order.back() == first, "a path begins at the first node");
   std::reverse(order.begin(), order.end());
-  std::vector<std::uint32_t> sizes(count_);
-  std::uint32_t left = problem_.layers() - static_cast<std::uint32_t>(order.size());
-  for (Set set = found.set; set != 0; set &= set - 1) {
-    const auto node = static_cast<std::uint32_t>(std::countr_zero(set));
-    const std::uint32_t role =
-        (node == found.first ? kFirst : kInner) | (node == found.last ? kLast : kInner);
-    const std::uint32_t more = std::min(left, caps_[node][role] - 1);
+  return order;
+}
+
+// As SearchInput::fill() gives layers: all figures are whole where layers are equal.
+std::vector<Stage> Search::stages_of(Set set, std::uint32_t first, std::uint32_t last) const {
+  INVARIANT(equal_ && size_of(set) <= layers_, "every stage has a layer");
+  std::array<std::uint32_t, kMaxNodes> sizes{};
+  std::uint32_t left = layers_ - size_of(set);
+  for (Set members = set; members != 0; members &= members - 1) {
+    const std::uint32_t node = lowest(members);
+    const auto held = static_cast<std::uint32_t>(in_.heaviest(node, role_of(node, first, last)));
+    INVARIANT(held >= 1, "every node of a pipeline holds a layer");
+    const std::uint32_t more = std::min(left, held - 1);
     sizes[node] = 1 + more;
     left -= more;
   }
+  INVARIANT(left == 0, "the nodes of a pipeline hold all layers");
   std::vector<Stage> stages;
   std::uint32_t begin = 0;
-  for (const std::uint32_t node : order) {
-    stages.push_back({nodes_[node], {begin, begin + sizes[node]}});
+  for (const std::uint32_t node : order_of(set, first, last)) {
+    stages.push_back({in_.node(node), {begin, begin + sizes[node]}});
     begin += sizes[node];
   }
   return stages;
 }
 
-std::vector<Stage> Search::slower(double low) {
-  double high = 2.0 * low;
-  std::vector<Stage> stages;
-  while (stages.empty() || high - low > kPrecision * high) {
-    const double pace = stages.empty() ? high : low + (high - low) / 2.0;
-    bound(pace);
-    const Found found = quickest(pace);
-    if (found.seconds < kNever) {
-      stages = stages_of(found);
-      high = std::min(pace, cost_seconds(problem_, stages));
-    } else {
-      low = pace;
-      if (stages.empty()) high *= 2.0;
+// The best relaxed pipeline is a real one.
+void Search::solve_equal(std::uint32_t first) {
+  read_paths(first);
+  Set best = 0;
+  std::uint32_t last = kNone;
+  for (Set set = bit(first); set <= all_; ++set) {
+    if ((set & bit(first)) == 0 || !allowed(set)) continue;
+    const Relaxed found = relax(set, first, max_seconds(size_of(set)));
+    if (found.last == kNone) continue;
+    INVARIANT(found.seconds < limit_, "a pipeline is taken for a better one only");
+    limit_ = found.seconds;
+    best = set;
+    last = found.last;
+  }
+  if (best != 0) best_ = stages_of(best, first, last);
+}
+
+bool Search::mark(std::uint32_t first) {
+  read_paths(first);
+  wanted_.assign(std::size_t{all_} + 1, 0);
+  double best = kNever;
+  double min_price = kNever;
+  double max_price = 0.0;
+  double best_price = 0.0;
+  for (Set set = bit(first); set <= all_; ++set) {
+    if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
+    if (!reach(first, set) || !allowed(set)) continue;
+    if (set == bit(first)) continue;  // solve() tries it
+    const Relaxed relaxed = relax(set, first, max_seconds(size_of(set)));
+    if (relaxed.last == kNone) continue;
+    wanted_[set] = 1;
+    min_price = std::min(min_price, relaxed.price);
+    max_price = std::max(max_price, relaxed.price);
+    const double seconds =
+        relaxed.seconds - (in_.pace() < kNever ? size_of(set) * in_.pace() : 0.0);
+    if (seconds >= best) continue;
+    best = seconds;
+    best_price = relaxed.price;
+  }
+  prices_ = {best_price};
+  if (min_price < best_price) prices_.push_back(min_price);
+  if (max_price > best_price) prices_.push_back(max_price);
+  INVARIANT(prices_.size() <= kPrices, "every price has its bounds");
+  return best < kNever;
+}
+
+void Search::read_rests(std::uint32_t first) {
+  grows_.assign(std::size_t{all_} + 1, 0);
+  for (Set set = all_; set != 0; --set) {
+    if ((set & bit(first)) == 0) continue;
+    for (Set left = all_ & ~set; left != 0 && grows_[set] == 0; left &= left - 1) {
+      const Set with = set | bit(lowest(left));
+      if (wanted_[with] != 0 || grows_[with] != 0) grows_[set] = 1;
+    }
+    if (grows_[set] == 0) continue;
+    for (Set lasts = set; lasts != 0; lasts &= lasts - 1) {
+      for (std::size_t price = 0; price < prices_.size(); ++price) {
+        rest(set, lowest(lasts), price) = read_rest(set, lowest(lasts), first, price);
+      }
     }
   }
+}
+
+double Search::read_rest(Set set, std::uint32_t last, std::uint32_t first,
+                         std::size_t price) const {
+  const auto stage = [&](std::uint32_t node, double heaviest) {
+    if (heaviest == 0.0) return kNever;
+    const double each = in_.layer(node) - prices_[price];
+    return in_.toll(node) + each * (each < 0.0 ? heaviest : in_.min_weight());
+  };
+  double shortest = kNever;
+  for (Set left = all_ & ~set; left != 0; left &= left - 1) {
+    const std::uint32_t next = lowest(left);
+    if (!in_.linked(last, next)) continue;
+    const Set with = set | bit(next);
+    double after = kNever;
+    if (wanted_[with] != 0) {
+      after = stage(next, in_.heaviest(next, kLast)) + in_.delay(next, first) + in_.head(next);
+    }
+    if (grows_[with] != 0) {
+      after = std::min(after, stage(next, in_.heaviest(next, kInner)) +
+                                  rests_[price][std::size_t{with} * kMaxNodes + next]);
+    }
+    shortest = std::min(shortest, in_.hop(last, next) + after);
+  }
+  return shortest;
+}
+
+bool Search::solve() {
+  const double before = limit_;
+  for (std::uint32_t first = 0; first < count_; ++first) {
+    if (equal_) {
+      solve_equal(first);
+      continue;
+    }
+    if (allowed(bit(first)) && in_.heaviest(first, kAlone) > 0.0) {
+      const double alone = in_.toll(first) + in_.layer(first) * in_.all_weight() + in_.head(first);
+      if (alone < limit_) take({{in_.node(first), {0, layers_}}}, alone);
+    }
+    if (in_.heaviest(first, kFirst) == 0.0 || !mark(first)) continue;
+    read_rests(first);
+    solve_unequal(first);
+    rows_visited_ += rows_.size();
+    const bool any = problem_.objective == Objective::kThroughput;
+    if (any && (limit_ < before || (in_.pace() < kNever && rows_visited_ >= kMaxPaceRows))) break;
+  }
+  INVARIANT(limit_ <= before, "a limit only falls");
+  const bool found = limit_ < before;
+  if (found) check_best();
+  return found;
+}
+
+// Subsets are visited before their supersets.
+void Search::solve_unequal(std::uint32_t first) {
+  rows_.assign(1, {});
+  seconds_.clear();
+  const Set own = bit(first);
+  for (Set set = own; set <= all_; ++set) {
+    if ((set & own) == 0) continue;
+    if (wanted_[set] != 0) close(set, first);
+    for (Set lasts = set; lasts != 0; lasts &= lasts - 1) slot(set, lowest(lasts)) = 0;
+    if (grows_[set] == 0) continue;
+    if (set == own) {
+      const Row row{1, in_.far(first, 0) + 1, 0};
+      for (std::uint32_t end = row.begin; end < row.end; ++end) {
+        seconds_.push_back(in_.toll(first) + in_.layer(first) * in_.weight_before(end));
+      }
+      keep(own, first, row);
+    }
+    for (Set lasts = set & ~own; lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t last = lowest(lasts);
+      if (arrive(set & ~bit(last), last)) keep(set, last, leave(last));
+    }
+  }
+}
+
+void Search::close(Set set, std::uint32_t first) {
+  double best = limit_;
+  std::uint32_t last = first;
+  std::uint32_t from = 0;
+  for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
+    const std::uint32_t node = lowest(lasts);
+    const double back = in_.delay(node, first) + in_.head(node) + in_.toll(node);
+    if (back == kNever || !arrive(set & ~bit(node), node)) continue;
+    for (std::uint32_t begin = arrivals_begin_; begin < arrivals_end_; ++begin) {
+      if (!in_.holds_end(node, begin)) continue;
+      const double all = arrivals_[begin] + in_.layer(node) * in_.weight({begin, layers_}) + back;
+      if (all >= best) continue;
+      best = all;
+      last = node;
+      from = begin;
+    }
+  }
+  if (last != first) take(trace(set, last, from), best);
+}
+
+// The seconds of the best path to each end of a set's layers from which the node may go on.
+bool Search::arrive(Set before, std::uint32_t node) {
+  arrivals_begin_ = layers_;
+  arrivals_end_ = 0;
+  for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
+    const Row& row = rows_[slot(before, lowest(lasts))];
+    if (row.begin == row.end) continue;
+    arrivals_begin_ = std::min(arrivals_begin_, row.begin);
+    arrivals_end_ = std::max(arrivals_end_, row.end);
+  }
+  if (arrivals_begin_ >= arrivals_end_) return false;
+  std::fill(arrivals_.begin() + arrivals_begin_, arrivals_.begin() + arrivals_end_, kNever);
+  for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
+    const std::uint32_t last = lowest(lasts);
+    const Row& row = rows_[slot(before, last)];
+    const double hop = in_.hop(last, node);
+    const double* const seconds = seconds_.data() + row.at;
+    double* const arrivals = arrivals_.data() + row.begin;
+    for (std::uint32_t i = 0; i < row.end - row.begin; ++i) {
+      arrivals[i] = std::min(arrivals[i], seconds[i] + hop);
+    }
+  }
+  return true;
+}
+
+// The node's stage after the arrivals: of every end the best begin. Later begins reach later ends,
+// so that begins wait in a queue, each until a later one is better or the end is too far for it.
+Row Search::leave(std::uint32_t node) {
+  const double each = in_.layer(node);
+  const auto before = [&](std::uint32_t begin) {
+    return arrivals_[begin] - each * in_.weight_before(begin);
+  };
+  const Row row{arrivals_begin_ + 1, in_.far(node, arrivals_end_ - 1) + 1, seconds_.size()};
+  queue_.clear();
+  std::size_t front = 0;
+  for (std::uint32_t end = row.begin; end < row.end; ++end) {
+    const std::uint32_t begin = end - 1;
+    if (begin < arrivals_end_ && arrivals_[begin] < kNever) {
+      while (queue_.size() > front && before(queue_.back()) >= before(begin)) queue_.pop_back();
+      queue_.push_back(begin);
+    }
+    while (front < queue_.size() && in_.far(node, queue_[front]) < end) ++front;
+    const bool none = front == queue_.size();
+    seconds_.push_back(
+        none ? kNever : before(queue_[front]) + each * in_.weight_before(end) + in_.toll(node));
+  }
+  return row;
+}
+
+// Keeps of a row, the newest, the ends from which others may come round within the limit.
+void Search::keep(Set set, std::uint32_t last, Row row) {
+  double* const seconds = seconds_.data() + row.at;
+  Row kept{row.end, row.begin, row.at};
+  for (std::uint32_t end = row.begin; end < row.end; ++end) {
+    const double left = in_.weight({end, layers_});
+    double rest_seconds = 0.0;  // at least
+    for (std::size_t price = 0; price < prices_.size(); ++price) {
+      const double all = rest(set, last, price) + prices_[price] * left;
+      rest_seconds = price == 0 ? all : std::max(rest_seconds, all);
+    }
+    double& one = seconds[end - row.begin];
+    if (one + rest_seconds >= limit_) {
+      one = kNever;
+      continue;
+    }
+    kept.begin = std::min(kept.begin, end);
+    kept.end = end + 1;
+  }
+  if (kept.begin >= kept.end) {
+    seconds_.resize(row.at);
+    return;
+  }
+  seconds_.resize(row.at + (kept.end - row.begin));
+  kept.at += kept.begin - row.begin;
+  slot(set, last) = static_cast<std::uint32_t>(rows_.size());
+  INVARIANT(kept.at + (kept.end - kept.begin) <= seconds_.size(), "a row has its seconds");
+  rows_.push_back(kept);
+}
+
+// The pipeline whose last stage begins at `begin`, by the rows of its subsets.
+std::vector<Stage> Search::trace(Set set, std::uint32_t last, std::uint32_t begin) {
+  std::vector<Stage> stages{{in_.node(last), {begin, layers_}}};
+  for (set &= ~bit(last); size_of(set) > 1; set &= ~bit(last)) {
+    const std::uint32_t end = begin;
+    const std::uint32_t next = last;
+    const auto until = [&](std::uint32_t node) {
+      const Row& row = rows_[slot(set, node)];
+      return end < row.begin || end >= row.end ? kNever : seconds_[row.at + (end - row.begin)];
+    };
+    double shortest = kNever;
+    for (Set lasts = set & in_.sources(next); lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t node = lowest(lasts);
+      const double seconds = until(node) + in_.hop(node, next);
+      if (seconds >= shortest) continue;
+      shortest = seconds;
+      last = node;
+    }
+    INVARIANT(last != next, "a row leads to every stage but the first one");
+    arrive(set & ~bit(last), last);
+    shortest = kNever;
+    for (std::uint32_t from = arrivals_begin_; from < std::min(arrivals_end_, end); ++from) {
+      if (in_.far(last, from) < end) continue;
+      const double seconds = arrivals_[from] - in_.layer(last) * in_.weight_before(from);
+      if (seconds >= shortest) continue;
+      shortest = seconds;
+      begin = from;
+    }
+    INVARIANT(begin < end, "every stage has a layer");
+    stages.push_back({in_.node(last), {begin, end}});
+  }
+  stages.push_back({in_.node(lowest(set)), {0, begin}});
+  std::reverse(stages.begin(), stages.end());
   return stages;
 }
 
-std::optional<std::vector<Stage>> Search::run() {
-  if (problem_.objective == Objective::kLatency) {
-    const Found found = quickest(kNever);
-    if (found.seconds == kNever) return std::nullopt;
-    return stages_of(found);
+void Search::take(std::vector<Stage> stages, double seconds) {
+  INVARIANT(seconds < limit_, "a pipeline is taken for a better one only");
+  best_ = std::move(stages);
+  limit_ = seconds - kSlack * std::abs(seconds);
+}
+
+void Search::check_best() const {
+  INVARIANT(best_ && !best_->empty(), "a limit falls by a pipeline");
+  INVARIANT(stages_ == 0 || best_->size() == stages_, "as many stages as were asked for");
+  std::uint32_t begin = 0;
+  for (const Stage& stage : *best_) {
+    INVARIANT(stage.layers.begin == begin && stage.layers.end > begin, "stages are neighbours");
+    INVARIANT(in_.costs().fits(stage.node, stage.layers), "a stage fits into its node's memory");
+    begin = stage.layers.end;
   }
-  const std::optional<double> least = least_pace();
-  if (!least) return std::nullopt;
-  bound(*least);
-  const Found found = quickest(*least);
-  return found.seconds < kNever ? stages_of(found) : slower(*least);
+  INVARIANT(begin == layers_, "a pipeline has all layers");
+}
+
+std::optional<std::vector<Stage>> Search::run() {
+  bound(kNever);
+  if (problem_.objective == Objective::kLatency) {
+    if (best_) limit_ = cost_seconds(problem_, *best_) * (1.0 - kSlack);
+    solve();
+    return std::move(best_);
+  }
+  if (!equal_ && !best_ && !solve()) return std::nullopt;
+  rows_visited_ = 0;
+  const std::optional<double> pace = min_pace();
+  if (!pace) return std::move(best_);
+  bound(*pace);
+  if (solve()) return std::move(best_);
+  // The time round the ring takes more than S + 1 of that pace.
+  if (!best_) {
+    bound(kNever);
+    if (!solve()) return std::nullopt;
+  }
+  double low = *pace;
+  double high = cost_seconds(problem_, *best_);
+  while (high - low > kPrecision * high && rows_visited_ < kMaxPaceRows) {
+    const double middle = low + (high - low) / 2.0;
+    bound(middle);
+    if (solve()) {
+      high = std::min(middle, cost_seconds(problem_, *best_));
+    } else {
+      low = middle;
+    }
+  }
+  return std::move(best_);
+}
+
+// Layers taken as large as the largest one always fit. Taken as smaller ones they let an order be
+// found that fits only where the large layers are not.
+std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set required) {
+  const auto& bytes = problem.model.layer_bytes;
+  const auto [smallest, largest] = std::minmax_element(bytes.begin(), bytes.end());
+  const auto mean = static_cast<std::uint64_t>(problem.model.mean_layer_bytes());
+  const auto all_fit = [&](const std::vector<Stage>& stages) {
+    return std::all_of(stages.begin(), stages.end(),
+                       [&](const Stage& stage) { return fits(problem, stage); });
+  };
+  std::optional<std::vector<Stage>> best;
+  for (const std::uint64_t each : {*largest, mean, *smallest}) {
+    Problem equal = problem;
+    equal.model.layer_bytes.assign(bytes.size(), each);
+    const auto found = Search(equal, std::nullopt, required).run();
+    if (!found) continue;
+    for (std::vector<Stage> stages : {*found, split_layers(problem, *found)}) {
+      if (stages.empty() || !all_fit(stages)) continue;
+      if (best && cost_seconds(problem, stages) >= cost_seconds(problem, *best)) continue;
+      best = std::move(stages);
+    }
+  }
+  return best;
 }
 
 }  // namespace
 
-std::optional<std::vector<Stage>> search(const Problem& problem, std::uint64_t layer_bytes,
-                                         std::uint32_t must) {
-  return Search(problem, layer_bytes, must).run();
+std::optional<std::vector<Stage>> search(const Problem& problem, std::uint32_t required,
+                                         Effort effort) {
+  if (has_equal_layers(problem)) return search_from(problem, std::nullopt, required);
+  std::optional<std::vector<Stage>> known = best_of_orders(problem, required);
+  if (effort == Effort::kOrders) return known;
+  return search_from(problem, std::move(known), required);
+}
+
+std::optional<std::vector<Stage>> search_from(const Problem& problem,
+                                              std::optional<std::vector<Stage>> known,
+                                              std::uint32_t required) {
+  return Search(problem, std::move(known), required).run();
 }
 
 }  // namespace hearth::placement
