@@ -29,7 +29,8 @@ std::int64_t check_price(const Policy& policy, const Receipt& receipt) {
   const std::int64_t prefill =
       std::int64_t{receipt.layers()} * receipt.positions * policy.price_prefill;
   if (policy.assumed_collusion == 0) return prefill;
-  // Who buys of himself pays the fee, and no more than this comes back from as many friends.
+  // A client that buys from itself pays the fee. The cap keeps what colluding auditors earn back
+  // below that fee.
   const std::int64_t most =
       window_price(policy, receipt) * policy.price_fee / policy.assumed_collusion;
   return std::min(prefill, most);
@@ -204,7 +205,7 @@ Status Books::apply(const GrantEntry& entry) {
   return post({{kTreasury, -entry.amount}, {spendable(entry.to), entry.amount}});
 }
 
-// With those of its neighbours that are here already.
+// Checks the receipt against those of its neighbours that the log already has.
 Status Books::check_edges(const Receipt& receipt) const {
   const auto neighbour = [&](int step) -> const Receipt* {
     Slot slot = receipt.slot;
@@ -227,7 +228,7 @@ Status Books::check_edges(const Receipt& receipt) const {
   return ok_status();
 }
 
-// Among the windows of its request that its stage has here already; `slot`: its own.
+// Checks the window against the adjacent windows of the same stage and request; `slot` is its own.
 Status Books::check_place(Slots::const_iterator slot, const Receipt& receipt) const {
   const auto is_beside = [&](Slots::const_iterator other) {
     return std::tie(other->first.request, other->first.epoch, other->first.stage) ==
@@ -285,7 +286,7 @@ Status Books::apply(const SealEntry& entry) {
           "a seal's signature is not its auditor's");
   REQUIRE(auditor->owner != members_.at(audited->receipt.worker).owner,
           "a window is audited by its own owner");
-  // All seals are in before anything is opened, so that nobody can say what another said.
+  // All seals come before the first opening, so that an auditor cannot copy another's result.
   REQUIRE(audited->opened.empty(), "a seal comes after an opening");
   REQUIRE(audited->seals.emplace(entry.auditor, entry.seal).second,
           "an auditor seals one window twice");
@@ -302,17 +303,17 @@ Status Books::apply(const OpeningEntry& entry) {
   REQUIRE(audited->opened.insert(entry.auditor).second, "a seal is opened twice");
   if (entry.root != audited->receipt.out_root) {
     audited->disagree.insert(entry.auditor);
-    audited->is_audited = true;  // a referee looks at it
+    audited->is_audited = true;  // the referee will decide
     ++audits_.disagreed;
     return ok_status();
   }
   ++audits_.agreed;
-  // A newcomer's agreement is its own progress and moves nobody else's.
+  // A newcomer's agreement counts for the newcomer only.
   if (auditor->standing.level(policy_, time_) != Level::kNewcomer) {
     members_.at(audited->receipt.worker).standing.was_right();
     audited->is_audited = true;
   }
-  // In a ledger that is a log only, checking is free as well.
+  // An audit of an unpaid window is unpaid too.
   const std::int64_t pay = audited->pay > 0 ? check_price(policy_, audited->receipt) : 0;
   if (pay > 0) TRY_VOID(post({{kTreasury, -pay}, {escrow(entry.auditor), pay}}));
   auditor->standing.check(policy_, pay, time_);
@@ -333,7 +334,7 @@ Status Books::apply(const VerdictEntry& entry) {
   const bool is_party =
       entry.guilty == disputed->receipt.worker || disputed->disagree.contains(entry.guilty);
   REQUIRE(is_party, "a verdict on who is no party of the dispute");
-  // Who was ended by an earlier verdict has nothing left to lose, and its disputes have an end.
+  // A banned key has nothing left to seize; the verdict only ends the dispute.
   Standing& guilty = members_.at(entry.guilty).standing;
   disputed->is_settled = true;
   if (guilty.is_tombstoned()) return ok_status();
@@ -343,15 +344,15 @@ Status Books::apply(const VerdictEntry& entry) {
   return post({{escrow(entry.guilty), -cost}, {kTreasury, cost}});
 }
 
-// Of all windows since the draw before, each at the rate that its worker has earned by now. The
-// stages of a window share one number: who computes it again for one does so for all of them.
+// Selects among all windows since the previous draw, each at its worker's present rate. The stages
+// of a window share one number, because recomputing a window for one stage recomputes it for all.
 Status Books::apply(const DrawEntry& entry) {
   draw_ = Draw::open(draw_message(entries_, root(), cluster_), cluster_, entry.proof);
   REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the " +
                      std::to_string(entries_) + " entries before it");
   selected_.clear();
   shared_.clear();
-  std::map<Slot, std::uint64_t> firsts;  // entries, by the slot of stage 0
+  std::map<Slot, std::uint64_t> firsts;  // first entry by the slot of stage 0
   for (auto at = windows_.lower_bound(drawn_); at != windows_.end(); ++at) {
     auto& [number, window] = *at;
     const Standing& worker = members_.at(window.receipt.worker).standing;

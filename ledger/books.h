@@ -1,9 +1,9 @@
-// The books of a ledger: standings and balances as a pure fold over the entries of its log. Whoever
-// folds the same entries by the same rules comes to the same state, byte for byte (hash()), and
-// whoever finds an entry that the rules do not allow has found a log that is not sound.
+// Books: standings and balances as a pure fold over the entries of a log. The same entries and
+// rules give the same state, byte for byte (hash()). An entry that breaks a rule shows that the log
+// is not sound.
 //
-// Double entry: every entry moves credit between accounts or moves none, and what it moves sums to
-// zero. The treasury alone may fall below zero: by that much credit is in circulation.
+// Double entry: the postings of an entry sum to zero. Only the treasury may fall below zero; its
+// negative balance is the credit in circulation. One thread.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ namespace hearth::ledger {
 struct Account {
   enum class Kind : std::uint8_t { kTreasury, kSpendable, kEscrow };
   Kind kind = Kind::kTreasury;
-  PublicKey key;  // nobody's for the treasury
+  PublicKey key;  // zeros for the treasury
   friend auto operator<=>(const Account&, const Account&) = default;
 };
 
@@ -34,30 +34,31 @@ struct Posting {
 
 inline constexpr std::int64_t kGrantMax = std::int64_t{1} << 53;
 
-// The price of a window for who pays it, without the fee.
+// The price of a window without the fee, in credits.
 std::int64_t window_price(const Policy& policy, const Receipt& receipt);
-// And with it.
+// The price of a window with the fee: what its payer pays.
 std::int64_t payer_price(const Policy& policy, const Receipt& receipt);
-// Of checking it: one prefill of its layers and positions, and no more than work for oneself can
-// bear: `price_fee` of the window's price, in `assumed_collusion` of all checks.
+// What an agreeing audit of a window earns: the price of one prefill of its layers and positions.
+// It is capped at the window's price times `price_fee` / `assumed_collusion`, so that auditing
+// one's own windows brings no profit.
 std::int64_t check_price(const Policy& policy, const Receipt& receipt);
 
-// What became of the windows that draws selected, and of those that were audited besides.
+// Counts of audits over the whole log.
 struct AuditCounts {
   std::uint64_t draws = 0;
   std::uint64_t selected = 0;   // windows
   std::uint64_t agreed = 0;     // openings
   std::uint64_t disagreed = 0;  // openings
-  // Selected, and while that was possible nobody but newcomers opened an audit of it, who agreed.
+  // Selected windows without an opening in time; a newcomer's agreement does not count.
   std::uint64_t missed = 0;
-  // Windows that draws gave to the coordinator's own referee, and those of them that the log's own
-  // key opened no audit of.
+  // Windows that draws gave to the coordinator's referee, and those without an opening by the log's
+  // own key.
   std::uint64_t refereed = 0;
   std::uint64_t referee_missed = 0;
-  std::uint64_t unjudged = 0;  // disputes that ended without anybody being found wrong
+  std::uint64_t unjudged = 0;  // disputes that ended without a verdict
 };
 
-// kTrusted: of whoever checked all signatures before, for its own use; every other rule is checked.
+// kTrusted: the caller has checked all signatures before. Every other rule is still checked.
 enum class EntrySignatures { kChecked, kTrusted };
 
 class Books {
@@ -65,55 +66,56 @@ class Books {
   explicit Books(const Policy& policy = {}, EntrySignatures signatures = EntrySignatures::kChecked)
       : policy_(policy), signatures_(signatures) {}
 
-  // The next entry of the log. kInvalidInput names the rule that it breaks; the books are then of
-  // no use any more.
+  // Applies the next entry of the log. kInvalidInput names the rule that it breaks; after an error
+  // the books must not be used.
   Status apply(ByteSpan entry) { return apply(entry, leaf_hash(entry)); }
-  Status apply(ByteSpan entry, const Hash256& leaf);  // its leaf_hash(), where that is known
+  Status apply(ByteSpan entry, const Hash256& leaf);  // `leaf`: leaf_hash(entry)
 
-  const PublicKey& cluster() const { return cluster_; }  // nobody's before the first entry
+  const PublicKey& cluster() const { return cluster_; }  // zeros before the first entry
   std::uint64_t entries() const { return entries_; }
   std::int64_t time() const { return time_; }  // of the latest entry
   const Policy& policy() const { return policy_; }
   std::size_t members() const { return members_.size(); }
   std::vector<PublicKey> keys() const;  // of all members, in order
-  // The receipt of an entry, while it may be audited or is in dispute; else null.
+  // The receipt in this entry while it can be audited or is in dispute, else null.
   const Receipt* receipt(std::uint64_t entry) const;
-  const Standing* standing(const PublicKey& key) const;  // nothing for who is no member
+  const Standing* standing(const PublicKey& key) const;  // null: not a member
   std::int64_t balance(const Account& account) const;
   const std::map<Account, std::int64_t>& balances() const { return balances_; }
-  // What a VestEntry of that time would set free of this member's escrow; 0: nothing, or it would
-  // be refused.
+  // The amount that a VestEntry at time `now` would move out of this member's escrow. 0 when such
+  // an entry would be refused.
   std::int64_t ripe(const PublicKey& key, std::int64_t now) const;
-  // What the latest entry moved; sums to zero.
+  // The postings of the latest entry; they sum to zero.
   const std::vector<Posting>& postings() const { return postings_; }
-  // Windows whose audits disagree and that no verdict has ended yet, by their entries.
+  // Entries of the windows in dispute: an audit disagrees, and no verdict has ended it.
   std::vector<std::uint64_t> disputes() const;
-  // Auditors whose openings of this entry disagree; none for what may not be audited any more.
+  // Auditors whose openings of this entry disagree; empty when it can no longer be audited.
   std::vector<PublicKey> doubters(std::uint64_t entry) const;
-  // Disputes that it was a party of and that ended unjudged.
+  // Disputes of which this key was a party and that ended without a verdict.
   std::uint64_t unjudged(const PublicKey& key) const;
-  // Requests of which somebody has paid for a window that may be audited, or is in dispute.
+  // Requests with a paid window that can be audited or is in dispute.
   std::set<RequestId> paid() const;
-  // Who answers for a member; nothing for who is none.
+  // The owner's hash of a member; nothing when the key is not a member.
   std::optional<Hash256> owner(const PublicKey& key) const;
-  // The latest draw, and the windows that it selected, by their entries.
+  // The latest draw, and the entries of the windows that it selected.
   const std::optional<Draw>& draw() const { return draw_; }
   const std::vector<std::uint64_t>& selected() const { return selected_; }
-  // Those that it gives to the coordinator's own referee at this rate; the policy has the least.
+  // Entries that the draw gives to the coordinator's referee at `rate`, in parts of a million. The
+  // policy's coordinator_rate is the minimum.
   std::vector<std::uint64_t> refereed(std::int64_t rate) const;
-  std::size_t windows() const { return windows_.size(); }  // that may be audited, or are in dispute
-  std::uint64_t drawn() const { return drawn_; }           // entries before this one had their draw
+  std::size_t windows() const { return windows_.size(); }  // auditable or in dispute
+  std::uint64_t drawn() const { return drawn_; }           // entries before this one were drawn
   const AuditCounts& audits() const { return audits_; }
-  // Of all entries so far: what the checkpoint says, and the next draw is over.
+  // The Merkle root of all entries so far, which the checkpoint states and the next draw uses.
   Hash256 root() const { return edge_.root(); }
   Hash256 hash() const;
 
  private:
   struct Member {
     Hash256 owner;
-    Hash256 latest;  // of its receipts: BLAKE2b, zeros before the first
+    Hash256 latest;  // BLAKE2b of its latest receipt; zeros before the first
     Standing standing;
-    std::set<Hash256> programs = {};  // of its receipts
+    std::set<Hash256> programs = {};  // that its receipts name
     std::uint64_t unjudged = 0;
   };
   struct Window {
@@ -123,11 +125,11 @@ class Books {
     std::map<PublicKey, Hash256> seals;
     std::set<PublicKey> opened;
     std::set<PublicKey> disagree;
-    bool is_settled = false;    // by a verdict
-    bool is_first_use = false;  // of its program, by its worker
+    bool is_settled = false;    // a verdict ended its dispute
+    bool is_first_use = false;  // the worker's first receipt with this program
     bool is_selected = false;
     bool is_refereed = false;
-    bool is_audited = false;  // by somebody whose word counts: a newcomer's agreement does not
+    bool is_audited = false;  // a newcomer's agreement does not set it
   };
 
   Status apply(const RulesEntry& entry);
@@ -147,7 +149,7 @@ class Books {
   Status check_edges(const Receipt& receipt) const;
   Status check_place(Slots::const_iterator slot, const Receipt& receipt) const;
   Result<Member*> member(const PublicKey& key);
-  // A window in dispute whose worker it is, or which it contradicts; nothing: there is none.
+  // The entry of a window in dispute of which this key is a party, if one exists.
   std::optional<std::uint64_t> dispute_of(const PublicKey& key) const;
   Result<Window*> window(std::uint64_t entry);
   void forget_old_windows();
@@ -159,14 +161,14 @@ class Books {
   std::int64_t time_ = 0;
   std::map<PublicKey, Member> members_;
   std::map<Account, std::int64_t> balances_;
-  std::map<std::uint64_t, Window> windows_;  // within the audit window, or in dispute
-  Slots slots_;                              // of those
+  std::map<std::uint64_t, Window> windows_;  // auditable or in dispute, by entry
+  Slots slots_;                              // of these windows
   std::vector<Posting> postings_;
   TreeEdge edge_;
   std::optional<Draw> draw_;
   std::uint64_t drawn_ = 0;
   std::vector<std::uint64_t> selected_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> shared_;  // of the draw: entry, its number's
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> shared_;  // of the draw: entry, number
   AuditCounts audits_;
 };
 

@@ -9,7 +9,7 @@
 namespace hearth::ledger {
 namespace {
 
-// One list of fields a kind serves both ways: Archive writes them or reads them.
+// Each kind lists its fields once; Archive writes or reads them.
 struct Writer {
   ByteWriter out;
   Status status = ok_status();
@@ -129,7 +129,7 @@ void fields(Archive& a, DrawEntry& e) {
   a.bytes(e.proof);
 }
 
-// The body of kind `kKind`, counted from 1.
+// The body type of kind `kKind`; kinds count from 1.
 template <std::size_t kKind = 1>
 Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
   if constexpr (kKind > std::variant_size_v<EntryBody>) {

@@ -1,7 +1,7 @@
-// The entries of a ledger: what a log's bytes mean. Each is one byte of kind, eight of time (unix
-// seconds, little-endian as all numbers) and the fields of its kind, in the order below and of
-// fixed sizes. No entry states an amount but a grant: what everything else costs or earns follows
-// from the rules (ledger/books.h). Any bytes may be parsed; pure functions, any thread.
+// Entries of a ledger. An entry is one byte of kind, eight bytes of time (unix seconds) and the
+// fields of its kind, in the order below and of fixed sizes; all numbers are little-endian. Only a
+// grant states an amount. All other prices follow from the rules (ledger/books.h). The parsers take
+// untrusted bytes. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace hearth::ledger {
 
-// 1: the first entry, and no other: the rules by which the log is folded, and whose log it is.
+// 1: the first entry, exactly once: the rules by which the log is folded, and its cluster.
 struct RulesEntry {
   Hash256 policy;  // policy_hash()
   PublicKey cluster;
 };
-// 2: a key that may check, and serve when its standing allows. Once for each key.
+// 2: admits a key. It may audit, and serve when its standing allows. Once for each key.
 struct MemberEntry {
   PublicKey key;
-  Hash256 owner;  // who answers for it: equal for keys of one owner, and nothing more is said
+  Hash256 owner;  // equal for keys of one owner; reveals nothing else
   bool is_vouched = false;
 };
-// 3: the member's driver, build or address is another one now.
+// 3: the member's driver, build or address has changed.
 struct ChangeEntry {
   PublicKey key;
 };
@@ -35,39 +35,39 @@ struct GrantEntry {
   PublicKey to;
   std::int64_t amount = 0;  // above 0
 };
-// 5: a window, and whose credit pays for it.
+// 5: the receipt of a window, and the account that pays for it.
 struct ReceiptEntry {
-  PublicKey payer;  // nobody's: a ledger that is a log only; nothing is paid
+  PublicKey payer;  // zeros: a cluster without credits; the window costs nothing
   std::array<std::byte, kReceiptBytes> receipt{};
 };
-// 6: SealEntry, of ledger/seal.h.
-// 7: and what it was.
+// 6: SealEntry (ledger/seal.h).
+// 7: opens a seal: the root and the salt behind it.
 struct OpeningEntry {
   std::uint64_t receipt = 0;
   PublicKey auditor;
   Hash256 root;
   Hash256 salt;
 };
-// 8: how a mismatch at entry `receipt` ended. kUnjudged: nobody can say any more who was wrong.
+// 8: ends the dispute about entry `receipt`. kUnjudged: it can no longer be decided.
 enum class Verdict : std::uint8_t { kFault = 1, kFraud = 2, kUnjudged = 3 };
 struct VerdictEntry {
   std::uint64_t receipt = 0;
-  PublicKey guilty;  // its worker or the auditor who disagreed; nobody's where it is unjudged
+  PublicKey guilty;  // the worker, or an auditor who disagreed; zeros when unjudged
   Verdict verdict = Verdict::kFault;
-  Hash256 evidence;  // BLAKE2b of the file that says why
+  Hash256 evidence;  // BLAKE2b of the evidence file
 };
-// 9: two receipts of one slot: proves itself.
+// 9: two receipts of one slot that contradict each other. They prove themselves.
 struct EquivocationEntry {
   std::array<std::byte, kReceiptBytes> one{};
   std::array<std::byte, kReceiptBytes> other{};
 };
-// 10: what the member has in escrow and need not have any longer becomes its own.
+// 10: moves what has vested from the member's escrow to its spendable account.
 struct VestEntry {
   PublicKey key;
 };
 
-// 11: which windows since the draw before it are audited: the proof over the checkpoint of all
-// entries before this one.
+// 11: selects the windows to audit since the previous draw, by a VRF proof over the checkpoint of
+// all entries before this one.
 struct DrawEntry {
   VrfProof proof{};
 };
@@ -82,11 +82,11 @@ struct Entry {
 };
 
 Bytes write_entry(const Entry& entry);
-// kInvalidInput unless write_entry() of the result gives these bytes. Signatures are not checked
-// here; they need to know the cluster (books.h).
+// kInvalidInput unless write_entry() of the result gives the same bytes. Signatures are not checked
+// here, because that needs the cluster's key (books.h).
 Result<Entry> parse_entry(ByteSpan bytes);
 
-// The receipt in an entry of that kind; nothing in any other. Nothing of it is checked.
+// The receipt's bytes in an entry of kind 5, unchecked; empty for any other kind.
 ByteSpan receipt_in(ByteSpan entry);
 
 }  // namespace hearth::ledger

@@ -14,8 +14,7 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr mode_t kFileMode =
-    0644;  // nothing secret in it; who may come here, the folder above says
+constexpr mode_t kFileMode = 0644;  // nothing secret: the folder above restricts access
 constexpr mode_t kFolderMode = 0755;
 
 class Descriptor {
@@ -48,7 +47,7 @@ class DiskFolder final : public LogFolder {
     return {errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
             what + " " + path_ + "/" + name + ": " + std::strerror(errno)};
   }
-  // Of what is to be read: a link, or something else in the place of a file or folder, is no log's.
+  // A link or a special file in place of a log's file is kInvalidInput.
   Error unreadable(const std::string& what, const std::string& name) const {
     const bool is_other = errno == ELOOP || errno == ENOTDIR || errno == ENXIO || errno == ENODEV;
     const Error error = failed(what, name);
@@ -110,8 +109,9 @@ Status DiskFolder::write_all(int file, const File& what) const {
 }
 
 Status DiskFolder::write(std::span<const File> files) {
-  // All are written before the first is waited for, so that the disk gets them together; each is
-  // synced through the descriptor that wrote it, which alone is sure to hear of its errors.
+  // All files are written before the first sync, so that the disk gets them together. Each is
+  // synced through the descriptor that wrote it, because only that one is sure to report its write
+  // errors.
   constexpr std::size_t kOpen = 64;
   for (std::size_t begin = 0; begin < files.size(); begin += kOpen) {
     const auto some = files.subspan(begin, std::min(kOpen, files.size() - begin));

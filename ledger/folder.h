@@ -1,8 +1,8 @@
-// The disk of a log: files of one folder by their names ("tile/0/000"), and when they are safe. The
-// one place where a log meets the operating system, so that tests can lose power at any point.
+// LogFolder: the disk of a log, as files of one folder by name ("tile/0/000"). It is the only place
+// where a log meets the operating system, so that tests can simulate a power loss at any point.
 //
-// Contents and names become durable apart, as on any Unix: a file is safe after write(), but found
-// again only after sync_names() of every folder that its path makes. One thread.
+// Contents and names become durable separately, as on any Unix. write() makes a file's contents
+// durable; its name is durable after sync_names() of every folder on its path. One thread.
 #pragma once
 
 #include <memory>
@@ -24,24 +24,25 @@ class LogFolder {
 
   virtual ~LogFolder() = default;
 
-  // kNotFound when there is none; kInvalidInput when it is longer than `limit`, or no plain file.
+  // kNotFound when the file does not exist; kInvalidInput when it is longer than `limit` bytes or
+  // is not a plain file.
   virtual Result<Bytes> read(const std::string& name, std::size_t limit) = 0;
-  // Creates or overwrites each, and the folders on its way. When it returns, all of their bytes are
-  // on the disk. After an error nothing is known of any of them.
+  // Creates or overwrites each file, and the folders on its path. On return all bytes are on the
+  // disk. After an error the state of each file is unknown.
   virtual Status write(std::span<const File> files) = 0;
-  // What this folder ("" or "tile/0/") contains is durable: files and folders made, renamed,
-  // removed.
+  // Makes the names in this folder ("" or "tile/0/") durable: created, renamed and removed ones.
   virtual Status sync_names(const std::string& folder) = 0;
-  virtual Status rename(const std::string& from, const std::string& to) = 0;  // over what is there
-  virtual Status remove(const std::string& name) = 0;  // a file, or an empty folder with its slash
-  // Names in it in byte order, folders with a slash. kNotFound when there is no such folder.
+  virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
+  virtual Status remove(const std::string& name) = 0;  // a file, or an empty folder ("tile/0/")
+  // The names in a folder in byte order, folders with a slash. kNotFound: no such folder.
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
 };
 
-// kRead takes what is there while another process may append. kWrite keeps other writers out until
-// the result is gone: kUnavailable when there is one. kCreate makes the folder where there is none.
+// kRead: another process may append meanwhile. kWrite: excludes other writers until the result is
+// destroyed; kUnavailable when another one has the folder. kCreate: as kWrite, and makes the
+// folder.
 enum class LogAccess { kRead, kWrite, kCreate };
-// kNotFound when there is no such folder.
+// kNotFound when the folder does not exist.
 Result<std::unique_ptr<LogFolder>> open_log_folder(const std::string& path, LogAccess access);
 
 }  // namespace hearth::ledger

@@ -11,7 +11,7 @@ using Found = std::optional<Kind>;
 
 constexpr std::int64_t kDay = 24 * 3'600;
 
-// What an entry that the books have just applied is for a key: nothing, or an event.
+// The event that an entry, just applied by the books, means for a key, if any.
 struct Meaning {
   const PublicKey& key;
   const Books& books;

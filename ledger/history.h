@@ -1,6 +1,6 @@
-// What happened to one key, read along while a log is folded: joining, work, pay, checks of it and
-// by it, verdicts. Like events of one day that follow each other are one, with their number; the
-// latest kMost are kept. Pure; one thread.
+// History: what happened to one key, collected while a log is folded: joining, work, pay, audits of
+// it and by it, verdicts. Consecutive equal events of one day become one event with a count. The
+// latest kMost events are kept. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@ namespace hearth::ledger {
 struct Event {
   enum class Kind : std::uint8_t {
     kJoined,
-    kVouched,  // joined, and the cluster answers for it
+    kVouched,  // joined with the cluster's vouching: no newcomer
     kChanged,  // driver, build or address
     kGranted,
-    kPaid,  // for the windows of its prompts
+    kPaid,  // its account paid for windows of its requests
     kServed,
-    kChecked,    // another's window, and found it right
-    kDisagreed,  // checked another's window, and found it wrong
-    kWasRight,   // its own window, checked by another
+    kChecked,    // audited another's window and agreed
+    kDisagreed,  // audited another's window and disagreed
+    kWasRight,   // an auditor agreed with its window
     kWasDoubted,
     kFault,
     kFraud,
     kEquivocation,
     kVested,
-    kUnjudged,  // a dispute that it was a party of ended without a verdict
+    kUnjudged,  // its dispute ended without a verdict
   };
   Kind kind = Kind::kJoined;
-  std::int64_t time = 0;    // unix seconds, of the first
-  std::uint64_t entry = 0;  // of the first
+  std::int64_t time = 0;    // unix seconds, of the first of `count`
+  std::uint64_t entry = 0;  // of the first of `count`
   std::uint64_t count = 1;
-  // What the key's accounts gained by all of them; of kVested what left its escrow.
+  // What the key's accounts gained by all of them; for kVested, what left its escrow.
   std::int64_t credits = 0;
 };
 std::string_view event_name(Event::Kind kind);  // "was_right"
@@ -45,11 +45,11 @@ class History {
 
   explicit History(const PublicKey& key) : key_(key) {}
 
-  // An entry that `books` have just applied.
+  // Takes an entry that `books` has just applied.
   void add(std::uint64_t index, const Entry& entry, const Books& books);
 
   const std::deque<Event>& events() const { return events_; }
-  std::uint64_t forgotten() const { return forgotten_; }  // events before the first of those
+  std::uint64_t forgotten() const { return forgotten_; }  // events dropped before events()
 
  private:
   PublicKey key_;

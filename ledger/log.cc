@@ -14,7 +14,7 @@ Bytes tile_bytes(std::span<const Hash256> hashes) {
   return bytes;
 }
 
-// "tile/0/" of "tile/0/000.p/"; nothing above the log's own folder.
+// The parent folder: "tile/0/" for "tile/0/000.p/", empty for the log's own folder.
 std::string parent(const std::string& folder) {
   const std::size_t slash = folder.rfind('/', folder.size() - 2);
   return slash == std::string::npos ? std::string() : folder.substr(0, slash + 1);
@@ -51,7 +51,7 @@ Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const 
     log->cosigned_.emplace(witness, std::move(one));
   }
   TRY_VOID(log->remove_leftover(scan.leftover));
-  // The process that renamed the checkpoint may have died before the disk had its name.
+  // The process that renamed the checkpoint may have died before that name was durable.
   TRY_VOID(log->folder_->sync_names(""));
   return log;
 }
@@ -62,7 +62,7 @@ Status Log::remove_leftover(const std::vector<std::string>& names) {
     TRY_VOID(folder_->remove(name));
     folders.insert(folder_of(name));
   }
-  // So that none of them comes back beside what is appended next.
+  // Otherwise a removed file could reappear beside the next append.
   for (const std::string& folder : folders) TRY_VOID(folder_->sync_names(folder));
   return ok_status();
 }
@@ -138,7 +138,7 @@ Status Log::publish(const Checkpoint& checkpoint) {
   return ok_status();
 }
 
-// Those of tiles that are full now. Nothing depends on it, so a failure does not matter here.
+// Removes the partial tiles of tiles that are full now. Failure is harmless.
 void Log::remove_partials(const Draft& draft) {
   for (const auto& [tile, bytes] : draft.files) {
     if (!tile.full()) continue;
@@ -185,7 +185,7 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
   std::vector<std::string> texts;
   std::vector<LogFolder::File> files;
   Checkpoint newest = checkpoint_;
-  texts.reserve(cosigned.size());  // whose bytes the files name
+  texts.reserve(cosigned.size());  // the files point into these strings
   for (const Checkpoint& one : cosigned) {
     const PublicKey& witness = one.cosignatures.front().witness;
     REQUIRE(one.log == key_.public_key() && one.size <= size(),
@@ -196,7 +196,7 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
     files.push_back({witness_file(witness) + ".new", text});
     const bool is_room = newest.note.signatures.size() < limits::kNoteSignatures;
     if (one.note.text != newest.note.text || !is_room) continue;
-    // One that has a line there already keeps it.
+    // A witness that has a line there already keeps that line.
     (void)ledger::add_cosignature(newest, one.note.signatures.back());
   }
   const auto store = [&]() -> Status {

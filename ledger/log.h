@@ -1,10 +1,10 @@
-// The ledger's log: an append-only sequence of entries (1 to 65,535 bytes each, of any meaning)
-// under a Merkle tree and a signed checkpoint, as C2SP tlog-tiles lays it out in one folder.
+// Log: an append-only sequence of entries (1 to 65,535 bytes each, without meaning here) under a
+// Merkle tree and a signed checkpoint, laid out as C2SP tlog-tiles in one folder.
 //
-// append() returns when its entries are on the disk under a signed checkpoint, or never happened: a
-// crash at any point leaves the log of the checkpoint before or of this one, and nothing between. A
-// failed write or sync ends the log for this process, since nobody knows then what the disk holds;
-// a new process opens what is there. One thread.
+// append() is atomic: after a crash at any point the disk has the log before it or after it, and it
+// returns success only when its entries are on the disk under a signed checkpoint. A failed write
+// or sync ends the log for this process, because the disk's contents are unknown then; a new
+// process opens what is there. One thread.
 #pragma once
 
 #include <map>
@@ -21,42 +21,42 @@ namespace hearth::ledger {
 
 class Log {
  public:
-  // A new log of no entries. kInvalidInput when the folder holds one, or what is left of one: a log
-  // that began again under the same key would contradict its own checkpoints.
+  // Creates an empty log. kInvalidInput when the folder holds a log or parts of one: a second log
+  // under the same key would contradict the first one's checkpoints.
   static Result<std::unique_ptr<Log>> create(std::unique_ptr<LogFolder> folder,
                                              const SecretKey& key);
-  // The log of this key, scanned whole: the visitor sees every entry (scan.h). What an append left
-  // that never ended is removed.
+  // Opens the log of this key and scans all of it: the visitor sees every entry (scan.h). Removes
+  // the leftovers of an append that did not finish.
   static Result<std::unique_ptr<Log>> open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
                                            const LeafVisitor& visit = {});
 
   std::uint64_t size() const { return checkpoint_.size; }
   const Checkpoint& checkpoint() const { return checkpoint_; }  // the newest, on the disk
 
-  // At most limits::kLogBatch entries. The index of the first.
+  // Appends at most limits::kLogBatch entries and returns the index of the first.
   Result<std::uint64_t> append(std::span<const ByteSpan> entries);
   Result<std::uint64_t> append(ByteSpan entry) { return append({&entry, 1}); }
 
-  // Adds a witness's line to the newest checkpoint. kInvalidInput when it is of an older one.
+  // Adds a witness's line to the newest checkpoint. kInvalidInput: it belongs to an older one.
   Status add_cosignature(const NoteSignature& line);
-  // Keeps what parse_cosigned() gave, each a checkpoint of this log, instead of what the same
-  // witness had cosigned before; adds the lines of those that are of the newest checkpoint to it.
+  // Stores results of parse_cosigned(), each a checkpoint of this log, in place of what the same
+  // witness had cosigned before. Lines for the newest checkpoint are also added to it.
   Status keep_cosigned(std::span<const Checkpoint> cosigned);
   const std::map<PublicKey, Checkpoint>& cosigned() const { return cosigned_; }
 
-  // Compared with the checkpoint's root before they are given: kInvalidInput, with the file, when
-  // the disk no longer holds what it held.
+  // These compare with the checkpoint's root before they return. kInvalidInput names the file when
+  // the disk's contents have changed.
   Result<Bytes> read(std::uint64_t index);
   Result<Proof> prove_inclusion(std::uint64_t index);
   Result<Proof> prove_consistency(std::uint64_t old_size, const Hash256& old_root);
-  // The newest checkpoint, and that it extends this log's own first `old_size` entries.
+  // The newest checkpoint with the proof that it extends the first `old_size` entries.
   Result<Offer> offer(std::uint64_t old_size);
 
  private:
   Log(std::unique_ptr<LogFolder> folder, const SecretKey& key)
       : folder_(std::move(folder)), key_(key) {}
 
-  struct Draft;  // what an append will write
+  struct Draft;  // the files that an append writes
   Status build(std::span<const ByteSpan> entries, Draft& draft) const;
   Status write(const Draft& draft);
   Status sync_folders_of(const Draft& draft);
@@ -71,7 +71,7 @@ class Log {
   TreeEdge edge_;
   Bytes bundle_;
   std::map<PublicKey, Checkpoint> cosigned_;  // by witness, on the disk
-  std::set<std::string> durable_;             // folders whose own names are on the disk
+  std::set<std::string> durable_;             // folders whose names are on the disk
   std::optional<Error> ended_;
 };
 

@@ -10,7 +10,7 @@
 namespace hearth::ledger {
 namespace {
 
-// The clock that named an answer may have been set since.
+// Tolerance for a clock that was set between naming and logging an answer.
 constexpr std::int64_t kClockSeconds = 60;
 
 std::int64_t time_of(ByteSpan entry) {
@@ -31,7 +31,7 @@ class Bundles {
 
   std::uint64_t count() const { return (size_ + kTileWidth - 1) / kTileWidth; }
   Result<Bytes> read(std::uint64_t index) { return tiles_.bundle(tile(index)); }
-  // Entries of a bundle that read() gave.
+  // Parses a bundle that read() returned.
   Result<std::vector<BundleEntry>> entries(std::uint64_t index, ByteSpan bundle) const {
     return parse_bundle(bundle, tile(index).width);
   }
@@ -44,7 +44,7 @@ class Bundles {
   std::uint64_t size_;
 };
 
-// The first bundle that may have an entry of this time or later.
+// The first bundle that may hold an entry of this time or later.
 Result<std::uint64_t> first_bundle(Bundles& bundles, std::int64_t since) {
   std::uint64_t begin = 0;
   std::uint64_t end = bundles.count();
@@ -65,7 +65,7 @@ std::string name_of(const Receipt& receipt) {
 
 auto window_of(const Receipt& r) { return std::tie(r.slot.request, r.slot.epoch, r.slot.window); }
 
-// One window's receipts, by stage.
+// The receipts of one window, by stage.
 Status check_window(std::span<const Receipt> stages, const PublicKey& cluster) {
   const std::string name = name_of(stages.front());
   const std::uint16_t wanted = stages.front().stages;
@@ -166,7 +166,7 @@ Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoin
       ++(opening->root == receipt.out_root ? said->agreed : said->differed);
     } else if (const auto* verdict = std::get_if<VerdictEntry>(&body)) {
       const auto of = by_entry.find(verdict->receipt);
-      // An end without a verdict leaves open who is right.
+      // kUnjudged decides nothing.
       if (of == by_entry.end() || verdict->verdict == Verdict::kUnjudged) return;
       auto& [receipt, said] = of->second;
       (verdict->guilty == receipt.worker ? said->worker : said->auditor) = verdict->verdict;

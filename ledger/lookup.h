@@ -1,5 +1,5 @@
-// What a log says of one answer: its receipts, found by the answer's name, and whether they prove
-// what they say. Reads the bundles since the answer was asked for and a few tiles, not the log.
+// Lookup of one answer in a log: finds its receipts by the answer's name and checks them. It reads
+// the bundles since the answer was requested and a few tiles, not the whole log. Any thread.
 #pragma once
 
 #include <optional>
@@ -18,27 +18,27 @@ struct LoggedReceipt {
   Bytes bytes;  // of the whole entry
 };
 
-// Entries of the log that are receipts of this answer, in order; none is checked.
+// The entries that are receipts of this answer, in order and unchecked.
 Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
                                                  const AnswerName& answer);
 
-// Of what find_receipts() gave, in the order of request, window and stage. kInvalidInput names the
-// entry, or the window of a request, and what is wrong: that it is not in the tree which the
-// checkpoint signs, that a signature or an edge does not hold, or that a stage or a window is
-// missing before the last one. That later windows are missing as well, no log can show.
+// Checks the result of find_receipts() and returns it ordered by request, window and stage.
+// kInvalidInput names the entry, or the request and window, and the reason: the entry is not in the
+// signed tree, a signature or an edge is wrong, or a stage or an earlier window is missing. A log
+// cannot show that windows at the end are missing.
 Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint& checkpoint,
                                             const std::vector<LoggedReceipt>& found);
 
-// What others found who computed the window of a receipt again, and how it ended where they differ.
+// The audits of one receipt, and the verdict when an audit disagreed.
 struct LoggedAudits {
   std::uint32_t agreed = 0;
   std::uint32_t differed = 0;
-  std::optional<Verdict> worker;   // a verdict on who signed the receipt
-  std::optional<Verdict> auditor;  // or on one who differed
+  std::optional<Verdict> worker;   // a verdict against the worker that signed the receipt
+  std::optional<Verdict> auditor;  // a verdict against an auditor that disagreed
 };
 
-// Of each of these receipts, in their order. Entries are read as they stand: what is wrong with
-// them, `hearth audit` says.
+// The audits of each of these receipts, in the same order. Entries are not checked here; `hearth
+// audit` checks them.
 Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoint& checkpoint,
                                               const std::vector<LoggedReceipt>& found);
 

@@ -25,8 +25,8 @@ std::uint64_t read_big_endian(ByteSpan bytes) {
   return value;
 }
 
-// A name, as the two prefixes or as anybody's: printable ASCII without a space or a plus. Notes of
-// others may have wider names; we meet none.
+// A name: printable ASCII without space and plus. C2SP allows more characters; none of the names
+// here uses them.
 bool is_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(),
                                       [](char c) { return c > ' ' && c < 0x7F && c != '+'; });
@@ -47,7 +47,7 @@ Result<NoteSignature> parse_line(std::string_view line) {
   return signature;
 }
 
-// The line up to the next newline, which goes as well.
+// Removes and returns the line up to the next newline, which is dropped.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);

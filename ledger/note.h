@@ -8,8 +8,8 @@
 //   — hearth-log/<64 hex digits> ...      the log's signature
 //   — hearth-node/<64 hex digits> ...     a witness's, with its time
 //
-// Names carry the whole key, so that whoever holds a checkpoint can check every line of it; whose
-// keys these are, he must know. Any bytes may be parsed; any thread.
+// Names carry the whole key, so a checkpoint's lines can be checked without other data. Which keys
+// to trust is the reader's decision. The parsers take untrusted bytes. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ std::uint32_t note_key_id(std::string_view name, NoteKey kind, const PublicKey& 
 struct NoteSignature {
   std::string name;
   std::uint32_t key_id = 0;
-  Bytes signature;  // as its key's kind has it
+  Bytes signature;  // format by the key's kind
 };
 
 struct Note {
@@ -40,19 +40,19 @@ struct Note {
   std::vector<NoteSignature> signatures;
 };
 
-// kInvalidInput unless format_note() of the result gives these bytes again.
+// kInvalidInput unless format_note() of the result gives the same bytes.
 Result<Note> parse_note(ByteSpan bytes);
 std::string format_note(const Note& note);
 
 NoteSignature sign_note(std::string_view text, std::string_view name, const SecretKey& key);
-// Whether the line is of this key (name and id), and whether it is right.
+// kForeign: the line has another name or key id. kWrong: the signature is wrong.
 enum class NoteCheck { kForeign, kWrong, kRight };
 NoteCheck check_note(const Note& note, const NoteSignature& line, std::string_view name,
                      const PublicKey& key);
 
 struct Cosignature {
   PublicKey witness;
-  std::uint64_t time = 0;  // unix seconds, of the witness
+  std::uint64_t time = 0;  // unix seconds, by the witness's clock
 };
 
 struct Checkpoint {
@@ -69,16 +69,15 @@ struct Checkpoint {
 std::string checkpoint_text(std::uint64_t size, const Hash256& root, const PublicKey& log);
 Checkpoint sign_checkpoint(std::uint64_t size, const Hash256& root, const SecretKey& log);
 
-// A checkpoint whose log's signature and whose witnesses' cosignatures are all right. Refused as
-// well: a second line of one key. A line of any other kind: refused or, as C2SP asks of a client,
-// passed over.
+// Parses a checkpoint and verifies the log's signature and all cosignatures. A second line of one
+// key is refused. A line of another kind is refused, or skipped as C2SP asks of a client.
 enum class ForeignLines { kRefuse, kPassOver };
 Result<Checkpoint> parse_checkpoint(ByteSpan bytes, ForeignLines foreign = ForeignLines::kPassOver);
 
-// What a witness adds. That `checkpoint` extends what it cosigned before is its own to check.
+// The line that a witness adds. The caller checks that `checkpoint` extends its last one.
 NoteSignature cosign(const Checkpoint& checkpoint, std::uint64_t time, const SecretKey& witness);
-// kInvalidInput when the line is no right cosignature of this checkpoint, or of a witness that has
-// cosigned it.
+// kInvalidInput when the line is not a valid cosignature of this checkpoint, or when its witness
+// has cosigned it already.
 Status add_cosignature(Checkpoint& checkpoint, const NoteSignature& line);
 
 }  // namespace hearth::ledger

@@ -116,8 +116,8 @@ Deterrence deterrence(const Policy& policy, Level level) {
   found.required = std::max(0.0, g / (p * (1 - q)) - 1);
   found.required_fault = g / (p * (1 - q));
   found.fault = policy.fault_windows;
-  // Whoever is audited at probation's rate has served the fully audited windows and been paid for
-  // none of them yet.
+  // A node at probation's rate has served the fully audited windows, and their pay is still in
+  // escrow.
   found.stake = level == Level::kProbation
                     ? std::min(policy.escrow_windows, policy.probation_full_windows)
                     : policy.escrow_windows;

@@ -1,6 +1,5 @@
-// The rules of standing and credit as numbers: one table. All are whole numbers, so that everybody
-// who folds a log comes to the same result. What each is for stands beside it in kPolicyTable
-// (policy.cc).
+// Policy: the rules of standing and credit, as one table of numbers. All are integers, so every
+// fold of a log gives the same result. kPolicyTable (policy.cc) says what each number is for.
 #pragma once
 
 #include <cstdint>
@@ -63,34 +62,34 @@ struct PolicyRow {
 };
 std::span<const PolicyRow> policy_table();
 
-// Of the names and values, in the order of the table: what a log says that it is folded by.
+// Hash of all names and values in the order of the table. A log's first entry names it.
 Hash256 policy_hash(const Policy& policy);
 
 enum class Level : std::uint8_t { kNewcomer = 0, kProbation = 1, kRegular = 2, kVeteran = 3 };
 std::string_view level_name(Level level);
 
-// The least audit rate that a node of this level can have, in parts of a million. A newcomer serves
-// nobody: 1,000,000.
+// The lowest audit rate of a node of this level, in parts of a million. A newcomer serves no
+// request, so its rate is 1,000,000.
 std::int64_t lowest_audit_rate(const Policy& policy, Level level);
 
-// The least rate of a window of this pay whose worker has so much in escrow, with that pay: what a
-// fault would take there is stake_margin times what faking the window brings, on the average of all
-// audits: above 2, since two neighbours who fake it share one fault. 1,000,000 where nothing is in
-// escrow; 0 where nobody pays.
+// The lowest audit rate, in parts of a million, for a window with this pay whose worker has
+// `escrow` at stake, this pay included. At this rate a fault costs on average stake_margin times
+// what faking the window brings. The margin is above 2, because two neighbours who fake a window
+// share one fault. 1,000,000 when the escrow is empty; 0 when the window is not paid.
 std::int64_t stake_rate(const Policy& policy, std::int64_t pay, std::int64_t escrow);
 
-// S/r > g / (p d (1-q)) - 1, with d = 1, since equality of bits misses nothing: how many windows'
-// pay must be at stake for a cheat to lose, and how many are.
+// How many windows' pay must be at stake so that a cheat loses, and how many are:
+// S/r > g / (p d (1-q)) - 1, with d = 1 because equality of bits misses nothing.
 //
-// Who is caught may concede and call it a fault, so a fault must cost more than the cheating that
-// went unseen before it brought: g / (p d (1-q)).
+// A cheat that is caught may concede and call it a fault. So a fault must cost more than the
+// undetected cheating before it brought: g / (p d (1-q)).
 struct Deterrence {
   Level level = Level::kProbation;
   std::int64_t rate = 0;      // p, in parts of a million
   double required = 0;        // least S/r
   std::int64_t stake = 0;     // S/r: windows whose pay is in escrow
   double required_fault = 0;  // least cost of a fault, in windows' pay
-  std::int64_t fault = 0;     // and what it costs
+  std::int64_t fault = 0;     // what a fault costs, in windows' pay
   double margin() const { return required > 0 ? static_cast<double>(stake) / required : 0; }
 };
 Deterrence deterrence(const Policy& policy, Level level);

@@ -1,30 +1,30 @@
-// The receipt of one window: what one stage says that it computed for one request over a range of
-// positions. The bytes that were signed are the bytes that are stored; nothing is ever written out
-// again to be checked.
+// Receipt: one stage's signed statement of what it computed for one request over a window of
+// positions. The stored bytes are the signed bytes; a check never re-encodes them.
 //
 //   offset  size  field, little-endian
 //        0     4  magic "HRC1"
 //        4     8  epoch of the pipeline
 //       12    16  request
 //       28    32  program: manifest, build and canonical version (program_id)
-//       60     2  first layer        62   2  the layer behind the last
+//       60     2  first layer        62   2  last layer + 1
 //       64     2  stage, from 0      66   2  stages of the pipeline
 //       68     4  window, from 0     72   4  first position     76   4  positions
-//       80     4  of them a prompt's; the others were generated
+//       80     4  of these, prompt positions; the others were generated
 //       84    32  commitment to the window's tokens and how they are sampled
 //      116    32  root of the activations that came in; stage 0: the commitment again
 //      148    32  root of the activations that went out; the last stage: the commitment again
-//      180    32  BLAKE2b of this worker's receipt before this one; zeros in its first
+//      180    32  BLAKE2b of this worker's previous receipt; zeros in its first
 //      212     8  begun, milliseconds since 1970
-//      220     4  milliseconds it took
+//      220     4  duration in milliseconds
 //      224    32  the worker's key
-//      256    64  the sender's signature of the edge that came in (sign_edge)
-//      320    64  the receiver's signature of the edge that went out
-//      384    64  the worker's signature of everything before
+//      256    64  the sender's signature of the incoming edge (sign_edge)
+//      320    64  the receiver's signature of the outgoing edge
+//      384    64  the worker's signature of all bytes before
 //
-// Four stages' receipts of a window are 1,792 bytes. Commitments and roots are keyed with a secret
-// salt of the request, which its stages and auditors know and the log never sees: from an unsalted
-// hash a short prompt could be guessed. Any bytes may be parsed; pure functions, any thread.
+// The receipts of four stages for a window have 1,792 bytes. Commitments and roots are keyed with a
+// secret salt of the request. Its stages and auditors know the salt; the log does not, because an
+// unsalted hash would let readers guess a short prompt. The parsers take untrusted bytes. Pure
+// functions, any thread.
 #pragma once
 
 #include <array>
@@ -41,15 +41,16 @@ inline constexpr std::size_t kReceiptBytes = 448;
 
 using RequestId = std::array<std::byte, 16>;
 
-// All requests of one answer (its choices) begin alike: with the seconds since 1970 when it was
-// asked for, by which a log finds them, and ten bytes of its own. Behind it stand, a byte each, how
-// often the choice was begun anew, and its number.
+// The common beginning of the ids of all choices of one answer: the unix seconds of the request, by
+// which a log finds them, and ten bytes of its own. Two bytes follow in a RequestId: how often the
+// choice was begun anew, and its number.
 using AnswerName = std::array<std::byte, 14>;
 AnswerName answer_name(std::int64_t unix_seconds, ByteSpan own);  // own: at least ten bytes
 RequestId request_of(const AnswerName& answer, std::uint16_t choice);
 std::int64_t asked_at(const AnswerName& answer);
 
-// What a request is: one slot has one receipt. Two that differ, both signed, prove equivocation.
+// The place of a receipt: one slot has one receipt. Two signed receipts of one slot that differ
+// prove equivocation.
 struct Slot {
   RequestId request{};
   std::uint64_t epoch = 0;
@@ -83,16 +84,16 @@ struct Receipt {
   friend bool operator==(const Receipt&, const Receipt&) = default;
 };
 
-// The signed bytes, for a cluster: a receipt of one cluster is worthless in another. `key` is the
-// worker's, and replaces what receipt.worker says. kInvalidInput when parse_receipt() would refuse.
+// Encodes and signs a receipt for a cluster; it is invalid in any other cluster. `key` is the
+// worker's and replaces receipt.worker. kInvalidInput when parse_receipt() would refuse the result.
 Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const SecretKey& key);
-// Checks form and the worker's signature. The edges need the neighbours' keys: check_edge().
+// Checks the format and the worker's signature. Edges need the neighbours' keys: check_edge().
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster);
 
-// The same of bytes whose signature was checked before, of which only the form is checked again.
+// The same for bytes whose signature was checked before: checks the format only.
 Result<Receipt> reread_receipt(ByteSpan bytes);
 
-// Of bytes that are a receipt, or of no use: what a log is searched by.
+// Fields of a receipt's bytes without any check, for searching a log.
 RequestId request_in(ByteSpan receipt);
 Slot slot_in(ByteSpan receipt);
 Hash256 worker_in(ByteSpan receipt);  // the bytes of its key
@@ -100,20 +101,20 @@ Hash256 worker_in(ByteSpan receipt);  // the bytes of its key
 Hash256 program_id(const Hash256& manifest, std::string_view build,
                    std::uint32_t canonical_version);
 
-// Of the tokens of a window and of everything that decides the next one (sampling parameters and
-// seed, in whatever bytes the caller gives them).
+// The salted commitment to the tokens of a window and to what decides the next token: sampling
+// parameters and seed, encoded by the caller.
 Hash256 commit_tokens(const Hash256& salt, std::uint32_t first_position,
                       std::span<const std::uint32_t> tokens, ByteSpan sampling);
 
-// The Merkle root (merkle.h) of a boundary's rows: each leaf is a row's own hash, keyed with the
-// salt and bound to its position.
+// The Merkle root (merkle.h) of the rows at a layer boundary. Each leaf is a row's hash, keyed with
+// the salt and bound to its position.
 Hash256 boundary_leaf(const Hash256& salt, std::uint32_t position, const Hash256& row);
 Hash256 boundary_root(const Hash256& salt, std::uint32_t first_position,
                       std::span<const Hash256> rows);
 
-// What passed between stage `below`-1 and `below` of a window (0: from the coordinator to the
-// first; the number of stages: from the last to the coordinator). Both ends sign the same words, so
-// that each can show what the other said.
+// What passed between stage `below`-1 and stage `below` of a window. 0: from the coordinator to the
+// first stage; the number of stages: from the last stage to the coordinator. Both ends sign the
+// same bytes, so each can prove what the other stated.
 struct Edge {
   RequestId request{};
   std::uint64_t epoch = 0;
@@ -127,28 +128,28 @@ Signature sign_edge(const Edge& edge, const PublicKey& cluster, const SecretKey&
 bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& signer,
                 const Signature& signature);
 
-// One row below an edge's root, which who claims that root shows with it: roots stand in logs, rows
-// do not. Which one follows from the edge, so that a row that was shown elsewhere is worth nothing.
+// One row below an edge's root, shown with every claim of that root: roots stand in the public log,
+// rows do not. The edge decides which row, so a row shown for another edge is useless.
 struct ShownRow {
   Hash256 row;
-  std::vector<Hash256> path;  // up to the root
+  std::vector<Hash256> path;  // from the leaf to the root
 };
 ShownRow show_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
-                  std::span<const Hash256> rows);  // not none
-// kInvalidInput when it is not below the root of a boundary with so many rows.
+                  std::span<const Hash256> rows);  // at least one row
+// kInvalidInput when the row is not below the root of a boundary with `rows` rows.
 Status check_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
                  std::uint32_t rows, const ShownRow& shown);
 
-// Whether two receipts of neighbouring stages say the same of what passed between them.
-// kInvalidInput names the edge: a wrong root is located without computing anything.
+// Checks that receipts of neighbouring stages agree on what passed between them. kInvalidInput
+// names the edge, so a wrong root is located without computing anything.
 Status check_neighbours(const Receipt& upper, const Receipt& lower, const PublicKey& cluster);
 
-// Whether two windows of one stage can be of one request, the later one behind the earlier: a
-// window that is not full is the last, and nothing of the prompt comes behind what was generated.
+// Checks that `later` can follow `earlier` in one stage of one request: only the last window may be
+// partly filled, and no prompt position follows a generated one.
 Status check_windows(const Receipt& earlier, const Receipt& later);
 
-// Whether one worker says two different things of what one slot computed. To sign the same again in
-// another place of its chain, with other times or edges, contradicts nothing.
+// Whether one worker states two different results for one slot. Signing the same result again, at
+// another place of its chain or with other times or edges, is not equivocation.
 bool is_equivocation(const Receipt& one, const Receipt& other);
 
 }  // namespace hearth::ledger

@@ -1,5 +1,5 @@
-// The salts of an answer (PROTOCOL.md, 2): its client has one, and the stages of each of its
-// requests, which are its choices, have one that follows from it. Pure, any thread.
+// The salts of an answer (PROTOCOL.md, 2). The client has the answer's salt. The stages of each
+// choice have a salt derived from it. Pure functions, any thread.
 #pragma once
 
 #include "base/crypto.h"

@@ -11,9 +11,9 @@ namespace hearth::ledger {
 namespace {
 
 constexpr std::size_t kTilesKept = 64;
-constexpr std::size_t kPathBytes = 80;  // no name in a log is as long
+constexpr std::size_t kPathBytes = 80;  // longer than every name in a log
 constexpr std::string_view kDraftEnd = ".new";
-// Bundles that are hashed while the ones before are visited: until they are so many, or so large.
+// Bounds of the bundles that are hashed ahead of the visitor.
 constexpr std::size_t kBundlesAhead = 16;
 constexpr std::size_t kBytesAhead = std::size_t{4} << 20;
 
@@ -29,16 +29,16 @@ std::vector<Hash256> as_hashes(ByteSpan bytes) {
   return hashes;
 }
 
-// Entries that are as the tree says: all of a bundle, or those before its first fault.
+// Verified entries of a bundle: all, or those before its first fault.
 struct Hashed {
   Tile bundle;
   Bytes bytes;
   std::vector<BundleEntry> entries;
-  std::vector<Hash256> leaves;  // of those
+  std::vector<Hash256> leaves;  // of these entries
 };
 struct Ahead {
   std::vector<Hashed> bundles;
-  Status fault = ok_status();  // behind these
+  Status fault = ok_status();  // the first fault after these bundles
 };
 
 std::string place(const Tile& bundle, std::uint32_t at, const BundleEntry& entry) {
@@ -46,7 +46,7 @@ std::string place(const Tile& bundle, std::uint32_t at, const BundleEntry& entry
          decimal(entry.offset);
 }
 
-// What must be a beginning of the log, and how a message calls it.
+// A checkpoint that the log must extend, and the words of its error message.
 struct Beginning {
   const Checkpoint* checkpoint;
   std::string cut;     // "but an earlier one of ", before its entries
@@ -54,7 +54,7 @@ struct Beginning {
   std::optional<Hash256> root;
 };
 
-// A file of the witness whose key it is named by; nothing for any other name.
+// The witness whose file this is; nothing for any other name.
 std::optional<PublicKey> witness_of(std::string_view name) {
   if (!name.starts_with(kWitnessFolder)) return std::nullopt;
   const auto bytes = from_hex(name.substr(kWitnessFolder.size()));
@@ -63,7 +63,7 @@ std::optional<PublicKey> witness_of(std::string_view name) {
   return key && witness_file(*key) == name ? std::optional(*key) : std::nullopt;
 }
 
-// Read before the log's checkpoint is: by then that has grown at least as far.
+// Must be called before the log's checkpoint is read, so that the checkpoint covers each of these.
 Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
   std::vector<Checkpoint> cosigned;
   const auto names = folder.list(std::string(kWitnessFolder));
@@ -72,7 +72,7 @@ Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
   for (const std::string& name : *names) {
     const std::string whole = std::string(kWitnessFolder) + name;
     const auto witness = witness_of(whole);
-    if (!witness) continue;  // the walk says what it is
+    if (!witness) continue;  // reported as a strange file by the walk
     REQUIRE(cosigned.size() < kWitnesses,
             std::string(kWitnessFolder) + ": more than " + decimal(kWitnesses) + " witnesses");
     TRY(const Bytes bytes, folder.read(whole, limits::kNoteBytes));
@@ -118,8 +118,8 @@ class Scanner {
   TileReader tiles_;
   std::uint64_t next_ = 0;  // bundle to be hashed
   Scan scan_;
-  std::vector<Beginning> beginnings_;  // the shortest first
-  std::size_t met_ = 0;                // of those, whose size was reached
+  std::vector<Beginning> beginnings_;  // by size
+  std::size_t met_ = 0;                // beginnings whose size was reached
 };
 
 Status Scanner::check_key() const {
@@ -290,7 +290,7 @@ Status Scanner::check_file(const std::string& name) {
   return tile->width == width ? ok_status() : check_older_partial(*tile);
 }
 
-// Of an earlier checkpoint: the beginning of the tile that took its place.
+// A partial tile of an earlier checkpoint must be the beginning of the present tile.
 Status Scanner::check_older_partial(const Tile& tile) {
   const Tile now{tile.level, tile.index, tile_width(tile.level, tile.index, scan_.checkpoint.size)};
   auto older = folder_.read(tile.path(), kBundleBytes);
@@ -315,7 +315,7 @@ Status Scanner::check_older_partial(const Tile& tile) {
 Result<Scan> Scanner::run() {
   TRY_VOID(check_key());
   TRY_VOID(expect_beginnings());
-  // A second thread hashes what comes next; it alone reads the folder meanwhile.
+  // A second thread hashes ahead. Only that thread reads the folder meanwhile.
   Ahead some = hash_some();
   while (some.fault.ok() && next_ < bundles()) {
     std::future<Ahead> next = std::async(std::launch::async, [this] { return hash_some(); });
@@ -355,7 +355,7 @@ Hash256 TreeEdge::root() const {
       root = subtree_root(all);
       continue;
     }
-    // The rest stands right of these as if it were one more of them, smaller though it is.
+    // The incomplete subtree is the right sibling of these, although it is smaller.
     all.push_back(*root);
     root = subtree_root(all);
   }
@@ -365,7 +365,7 @@ Hash256 TreeEdge::root() const {
 Result<TileReader::Contents> TileReader::read(const Tile& tile, std::size_t limit) {
   auto bytes = folder_.read(tile.path(), limit);
   const auto missing = [&] { return !bytes && bytes.error().code == ErrorCode::kNotFound; };
-  const bool instead = missing() && !tile.full();  // a partial tile goes when the full one is there
+  const bool instead = missing() && !tile.full();  // replaced by the full tile meanwhile
   if (instead) bytes = folder_.read(tile.full_path(), limit);
   if (missing()) {
     const unsigned level = tile.level == Tile::kEntries ? 0 : tile.level;

@@ -1,6 +1,6 @@
-// Reading a log as anybody may: from nothing but its folder and its key. A whole scan hashes every
-// entry and compares every file with what the checkpoint signs; the first fault is an error that
-// names file, byte and entry. Nothing is ever skipped. Memory is bounded by a few bundles.
+// Scan: reads a log from its folder and its key alone, as an auditor does. A scan hashes every
+// entry and compares every file with the signed checkpoint. The first fault is an error that names
+// file, byte and entry. Nothing is skipped. Memory is bounded by a few bundles.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ namespace hearth::ledger {
 inline constexpr std::string_view kCheckpointFile = "checkpoint";
 inline constexpr std::string_view kCheckpointDraft = "checkpoint.new";
 inline constexpr std::string_view kWitnessFolder = "witnesses/";
-// Of a witness: the latest checkpoint that it cosigned, with that cosignature alone.
+// The file with a witness's latest cosigned checkpoint; it has that one cosignature only.
 std::string witness_file(const PublicKey& witness);
 
-// The right edge of a tree: of each level the hashes that fill no tile yet.
+// TreeEdge: the right edge of a tree: for each level, the hashes of its unfinished tile.
 class TreeEdge {
  public:
-  // Called for every tile that becomes full.
+  // Called for each tile that becomes full.
   using FullTile = std::function<Status(const Tile& tile, std::span<const Hash256> hashes)>;
 
   Status push(const Hash256& leaf, const FullTile& full);
@@ -39,13 +39,13 @@ class TreeEdge {
   std::uint64_t size_ = 0;
 };
 
-// The tiles of one checkpoint's tree, as nodes for proofs. Keeps the latest few in memory; what it
-// gives is only as right as the files, so check a proof before it goes out. One thread.
+// TileReader: the tiles of one checkpoint's tree, as nodes for proofs. It caches a few tiles and
+// trusts the files, so the caller checks a proof before using it. One thread.
 class TileReader {
  public:
   TileReader(LogFolder& folder, std::uint64_t size) : folder_(folder), size_(size) {}
 
-  // kInvalidInput, with what is wrong, when a file is missing or has not the length it must have.
+  // kInvalidInput when the file is missing or has the wrong length.
   Result<std::vector<Hash256>> hashes(const Tile& tile);
   Result<Bytes> bundle(const Tile& tile);  // exactly tile.width entries, as parse_bundle() asks
   Result<Hash256> node(unsigned level, std::uint64_t index);
@@ -54,7 +54,7 @@ class TileReader {
  private:
   struct Contents {
     Bytes bytes;
-    std::uint32_t width = 0;  // of the tile that the file is
+    std::uint32_t width = 0;  // of the tile in the file
   };
   Result<Contents> read(const Tile& tile, std::size_t limit);
 
@@ -66,28 +66,28 @@ class TileReader {
 // kNotFound when the folder holds no log; kInvalidInput when its checkpoint is missing or wrong.
 Result<Checkpoint> read_checkpoint(LogFolder& folder);
 
-// Entries in order, each before the checkpoint's root has been compared: what is made of them
-// counts only when the scan succeeds. An error ends the scan and becomes its own, with the entry's
-// place. Called on the thread of scan_log(), while another one reads on in the folder.
+// Receives the entries in order, before the root has been compared: the caller must discard its
+// results when the scan fails. An error ends the scan, which returns it with the entry's place.
+// Called on the thread of scan_log(), while another thread reads ahead in the folder.
 using EntryVisitor = std::function<Status(std::uint64_t index, ByteSpan entry)>;
-// The same for who needs the entry's leaf as well, which the scan has hashed.
+// The same with the entry's leaf hash, which the scan has computed.
 using LeafVisitor = std::function<Status(std::uint64_t index, ByteSpan entry, const Hash256& leaf)>;
 
-// A log may have as many witnesses, and no more are read.
+// Witnesses of one log; further files are not read.
 inline constexpr std::size_t kWitnesses = 1'024;
 
 struct Scan {
   Checkpoint checkpoint;
-  std::vector<Checkpoint> cosigned;  // by witnesses, each of this history; in the order of keys
+  std::vector<Checkpoint> cosigned;  // by witnesses, each consistent with this log; by key
   TreeEdge edge;
-  Bytes bundle;                       // the entries behind the last full bundle
-  std::vector<std::string> leftover;  // of an append that never ended: beyond the checkpoint
-  std::vector<std::string> strange;   // no files of a log at all
+  Bytes bundle;                       // the entries after the last full bundle
+  std::vector<std::string> leftover;  // files of an unfinished append, beyond the checkpoint
+  std::vector<std::string> strange;   // files that do not belong to a log
 };
 
 struct ScanOptions {
-  std::optional<PublicKey> key;       // the log's; else the one that its checkpoint names
-  std::optional<Checkpoint> earlier;  // of the same log: must be a beginning of it
+  std::optional<PublicKey> key;       // the expected key; absent: the one in the checkpoint
+  std::optional<Checkpoint> earlier;  // the log must extend this one
 };
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit);
 Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit);

@@ -1,5 +1,5 @@
-// The seal of an audit: what an auditor found, bound to its key and to the audited entry of the
-// log, and not readable before it is opened. Pure functions, any thread.
+// Seals of audits. A seal binds the root that an auditor computed to its key and to the audited
+// entry, and hides the root until the seal is opened. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hearth::ledger {
 
-// What an auditor will say of the window of entry `receipt`.
+// An auditor's commitment to its result for the window of entry `receipt`.
 struct SealEntry {
   std::uint64_t receipt = 0;
   PublicKey auditor;
@@ -16,7 +16,7 @@ struct SealEntry {
   Signature signature{};
 };
 
-// Nobody but the auditor can have made it, and nobody can read the root from it.
+// Only the auditor can make this seal, and the root cannot be read from it.
 Hash256 seal_of(std::uint64_t receipt, const PublicKey& auditor, const Hash256& root,
                 const Hash256& salt);
 SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey& cluster,

@@ -1,11 +1,11 @@
-// Which windows are audited, and by whom: a pure function of a checkpoint and a VRF output over it.
-// Receipts enter a signed checkpoint first; then its drawer, who can compute only one output for
-// it, publishes that. So no worker can foresee an audit and no coordinator can spare a friend:
-// whoever has the log draws again and sees which audits had to be.
+// Draw: which windows are audited and by which auditor, as a pure function of a checkpoint and a
+// VRF output over it. Receipts enter a signed checkpoint first. Then the drawer publishes the only
+// VRF output that it can compute for this checkpoint. So a worker cannot foresee an audit, and the
+// coordinator cannot spare a friend: every reader of the log can repeat the draw.
 //
-// The cosignatures of witnesses are part of what is drawn from. A witness signs one tree of a size
-// only, so that a coordinator who asked it cannot try other orders of its entries; without
-// witnesses it can (ledger/PROTOCOL.md, what is not defended).
+// Cosignatures of witnesses are part of the drawn message. A witness signs one tree of a size, so a
+// coordinator that asked it cannot try other orders of the entries. Without witnesses it can
+// (ledger/PROTOCOL.md, 7). Any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,32 @@
 
 namespace hearth::ledger {
 
-// What the VRF is evaluated at: the checkpoint's text and its cosignatures, in the order of names.
+// The VRF's input: the checkpoint's text and its cosignatures, in the order of names.
 Bytes draw_message(const Checkpoint& checkpoint);
-// Of the checkpoint of a log's first entries, before anybody has cosigned it.
+// The same for a checkpoint without cosignatures.
 Bytes draw_message(std::uint64_t size, const Hash256& root, const PublicKey& log);
 
 class Draw {
  public:
-  // Nothing when the proof is not `drawer`'s for this checkpoint.
+  // Nothing when the proof is not valid for this drawer and checkpoint.
   static std::optional<Draw> open(const Checkpoint& checkpoint, const PublicKey& drawer,
                                   ByteSpan proof);
 
-  // The same for a draw_message() that is there already.
+  // The same for a message that draw_message() has returned.
   static std::optional<Draw> open(ByteSpan message, const PublicKey& drawer, ByteSpan proof);
 
-  // Whether the window of this log entry is audited, of which `rate` parts in a million are.
-  // Selected at a rate, it is selected at every higher one.
+  // Whether the window of this entry is audited, when `rate` parts in a million are. A window that
+  // is selected at one rate is selected at every higher rate.
   bool selects(std::uint64_t entry, std::int64_t rate) const;
-  // The same for the coordinator's own referee, whatever the above says.
+  // The same for the coordinator's referee, independent of selects().
   bool selects_referee(std::uint64_t entry, std::int64_t rate) const;
 
   struct Candidate {
     PublicKey key;
-    Hash256 owner;  // who answers for it; never two of one owner in one audit
+    Hash256 owner;  // no audit has two nodes of one owner
   };
-  // The auditor of a window: each candidate who is not excluded is as likely as any other, and
-  // stays the choice when others come or go behind it. Nothing when all are excluded.
+  // The auditor of a window, uniformly among the candidates that are not excluded. The choice stays
+  // the same when other candidates are added or removed. Nothing when all are excluded.
   std::optional<PublicKey> auditor(std::uint64_t entry, std::span<const Candidate> candidates,
                                    std::span<const Hash256> excluded_owners) const;
 

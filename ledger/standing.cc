@@ -111,7 +111,7 @@ std::int64_t Standing::vest(const Policy& policy, std::int64_t now) {
 std::int64_t Standing::fault(const Policy& policy, std::int64_t pay, std::int64_t now) {
   const std::int64_t cost = std::min(escrow_, policy.fault_windows * pay);
   std::int64_t left = cost;
-  while (left > 0) {  // the latest first: they are what a cheat would hope to keep
+  while (left > 0) {  // latest first: a cheat expects to keep the latest longest
     Earned& last = earned_.back();
     const std::int64_t taken = std::min(left, last.amount);
     last.amount -= taken;

@@ -6,7 +6,7 @@
 namespace hearth::ledger {
 namespace {
 
-// 1234067 as x001/x234/067.
+// Formats 1234067 as x001/x234/067.
 std::string index_path(std::uint64_t index) {
   const auto group = [](std::uint64_t value) {
     const std::string digits = std::to_string(value);
@@ -41,7 +41,7 @@ std::string Tile::folder() const {
 }
 
 std::optional<Tile> parse_tile_path(std::string_view path) {
-  // Read leniently, then compared with what path() would have written.
+  // Parses leniently, then compares with the result of path().
   const std::string_view whole = path;
   constexpr std::string_view kRoot = "tile/";
   if (!path.starts_with(kRoot) || path.size() > 64) return std::nullopt;

@@ -17,7 +17,7 @@ std::string line_of(std::string_view word, ByteSpan bytes) {
   return std::string(word) + " " + base64(bytes) + "\n";
 }
 
-// The bytes of the next line, which must begin with this word.
+// The decoded bytes of the next line, which must begin with this word.
 Result<Bytes> take_line(std::string_view& text, std::string_view word) {
   const std::size_t end = text.find('\n');
   REQUIRE(end != std::string_view::npos && text.substr(0, end).starts_with(word) &&

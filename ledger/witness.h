@@ -1,5 +1,5 @@
-// What a witness of a log must know before it cosigns a checkpoint (ledger/PROTOCOL.md, 1), and
-// what proves that a log has two histories. Pure functions over bytes of anybody; any thread.
+// The rule by which a witness cosigns checkpoints (ledger/PROTOCOL.md, 1), and the proof that a log
+// has two histories. The parsers take untrusted bytes. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace hearth::ledger {
 
-// No proof between two logs of at most limits::kLogEntries entries is longer.
+// Upper bound on the hashes of a proof between logs of at most limits::kLogEntries entries.
 inline constexpr std::size_t kProofHashes = 80;
 
-// A checkpoint with one cosignature: what a witness stores and answers with, and what a log keeps
-// of it. kInvalidInput unless it is of this log, of this witness and of nobody else.
+// Parses a checkpoint of this log with exactly one cosignature, by this witness; anything else is
+// kInvalidInput. A witness stores such a note and answers with it, and the log keeps it.
 Result<Checkpoint> parse_cosigned(ByteSpan bytes, const PublicKey& log, const PublicKey& witness);
-// The offered one with the witness's line and no other's.
+// The offered checkpoint with this witness's cosignature only.
 Checkpoint cosigned_by(const Checkpoint& offered, std::uint64_t time, const SecretKey& witness);
 
-// A checkpoint, and that it extends the first `old_size` entries of its log.
+// A checkpoint with the proof that it extends the first `old_size` entries of its log.
 struct Offer {
   Checkpoint checkpoint;
   std::uint64_t old_size = 0;
@@ -31,35 +31,35 @@ struct Offer {
   Proof proof;
 };
 
-// Two checkpoints that one log signed, of which neither is a beginning of the other: the first
-// `one.size` entries of `other` have another root, and the proof shows which.
+// Two checkpoints that one log signed and that contradict each other: the first `one.size` entries
+// of `other` have the root `root`, as `proof` shows, and `one` states another root.
 struct Fork {
-  Checkpoint one;  // of no more entries than `other`
+  Checkpoint one;  // size at most that of `other`
   Checkpoint other;
   Hash256 root;
   Proof proof;
 };
-// kInvalidInput: it proves nothing, and why.
+// kInvalidInput says why the fork is not proved.
 Status check_fork(const Fork& fork);
 inline constexpr std::size_t kForkBytes = 3 * limits::kNoteBytes;
-// A text of lines, with both notes in base64.
+// Lines of text, with both notes in base64.
 std::string format_fork(const Fork& fork);
-// Of bytes that format_fork() wrote, and checked.
+// Parses the output of format_fork() and checks it.
 Result<Fork> parse_fork(ByteSpan bytes);
 
 struct Judgement {
   enum class Kind {
     kExtends,    // it may be cosigned
-    kSame,       // as the latest
-    kElsewhere,  // proved from another size than the latest has: nothing is said of it
+    kSame,       // equals the latest
+    kElsewhere,  // proved from another size than the latest: says nothing
     kRefused,
     kFork,
   };
   Kind kind = Kind::kRefused;
-  std::string why;           // of the last two, a sentence
-  std::optional<Fork> fork;  // of a kFork
+  std::string why;           // for kRefused and kFork, a sentence
+  std::optional<Fork> fork;  // for kFork
 };
-// Of an offer to who has cosigned `latest` last (nothing: none yet), a witness of `log`.
+// Judges an offer for a witness of `log` that cosigned `latest` last (absent: never).
 Judgement judge(const Offer& offer, const std::optional<Checkpoint>& latest, const PublicKey& log);
 
 }  // namespace hearth::ledger
