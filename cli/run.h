@@ -45,7 +45,6 @@ struct RunOptions {
   bool no_resume = false;          // ends with its connection; the server keeps nothing of it
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
   std::string verify;              // none, spot, full; empty: the server's
-  bool verify_strict = false;      // refused where nobody could verify it
   std::string min_level;           // of nodes that may see it; empty: the server's
   bool share = false;              // newcomers may compute it again
 };

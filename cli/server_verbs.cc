@@ -69,8 +69,8 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           [o](double share) {
             o->referee_rate = std::llround(share * static_cast<double>(ledger::kMillion));
           },
-          "share of windows that this machine computes again itself, when it has nothing else to "
-          "do, with its own copy of the model (0: none)")
+          "share of windows that the referee recomputes as an auditor")
+      ->group("")  // not listed: the ledger's policy fixes the share; tests need none or all
       ->check(number(0, 1))
       ->default_str("0.005");
   verb.add_flag("--no-referee", o->no_referee,

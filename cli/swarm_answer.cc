@@ -143,7 +143,6 @@ class SwarmAnswerer final : public Answerer {
     if (!options_.stop.empty()) body["stop"] = options_.stop;
     if (!options_.trust.empty()) body["trust"] = options_.trust;
     if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
-    if (options_.verify_strict) body["hearth"]["verify_strict"] = true;
     if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
     if (options_.share) body["hearth"]["share"] = true;
     if (!chat) {
