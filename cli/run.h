@@ -51,6 +51,10 @@ struct RunOptions {
 
 int run_run(RunOptions options);
 
+// Writes a saved_answer.h file with mode 0600: it holds the prompt, the answer and the salt of its
+// receipts, which are the client's alone. kNotFound when there is nothing to write.
+Status write_receipt(const std::string& path, const std::string& saved);
+
 // The words of --verbose, on stderr, with ollama's names.
 struct RunFigures {
   double total_seconds = 0.0;
