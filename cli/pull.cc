@@ -120,9 +120,13 @@ class Download {
       bar.set(done);
       return ok_status();
     };
-    TRY(HttpReply reply,
-        http_.download(remote_.url, offset, {std::chrono::milliseconds(0), remote_.headers, true},
-                       restart, sink));
+    auto got = http_.download(remote_.url, offset,
+                              {std::chrono::milliseconds(0), remote_.headers, true}, restart, sink);
+    if (!got.ok() && got.error().code == ErrorCode::kUnsupported && offset > 0) {
+      TRY_VOID(restart());  // the next attempt asks for the whole file
+      return Error{ErrorCode::kUnavailable, got.error().message};
+    }
+    TRY(const HttpReply reply, std::move(got));
     if (reply.status == 416 && offset > 0) {  // our partial file is not a beginning of that file
       TRY_VOID(restart());
       return Error{ErrorCode::kUnavailable, remote_.url + " has nothing after byte " +
