@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/limits.h"
-#include "cli/interrupt.h"
+#include "cli/terminal/interrupt.h"
 
 namespace hearth::cli {
 namespace {

@@ -1,0 +1,26 @@
+// hearth pull: puts a model file into models_dir(). Sources are a local path, https://...,
+// hf:org/repo/file[@revision], or the name of a model that is already there.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/models/models.h"
+
+namespace hearth::cli {
+
+struct PullOptions {
+  std::string source;
+  std::string name;      // empty: from the file name
+  std::string sha256;    // hex; empty: the hub's own digest where there is one
+  bool offline = false;  // fail instead of dialling out
+  bool force = false;    // replace a model of the same name
+  bool quiet = false;
+};
+
+// Resumes an interrupted pull. The file gets its final name only when it is complete and verified.
+Result<LocalModel> pull_model(const PullOptions& options);
+
+int run_pull(const PullOptions& options, bool json);
+
+}  // namespace hearth::cli

@@ -1,0 +1,79 @@
+#include "cli/watch/logs.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/process/log_files.h"
+#include "cli/terminal/exit_codes.h"
+
+namespace hearth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+Error no_file_of(const std::string& node, const std::string& data_dir) {
+  const std::string folder = fs::path(server_log_file(data_dir)).parent_path().string();
+  std::string names;
+  for (const std::string& name : workers_with_files(data_dir)) {
+    names += (names.empty() ? "" : ", ") + (name.empty() ? "worker" : name);
+  }
+  if (names.empty() && !exists(server_log_file(data_dir))) {
+    return {ErrorCode::kNotFound,
+            "there is no log in " + folder +
+                "; start hearth serve or hearth worker without --no-log-file to write one"};
+  }
+  if (node.empty()) {
+    return {ErrorCode::kNotFound, "several workers log in " + folder + "; name one: " + names};
+  }
+  return {ErrorCode::kNotFound,
+          node + " has no log file in " + folder + "; workers with files: " +
+              (names.empty() ? "none; lines of local workers are in the server's log" : names)};
+}
+
+Result<std::string> find_file(const LogsOptions& options) {
+  const std::string server = server_log_file(options.data_dir);
+  if (options.node.empty()) {
+    if (exists(server)) return server;
+    const std::vector<std::string> workers = workers_with_files(options.data_dir);
+    if (workers.size() != 1) return no_file_of("", options.data_dir);
+    return worker_log_file(options.data_dir, workers[0]);
+  }
+  std::string own = worker_log_file(options.data_dir, options.node);
+  // "worker" also names the worker that was started without a name.
+  if (options.node == "worker" && !exists(own)) own = worker_log_file(options.data_dir, "");
+  if (options.node.find('/') != std::string::npos || !exists(own)) {
+    return no_file_of(options.node, options.data_dir);
+  }
+  return own;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> logs_command(const LogsOptions& options) {
+  TRY(std::string file, find_file(options));
+  std::vector<std::string> words = {"tail", "-n", std::to_string(options.lines)};
+  if (options.follow) words.emplace_back("-F");
+  words.emplace_back("--");
+  words.push_back(std::move(file));
+  return words;
+}
+
+int run_logs(const LogsOptions& options) {
+  auto words = logs_command(options);
+  if (!words.ok()) return fail(words.error());
+  std::vector<char*> argv;
+  for (std::string& word : *words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  return fail(Error{ErrorCode::kIo, std::string("cannot run tail: ") + std::strerror(errno)});
+}
+
+}  // namespace hearth::cli
