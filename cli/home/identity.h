@@ -4,7 +4,6 @@
 //   cluster.json  where other machines reach it (cli/cluster/init.h)
 //   roster        the newest one                              roster.evidence-*   rosters that
 //                                                             contradict it (proto/roster.h)
-//   joined.json   whose its members are (cli/joined_file.h)
 //   local.token   while a server runs: with it, processes of the same user join it as workers
 //   local/*.key   of those workers, by their names
 //

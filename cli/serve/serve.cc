@@ -23,7 +23,6 @@
 #include "cli/home/discovery.h"
 #include "cli/home/identity.h"
 #include "cli/home/server_file.h"
-#include "cli/joined_file.h"
 #include "cli/models/models.h"
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
@@ -381,10 +380,7 @@ class Server {
     membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
       return has_local_key(folder, key);
     };
-    membership.keep = [this, folder = data_folder(options.data_dir)](ByteSpan roster) -> Status {
-      TRY_VOID(write_joined_file(folder, *store_));
-      return identity_->roster->keep(roster);
-    };
+    membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
     membership.answers_knocks = cluster_.has_value();
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
@@ -502,7 +498,9 @@ class Server {
                        "\nhearth audit says more; --no-receipts serves without one"};
     }
     receipts_ = *std::move(receipts);
-    TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
+    TRY(const auto machines, store_->machines());
+    receipts_->remember_machines(coordinator::MachineHistory(
+        machines, [store = store_](const auto& changed) { return store->put_machines(changed); }));
     coordinator::Referee referee;
     if (!options.no_referee) {
       referee_ = std::make_unique<LocalReferee>(model);
