@@ -10,7 +10,7 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/server_file.h"

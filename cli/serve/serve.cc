@@ -19,7 +19,7 @@
 #include "base/private_file.h"
 #include "base/random.h"
 #include "cli/api_address.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/discovery.h"
 #include "cli/home/identity.h"
 #include "cli/home/server_file.h"
