@@ -168,7 +168,7 @@ Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& op
                                                           const model::ModelSpec& spec) {
   TRY(const auto file, model::GgufFile::open(path));
   coordinator::MeasuredPlacement placement;
-  TRY(placement.model, placement_model(*file, spec));
+  TRY(placement.model, node::placement_model(*file, spec));
   placement.objective = *options.optimise;
   placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
   return placement;
@@ -317,7 +317,7 @@ class Server {
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
-    gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
+    gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
@@ -599,7 +599,7 @@ class Server {
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
   std::optional<Cluster> cluster_;
-  DialBack dial_back_{loop_.io()};
+  coordinator::DialBack dial_back_{loop_.io()};
   std::unique_ptr<LocalToken> token_;
   std::optional<coordinator::Membership> membership_;
   const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
@@ -612,7 +612,7 @@ class Server {
   std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
-  std::unique_ptr<CoordinatorGate> gate_;
+  std::unique_ptr<coordinator::CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Children> children_;
 };

@@ -25,7 +25,7 @@ CLI::Validator hours_text() {
 
 CLI::Validator hand_layers() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto stages = parse_hand_layers(text);
+    const auto stages = coordinator::parse_hand_layers(text);
     return stages.ok() ? "" : stages.error().message;
   };
   return CLI::Validator(check, "LIST");
@@ -46,7 +46,8 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
   verb.add_option_function<std::string>(
           "--place",
           [o](const std::string& text) {
-            if (auto stages = parse_hand_layers(text); stages.ok()) o->by_hand = *stages;
+            if (auto stages = coordinator::parse_hand_layers(text); stages.ok())
+              o->by_hand = *stages;
           },
           "place the layers by hand: NODE:FIRST-LAST,NODE:FIRST-LAST,...")
       ->check(hand_layers())
