@@ -133,6 +133,9 @@ inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte t
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
+// What a client takes of a server.
+inline constexpr std::size_t kClientBodyBytes = 64 * kMiB;  // a body, or one server-sent event
+
 // Requests that a client may come back to (coordinator/http/api/kept_requests.h).
 inline constexpr std::size_t kIdempotencyKeyBytes = 255;
 inline constexpr std::size_t kLastEventIdBytes = 2 * kKiB;

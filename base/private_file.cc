@@ -123,6 +123,26 @@ Status write_private_file(const std::string& path, ByteSpan bytes) {
   return ok_status();
 }
 
+Status make_private_folder(const std::string& path) {
+  std::error_code error;
+  const bool existed = std::filesystem::exists(path, error);
+  std::filesystem::create_directories(path, error);
+  if (error) return Error{ErrorCode::kIo, "data folder " + path + ": " + error.message()};
+  if (!existed) ::chmod(path.c_str(), S_IRWXU);
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) {
+    return Error{ErrorCode::kIo, "data folder " + path + ": " + std::strerror(errno)};
+  }
+  // A user who may write there may replace any of our files.
+  REQUIRE(found.st_uid == ::geteuid(),
+          "the folder " + path + " belongs to user " + std::to_string(found.st_uid) +
+              ", not to the one that runs this; choose another, or: chown " +
+              std::to_string(::geteuid()) + " " + path);
+  REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0,
+          "other users may write in the folder " + path + "; to fix that: chmod go-w " + path);
+  return ok_status();
+}
+
 Result<SecretKey> read_key_file(const std::string& path) {
   TRY(Bytes bytes, read_private_file(path, kKeyFileBytes));
   const std::string_view text = as_text(bytes);

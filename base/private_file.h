@@ -1,4 +1,4 @@
-// Small files that only their owner may read: keys, rosters, tokens.
+// Folders and small files that only their owner may read: keys, rosters, tokens.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,10 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit);
 
 // Replaces or creates the file with mode 0600, at once or not at all, and durably.
 Status write_private_file(const std::string& path, ByteSpan bytes);
+
+// Creates the folder, with its parents, for this user alone. kIo with the reason; kInvalidInput,
+// with the command that fixes it, for a folder that another user owns or may write in.
+Status make_private_folder(const std::string& path);
 
 // A file of write_key_file(). The errors of read_private_file().
 Result<SecretKey> read_key_file(const std::string& path);

@@ -25,6 +25,13 @@ HttpClient::Headers api_headers(const std::string& api_key) {
   return {{"Authorization", "Bearer " + api_key}};
 }
 
+std::string error_sentence(const Json& error) {
+  if (error.is_object() && error.contains("message") && error["message"].is_string()) {
+    return error["message"];
+  }
+  return error.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 Error api_error(const HttpReply& reply, const std::string& url) {
   std::string message = url + " answers " + std::to_string(reply.status);
   const Json body = Json::parse(reply.body, nullptr, false);

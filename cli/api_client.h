@@ -2,6 +2,7 @@
 // as an Error.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/error.h"
@@ -12,7 +13,10 @@ namespace hearth::cli {
 // Authorization with the key; nothing for an empty one.
 HttpClient::Headers api_headers(const std::string& api_key);
 
-// Of an answer with a status of 400 or more: the server's own sentence where it sent one.
+// The message of an `error` object; the object itself, as JSON, where it has none that is a string.
+std::string error_sentence(const nlohmann::json& error);
+
+// The error of an answer with a status of 400 or more: the server's own sentence where it sent one.
 Error api_error(const HttpReply& reply, const std::string& url);
 
 }  // namespace hearth::cli

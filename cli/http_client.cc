@@ -6,12 +6,11 @@
 #include <cctype>
 #include <optional>
 
+#include "base/limits.h"
 #include "cli/terminal/interrupt.h"
 
 namespace hearth::cli {
 namespace {
-
-constexpr std::size_t kBodyBytesMax = 64 << 20;
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -25,19 +24,48 @@ struct Transfer {
   HttpReply reply;
   std::function<Status(std::string_view)> on_body;
   Status failed = ok_status();
+  bool follows = false;  // redirects
 };
+
+constexpr std::size_t kLocationShown = 256;
+constexpr long kOk = 200;
+constexpr long kPartialContent = 206;
+constexpr long kMultipleChoices = 300;
+constexpr long kBadRequest = 400;
+
+long status_of(const Transfer& transfer) {
+  long status = 0;
+  curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
+  return status;
+}
+
+// libcurl follows a redirect once its headers are complete; here it is refused before that.
+Status check_location(const Transfer& transfer, const std::string& location) {
+  const long status = status_of(transfer);
+  if (!transfer.follows || status < kMultipleChoices || status >= kBadRequest) return ok_status();
+  char* from = nullptr;
+  curl_easy_getinfo(transfer.curl, CURLINFO_EFFECTIVE_URL, &from);
+  return check_redirect(from == nullptr ? "" : from, location);
+}
 
 size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size * count);
   if (line.starts_with("HTTP/"))
-    transfer.reply.headers.clear();  // a redirect's are not the answer's
+    transfer.reply.headers.clear();  // headers of a redirect are not the answer's
   const auto colon = line.find(':');
   if (colon != std::string_view::npos) {
     std::string value(line.substr(colon + 1));
     value.erase(0, value.find_first_not_of(" \t"));
     value.erase(value.find_last_not_of(" \t\r\n") + 1);
-    transfer.reply.headers[lower(std::string(line.substr(0, colon)))] = value;
+    const std::string name = lower(std::string(line.substr(0, colon)));
+    if (name == "location") {
+      if (Status status = check_location(transfer, value); !status.ok()) {
+        transfer.failed = std::move(status);
+        return 0;
+      }
+    }
+    transfer.reply.headers[name] = value;
   }
   return size * count;
 }
@@ -70,7 +98,21 @@ Error curl_error(CURLcode code, const std::string& url) {
   }
 }
 
-// Of a line of an event stream; nothing when it is another field's.
+std::string part_of(CURLU* address, CURLUPart part) {
+  char* text = nullptr;
+  if (curl_url_get(address, part, &text, 0) != CURLUE_OK) return "";
+  std::string copy(text);
+  curl_free(text);
+  return copy;
+}
+
+bool is_plain_loopback(CURLU* address) {
+  const std::string host = part_of(address, CURLUPART_HOST);
+  return part_of(address, CURLUPART_SCHEME) == "http" &&
+         (host == "127.0.0.1" || host == "localhost" || host == "[::1]");
+}
+
+// The value of a line of an event stream, if the line has that field.
 std::optional<std::string_view> value_of(std::string_view line, std::string_view field) {
   if (!line.starts_with(field)) return std::nullopt;
   line.remove_prefix(field.size());
@@ -100,7 +142,7 @@ struct HttpClient::State {
     }
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");  // see check_redirect()
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10'000L);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout.count()));
@@ -114,6 +156,7 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, options.after_interrupt ? 1L : 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     transfer.curl = curl;
+    transfer.follows = options.follow_redirects;
     const CURLcode code = curl_easy_perform(curl);
     connected = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST;
     char* location = nullptr;
@@ -134,8 +177,8 @@ struct HttpClient::State {
 
   static std::function<Status(std::string_view)> into_body(Transfer& transfer) {
     return [&transfer](std::string_view bytes) -> Status {
-      REQUIRE(transfer.reply.body.size() + bytes.size() <= kBodyBytesMax,
-              "the answer's body is over 64 MiB");
+      REQUIRE(bytes.size() <= limits::kClientBodyBytes - transfer.reply.body.size(),
+              "the answer's body is over " + std::to_string(limits::kClientBodyBytes) + " bytes");
       transfer.reply.body.append(bytes);
       return ok_status();
     };
@@ -182,7 +225,8 @@ Result<HttpReply> HttpClient::post_stream(const std::string& url, std::string_vi
     const bool stream =
         type != transfer.reply.headers.end() && type->second.starts_with("text/event-stream");
     if (!stream) return into_body(bytes);
-    if (!parser.push(bytes, on_event)) return Error{ErrorCode::kCancelled, "stopped"};
+    TRY(const bool more, parser.push(bytes, on_event));
+    if (!more) return Error{ErrorCode::kCancelled, "stopped"};
     return ok_status();
   };
   curl_easy_setopt(state_->curl, CURLOPT_POST, 1L);
@@ -200,10 +244,17 @@ Result<HttpReply> HttpClient::download(const std::string& url, std::uint64_t off
   Transfer transfer;
   bool begun = false;
   transfer.on_body = [&](std::string_view bytes) -> Status {
-    long status = 0;
-    curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 400) return ok_status();  // an error page is no part of the file
-    if (!begun && offset > 0 && status == 200) TRY_VOID(restart());
+    const long status = status_of(transfer);
+    if (status >= kBadRequest) return ok_status();  // an error page is not part of the file
+    if (!begun && status == kPartialContent) {
+      const std::string& sent = transfer.reply.headers["content-range"];
+      const std::string begin = "bytes " + std::to_string(offset) + "-";
+      if (!sent.starts_with(begin)) {
+        return Error{ErrorCode::kUnsupported, "asked " + url + " for " + begin + ", it sends \"" +
+                                                  sent.substr(0, 64) + "\""};
+      }
+    }
+    if (!begun && offset > 0 && status == kOk) TRY_VOID(restart());
     begun = true;
     return sink(bytes);
   };
@@ -222,13 +273,13 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
   const std::string wanted = "bytes " + part + "/" + std::to_string(total);
   Transfer transfer;
   transfer.on_body = [&](std::string_view bytes) -> Status {
-    long status = 0;
-    curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 400) return ok_status();
+    const long status = status_of(transfer);
+    if (status >= kBadRequest) return ok_status();
     const std::string& sent = transfer.reply.headers["content-range"];
-    if (status == 206 && sent == wanted) return sink(bytes);
+    if (status == kPartialContent && sent == wanted) return sink(bytes);
     std::string what = "it does not serve ranges (status " + std::to_string(status) + ")";
-    if (status == 206) what = "asked for " + wanted + ", it sends " + sent.substr(0, 64);
+    if (status == kPartialContent)
+      what = "asked for " + wanted + ", it sends " + sent.substr(0, 64);
     return Error{ErrorCode::kUnsupported, what};
   };
   curl_easy_setopt(state_->curl, CURLOPT_RANGE, part.c_str());
@@ -236,10 +287,33 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
   return state_->perform(url, options, transfer, nullptr);
 }
 
-bool EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
+Status check_redirect(const std::string& from, const std::string& location) {
+  const auto refused = [&] {
+    return Error{ErrorCode::kRefused,
+                 from + " redirects to " + location.substr(0, kLocationShown) +
+                     ": only https:// addresses are followed, and from http:// ones of this "
+                     "machine those of this machine; use the final https:// address"};
+  };
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(curl_url(), curl_url_cleanup);
+  if (curl_url_set(address.get(), CURLUPART_URL, from.c_str(), 0) != CURLUE_OK) return refused();
+  const bool from_here = is_plain_loopback(address.get());
+  if (curl_url_set(address.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK) {
+    return refused();
+  }
+  if (part_of(address.get(), CURLUPART_SCHEME) == "https") return ok_status();
+  if (from_here && is_plain_loopback(address.get())) return ok_status();
+  return refused();
+}
+
+Result<bool> EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
+  const auto too_long = [] {
+    return Error::invalid("the server sent an event of over " +
+                          std::to_string(limits::kClientBodyBytes) + " bytes");
+  };
   for (const char c : bytes) {
     if (c == '\r') continue;
     if (c != '\n') {
+      if (line_.size() == limits::kClientBodyBytes) return too_long();
       line_ += c;
       continue;
     }
@@ -248,6 +322,7 @@ bool EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
       const std::string event = std::exchange(data_, {});
       if (!on_event(event, id_)) return false;
     } else if (const auto data = value_of(line_, "data:")) {
+      if (data->size() >= limits::kClientBodyBytes - data_.size()) return too_long();
       if (has_data_) data_ += '\n';
       data_ += *data;
       has_data_ = true;

@@ -33,13 +33,13 @@ class HttpClient {
   struct Options {
     std::chrono::milliseconds timeout{0};  // of the whole request; 0 = none
     Headers headers;
-    bool follow_redirects = false;
+    bool follow_redirects = false;   // as check_redirect() allows
     std::chrono::seconds stall{30};  // of a download, without a byte; then kTimeout
     bool after_interrupt = false;    // Ctrl-C does not end it
   };
 
   // kUnavailable when nobody answers, kCancelled on Ctrl-C, kTimeout. A status of 400 and more is
-  // a reply, not an error. Bodies over 64 MiB are refused.
+  // a reply, not an error. Bodies and events over limits::kClientBodyBytes are kInvalidInput.
   Result<HttpReply> get(const std::string& url, const Options& options);
   Result<HttpReply> head(const std::string& url, const Options& options);
   Result<HttpReply> erase(const std::string& url, const Options& options);  // DELETE
@@ -54,7 +54,7 @@ class HttpClient {
   bool connected() const;
 
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
-  // the range, `restart` is called first.
+  // the range, `restart` is called first; kUnsupported when it sends another range.
   Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
                              const std::function<Status()>& restart,
                              const std::function<Status(std::string_view)>& sink);
@@ -71,11 +71,15 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
+// Whether a download from one address may follow a redirect to another: to https://, and from plain
+// http on this machine to plain http on this machine. Else kRefused.
+Status check_redirect(const std::string& from, const std::string& location);
+
 // Splits an event stream into its events; comments and other fields are skipped.
 class EventStreamParser {
  public:
-  // False when on_event returned false.
-  bool push(std::string_view bytes, const OnEvent& on_event);
+  // False when on_event returned false; kInvalidInput for an event over limits::kClientBodyBytes.
+  Result<bool> push(std::string_view bytes, const OnEvent& on_event);
 
  private:
   std::string line_;

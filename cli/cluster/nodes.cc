@@ -10,11 +10,10 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/server_file.h"
-#include "cli/joined_file.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
@@ -95,11 +94,10 @@ Result<coordinator::Restored> restore(const NodesOptions& options) {
   if (const auto newest = identity.roster->book()->roster(); newest != nullptr) {
     rosters.push_back(*newest);
   }
-  TRY(const auto said, read_joined_file(folder));
   // Workers of this machine's own server are in no store.
   return coordinator::restore_members(
       *store, rosters, [&](const RosterEntry& entry) { return has_local_key(folder, entry.key); },
-      said, SystemClock().unix_seconds());
+      SystemClock().unix_seconds());
 }
 
 }  // namespace
@@ -182,29 +180,26 @@ int run_nodes_restore(const NodesOptions& options) {
   const auto restored = restore(options);
   if (!restored.ok()) return fail(restored.error());
   if (options.json) {
-    const Json json = {{"removed", restored->removed},
-                       {"added", restored->added},
-                       {"unknown", restored->unknown},
-                       {"number", restored->number}};
+    const Json json = {
+        {"removed", restored->removed}, {"added", restored->added}, {"number", restored->number}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
   }
   for (const std::string& name : restored->removed) {
-    std::fprintf(stderr, "out again: %s\n", name.c_str());
+    std::fprintf(stderr, "removed again: %s\n", name.c_str());
   }
   for (const std::string& name : restored->added) {
-    std::fprintf(stderr, "in again: %s\n", name.c_str());
-  }
-  for (const std::string& name : restored->unknown) {
     std::fprintf(stderr,
-                 "nothing here says whose machine %s is, or that it was a newcomer: it is its own "
-                 "and vouched for now; otherwise: hearth nodes rm %s\n",
+                 "added again: %s; it joined after this copy was made, so it has no owner and "
+                 "is a newcomer unless the ledger knows its key; to change that, remove it (hearth "
+                 "nodes rm %s) and let it "
+                 "join again\n",
                  name.c_str(), name.c_str());
   }
   std::fprintf(stderr,
-               "the store agrees with the newest roster; no join token is good any more, and API "
-               "keys that were revoked since the copy are good again: hearth key list, hearth key "
-               "revoke NAME\nnext: hearth serve\n");
+               "the store agrees with the newest roster; all join tokens are revoked, and API keys "
+               "that were revoked after the copy was made are valid again: hearth key list, hearth "
+               "key revoke NAME\nnext: hearth serve\n");
   return kExitDone;
 }
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/private_file.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"

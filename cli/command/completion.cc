@@ -1,6 +1,7 @@
 #include "cli/command/completion.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/models/models.h"
 #include "cli/process/log_files.h"
@@ -54,7 +55,11 @@ std::vector<std::string> choices(const CLI::App& verb, const std::string& before
   if (before == "--log-level") return {"trace", "debug", "info", "warn", "error", "off"};
   if (before == "--role") return {"worker", "client", "admin"};
   if (verb.get_name() == "completion") return {"bash", "zsh", "fish"};
-  if (verb.get_name() == "logs") return logged_nodes("");
+  if (verb.get_name() == "logs") {
+    std::vector<std::string> names = workers_with_files("");
+    std::replace(names.begin(), names.end(), std::string(), std::string("worker"));
+    return names;
+  }
   return {};
 }
 

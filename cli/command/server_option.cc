@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "cli/api_address.h"
-#include "cli/cluster/init.h"
 #include "cli/command/network_values.h"
 #include "cli/doctor/probes.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
 #include "cli/home/server_file.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -31,9 +32,11 @@ std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     lines.push_back(padded(health_name(finding.health), kHealthColumns) +
                     padded(finding.check, kCheckColumns) + escape_control(finding.text));
-    if (finding.mend.empty()) continue;
-    lines.push_back(std::string(kHealthColumns + kCheckColumns, ' ') +
-                    "mend: " + escape_control(finding.mend));
+    std::istringstream mends(finding.mend);
+    for (std::string mend; std::getline(mends, mend);) {
+      lines.push_back(std::string(kHealthColumns + kCheckColumns, ' ') +
+                      "mend: " + escape_control(mend));
+    }
   }
   lines.push_back(std::to_string(count_of(findings, Health::kFailed)) + " failed, " +
                   std::to_string(count_of(findings, Health::kWarning)) + " warnings");

@@ -17,7 +17,6 @@ constexpr double kClockWarns = 2.0;
 constexpr double kClockFails = 60.0;
 constexpr std::uint32_t kMtuLeast = 1280;  // of IPv6 (RFC 8200, 5)
 constexpr std::uint32_t kMtuUsual = 1500;
-constexpr std::uint32_t kMtuProbed = 9000;  // cli/doctor/path_mtu.h looks no further
 constexpr std::uint64_t kDiskWarns = 10'000'000'000;
 constexpr std::uint64_t kDiskFails = 1'000'000'000;
 constexpr std::uint64_t kFilesLeft = 64;  // of a process, beside its connections
@@ -75,42 +74,12 @@ std::string cuda_text(std::uint32_t cuda) {
   return ", CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
 }
 
-std::string open_port(const std::string& firewall, std::uint16_t port) {
+// The line that opens a port, for each firewall that Linux machines commonly run.
+std::string open_port_lines(std::uint16_t port) {
   const std::string text = std::to_string(port);
-  if (firewall == "ufw") return "sudo ufw allow " + text + "/tcp";
-  if (firewall == "firewalld") {
-    return "sudo firewall-cmd --permanent --add-port=" + text +
-           "/tcp && sudo firewall-cmd --reload";
-  }
-  if (firewall == "nftables") {
-    return "sudo nft insert rule inet filter input tcp dport " + text + " accept";
-  }
-  return "sudo iptables -I INPUT -p tcp --dport " + text + " -j ACCEPT";
-}
-
-std::string open_port(const NftChain& chain, std::uint16_t port) {
-  // The tables of iptables, where that is nft's front end, are kept and saved by it.
-  if (chain == NftChain{"ip", "filter", "INPUT"}) return open_port("iptables", port);
-  return "sudo nft insert rule " + chain.family + " " + shell_quoted(chain.table) + " " +
-         shell_quoted(chain.name) + " tcp dport " + std::to_string(port) + " accept";
-}
-
-// What keeps others from a port, as far as a firewall's rules say so.
-struct Closed {
-  std::string why;
-  std::string mend;
-};
-std::optional<Closed> closed_by(const FirewallFacts::Active& firewall, std::uint16_t port) {
-  if (firewall.nft) {
-    const auto chain = firewall.nft->closes(port);
-    if (!chain) return std::nullopt;
-    return Closed{"drops in " + chain->family + " " + chain->table + " " + chain->name +
-                      " what others send to",
-                  open_port(*chain, port)};
-  }
-  if (firewall.rules && names_number(*firewall.rules, port)) return std::nullopt;
-  return Closed{firewall.rules ? "has no rule for" : "may not let others reach",
-                open_port(firewall.name, port)};
+  return "sudo ufw allow " + text + "/tcp\n" + "sudo firewall-cmd --permanent --add-port=" + text +
+         "/tcp && sudo firewall-cmd --reload\n" +
+         "sudo nft insert rule inet filter input tcp dport " + text + " accept";
 }
 
 }  // namespace
@@ -167,7 +136,7 @@ std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces) {
   return findings;
 }
 
-std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& firewall) {
+std::vector<Finding> judge_reach(const ReachFacts& reach) {
   if (!reach.skipped.empty()) return {skipped("reach", reach.skipped)};
   if (reach.error.empty()) {
     char took[32];
@@ -178,47 +147,11 @@ std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& f
   const std::size_t colon = reach.address.rfind(':');
   const auto port = static_cast<std::uint16_t>(
       colon == std::string::npos ? 0 : std::atoi(reach.address.c_str() + colon + 1));
-  std::string guilty;
-  std::string mend = open_port("iptables", port);
-  for (const FirewallFacts::Active& active : firewall.active) {
-    const auto closed = closed_by(active, port);
-    // Of rules that are only known as text, a number in them proves nothing.
-    if (!closed && active.nft) continue;
-    guilty = active.name;
-    mend = closed ? closed->mend : open_port(active.name, port);
-    break;
-  }
   return {failed("reach",
-                 "the coordinator does not reach this machine's worker at " + reach.address + ": " +
-                     reach.error +
-                     (guilty.empty() ? "; a firewall on the way, or here, lets nobody in"
-                                     : "; " + guilty + " here lets nobody in"),
-                 mend)};
-}
-
-std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths) {
-  std::vector<Finding> findings;
-  for (const PathFacts& path : paths) {
-    const std::string way = "the way to " + path.node + " (" + path.host + ")";
-    const std::string sends = path.interface + " sends up to " + std::to_string(path.mtu);
-    if (path.carried == 0) {
-      findings.push_back(
-          skipped("path mtu", way + ": nothing there answers, so it cannot be measured"));
-    } else if (path.carried >= std::min(path.mtu, kMtuProbed)) {
-      findings.push_back(ok("path mtu", way + " takes packets of " + std::to_string(path.carried) +
-                                            " bytes, as " + path.interface + " sends them"));
-    } else if (path.told) {
-      findings.push_back(ok("path mtu", way + " takes packets of " + std::to_string(path.carried) +
-                                            " bytes, and says so; " + sends));
-    } else {
-      findings.push_back(failed("path mtu",
-                                way + " takes packets of " + std::to_string(path.carried) +
-                                    " bytes at most and drops larger ones without a word; " + sends,
-                                "sudo ip link set dev " + shell_quoted(path.interface) + " mtu " +
-                                    std::to_string(path.carried)));
-    }
-  }
-  return findings;
+                 "the coordinator cannot connect to this machine's worker at " + reach.address +
+                     ": " + reach.error +
+                     "; if a firewall runs here, its line below opens the port",
+                 open_port_lines(port))};
 }
 
 std::vector<Finding> judge_ports(const ServerFacts& server) {
@@ -250,8 +183,9 @@ std::vector<Finding> judge_ports(const ServerFacts& server) {
     }
     findings.push_back(ok(
         "ports",
-        text + (each.beyond_loopback ? " is open to other machines" : " is open to this machine") +
-            (each.answers ? " and answers" : "")));
+        text + (each.answers ? " answers here and" : "") +
+            (each.beyond_loopback ? " listens for other machines; a firewall may still block them"
+                                  : " listens for this machine only")));
   }
   return findings;
 }
@@ -413,76 +347,18 @@ std::vector<Finding> judge_limits(const LimitFacts& limits) {
                                   " of locked memory; Hearth locks none")};
 }
 
-std::vector<Finding> judge_firewall(const FirewallFacts& firewall, const ServerFacts& server) {
-  if (firewall.active.empty()) {
-    return {ok("firewall", firewall.all_seen ? "none lets in less than all"
-                                             : "none is seen; some show themselves to root alone")};
-  }
-  std::vector<Finding> findings;
-  for (const FirewallFacts::Active& active : firewall.active) {
-    bool said = false;
-    for (const ServerFacts::Port& port : server.ports) {
-      if (!server.alive || !port.beyond_loopback) continue;
-      const auto closed = closed_by(active, port.port);
-      if (!closed) continue;
-      said = true;
-      findings.push_back(warning("firewall",
-                                 active.name + " is active and " + closed->why + " the " +
-                                     port.name + " port " + std::to_string(port.port),
-                                 closed->mend));
-    }
-    if (!said) {
-      findings.push_back(
-          ok("firewall", active.name + " is active; nothing of Hearth waits behind it"));
-    }
-  }
-  return findings;
-}
-
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version) {
   const bool wsl = machine.wsl.version != 0;
   std::vector<Finding> all;
   for (const std::vector<Finding>& some :
        {judge_coordinator(machine.coordinator, our_version), judge_clock(machine.clock, wsl),
-        judge_ports(machine.server), judge_firewall(machine.firewall, machine.server),
-        judge_reach(machine.reach, machine.firewall), judge_mtu(machine.interfaces),
-        judge_paths(machine.paths), judge_wsl(machine.wsl, machine.server.api_port),
-        judge_driver(machine.driver, wsl), judge_disk(machine.disk),
-        judge_permissions(machine.data_folder, machine.files), judge_limits(machine.limits)}) {
+        judge_ports(machine.server), judge_reach(machine.reach), judge_mtu(machine.interfaces),
+        judge_wsl(machine.wsl, machine.server.api_port), judge_driver(machine.driver, wsl),
+        judge_disk(machine.disk), judge_permissions(machine.data_folder, machine.files),
+        judge_limits(machine.limits)}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
-}
-
-bool ufw_enabled(const std::string& ufw_conf) {
-  return ufw_conf.starts_with("ENABLED=yes") || ufw_conf.find("\nENABLED=yes") != std::string::npos;
-}
-
-bool nft_drops_input(const std::string& ruleset) {
-  // type filter hook input priority filter; policy drop;
-  for (std::size_t at = ruleset.find("hook input"); at != std::string::npos;
-       at = ruleset.find("hook input", at + 1)) {
-    const std::string line = ruleset.substr(at, ruleset.find('\n', at) - at);
-    if (line.find("policy drop") != std::string::npos) return true;
-  }
-  return false;
-}
-
-bool iptables_drops_input(const std::string& rules) {
-  return rules.find("-P INPUT DROP") != std::string::npos ||
-         rules.find("-A INPUT -j DROP") != std::string::npos ||
-         rules.find("-A INPUT -j REJECT") != std::string::npos;
-}
-
-bool names_number(const std::string& text, std::uint64_t number) {
-  const auto digit = [&](std::size_t at) {
-    return at < text.size() && text[at] >= '0' && text[at] <= '9';
-  };
-  const std::string word = std::to_string(number);
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    if ((at == 0 || !digit(at - 1)) && !digit(at + word.size())) return true;
-  }
-  return false;
 }
 
 std::string shell_quoted(const std::string& word) {

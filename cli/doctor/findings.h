@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor/nft_rules.h"
-
 namespace hearth::cli {
 
 enum class Health { kOk, kWarning, kFailed, kSkipped };  // skipped: not looked at
@@ -19,7 +17,7 @@ struct Finding {
   std::string check;
   Health health = Health::kOk;
   std::string text;
-  std::string mend;  // a command to paste; empty: none
+  std::string mend;  // a command to paste; several lines: one of them, as the text says which
 };
 
 // Another clock; its answer is good to `uncertainty_seconds`.
@@ -118,17 +116,6 @@ struct LimitFacts {
 };
 std::vector<Finding> judge_limits(const LimitFacts& limits);
 
-struct FirewallFacts {
-  struct Active {
-    std::string name;                    // ufw, firewalld, nftables, iptables
-    std::optional<std::string> rules;    // as text; none where this user may not read them
-    std::optional<NftRuleset> nft = {};  // of nftables, where nft prints JSON; instead of the text
-  };
-  std::vector<Active> active;
-  bool all_seen = false;  // false: rules that only root may read may be in force
-};
-std::vector<Finding> judge_firewall(const FirewallFacts& firewall, const ServerFacts& server);
-
 // What the coordinator saw that dialled this machine's worker back.
 struct ReachFacts {
   std::string skipped;  // why it was not asked; empty: it was
@@ -136,18 +123,7 @@ struct ReachFacts {
   std::string error;    // why the coordinator gets no connection; empty: it does
   double milliseconds = 0.0;
 };
-std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& firewall);
-
-// The largest packets that the way to a node takes.
-struct PathFacts {
-  std::string node;
-  std::string host;
-  std::string interface;      // that they leave by
-  std::uint32_t mtu = 0;      // of the interface
-  std::uint32_t carried = 0;  // bytes of the largest packet that arrived; 0: nothing answers
-  bool told = false;          // a router said so; else larger ones vanish without a word
-};
-std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths);
+std::vector<Finding> judge_reach(const ReachFacts& reach);
 
 struct MachineFacts {
   ClockFacts clock;
@@ -160,17 +136,9 @@ struct MachineFacts {
   std::string data_folder;
   std::vector<FileFacts> files;
   LimitFacts limits;
-  FirewallFacts firewall;
   ReachFacts reach;
-  std::vector<PathFacts> paths;
 };
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version);
-
-// What the firewalls' own texts say.
-bool ufw_enabled(const std::string& ufw_conf);
-bool nft_drops_input(const std::string& ruleset);     // of `nft list ruleset`
-bool iptables_drops_input(const std::string& rules);  // of `iptables -S INPUT`
-bool names_number(const std::string& text, std::uint64_t number);
 
 // As one word of a shell's line.
 std::string shell_quoted(const std::string& word);

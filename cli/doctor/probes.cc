@@ -21,9 +21,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <set>
 
-#include "cli/doctor/path_mtu.h"
 #include "cli/home/member.h"
 #include "cli/home/own_place.h"
 #include "cli/home/server_file.h"
@@ -36,9 +34,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kTextBytes = NftRuleset::kBytesMax;  // of a file or a program's output
-constexpr std::size_t kEntries = 4096;                     // of a folder
-constexpr auto kPatience = std::chrono::seconds(5);        // for an answer
+constexpr std::size_t kTextBytes = std::size_t{4} << 20;  // of a file
+constexpr std::size_t kEntries = 4096;                    // of a folder
+constexpr auto kPatience = std::chrono::seconds(5);       // for an answer
 constexpr int kConnectMilliseconds = 1000;
 
 std::string read_all(std::FILE* file) {
@@ -57,11 +55,6 @@ std::string read_text(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
                                                              std::fclose);
   return file ? read_all(file.get()) : "";
-}
-
-std::string output_of(const char* command) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command, "re"), pclose);
-  return pipe ? read_all(pipe.get()) : "";
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -341,50 +334,6 @@ LimitFacts probe_limits() {
   return facts;
 }
 
-// --- firewall ---
-
-// As JSON, or as text of an nft that was built without it.
-std::optional<FirewallFacts::Active> probe_nft() {
-  auto ruleset =
-      NftRuleset::parse(output_of("PATH=/usr/sbin:/sbin nft -j list ruleset 2>/dev/null"));
-  if (ruleset.ok()) {
-    if (!ruleset->drops()) return std::nullopt;
-    return FirewallFacts::Active{"nftables", std::nullopt, *std::move(ruleset)};
-  }
-  std::string text = output_of("PATH=/usr/sbin:/sbin nft list ruleset 2>/dev/null");
-  if (!nft_drops_input(text)) return std::nullopt;
-  return FirewallFacts::Active{"nftables", std::move(text)};
-}
-
-FirewallFacts probe_firewall() {
-  FirewallFacts facts;
-  facts.all_seen = geteuid() == 0;
-  if (ufw_enabled(read_text("/etc/ufw/ufw.conf"))) {
-    const std::string rules = read_text("/etc/ufw/user.rules");
-    facts.active.push_back({"ufw", rules.empty() ? std::nullopt : std::optional(rules)});
-    return facts;  // the others' rules are its own
-  }
-  std::error_code error;
-  if (fs::exists("/run/firewalld.pid", error)) {
-    facts.active.push_back({"firewalld", std::nullopt});
-    return facts;
-  }
-  if (!facts.all_seen) {
-    if (fs::exists("/etc/systemd/system/sysinit.target.wants/nftables.service", error)) {
-      facts.active.push_back({"nftables", std::nullopt});
-    }
-    return facts;
-  }
-  if (auto nft = probe_nft()) facts.active.push_back(*std::move(nft));
-  // Asked only where it is in use: asking loads its modules.
-  if (read_text("/proc/net/ip_tables_names").find("filter") != std::string::npos) {
-    const std::string rules =
-        output_of("PATH=/usr/sbin:/sbin iptables-legacy -S INPUT 2>/dev/null");
-    if (iptables_drops_input(rules)) facts.active.push_back({"iptables", rules});
-  }
-  return facts;
-}
-
 // --- the cluster ---
 
 ReachFacts probe_reach(const OwnPlace& own) {
@@ -400,31 +349,6 @@ ReachFacts probe_reach(const OwnPlace& own) {
   return facts;
 }
 
-// The coordinator first, then some of the others.
-std::vector<PathFacts> probe_paths(const OwnPlace& own) {
-  constexpr std::size_t kPaths = 8;
-  constexpr std::uint16_t kNobody = 33'434;  // as traceroute's first
-  std::vector<PathFacts> facts;
-  std::set<std::string> seen;
-  const auto add = [&](const std::string& name, const std::string& text) {
-    const auto address = parse_address(text);
-    if (!address.ok() || facts.size() >= kPaths || !seen.insert(address->host).second) return;
-    if (parse_loopback_address(text).ok()) return;
-    const auto path = path_mtu({address->host, kNobody});
-    if (!path.ok()) return;
-    facts.push_back({name, address->host, path->interface, path->mtu, path->carried, path->told});
-  };
-  for (const std::string& address : own.inquirer.addresses) add("the coordinator", address);
-  const auto roster = own.roster->book()->roster();
-  if (roster == nullptr) return facts;
-  for (const RosterEntry& entry : roster->entries) {
-    if (entry.role != Role::kWorker || entry.name == own.name || facts.size() >= kPaths) continue;
-    const auto address = node::locate(own.inquirer, entry.name);
-    if (address.ok()) add(entry.name, *address);
-  }
-  return facts;
-}
-
 void probe_cluster(const DoctorOptions& options, MachineFacts& facts) {
   if (options.offline) {
     facts.reach.skipped = "the coordinator is not asked (--offline)";
@@ -436,7 +360,6 @@ void probe_cluster(const DoctorOptions& options, MachineFacts& facts) {
     return;
   }
   facts.reach = probe_reach(*own);
-  facts.paths = probe_paths(*own);
 }
 
 }  // namespace
@@ -547,7 +470,6 @@ MachineFacts probe_machine(const DoctorOptions& options) {
   facts.data_folder = data_dir().string();
   facts.files = probe_files(data_dir());
   facts.limits = probe_limits();
-  facts.firewall = probe_firewall();
   probe_cluster(options, facts);
   return facts;
 }

@@ -8,7 +8,6 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "coordinator/membership/credentials.h"
 

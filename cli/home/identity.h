@@ -1,10 +1,9 @@
 // Who this process is, and whom it knows: keys and rosters of the data folder.
 //
 //   cluster.key   of the machine that signs the rosters       node.key   of a node
-//   cluster.json  where other machines reach it (cli/cluster/init.h)
+//   cluster.json  where other machines reach it (cli/home/cluster_file.h)
 //   roster        the newest one                              roster.evidence-*   rosters that
 //                                                             contradict it (proto/roster.h)
-//   joined.json   whose its members are (cli/joined_file.h)
 //   local.token   while a server runs: with it, processes of the same user join it as workers
 //   local/*.key   of those workers, by their names
 //

@@ -12,11 +12,10 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/coordinator_finder.h"
 #include "cli/home/discovery.h"
 #include "cli/home/own_address.h"
-#include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "node/control/enrolment.h"
 #include "proto/address.h"
@@ -30,7 +29,6 @@ using Json = nlohmann::json;
 constexpr std::size_t kFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
 constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
-constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
@@ -234,22 +232,6 @@ Result<MemberFile> keep_membership(const std::string& folder, const node::Enroll
   return member;
 }
 
-// A door is closed until a person there looks who asks.
-Result<std::unique_ptr<node::Door>> wait_for_door(const Waiting& waiting,
-                                                  const TlsIdentity& identity,
-                                                  std::chrono::steady_clock::time_point deadline) {
-  for (bool told = false;; told = true) {
-    auto door = node::Door::find(waiting.address, identity, kPatience);
-    if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
-    if (!told) waiting.closed(door.error());
-    if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return Error{ErrorCode::kTimeout, door.error().message};
-    }
-    std::this_thread::sleep_for(kKnockEvery);
-  }
-}
-
 }  // namespace
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
@@ -305,32 +287,13 @@ Result<MemberFile> find_coordinator_at(const std::string& given, const std::stri
   return found;
 }
 
-Result<MemberFile> wait_to_join(const std::string& given, const Waiting& waiting,
+Result<MemberFile> wait_to_join(const std::string& given, const node::Waiting& waiting,
                                 const std::string& name) {
   const std::string folder = data_folder(given);
   const std::string expected = waiting.cluster ? fingerprint(*waiting.cluster) : std::string();
   TRY(const TlsIdentity identity, identity_to_join(folder, expected, name));
-  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
-  TRY(const auto door, wait_for_door(waiting, identity, deadline));
-  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
-          "the machine at " + waiting.address + " belongs to another cluster (" +
-              three_words(door->cluster()) + ") than it announces");
-  if (!waiting.confirm(door->cluster(), identity.key)) {
-    return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
-  }
-  while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
-    const auto answer = door->knock(name, kPatience);
-    if (answer.ok() && *answer) {
-      return keep_membership(folder, **answer, name, {waiting.address});
-    }
-    // A coordinator that starts again is the same as before, or the door does not open to it.
-    if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
-    std::this_thread::sleep_for(kKnockEvery);
-  }
-  if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
-  return Error{ErrorCode::kTimeout, "nobody has let this machine in within " +
-                                        std::to_string(waiting.patience.count()) +
-                                        " s; on the coordinator's machine: hearth approve"};
+  TRY(const node::Enrolled enrolled, node::wait_to_enrol(waiting, identity, name, kPatience));
+  return keep_membership(folder, enrolled, name, {waiting.address});
 }
 
 Status leave_cluster(const std::string& given, bool here_only) {

@@ -7,8 +7,6 @@
 //   roster        the newest one, with its evidence (cli/home/identity.h)
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +15,7 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "cli/home/identity.h"
+#include "node/control/enrolment.h"
 #include "proto/join_token.h"
 #include "proto/link/tls.h"
 
@@ -50,19 +49,8 @@ Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& toke
 // names it from then on, and so does a worker that runs. kNotFound when it is in none.
 Result<MemberFile> find_coordinator_at(const std::string& folder, const std::string& address);
 
-// The same without a token: asks the coordinator at an address, and waits for the person there who
-// lets this machine in. `confirm` sees the keys of both before anything is asked, and may refuse;
-// `go_on` is asked twice a second. kTimeout when `patience` ends first, kCancelled when somebody
-// says no.
-struct Waiting {
-  std::string address;               // "host:port"
-  std::optional<PublicKey> cluster;  // that it must be; none: any
-  std::chrono::seconds patience;
-  std::function<void(const Error& why)> closed;  // once, when machines may not ask there yet
-  std::function<bool(const PublicKey& cluster, const PublicKey& own)> confirm;
-  std::function<bool()> go_on;
-};
-Result<MemberFile> wait_to_join(const std::string& folder, const Waiting& waiting,
+// The same without a token, as node::wait_to_enrol().
+Result<MemberFile> wait_to_join(const std::string& folder, const node::Waiting& waiting,
                                 const std::string& name);
 
 // Takes this machine out, here and at the coordinator. `here_only`: only forgets it here.

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/process/loop.h"
+#include "base/private_file.h"
 #include "cli/process/paths.h"
 
 namespace hearth::cli {

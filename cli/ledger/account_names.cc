@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/hex.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "coordinator/membership/accounts.h"
 #include "coordinator/store/store.h"

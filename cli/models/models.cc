@@ -90,10 +90,11 @@ Result<fs::path> resolve_model(const std::string& name_or_path) {
   }
   std::string known;
   for (const LocalModel& model : list_models()) known += " " + model.name;
-  return Error{ErrorCode::kNotFound,
-               "no file and no pulled model called \"" + name_or_path + "\"; " +
-                   (known.empty() ? "get one: hearth pull smollm2-135m"
-                                  : "pulled models:" + known + "; get another: hearth pull")};
+  return Error{
+      ErrorCode::kNotFound,
+      "no file and no pulled model is called \"" + name_or_path + "\"; " +
+          (known.empty() ? "get one with hearth pull (a path, https://... or hf:org/repo/file)"
+                         : "pulled models:" + known + "; hearth pull gets another")};
 }
 
 Status write_model_record(const LocalModel& model) {

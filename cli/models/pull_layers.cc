@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
+#include "base/private_file.h"
 #include "cli/models/http_source.h"
 #include "cli/models/hub.h"
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
-#include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"

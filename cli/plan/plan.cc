@@ -116,7 +116,7 @@ Result<Problem> read_problem(PlanOptions options) {
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
-  TRY(placement::Model model, placement_model(*file, spec));
+  TRY(placement::Model model, node::placement_model(*file, spec));
   std::string nodes;
   if (options.nodes.empty()) {
     TRY(nodes, measured_nodes(options));

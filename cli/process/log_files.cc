@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <string_view>
 
-#include "cli/process/log_reader.h"
 #include "cli/process/paths.h"
 
 namespace hearth::cli {
@@ -12,7 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kCoordinator = "coordinator";
 constexpr std::string_view kWorkerFile = "worker-";
 constexpr std::size_t kNodesMost = 1024;
 
@@ -50,7 +48,7 @@ std::vector<std::string> workers_with_files(const std::string& data_folder) {
     if (!name.ends_with(".log") || names.size() == kNodesMost) continue;
     name.resize(name.size() - 4);
     const bool own = name == "worker" || name.starts_with(kWorkerFile);
-    // What a full file has become is no worker: its name ends in ".1".
+    // A rotated file, whose name ends in ".1", is not a worker's own.
     const std::size_t dot = name.rfind('.');
     std::error_code ignored;
     const bool full = dot != std::string::npos &&
@@ -61,25 +59,6 @@ std::vector<std::string> workers_with_files(const std::string& data_folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-LogLine split_log_line(std::string_view line) {
-  // Lines of the server itself begin with the date.
-  const std::size_t end = line.find("] ");
-  if (!line.starts_with('[') || end == std::string_view::npos) return {kCoordinator, line};
-  return {line.substr(1, end - 1), line.substr(end + 2)};
-}
-
-std::vector<std::string> logged_nodes(const std::string& data_folder) {
-  std::set<std::string> names;
-  LogReader reader(server_log_file(data_folder));
-  reader.read([&](std::string_view line) {
-    if (names.size() < kNodesMost) names.emplace(split_log_line(line).node);
-  });
-  for (const std::string& name : workers_with_files(data_folder)) {
-    names.insert(name.empty() ? "worker" : name);
-  }
-  return {names.begin(), names.end()};
 }
 
 }  // namespace hearth::cli

@@ -1,14 +1,10 @@
 #include "cli/process/loop.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -75,26 +71,6 @@ void exit_in(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     _exit(0);
   }).detach();
-}
-
-Status make_private_folder(const std::string& path) {
-  std::error_code error;
-  const bool existed = std::filesystem::exists(path, error);
-  std::filesystem::create_directories(path, error);
-  if (error) return Error{ErrorCode::kIo, "data folder " + path + ": " + error.message()};
-  if (!existed) ::chmod(path.c_str(), S_IRWXU);
-  struct stat found {};
-  if (::stat(path.c_str(), &found) != 0) {
-    return Error{ErrorCode::kIo, "data folder " + path + ": " + std::strerror(errno)};
-  }
-  // Whoever may write there may put another file in the place of any of ours.
-  REQUIRE(found.st_uid == ::geteuid(),
-          "the folder " + path + " belongs to user " + std::to_string(found.st_uid) +
-              ", not to the one that runs this; choose another, or: chown " +
-              std::to_string(::geteuid()) + " " + path);
-  REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0,
-          "others may write in the folder " + path + "; mend it: chmod go-w " + path);
-  return ok_status();
 }
 
 }  // namespace hearth::cli

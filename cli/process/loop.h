@@ -44,8 +44,4 @@ class Loop {
 // Ends the process with exit code 0 in so many milliseconds, whatever still runs by then.
 void exit_in(int milliseconds);
 
-// Creates the folder for this user alone. kIo with the reason; kInvalidInput, with the command that
-// mends it, for one that is another user's or that others may write in.
-Status make_private_folder(const std::string& path);
-
 }  // namespace hearth::cli

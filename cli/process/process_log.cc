@@ -13,7 +13,7 @@
 #include <mutex>
 #include <utility>
 
-#include "cli/process/loop.h"
+#include "base/private_file.h"
 #include "cli/terminal/escape.h"
 #include "proto/link/grpc_tls.h"
 

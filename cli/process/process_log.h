@@ -1,5 +1,5 @@
 // The log of a long-running process: lines on stderr and in a file, with control characters
-// escaped, because names and sentences of peers appear in them. `hearth logs` reads the file.
+// escaped, because names and sentences of peers appear in them. `hearth logs` shows the file.
 #pragma once
 
 #include <string>

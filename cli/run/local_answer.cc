@@ -106,7 +106,7 @@ class LocalAnswerer final : public Answerer {
 
   Status generate(const RunOptions& options, const SequenceOpen& open, std::vector<TokenId> prompt,
                   Answer& answer, const std::function<void(std::string_view)>& on_text) {
-    coordinator::http::StopMatcher stops(options.stop);
+    model::StopMatcher stops(options.stop);
     model::Detokenizer detokenizer(model_.tokenizer, false);
     bool done = false;
     Status failed = ok_status();

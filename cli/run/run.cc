@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/limits.h"
+#include "base/private_file.h"
 #include "base/random.h"
 #include "cli/run/answer.h"
 #include "cli/run/chat.h"
@@ -66,18 +68,6 @@ void print_json(const RunOptions& options, const Answer& answer) {
       escape_json(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).c_str());
 }
 
-Status write_receipt(const std::string& path, const Answer& answer) {
-  if (answer.saved.empty()) {
-    return Error{ErrorCode::kNotFound, "the answer has no receipt to write to " + path +
-                                           ": its server keeps none, or it was not complete"};
-  }
-  std::ofstream file(path, std::ios::binary);
-  file << answer.saved;
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
-  return ok_status();
-}
-
 int one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
   Question question;
   question.seed = static_cast<std::uint64_t>(*options.seed);
@@ -115,7 +105,7 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
     }
   }
   if (!options.receipt_file.empty()) {
-    if (auto status = write_receipt(options.receipt_file, *answer); !status.ok()) {
+    if (auto status = write_receipt(options.receipt_file, answer->saved); !status.ok()) {
       return fail(status.error());
     }
   }
@@ -138,6 +128,19 @@ Error answer_timed_out(const RunOptions& options) {
   std::snprintf(seconds, sizeof seconds, "%g", options.timeout_seconds);
   return {ErrorCode::kTimeout, std::string("the answer was not complete after ") + seconds +
                                    " seconds (--timeout); allow more, or 0 for any time"};
+}
+
+Status write_receipt(const std::string& path, const std::string& saved) {
+  if (saved.empty()) {
+    return Error{ErrorCode::kNotFound, "the answer has no receipt to write to " + path +
+                                           ": its server keeps none, or it was not complete"};
+  }
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  REQUIRE(
+      kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular,
+      "--receipt " + path + ": this is not a plain file; name another one");
+  return write_private_file(path, as_bytes(saved));
 }
 
 Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes) {

@@ -45,12 +45,15 @@ struct RunOptions {
   bool no_resume = false;          // ends with its connection; the server keeps nothing of it
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
   std::string verify;              // none, spot, full; empty: the server's
-  bool verify_strict = false;      // refused where nobody could verify it
   std::string min_level;           // of nodes that may see it; empty: the server's
   bool share = false;              // newcomers may compute it again
 };
 
 int run_run(RunOptions options);
+
+// Writes a saved_answer.h file with mode 0600: it holds the prompt, the answer and the salt of its
+// receipts, which are the client's alone. kNotFound when there is nothing to write.
+Status write_receipt(const std::string& path, const std::string& saved);
 
 // The words of --verbose, on stderr, with ollama's names.
 struct RunFigures {

@@ -143,7 +143,6 @@ class SwarmAnswerer final : public Answerer {
     if (!options_.stop.empty()) body["stop"] = options_.stop;
     if (!options_.trust.empty()) body["trust"] = options_.trust;
     if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
-    if (options_.verify_strict) body["hearth"]["verify_strict"] = true;
     if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
     if (options_.share) body["hearth"]["share"] = true;
     if (!chat) {
@@ -170,9 +169,8 @@ class SwarmAnswerer final : public Answerer {
       return false;
     }
     if (chunk.contains("error")) {
-      const std::string message =
-          chunk["error"].is_object() ? chunk["error"].value("message", "") : chunk["error"].dump();
-      error_ = Error{ErrorCode::kNoCapacity, "the answer was cut off: " + message};
+      error_ = Error{ErrorCode::kNoCapacity,
+                     "the answer was cut off: " + error_sentence(chunk["error"])};
       return false;
     }
     try {
@@ -217,6 +215,7 @@ class SwarmAnswerer final : public Answerer {
       take_hashes(chunk["hearth"].value("hashes", Json::array()));
       answer_.verified = read_verified(head_["hearth"]);
       const Json& hearth = head_["hearth"];
+      if (hearth.contains("receipt")) answer_.receipt = hearth["receipt"].get<std::string>();
       if (hearth.contains("credits")) {
         answer_.figures.credits = hearth["credits"].at("price").get<std::int64_t>();
       }
@@ -246,8 +245,7 @@ class SwarmAnswerer final : public Answerer {
     if (answer_.figures.generated_tokens == 0) {
       answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
     }
-    if (head_.is_object() && head_["hearth"].contains("receipt")) {
-      answer_.receipt = head_["hearth"].value("receipt", "");
+    if (!answer_.receipt.empty()) {
       answer_.saved =
           write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
     }

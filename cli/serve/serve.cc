@@ -19,11 +19,10 @@
 #include "base/private_file.h"
 #include "base/random.h"
 #include "cli/api_address.h"
-#include "cli/cluster/init.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/discovery.h"
 #include "cli/home/identity.h"
 #include "cli/home/server_file.h"
-#include "cli/joined_file.h"
 #include "cli/models/models.h"
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
@@ -169,7 +168,7 @@ Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& op
                                                           const model::ModelSpec& spec) {
   TRY(const auto file, model::GgufFile::open(path));
   coordinator::MeasuredPlacement placement;
-  TRY(placement.model, placement_model(*file, spec));
+  TRY(placement.model, node::placement_model(*file, spec));
   placement.objective = *options.optimise;
   placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
   return placement;
@@ -318,7 +317,7 @@ class Server {
     coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
-    gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
+    gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
@@ -381,10 +380,7 @@ class Server {
     membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
       return has_local_key(folder, key);
     };
-    membership.keep = [this, folder = data_folder(options.data_dir)](ByteSpan roster) -> Status {
-      TRY_VOID(write_joined_file(folder, *store_));
-      return identity_->roster->keep(roster);
-    };
+    membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
     membership.answers_knocks = cluster_.has_value();
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
@@ -502,7 +498,9 @@ class Server {
                        "\nhearth audit says more; --no-receipts serves without one"};
     }
     receipts_ = *std::move(receipts);
-    TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
+    TRY(const auto machines, store_->machines());
+    receipts_->remember_machines(coordinator::MachineHistory(
+        machines, [store = store_](const auto& changed) { return store->put_machines(changed); }));
     coordinator::Referee referee;
     if (!options.no_referee) {
       referee_ = std::make_unique<LocalReferee>(model);
@@ -601,7 +599,7 @@ class Server {
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
   std::optional<Cluster> cluster_;
-  DialBack dial_back_{loop_.io()};
+  coordinator::DialBack dial_back_{loop_.io()};
   std::unique_ptr<LocalToken> token_;
   std::optional<coordinator::Membership> membership_;
   const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
@@ -614,7 +612,7 @@ class Server {
   std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
-  std::unique_ptr<CoordinatorGate> gate_;
+  std::unique_ptr<coordinator::CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Children> children_;
 };

@@ -83,8 +83,6 @@ void add_run(CLI::App& app, Action& action) {
                    "are preferred; full: all of it, and what came of it is said (6: it is false or "
                    "in dispute)")
       ->check(verify_text());
-  verb->add_flag("--verify-strict", o->verify_strict,
-                 "with --verify full: ask nothing where nobody could verify it");
   verb->add_flag("--share", o->share,
                  "let newcomers, who serve nobody yet, compute it again to earn their standing: "
                  "they see what it is about (default: nobody but those who serve sees it)");
@@ -165,16 +163,17 @@ void add_models(CLI::App& app, Action& action) {
 
   auto o = std::make_shared<PullOptions>();
   auto pull_json = std::make_shared<bool>(false);
-  CLI::App* pull = app.add_subcommand("pull", "Bring a model to this disk");
-  pull->add_option("source", o->source,
-                   "a path, https://..., hf:org/repo/file[@revision], or smollm2-135m")
+  CLI::App* pull = app.add_subcommand("pull", "Copy or download a model to this disk");
+  pull->add_option(
+          "source", o->source,
+          "a path, https://..., hf:org/repo/file[@revision], or the name of a pulled model")
       ->required();
-  pull->add_option("--name", o->name, "the name to give it")
+  pull->add_option("--name", o->name, "name under which it is stored")
       ->envname("HEARTH_PULL_NAME")  // HEARTH_NAME is a worker's
       ->check(model_name_text());
-  pull->add_option("--sha256", o->sha256, "the digest it must have")->check(sha256_text());
+  pull->add_option("--sha256", o->sha256, "expected SHA-256 digest")->check(sha256_text());
   pull->add_flag("--force", o->force, "replace a model of the same name");
-  pull->add_flag("--offline", o->offline, "never dial out");
+  pull->add_flag("--offline", o->offline, "do not use the network");
   pull->add_flag("--quiet", o->quiet, "no progress");
   pull->add_flag("--json", *pull_json, "print JSON");
   const auto part = add_layers(*pull);

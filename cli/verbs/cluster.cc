@@ -11,6 +11,7 @@
 #include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
+#include "cli/home/cluster_file.h"
 
 namespace hearth::cli {
 namespace {

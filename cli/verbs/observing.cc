@@ -130,15 +130,15 @@ void add_logs(CLI::App& app, Action& action) {
   auto o = std::make_shared<LogsOptions>();
   o->lines = 100;
   CLI::App* verb = app.add_subcommand(
-      "logs", "Show what the server and the workers of this machine have logged");
+      "logs", "Show the end of the log of this machine's server or of one of its workers");
   verb->add_option("node", o->node,
-                   "coordinator or a worker's name (default: all of the server's)");
-  verb->add_flag("-f,--follow", o->follow, "go on with whatever comes, until Ctrl-C");
-  verb->add_option("-n,--lines", o->lines, "the last so many lines (0: all)")
+                   "a worker that was started by hand (default: the server, with the lines of its "
+                   "local workers)");
+  verb->add_flag("-f,--follow", o->follow, "continue with new lines until Ctrl-C");
+  verb->add_option("-n,--lines", o->lines, "number of lines from the end")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
   verb->add_option("--data-dir", o->data_dir, "folder of the server or worker");
-  verb->add_flag("--json", o->json, "print JSON, one object a line");
   verb->callback([o, &action] { action = [o] { return run_logs(*o); }; });
 }
 

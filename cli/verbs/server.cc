@@ -25,7 +25,7 @@ CLI::Validator hours_text() {
 
 CLI::Validator hand_layers() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto stages = parse_hand_layers(text);
+    const auto stages = coordinator::parse_hand_layers(text);
     return stages.ok() ? "" : stages.error().message;
   };
   return CLI::Validator(check, "LIST");
@@ -46,7 +46,8 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
   verb.add_option_function<std::string>(
           "--place",
           [o](const std::string& text) {
-            if (auto stages = parse_hand_layers(text); stages.ok()) o->by_hand = *stages;
+            if (auto stages = coordinator::parse_hand_layers(text); stages.ok())
+              o->by_hand = *stages;
           },
           "place the layers by hand: NODE:FIRST-LAST,NODE:FIRST-LAST,...")
       ->check(hand_layers())
@@ -69,8 +70,8 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           [o](double share) {
             o->referee_rate = std::llround(share * static_cast<double>(ledger::kMillion));
           },
-          "share of windows that this machine computes again itself, when it has nothing else to "
-          "do, with its own copy of the model (0: none)")
+          "share of windows that the referee recomputes as an auditor")
+      ->group("")  // not listed: the ledger's policy fixes the share; tests need none or all
       ->check(number(0, 1))
       ->default_str("0.005");
   verb.add_flag("--no-referee", o->no_referee,

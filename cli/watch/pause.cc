@@ -5,12 +5,12 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/pause_file.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "node/machine/pause_file.h"
 
 namespace hearth::cli {
 namespace {
@@ -25,10 +25,10 @@ constexpr auto kLookAgain = std::chrono::milliseconds(10);
 // Says the order; seconds until no worker of the folder has a model in memory, 0 where none had.
 Result<double> say(const std::string& folder, const node::OwnerOrder& order,
                    std::chrono::seconds patience) {
-  TRY_VOID(write_pause_file(folder, order));
+  TRY_VOID(node::write_pause_file(folder, order));
   const auto begin = Clock::now();
   for (bool first = true;; first = false) {
-    TRY(const bool work, workers_work(folder));
+    TRY(const bool work, node::workers_work(folder));
     if (!work) return first ? 0.0 : std::chrono::duration<double>(Clock::now() - begin).count();
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted; the order stands"};
     if (Clock::now() - begin >= patience) {
@@ -70,7 +70,7 @@ int run_drain(const PauseOptions& options) {
 }
 
 int run_resume(const std::string& data_dir) {
-  const auto removed = remove_pause_file(data_folder(data_dir));
+  const auto removed = node::remove_pause_file(data_folder(data_dir));
   if (!removed.ok()) return fail(removed.error());
   std::printf("%s\n", *removed
                           ? "resumed"

@@ -157,7 +157,7 @@ Lines barred_lines(const SwarmView& view) {
                     count_of(node.standing->disputes, "open dispute") +
                     ": two results for one window, and no verdict yet");
     lines.push_back("        its history: hearth ledger " + name +
-                    "; why nobody judges, where it stays: hearth logs");
+                    "; hearth logs says why, if it stays undecided");
   }
   return lines;
 }

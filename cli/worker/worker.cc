@@ -14,8 +14,6 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/home/member.h"
-#include "cli/owner_watch.h"
-#include "cli/pause_file.h"
 #include "cli/process/build_name.h"
 #include "cli/process/loop.h"
 #include "cli/process/paths.h"
@@ -38,6 +36,8 @@
 #include "node/machine/card_sensors.h"
 #include "node/machine/machine_turn.h"
 #include "node/machine/measuring.h"
+#include "node/machine/owner_watch.h"
+#include "node/machine/pause_file.h"
 #include "node/machine/weight_rate.h"
 #include "node/pipeline/engine_thread.h"
 #include "node/pipeline/link_probe.h"
@@ -144,14 +144,16 @@ class Worker {
     if (device_ != nullptr) open_sensors();
     TRY_VOID(open_links(options));
     room_ = room_here(engine);
-    measuring_ = std::make_unique<Measuring>(
+    measuring_ = std::make_unique<node::Measuring>(
         [this, engine](const std::function<bool()>& cancelled) {
           node::EngineOptions given = engine;
           given.cancelled = cancelled;
           return measure_here(given);
         },
         loop_.poster());
-    stage_options_.measure = [this](Measuring::Done done) { measuring_->ask(std::move(done)); };
+    stage_options_.measure = [this](node::Measuring::Done done) {
+      measuring_->ask(std::move(done));
+    };
     engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_receipts();
@@ -193,12 +195,12 @@ class Worker {
 
  private:
   Status watch_owner(const WorkerOptions& options) {
-    OwnerWatchOptions watch;
+    node::OwnerWatchOptions watch;
     watch.folder = data_folder(options.data_dir);
     TRY(watch.triggers, triggers_of(options));
     if (sensors_ != nullptr) watch.card = stage_options_.card;
-    share_ = std::make_unique<WorkShare>(watch.folder);
-    owner_ = std::make_unique<OwnerWatch>(std::move(watch), clock_);
+    share_ = std::make_unique<node::WorkShare>(watch.folder);
+    owner_ = std::make_unique<node::OwnerWatch>(std::move(watch), clock_);
     owner_->look();
     was_drained_ = owner_->drains();
     obey_owner();
@@ -287,7 +289,7 @@ class Worker {
 
   Result<node::Measured> measure_here(const node::EngineOptions& engine) const {
     node::Measured measured;
-    const MachineTurn turn(cache_dir() / "measuring.lock", kTurn, engine.cancelled);
+    const node::MachineTurn turn(cache_dir() / "measuring.lock", kTurn, engine.cancelled);
     TRY(measured.memory_bytes, *room_);
     TRY(measured.rate, node::measure_stage_rate(model_->file, model_->spec, engine));
     return measured;
@@ -405,13 +407,13 @@ class Worker {
   std::unique_ptr<TcpTransport> probe_links_;
   std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked
   std::optional<Result<std::uint64_t>> room_;
-  std::unique_ptr<Measuring> measuring_;
+  std::unique_ptr<node::Measuring> measuring_;
   std::unique_ptr<node::PieceServer> pieces_;  // where the model's layers come by themselves
   std::unique_ptr<node::ControlClient> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::CardWatch> sensors_;
-  std::unique_ptr<OwnerWatch> owner_;
-  std::unique_ptr<WorkShare> share_;
+  std::unique_ptr<node::OwnerWatch> owner_;
+  std::unique_ptr<node::WorkShare> share_;
   std::optional<Away> away_;  // as it was last said
   bool was_drained_ = false;  // before this process
   bool drained_ = false;

@@ -15,7 +15,6 @@
 #include "cli/models/hub.h"
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
-#include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/interrupt.h"
 #include "node/control/description.h"

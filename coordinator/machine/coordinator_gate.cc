@@ -4,12 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace hearth::cli {
-
-using coordinator::Coordinator;
-using coordinator::GenerateRequest;
-using coordinator::SequenceEvents;
-using coordinator::SwarmStatus;
+namespace hearth::coordinator {
 
 // The owner's thread only, but for `post`.
 struct CoordinatorGate::State {
@@ -42,7 +37,7 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     events->on_error(error);
   }
   void on_yield() override { events_->on_yield(); }
-  void on_audit(const coordinator::AuditOutcome& outcome) override { events_->on_audit(outcome); }
+  void on_audit(const AuditOutcome& outcome) override { events_->on_audit(outcome); }
 
   SequenceId id;  // set once it is accepted
   bool over = false;
@@ -106,4 +101,4 @@ void CoordinatorGate::end_all(const Error& why) {
   }
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

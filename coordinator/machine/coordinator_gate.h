@@ -7,23 +7,22 @@
 
 #include "coordinator/coordinator.h"
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 
-class CoordinatorGate final : public coordinator::CoordinatorPort {
+class CoordinatorGate final : public CoordinatorPort {
  public:
   using Post = std::function<void(std::function<void()>)>;
 
   // `coordinator` outlives every function posted.
-  CoordinatorGate(coordinator::Coordinator& coordinator, Post post);
+  CoordinatorGate(Coordinator& coordinator, Post post);
   ~CoordinatorGate() override;
 
   // From any thread.
-  void submit(coordinator::GenerateRequest request,
-              std::shared_ptr<coordinator::SequenceEvents> events,
+  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
               std::function<void(Result<SequenceId>)> done) override;
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
-  void status(std::function<void(coordinator::SwarmStatus)> done) override;
+  void status(std::function<void(SwarmStatus)> done) override;
 
   // On the owner's thread: every sequence ends with `why`, and so does every later submit.
   void end_all(const Error& why);
@@ -34,4 +33,4 @@ class CoordinatorGate final : public coordinator::CoordinatorPort {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

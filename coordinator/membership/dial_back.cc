@@ -8,11 +8,10 @@
 #include "base/limits.h"
 #include "proto/address.h"
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using coordinator::DialOutcome;
 using SteadyClock = std::chrono::steady_clock;
 
 namespace {
@@ -83,4 +82,4 @@ std::optional<DialOutcome> DialBack::ask(const std::string& text) {
   return std::nullopt;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

@@ -8,7 +8,7 @@
 
 #include "coordinator/membership/membership.h"
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 
 // On the thread of `io`, which outlives it. Nothing is said over the connection.
 class DialBack {
@@ -17,11 +17,11 @@ class DialBack {
   ~DialBack();
 
   // Begins to dial unless it is known or under way. At most limits::kDialBacks at a time.
-  std::optional<coordinator::DialOutcome> ask(const std::string& address);
+  std::optional<DialOutcome> ask(const std::string& address);
 
  private:
   struct State;
   std::shared_ptr<State> state_;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

@@ -34,7 +34,7 @@ Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evid
 
 Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,
                                  const std::function<bool(const RosterEntry&)>& is_local,
-                                 const std::vector<NodeRecord>& said, std::int64_t now) {
+                                 std::int64_t now) {
   Restored restored;
   for (const Roster& roster : rosters) restored.number = std::max(restored.number, roster.number);
   std::vector<const Roster*> newest;
@@ -57,17 +57,9 @@ Result<Restored> restore_members(Store& store, const std::vector<Roster>& roster
     const bool known = std::any_of(nodes.begin(), nodes.end(),
                                    [&](const NodeRecord& node) { return node.key == entry.key; });
     if (known || !in_all(newest, entry.key) || is_local(entry)) continue;
-    NodeRecord& record =
-        in.emplace_back(NodeRecord{entry.key, entry.name, entry.role, now, false, "", false});
+    constexpr bool kNewcomer = true;
+    in.push_back({entry.key, entry.name, entry.role, now, false, "", kNewcomer});
     restored.added.push_back(entry.name);
-    const auto one = std::find_if(said.begin(), said.end(),
-                                  [&](const NodeRecord& node) { return node.key == entry.key; });
-    if (one == said.end()) {
-      restored.unknown.push_back(entry.name);
-    } else {
-      record.owner = one->owner;
-      record.newcomer = one->newcomer;
-    }
   }
   // Beyond all of them: what contradicts the store now is settled.
   restored.number = std::max(restored.number, noted.value_or(0)) + 1;

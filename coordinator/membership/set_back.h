@@ -20,17 +20,15 @@ Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evid
 struct Restored {
   std::vector<std::string> removed;  // names of nodes that had been, and had come back
   std::vector<std::string> added;    // that had joined since the copy
-  std::vector<std::string> unknown;  // of those, of whom `said` has nothing
   std::uint64_t number = 0;          // that the store stands behind from now on
 };
 
 // Makes the store agree with the newest of these rosters of one cluster; where several have the
-// greatest number, a node stays that all of them have. `is_local`: those of this machine's own
-// server, which are in no store. `said`: whose machine a node is and whether it was vouched for,
-// which no roster says; for good, so that it may be older or newer than they are. kNotFound without
-// any roster.
+// greatest number, a node stays that all of them have. `is_local`: workers of this machine's own
+// server, which are in no store. Rosters name neither owners nor who is vouched for: an added node
+// has no owner and is a newcomer, unless the log knows its key. kNotFound without any roster.
 Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,
                                  const std::function<bool(const RosterEntry&)>& is_local,
-                                 const std::vector<NodeRecord>& said, std::int64_t now);
+                                 std::int64_t now);
 
 }  // namespace hearth::coordinator

@@ -7,10 +7,8 @@
 #include "base/limits.h"
 #include "proto/frame.h"
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 namespace {
-
-using coordinator::HandStage;
 
 Result<std::uint32_t> layer_of(std::string_view text) {
   std::uint32_t layer = 0;
@@ -56,4 +54,4 @@ Result<std::vector<HandStage>> parse_hand_layers(const std::string& text) {
   }
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

@@ -8,9 +8,9 @@
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 
 // Every layer once, every node once. kInvalidInput says which is not.
-Result<std::vector<coordinator::HandStage>> parse_hand_layers(const std::string& text);
+Result<std::vector<HandStage>> parse_hand_layers(const std::string& text);
 
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "coordinator/proof/change_book.h"
+#include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
 #include "coordinator/proof/witness_desk.h"
 #include "ledger/log.h"
@@ -66,7 +66,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   ReceiptDesk desk;
   AuditDesk audits;
   WitnessDesk witnesses;
-  ChangeBook changes;
+  MachineHistory machines;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   Vesting vesting;
@@ -324,8 +324,8 @@ void Receipts::State::witness() {
 // Once all changes are in the log.
 void Receipts::State::store_machines() {
   if (log == nullptr || !entries.empty()) return;
-  const Status stored = changes.store();
-  if (!stored.ok()) spdlog::error("what machines nodes have: {}", stored.error().message);
+  const Status stored = machines.store();
+  if (!stored.ok()) spdlog::error("cannot store the machines of nodes: {}", stored.error().message);
 }
 
 void Receipts::State::fold() {
@@ -618,17 +618,14 @@ void Receipts::meet(const std::string& node, const PublicKey& key) {
       0);
 }
 
-Status Receipts::remember_machines(const std::string& file) {
-  ChangeBook changes;
-  TRY_VOID(changes.open(file));
-  state_->push([changes = std::move(changes)](State& state) { state.changes = changes; }, 0);
-  return ok_status();
+void Receipts::remember_machines(MachineHistory machines) {
+  state_->push([machines = std::move(machines)](State& state) { state.machines = machines; }, 0);
 }
 
 void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
   state_->push(
       [key, machine](State& state) {
-        if (!state.changes.meet(key, machine)) return;
+        if (!state.machines.meet(key, machine)) return;
         state.desk.enter(key);
         state.desk.log(ledger::ChangeEntry{key});
       },

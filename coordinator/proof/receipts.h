@@ -14,6 +14,7 @@
 
 #include "coordinator/proof/audit_desk.h"
 #include "coordinator/proof/ledger_view.h"
+#include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/receipt_desk.h"
 #include "ledger/folder.h"
 
@@ -57,8 +58,8 @@ class Receipts final : public LedgerView {
   void take_up_disputes(std::function<std::vector<Bytes>()> kept);
   // What disputes are played with; without it none are, and their verdicts rest on the referee.
   void set_disputes(DisputeTools tools);
-  // Where it is kept what the machines of nodes are. As of ChangeBook::open().
-  Status remember_machines(const std::string& file);
+  // What the machines of nodes were so far; without it no change of one is seen over a restart.
+  void remember_machines(MachineHistory machines);
   // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
   void set_on_standing(std::function<void()> changed);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
@@ -87,7 +88,7 @@ class Receipts final : public LedgerView {
   void take(const std::string& node, const control::v1::Cosigned& answer);
   void take(const std::string& node, const control::v1::DisputeMove& move);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
-  // What its machine is, of this program or not (ChangeBook).
+  // What its machine is, of this program or not (MachineHistory).
   void meet_machine(const PublicKey& key, const std::string& machine);
   void lose(const std::string& node);
 

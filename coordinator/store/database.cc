@@ -61,6 +61,7 @@ ALTER TABLE keys ADD COLUMN min_level INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tokens ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE nodes ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
 )sql",
+    "CREATE TABLE machines (public_key BLOB PRIMARY KEY, machine BLOB NOT NULL) STRICT",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
 

@@ -102,6 +102,14 @@ bool read_row(Statement& row, WaitingNode& out) {
   return true;
 }
 
+bool read_row(Statement& row, Store::Machines::value_type& out) {
+  const auto key = row.key(0);
+  const auto machine = row.hash(1);
+  if (!key || !machine) return false;
+  out = {*key, *machine};
+  return true;
+}
+
 constexpr const char* kTokenColumns =
     "SELECT id, secret_hash, role, created, expires, uses_left, revoked, owner, newcomer "
     "FROM tokens";
@@ -217,6 +225,19 @@ class SqliteStore final : public Store {
     const std::lock_guard lock(mutex_);
     TRY_VOID(changed(Statement(db_, "DELETE FROM waiting WHERE seen < ?").add(seen_before)));
     return ok_status();
+  }
+
+  Result<Machines> machines() override {
+    return list<Machines::value_type>("SELECT public_key, machine FROM machines ORDER BY rowid");
+  }
+  Status put_machines(const Machines& machines) override {
+    return transaction([&]() -> Status {
+      for (const auto& [key, machine] : machines) {
+        Statement row(db_, "INSERT OR REPLACE INTO machines VALUES (?, ?)");
+        TRY_VOID(inserted(row.add(key).add(machine), "this key has a machine"));
+      }
+      return ok_status();
+    });
   }
 
   Status add_key(const ApiKey& key) override {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/crypto.h"
@@ -115,6 +116,11 @@ class Store {
   virtual Status put_waiting(const WaitingNode& node) = 0;  // instead of one with the same key
   virtual Result<std::vector<WaitingNode>> waiting() = 0;
   virtual Status forget_waiting(std::int64_t seen_before) = 0;
+
+  // The hash of what the machine of each key was in its last session (proof/machine_history.h).
+  using Machines = std::vector<std::pair<PublicKey, Hash256>>;
+  virtual Result<Machines> machines() = 0;
+  virtual Status put_machines(const Machines& machines) = 0;  // in place of rows with the same key
 
   // kInvalidInput when the id, or the name of one that is not revoked, is there.
   virtual Status add_key(const ApiKey& key) = 0;

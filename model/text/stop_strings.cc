@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hearth::coordinator::http {
+namespace hearth::model {
 namespace {
 
 // Length of the longest tail of `text` that is a proper beginning of `stop`.
@@ -52,4 +52,4 @@ std::string StopMatcher::push(std::string_view text) {
 
 std::string StopMatcher::finish() { return matched_ ? std::string() : std::exchange(held_, {}); }
 
-}  // namespace hearth::coordinator::http
+}  // namespace hearth::model

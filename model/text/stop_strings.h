@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hearth::coordinator::http {
+namespace hearth::model {
 
 class StopMatcher {
  public:
@@ -25,4 +25,4 @@ class StopMatcher {
   bool matched_ = false;
 };
 
-}  // namespace hearth::coordinator::http
+}  // namespace hearth::model

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "base/fingerprint.h"
 #include "base/limits.h"
@@ -206,6 +207,51 @@ Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
     if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
   }
   return last;
+}
+
+namespace {
+
+constexpr auto kKnockEvery = std::chrono::milliseconds(500);
+
+// A closed door opens once a person there looks at who asks.
+Result<std::unique_ptr<Door>> wait_for_door(const Waiting& waiting, const TlsIdentity& identity,
+                                            std::chrono::steady_clock::time_point deadline,
+                                            Duration patience) {
+  for (bool told = false;; told = true) {
+    auto door = Door::find(waiting.address, identity, patience);
+    if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
+    if (!told) waiting.closed(door.error());
+    if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error{ErrorCode::kTimeout, door.error().message};
+    }
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+}
+
+}  // namespace
+
+Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identity,
+                               const std::string& name, Duration patience) {
+  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
+  TRY(const auto door, wait_for_door(waiting, identity, deadline, patience));
+  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
+          "the machine at " + waiting.address + " belongs to another cluster (" +
+              three_words(door->cluster()) + ") than it announces");
+  if (!waiting.confirm(door->cluster(), identity.key)) {
+    return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
+  }
+  while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
+    auto answer = door->knock(name, patience);
+    if (answer.ok() && *answer) return std::move(**answer);
+    // A coordinator that restarts is the same as before, or the door does not open to it.
+    if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+  if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
+  return Error{ErrorCode::kTimeout, "this machine was not let in within " +
+                                        std::to_string(waiting.patience.count()) +
+                                        " s; on the coordinator's machine: hearth approve"};
 }
 
 Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,

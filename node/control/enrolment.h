@@ -1,6 +1,8 @@
 // The way into a cluster with a join token, from the joiner's side.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +51,22 @@ class Door {
   // Nothing for as long as nobody has let us in. Only the machine that has proved itself hears it.
   virtual Result<std::optional<Enrolled>> knock(const std::string& name, Duration patience) = 0;
 };
+
+// Enrolment without a token: asks the coordinator at an address until a person there lets this
+// machine in. `confirm` sees the keys of both before anything is asked, and may refuse; `go_on` is
+// asked twice a second.
+struct Waiting {
+  std::string address;               // "host:port"
+  std::optional<PublicKey> cluster;  // that it must be; none: any
+  std::chrono::seconds patience;
+  std::function<void(const Error& why)> closed;  // once, while machines may not ask there yet
+  std::function<bool(const PublicKey& cluster, const PublicKey& own)> confirm;
+  std::function<bool()> go_on;
+};
+// kTimeout when waiting.patience ends first, kCancelled when confirm or go_on says no; else the
+// errors of Door. `patience` bounds each question.
+Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identity,
+                               const std::string& name, Duration patience);
 
 // Asks a coordinator of the roster, at one of the addresses, to take us out of it; blocks likewise.
 // kUnavailable when none answers, kRefused when one answers that it does not know us.

@@ -8,7 +8,7 @@
 #include "node/engine/kv_cache.h"
 #include "node/engine/weights.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 // Of a row beside its activations: sequence, position, token, flags.
@@ -47,21 +47,21 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
   placement::Model model;
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     std::uint64_t bytes = 0;
-    node::LayerTensors<Nothing, Nothing> tensors;
-    TRY_VOID(node::read_layer(Counter(file, bytes), spec, layer, tensors));
+    LayerTensors<Nothing, Nothing> tensors;
+    TRY_VOID(read_layer(Counter(file, bytes), spec, layer, tensors));
     model.layer_bytes.push_back(bytes);
   }
   // Of a model of one layer all that is outside it counts as the embedding, or it counted twice.
-  TRY(const std::uint64_t first, node::StageWeights::bytes_of(file, spec, {0, 1}));
+  TRY(const std::uint64_t first, StageWeights::bytes_of(file, spec, {0, 1}));
   model.embedding_bytes = first - model.layer_bytes.front();
   if (spec.layers > 1) {
     TRY(const std::uint64_t last,
-        node::StageWeights::bytes_of(file, spec, {spec.layers - 1, spec.layers}));
+        StageWeights::bytes_of(file, spec, {spec.layers - 1, spec.layers}));
     model.head_bytes = last - model.layer_bytes.back();
   }
   model.activation_bytes = std::uint64_t{spec.hidden} * 2 + kRowBytes;
-  model.kv_bytes = node::KvCache::page_bytes(1, spec.kv_layout()) / kernels::kPageTokens;
+  model.kv_bytes = KvCache::page_bytes(1, spec.kv_layout()) / kernels::kPageTokens;
   return model;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

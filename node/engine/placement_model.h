@@ -6,9 +6,9 @@
 #include "model/spec.h"
 #include "placement/problem.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 
 // Bytes as a stage on the processor holds them. The errors of a stage's load for shapes and types.
 Result<placement::Model> placement_model(const model::GgufFile& file, const model::ModelSpec& spec);
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{20};
@@ -31,4 +31,4 @@ MachineTurn::~MachineTurn() {
   if (file_ >= 0) ::close(file_);
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

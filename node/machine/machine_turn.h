@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 
 class MachineTurn {
  public:
@@ -28,4 +28,4 @@ class MachineTurn {
   bool held_ = false;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

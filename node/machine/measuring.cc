@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace hearth::cli {
+namespace hearth::node {
 
 Measuring::Measuring(Measure measure, Post post)
     : measure_(std::move(measure)), post_(std::move(post)) {}
@@ -41,7 +41,7 @@ void Measuring::begin() {
   });
 }
 
-void Measuring::end(Result<node::Measured> measured) {
+void Measuring::end(Result<Measured> measured) {
   works_ = false;
   if (!measured.ok() && measured.error().code == ErrorCode::kCancelled) return begin();
   const Done done = std::exchange(done_, nullptr);
@@ -51,10 +51,10 @@ void Measuring::end(Result<node::Measured> measured) {
     return;
   }
   measured_ = *measured;
-  const node::StageRate& rate = measured_->rate;
-  spdlog::info("a layer takes {:.3f} ms, of {} rows {:.3f} ms", rate.layer.one * 1e3,
-               node::kRateRows, rate.layer.batch * 1e3);
+  const StageRate& rate = measured_->rate;
+  spdlog::info("a layer takes {:.3f} ms, of {} rows {:.3f} ms", rate.layer.one * 1e3, kRateRows,
+               rate.layer.batch * 1e3);
   if (done) done(*measured_);
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -12,13 +12,13 @@
 #include "base/result.h"
 #include "node/pipeline/stage.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 
 class Measuring {
  public:
   // On its own thread; gives up soon, with kCancelled, once `cancelled` says so.
-  using Measure = std::function<Result<node::Measured>(const std::function<bool()>& cancelled)>;
-  using Done = std::function<void(const node::Measured&)>;
+  using Measure = std::function<Result<Measured>(const std::function<bool()>& cancelled)>;
+  using Done = std::function<void(const Measured&)>;
   // Runs a function on the owner's thread, later; never after the destructor.
   using Post = std::function<void(std::function<void()>)>;
 
@@ -37,11 +37,11 @@ class Measuring {
 
  private:
   void begin();
-  void end(Result<node::Measured> measured);
+  void end(Result<Measured> measured);
 
   const Measure measure_;
   const Post post_;
-  std::optional<node::Measured> measured_;
+  std::optional<Measured> measured_;
   Done done_;
   bool away_ = false;
   bool works_ = false;
@@ -49,4 +49,4 @@ class Measuring {
   std::thread thread_;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

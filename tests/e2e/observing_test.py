@@ -192,8 +192,8 @@ class Doctor(unittest.TestCase):
 
     def test_every_check_says_something(self):
         found = self.doctor("--offline")
-        for check in ("coordinator", "clock", "ports", "firewall", "mtu", "driver", "disk",
-                      "permissions", "limits"):
+        for check in ("coordinator", "clock", "ports", "mtu", "driver", "disk", "permissions",
+                      "limits"):
             for finding in found[check]:
                 self.assertIn(finding["health"], ("ok", "warning", "failed", "skipped"))
                 self.assertTrue(finding["text"])
@@ -271,16 +271,10 @@ class Logs(unittest.TestCase):
             words = ["logs", "--data-dir", str(server.data_dir)]
             swarm.wait_until(lambda: re.search(r"(?m)^20\d\d-\d\d-\d\d [\d:.]+ info ready: ",
                                                swarm.hearth(*words)[1]), 20, "readiness logged")
-            code, out, _ = swarm.hearth(*words, "coordinator", "--json", "-n", "1")
-            self.assertEqual(json.loads(out)["node"], "coordinator")
-            swarm.wait_until(lambda: swarm.hearth(*words, "local-1")[0] == 0, 20, "its lines")
-            self.assertNotIn("[local-1]", swarm.hearth(*words, "local-1")[1])
-            code, _, err = swarm.hearth(*words, "nobody")
+            swarm.wait_until(lambda: "[local-1] " in swarm.hearth(*words)[1], 20, "its lines")
+            code, _, err = swarm.hearth(*words, "local-9")
             self.assertEqual(code, 1)
-            self.assertIn("coordinator, local-1", err)
-            _, out, _ = swarm.hearth("__complete", "--", "logs", "lo",
-                                     env={"HEARTH_DATA_DIR": str(server.data_dir)})
-            self.assertEqual(out.split(), ["local-1"])
+            self.assertIn("local-9 has no log file", err)
 
             following = subprocess.Popen([swarm.HEARTH, *words, "-f", "-n", "1"],
                                          stdout=subprocess.PIPE, text=True)
@@ -291,7 +285,7 @@ class Logs(unittest.TestCase):
                     break
             following.send_signal(signal.SIGINT)
             following.communicate(timeout=20)
-            self.assertEqual(following.returncode, 130)
+            self.assertEqual(following.returncode, -signal.SIGINT)
             self.assertEqual((server.data_dir / "logs").stat().st_mode & 0o777, 0o700)
 
     def test_a_worker_that_was_started_by_hand(self):
@@ -303,6 +297,9 @@ class Logs(unittest.TestCase):
                 server.wait_ready()
                 words = ["logs", "--data-dir", str(server.data_dir), "den"]
                 self.assertIn("info den: ", swarm.hearth(*words)[1])
+                _, out, _ = swarm.hearth("__complete", "--", "logs", "d",
+                                         env={"HEARTH_DATA_DIR": str(server.data_dir)})
+                self.assertEqual(out.split(), ["den"])
             finally:
                 process.terminate()
                 process.wait(20)
@@ -312,7 +309,7 @@ class Logs(unittest.TestCase):
             self.assertFalse((server.data_dir / "logs").exists())
             code, _, err = swarm.hearth("logs", "--data-dir", server.data_dir)
             self.assertEqual(code, 1)
-            self.assertIn("nothing is logged", err)
+            self.assertIn("there is no log", err)
 
 
 if __name__ == "__main__":

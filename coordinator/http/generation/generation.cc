@@ -31,14 +31,6 @@ ApiError too_many_kept() {
   return error;
 }
 
-ApiError unverifiable(const std::string& why) {
-  ApiError error = ApiError::invalid(
-      "the answer cannot be verified: " + why + "; ask without verify_strict to have it unverified",
-      "hearth.verify", "verification_unavailable");
-  error.status = 409;
-  return error;
-}
-
 }  // namespace
 
 // Carries the events of one sequence to the socket thread. Holds no generation alive.
@@ -209,9 +201,7 @@ void Generation::submit(const SwarmStatus& status) {
         input_.request.chat ? "messages" : "prompt", "context_length_exceeded"));
   }
   if (verification_.asked()) {
-    std::string why = Verification::why_not(status, input_.request, receipt_.has_value());
-    if (!why.empty() && input_.request.verify_strict) return fail(unverifiable(why));
-    verification_.cannot(std::move(why));
+    verification_.cannot(Verification::why_not(status, input_.request, receipt_.has_value()));
   }
   if (const auto refused = reserve()) return fail(*refused);
   const bool written = input_.keep && api_->kept.writes() &&

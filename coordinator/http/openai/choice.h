@@ -43,7 +43,7 @@ class Choice {
   bool ids_wanted_;
   bool chat_;
   model::Detokenizer detokenizer_;
-  StopMatcher matcher_;
+  model::StopMatcher matcher_;
   std::string text_;
   std::vector<std::size_t> ends_;  // by token: of the text that could be shown with it
   std::vector<TokenId> ids_;

@@ -50,7 +50,6 @@ struct GenerationRequest {
   // `hearth` of the body; absent: the server's.
   std::optional<Verify> verify = {};
   std::optional<ledger::Level> min_level = {};
-  bool verify_strict = false;  // refused where it cannot be verified
   bool share = false;          // newcomers may compute it again
 };
 

@@ -123,7 +123,6 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
       inner.fail("min_level", "must be newcomer, probation, regular or veteran");
     }
   }
-  request.verify_strict = inner.boolean("verify_strict").value_or(false);
   request.share = inner.boolean("share").value_or(false);
   if (inner.failed()) fields.fail(inner.error());
 }

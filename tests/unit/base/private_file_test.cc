@@ -120,5 +120,19 @@ TEST_F(PrivateFileTest, ProcessesThatBeginAtOnceShareOneKey) {
   EXPECT_EQ(files(), 1u);
 }
 
+TEST_F(PrivateFileTest, AFolderIsMadeForItsUserAloneAndOneThatOthersWriteInIsRefused) {
+  const std::string folder = path("made/inside");
+  ASSERT_TRUE(make_private_folder(folder).ok());
+  EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
+  ASSERT_TRUE(make_private_folder(folder).ok()) << "it is there already";
+  std::filesystem::permissions(folder, std::filesystem::perms::group_write,
+                               std::filesystem::perm_options::add);
+  const Status refused = make_private_folder(folder);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("chmod go-w " + folder), std::string::npos);
+  ASSERT_TRUE(write_private_file(path("file"), {}).ok());
+  EXPECT_EQ(make_private_folder(path("file/below")).error().code, ErrorCode::kIo);
+}
+
 }  // namespace
 }  // namespace hearth

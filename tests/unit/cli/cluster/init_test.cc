@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/private_file.h"
+#include "cli/home/cluster_file.h"
 #include "coordinator/store/store.h"
 
 namespace hearth::cli {

@@ -92,12 +92,13 @@ TEST_F(CompletionTest, OffersTheWordsThatAFlagOrVerbTakes) {
   EXPECT_EQ(sorted({"worker", "-m", "b"}), Words{"beta"});
 }
 
-TEST_F(CompletionTest, OffersNodesThatHaveLogged) {
+TEST_F(CompletionTest, OffersWorkersThatHaveLogFiles) {
   fs::create_directories(folder / "logs");
-  std::ofstream(folder / "logs/serve.log") << "2026 x\n[local-1] y\n";
+  std::ofstream(folder / "logs/worker-den.log") << "2026 x\n";
+  std::ofstream(folder / "logs/worker-attic.log") << "2026 x\n";
   setenv("HEARTH_DATA_DIR", folder.c_str(), 1);
-  EXPECT_EQ(sorted({"logs", ""}), (Words{"coordinator", "local-1"}));
-  EXPECT_EQ(sorted({"logs", "l"}), Words{"local-1"});
+  EXPECT_EQ(sorted({"logs", ""}), (Words{"attic", "den"}));
+  EXPECT_EQ(sorted({"logs", "d"}), Words{"den"});
   unsetenv("HEARTH_DATA_DIR");
 }
 

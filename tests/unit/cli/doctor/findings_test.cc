@@ -217,84 +217,11 @@ TEST(DoctorLimits, FilesForEveryConnection) {
             std::string::npos);
 }
 
-TEST(DoctorFirewall, MattersWhereSomethingIsOpenToOthers) {
-  const ServerFacts inside = server({{"api", 11'500, true, false, true}});
-  const ServerFacts outside = server({{"api", 11'500, true, true, true}});
-  EXPECT_EQ(told(judge_firewall({{}, true}, outside)), "ok: \n");
-  EXPECT_EQ(told(judge_firewall({{}, false}, outside)), "ok: \n");
-  EXPECT_EQ(told(judge_firewall({{{"ufw", std::nullopt}}, false}, inside)), "ok: \n");
-  EXPECT_EQ(told(judge_firewall({{{"ufw", std::nullopt}}, false}, outside)),
-            "warning: sudo ufw allow 11500/tcp\n");
-  EXPECT_EQ(
-      told(judge_firewall({{{"ufw", "-A ufw-user-input --dport 11500 -j ACCEPT"}}, true}, outside)),
-      "ok: \n");
-  EXPECT_EQ(told(judge_firewall({{{"nftables", "tcp dport 22 accept"}}, true}, outside)),
-            "warning: sudo nft insert rule inet filter input tcp dport 11500 accept\n");
-  EXPECT_EQ(told(judge_firewall({{{"firewalld", std::nullopt}}, true}, outside)),
-            "warning: sudo firewall-cmd --permanent --add-port=11500/tcp && sudo firewall-cmd "
-            "--reload\n");
-}
-
-TEST(DoctorFirewall, TheChainThatClosesAPortIsNamedInTheLineThatMendsIt) {
-  const auto nft = [](const std::string& family, const std::string& table,
-                      const std::string& name) {
-    const std::string place = R"("family": ")" + family + R"(", "table": ")" + table + R"(", )";
-    auto rules = NftRuleset::parse(
-        R"({"nftables": [{"chain": {)" + place + R"("name": ")" + name +
-        R"(", "type": "filter", "hook": "input", "policy": "drop"}}, {"rule": {)" + place +
-        R"("chain": ")" + name +
-        R"(", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "tcp", )" +
-        R"("field": "dport"}}, "right": 11500}}, {"accept": null}]}}]})");
-    EXPECT_TRUE(rules.ok());
-    FirewallFacts facts;
-    facts.active.push_back({"nftables", std::nullopt, *rules});
-    return facts;
-  };
-  const ServerFacts open = server({{"api", 11'500, true, true, true}});
-  const ServerFacts both =
-      server({{"api", 11'500, true, true, true}, {"control", 11'501, true, true, true}});
-  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), open)), "ok: \n");
-  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), both)),
-            "warning: sudo nft insert rule inet fence in tcp dport 11501 accept\n");
-  EXPECT_EQ(told(judge_firewall(nft("ip", "filter", "INPUT"), both)),
-            "warning: sudo iptables -I INPUT -p tcp --dport 11501 -j ACCEPT\n");
-  ReachFacts reach;
-  reach.address = "10.0.0.2:4000";
-  reach.error = "timed out";
-  EXPECT_EQ(judge_reach(reach, nft("ip", "fence", "in")).front().mend,
-            "sudo nft insert rule ip fence in tcp dport 4000 accept");
-  reach.address = "10.0.0.2:11500";
-  EXPECT_NE(judge_reach(reach, nft("ip", "fence", "in")).front().text.find("on the way"),
-            std::string::npos);
-}
-
-TEST(DoctorFirewall, TheirOwnTexts) {
-  EXPECT_TRUE(ufw_enabled("# c\nENABLED=yes\nLOGLEVEL=low\n"));
-  EXPECT_TRUE(ufw_enabled("ENABLED=yes"));
-  EXPECT_FALSE(ufw_enabled("ENABLED=no\n"));
-  EXPECT_FALSE(ufw_enabled("# ENABLED=yes\n"));
-  EXPECT_FALSE(ufw_enabled(""));
-  const std::string chain = "table inet filter {\n  chain input {\n    type filter hook input ";
-  EXPECT_TRUE(nft_drops_input(chain + "priority filter; policy drop;\n"));
-  EXPECT_FALSE(nft_drops_input(chain + "priority filter; policy accept;\n  }\n  chain forward {\n"
-                                       "    type filter hook forward priority 0; policy drop;\n"));
-  EXPECT_FALSE(nft_drops_input(""));
-  EXPECT_TRUE(iptables_drops_input("-P INPUT DROP\n"));
-  EXPECT_TRUE(
-      iptables_drops_input("-P INPUT ACCEPT\n-A INPUT -i lo -j ACCEPT\n-A INPUT -j DROP\n"));
-  EXPECT_FALSE(iptables_drops_input("-P INPUT ACCEPT\n-A INPUT -s 1.2.3.4/32 -j DROP\n"));
-  EXPECT_TRUE(names_number("dport {22,11500}", 11'500));
-  EXPECT_FALSE(names_number("dport 115000", 11'500));
-  EXPECT_FALSE(names_number("dport 211500", 11'500));
-  EXPECT_FALSE(names_number("", 11'500));
-}
-
 TEST(Doctor, AWholeMachineIsJudgedInOrder) {
   const Findings found = judge(MachineFacts(), "1");
   std::string checks;
   for (const Finding& finding : found) checks += finding.check + " ";
-  EXPECT_EQ(checks,
-            "coordinator clock ports firewall reach mtu driver disk permissions limits limits ");
+  EXPECT_EQ(checks, "coordinator clock ports reach mtu driver disk permissions limits limits ");
 }
 
 TEST(Doctor, WordsOfAShell) {
@@ -307,28 +234,17 @@ TEST(Doctor, WordsOfAShell) {
 TEST(DoctorReach, SaysWhatTheCoordinatorSawAndTheLineThatMendsIt) {
   ReachFacts reach;
   reach.skipped = "no worker of this machine is connected";
-  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kSkipped);
+  EXPECT_EQ(judge_reach(reach).front().health, Health::kSkipped);
   reach = {"", "10.0.0.2:4000", "", 1.5};
-  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kOk);
+  EXPECT_EQ(judge_reach(reach).front().health, Health::kOk);
   reach.error = "no answer within 3 s";
-  Finding failed = judge_reach(reach, {}).front();
+  const Finding failed = judge_reach(reach).front();
   EXPECT_EQ(failed.health, Health::kFailed);
   EXPECT_NE(failed.text.find("10.0.0.2:4000: no answer"), std::string::npos);
-  FirewallFacts firewall;
-  firewall.active = {{"ufw", std::nullopt}};
-  EXPECT_EQ(judge_reach(reach, firewall).front().mend, "sudo ufw allow 4000/tcp");
-}
-
-TEST(DoctorPaths, ASilentLossOfLargePacketsIsAFailure) {
-  const auto health = [](const PathFacts& path) { return judge_paths({path}).front().health; };
-  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1500, false}), Health::kOk);
-  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1400, true}), Health::kOk);
-  EXPECT_EQ(health({"den", "10.0.0.2", "lo", 65'536, 9'000, false}), Health::kOk);
-  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 0, false}), Health::kSkipped);
-  const PathFacts hole = {"den", "10.0.0.2", "eth0", 1500, 1280, false};
-  EXPECT_EQ(health(hole), Health::kFailed);
-  EXPECT_EQ(judge_paths({hole}).front().mend, "sudo ip link set dev eth0 mtu 1280");
-  EXPECT_TRUE(judge_paths({}).empty());
+  EXPECT_EQ(failed.mend,
+            "sudo ufw allow 4000/tcp\n"
+            "sudo firewall-cmd --permanent --add-port=4000/tcp && sudo firewall-cmd --reload\n"
+            "sudo nft insert rule inet filter input tcp dport 4000 accept");
 }
 
 }  // namespace

@@ -3,85 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/streambuf.hpp>
-#include <boost/asio/write.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <mutex>
-#include <thread>
 
 #include "model/synthetic.h"
+#include "tests/unit/cli/web_server.h"
 
 namespace hearth::cli {
 namespace {
 
 namespace fs = std::filesystem;
-namespace asio = boost::asio;
-using asio::ip::tcp;
-
-// One request at a time, each answered by a function from its head to the whole answer.
-class WebServer {
- public:
-  explicit WebServer(std::function<std::string(const std::string& head)> answer)
-      : answer_(std::move(answer)),
-        acceptor_(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
-        thread_([this] { serve(); }) {}
-  ~WebServer() {
-    stopping_ = true;
-    boost::system::error_code ignored;
-    tcp::socket wake(io_);
-    wake.connect(acceptor_.local_endpoint(), ignored);
-    wake.close(ignored);
-    thread_.join();
-  }
-  std::string address() const {
-    return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
-  }
-  std::vector<std::string> heads() {
-    const std::lock_guard lock(mutex_);
-    return heads_;
-  }
-
- private:
-  void serve() {
-    while (!stopping_) {
-      boost::system::error_code error;
-      tcp::socket socket(io_);
-      acceptor_.accept(socket, error);
-      asio::streambuf buffer;
-      const std::size_t size = asio::read_until(socket, buffer, "\r\n\r\n", error);
-      if (error) continue;
-      const std::string head(asio::buffers_begin(buffer.data()),
-                             asio::buffers_begin(buffer.data()) + static_cast<long>(size));
-      {
-        const std::lock_guard lock(mutex_);
-        heads_.push_back(head);
-      }
-      asio::write(socket, asio::buffer(answer_(head)), error);
-    }
-  }
-
-  std::function<std::string(const std::string&)> answer_;
-  asio::io_context io_;
-  tcp::acceptor acceptor_;
-  std::mutex mutex_;
-  std::vector<std::string> heads_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
-};
-
-std::string reply(const std::string& status, const std::string& headers, const std::string& body,
-                  const std::string& head) {
-  return "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + headers +
-         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-         (head.starts_with("HEAD") ? "" : body);
-}
 
 struct PullTest : ::testing::Test {
   fs::path folder = fs::temp_directory_path() / ("hearth-pull-" + std::to_string(getpid()));
@@ -226,6 +158,22 @@ TEST_F(PullTest, ARangeThatTheServerDoesNotHaveStartsOver) {
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(pulled("m"), file);
   EXPECT_EQ(gets, 2);
+}
+
+TEST_F(PullTest, ARangeThatBeginsElsewhereIsFetchedAnew) {
+  WebServer server([&](const std::string& head) {
+    if (head.find("ange: bytes=") == std::string::npos) return reply("200 OK", "", file, head);
+    return reply("206 Partial Content",
+                 "Content-Range: bytes 0-9/" + std::to_string(file.size()) + "\r\n",
+                 file.substr(0, 10), head);
+  });
+  fs::create_directories(folder / "models");
+  std::ofstream(folder / "models" / ".m.incomplete", std::ios::binary) << file.substr(0, 100);
+  std::ofstream(folder / "models" / ".m.incomplete.json")
+      << "{\"url\":\"" + server.address() + "/m.gguf\",\"sha256\":\"\"}";
+  const auto model = pull_model(from(server.address() + "/m.gguf"));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(pulled("m"), file);
 }
 
 TEST_F(PullTest, StatusesThatMeanNoEndAtOnce) {

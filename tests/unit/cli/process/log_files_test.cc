@@ -22,28 +22,15 @@ TEST(LogFiles, NamesOfProcesses) {
   EXPECT_EQ(worker_log_file("/d", "../../x"), "/d/logs/worker.log") << "never out of the folder";
 }
 
-TEST(LogFiles, LinesOfChildrenBearTheirNames) {
-  const auto split = [](std::string_view line) {
-    const LogLine parts = split_log_line(line);
-    return std::string(parts.node) + "|" + std::string(parts.text);
-  };
-  EXPECT_EQ(split("2026-01-02 03:04:05.678 info ready"),
-            "coordinator|2026-01-02 03:04:05.678 info ready");
-  EXPECT_EQ(split("[local-1] 03:04:05.678 warning [x] y"), "local-1|03:04:05.678 warning [x] y");
-  EXPECT_EQ(split("[no end"), "coordinator|[no end");
-  EXPECT_EQ(split(""), "coordinator|");
-}
-
-TEST(LogFiles, NodesThatHaveLogged) {
+TEST(LogFiles, WorkersThatHaveFiles) {
   const LogsFolder folder;
-  EXPECT_EQ(logged_nodes(folder.path()), Names{});
-  folder.append("serve.1.log", "[old] x\n");
-  folder.append("serve.log", "2026 info\n[local-1] x\n[local-1] y\n");
+  EXPECT_EQ(workers_with_files(folder.path()), Names{});
+  folder.append("serve.1.log", "x\n");
+  folder.append("serve.log", "x\n");
   folder.append("worker-den.log", "x\n");
   folder.append("worker-den.1.log", "x\n");
   folder.append("worker.log", "x\n");
   folder.append("other.txt", "x\n");
-  EXPECT_EQ(logged_nodes(folder.path()), (Names{"coordinator", "den", "local-1", "old", "worker"}));
   EXPECT_EQ(workers_with_files(folder.path()), (Names{"", "den"}));
 }
 

@@ -7,13 +7,8 @@
 #include <string>
 #include <vector>
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 namespace {
-
-using coordinator::Coordinator;
-using coordinator::GenerateRequest;
-using coordinator::SequenceEvents;
-using coordinator::SwarmStatus;
 
 struct FakeCoordinator final : Coordinator {
   void on_timer() override {}
@@ -146,4 +141,4 @@ TEST_F(CoordinatorGateTest, NothingIsAcceptedAfterEndAll) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -19,7 +19,7 @@ struct DialBackTest : ::testing::Test {
   std::string address() const {
     return "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
   }
-  coordinator::DialOutcome outcome(const std::string& at) {
+  DialOutcome outcome(const std::string& at) {
     for (int i = 0; i < 100; ++i) {
       if (const auto known = dial.ask(at)) return *known;
       io.restart();
@@ -40,4 +40,4 @@ TEST_F(DialBackTest, SaysWhatCameOfIt) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

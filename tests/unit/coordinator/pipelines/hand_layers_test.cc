@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::coordinator {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -38,4 +38,4 @@ TEST(HandLayersTest, WhatIsNoListOfThemIsRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::coordinator

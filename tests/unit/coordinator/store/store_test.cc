@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "coordinator/store/requests.h"
 #include "tests/unit/coordinator/store/store_folder.h"
@@ -346,6 +347,22 @@ TEST(StoreTest, FlippedBitsNeverCrash) {
     }
   }
   EXPECT_GT(refused, 10U);
+}
+
+TEST(StoreTest, MachinesAreReplacedByTheirKeys) {
+  const StoreFolder folder;
+  const PublicKey one = SecretKey::generate().public_key();
+  const PublicKey two = SecretKey::generate().public_key();
+  {
+    const auto store = folder.open();
+    EXPECT_TRUE(store->machines().value().empty());
+    ASSERT_TRUE(store->put_machines({{one, blake2b(as_bytes("a"))}, {two, blake2b({})}}).ok());
+    ASSERT_TRUE(store->put_machines({{one, blake2b(as_bytes("b"))}}).ok());
+  }
+  const auto rows = folder.open()->machines().value();
+  const std::map<PublicKey, Hash256> machines(rows.begin(), rows.end());
+  EXPECT_EQ(machines,
+            (std::map<PublicKey, Hash256>{{one, blake2b(as_bytes("b"))}, {two, blake2b({})}}));
 }
 
 }  // namespace

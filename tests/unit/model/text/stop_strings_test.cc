@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace hearth::coordinator::http {
+namespace hearth::model {
 namespace {
 
 TEST(StopStringsTest, HoldsBackExactlyWhatMayBecomeOne) {
@@ -150,4 +150,4 @@ TEST(StopStringsTest, WithoutStopsNothingIsHeld) {
 }
 
 }  // namespace
-}  // namespace hearth::coordinator::http
+}  // namespace hearth::model

@@ -7,7 +7,7 @@
 #include "model/synthetic.h"
 #include "node/engine/weights.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 // What the parts say together is what a stage of any range takes.
@@ -28,7 +28,7 @@ void check_ranges(const model::SyntheticOptions& options) {
                                           model->layer_bytes.begin() + end, std::uint64_t{0});
       if (begin == 0) sum += model->embedding_bytes;
       if (end == spec->layers) sum += model->head_bytes;
-      const auto stage = node::StageWeights::bytes_of(**file, *spec, {begin, end});
+      const auto stage = StageWeights::bytes_of(**file, *spec, {begin, end});
       ASSERT_TRUE(stage.ok());
       EXPECT_EQ(sum, *stage) << begin << " to " << end;
     }
@@ -55,4 +55,4 @@ TEST(PlacementModel, LayersOfAMixtureDiffer) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -10,7 +10,7 @@
 
 #include "tests/unit/node/machine/pause_folder.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 constexpr Duration kLong = std::chrono::minutes(5);
@@ -56,4 +56,4 @@ TEST_F(MachineTurnTest, WithoutAFileItIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node

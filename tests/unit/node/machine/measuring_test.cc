@@ -6,7 +6,7 @@
 #include <deque>
 #include <mutex>
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 // An owner's thread: the test runs what is posted, one after the other.
@@ -42,16 +42,16 @@ struct MeasuringTest : ::testing::Test {
   Measuring measuring{[this](const std::function<bool()>& cancelled) { return measure(cancelled); },
                       inbox.post()};
 
-  Result<node::Measured> measure(const std::function<bool()>& cancelled) {
+  Result<Measured> measure(const std::function<bool()>& cancelled) {
     ++begun;
     while (slow && !cancelled()) std::this_thread::yield();
     if (cancelled()) return Error{ErrorCode::kCancelled, "given up"};
-    node::Measured measured;
+    Measured measured;
     measured.memory_bytes = 7;
     return measured;
   }
   Measuring::Done done() {
-    return [this](const node::Measured& measured) { heard.push_back(measured.memory_bytes); };
+    return [this](const Measured& measured) { heard.push_back(measured.memory_bytes); };
   }
 };
 
@@ -112,19 +112,19 @@ TEST(MeasuringFailureTest, WhoCannotBeMeasuredHearsNothingAndMayAskAgain) {
   int begun = 0;
   bool heard = false;
   Measuring measuring(
-      [&](const std::function<bool()>&) -> Result<node::Measured> {
+      [&](const std::function<bool()>&) -> Result<Measured> {
         ++begun;
         return Error{ErrorCode::kNoCapacity, "no room"};
       },
       inbox.post());
-  measuring.ask([&](const node::Measured&) { heard = true; });
+  measuring.ask([&](const Measured&) { heard = true; });
   inbox.run_one();
   EXPECT_FALSE(measuring.works());
-  measuring.ask([&](const node::Measured&) { heard = true; });
+  measuring.ask([&](const Measured&) { heard = true; });
   inbox.run_one();
   EXPECT_EQ(begun, 2);
   EXPECT_FALSE(heard);
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace hearth::cli {
+namespace hearth::node {
 
 class PauseFolder {
  public:
@@ -21,4 +21,4 @@ class PauseFolder {
       std::filesystem::temp_directory_path() / ("hearth-pause-" + std::to_string(getpid()));
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

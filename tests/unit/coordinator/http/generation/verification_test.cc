@@ -81,12 +81,11 @@ struct VerifiedAnswer : ::testing::Test {
       task();
     }
   }
-  void ask(bool stream, Verify verify = Verify::kFull, bool strict = false) {
+  void ask(bool stream, Verify verify = Verify::kFull) {
     GenerationInput input;
     input.request.chat = false;
     input.request.stream = stream;
     input.request.verify = verify;
-    input.request.verify_strict = strict;
     input.request.return_token_ids = true;
     input.request.ignore_eos = true;
     input.prompts = {std::vector<TokenId>(3, 70)};
@@ -240,15 +239,6 @@ TEST_F(VerifiedAnswer, WhatCannotBeVerifiedIsSaidAtOnceAndNotWaitedFor) {
   EXPECT_NE(said()[0]["verified"]["why"].get<std::string>().find("nobody else"), std::string::npos);
   generate();
   EXPECT_TRUE(client->done());
-}
-
-TEST_F(VerifiedAnswer, StrictlyItIsNotAskedAtAll) {
-  port.swarm.pipelines.pop_back();
-  ask(true, Verify::kFull, true);
-  EXPECT_TRUE(port.submitted.empty());
-  ASSERT_TRUE(client->response);
-  EXPECT_EQ(client->response->status, 409u);
-  EXPECT_EQ(answer()["error"]["code"], "verification_unavailable");
 }
 
 TEST_F(VerifiedAnswer, WhoHadNoAuditIsToldWhy) {

@@ -40,7 +40,7 @@ TEST(RequestsTest, ReadsEveryField) {
     "seed": -1, "n": 8, "stop": ["a", "b"], "stream": true,
     "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
     "ignore_eos": true, "return_token_ids": true, "return_hashes": true, "trust": ["den", "attic"],
-    "hearth": {"verify": "full", "verify_strict": true, "min_level": "regular",
+    "hearth": {"verify": "full", "min_level": "regular",
                "share": true},
     "logit_bias": {"7": -100, "8": 1.5}})");
   EXPECT_EQ(r.max_tokens, 6U);  // the newer name wins
@@ -60,7 +60,6 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_EQ(r.sampling.logit_bias.size(), 2U);
   EXPECT_EQ(r.trust, (std::vector<std::string>{"den", "attic"}));
   EXPECT_EQ(r.verify, Verify::kFull);
-  EXPECT_TRUE(r.verify_strict);
   EXPECT_EQ(r.min_level, ledger::Level::kRegular);
   EXPECT_TRUE(r.share);
   EXPECT_FALSE(chat("{}").share) << "nobody shares without saying so";
@@ -123,7 +122,6 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       {R"({"hearth": {"verify": "all"}})", "hearth.verify", "invalid_value"},
       {R"({"hearth": {"verify": 1}})", "hearth.verify", "invalid_value"},
       {R"({"hearth": {"min_level": "saint"}})", "hearth.min_level", "invalid_value"},
-      {R"({"hearth": {"verify_strict": "yes"}})", "hearth.verify_strict", "invalid_value"},
       {R"({"hearth": {"share": "with friends"}})", "hearth.share", "invalid_value"},
       {R"({"trust": []})", "trust", "invalid_value"},
       {R"({"trust": ["den", 1]})", "trust", "invalid_value"},

@@ -1,5 +1,5 @@
-// OwnerWatch: what a worker knows of its machine's owner: his order in the data folder, and what
-// goes on here.
+// OwnerWatch: tells a worker when its machine is the owner's: by the order in the data folder
+// (pause_file.h), running games, foreign GPU use, the schedule, or battery power.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@
 #include "node/machine/game_watch.h"
 #include "proto/card_reading.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 
 struct OwnerWatchOptions {
   std::string folder;  // of pause.json
-  node::Triggers triggers;
+  Triggers triggers;
   std::function<CardReading()> card;  // null: no card whose sensors can be asked
   std::filesystem::path power_supply = "/sys/class/power_supply";
 };
@@ -27,10 +27,10 @@ class OwnerWatch {
  public:
   OwnerWatch(OwnerWatchOptions options, const Clock& clock);
 
-  // Nothing: the machine is the swarm's. Often called, it looks at the order ten times a second and
-  // at everything else once. An order that cannot be read counts as a pause.
+  // Nothing: the machine is the swarm's. Called often, it checks the order ten times a second and
+  // everything else once a second. An order that cannot be read counts as a pause.
   std::optional<Away> look();
-  // Whether what it is away for, or will be, is a drain; as look() found it.
+  // Whether the order, as look() last read it, is a drain.
   bool drains() const { return order_ && order_->drain; }
 
  private:
@@ -39,13 +39,13 @@ class OwnerWatch {
 
   const OwnerWatchOptions options_;
   const Clock& clock_;
-  node::Availability availability_;
-  std::unique_ptr<node::GameWatch> games_;
+  Availability availability_;
+  std::unique_ptr<GameWatch> games_;
   TimePoint next_order_{};
   TimePoint next_signs_{};
   std::optional<std::pair<std::int64_t, std::uint64_t>> seen_;  // when written, and which file
-  std::optional<node::OwnerOrder> order_;
-  node::Signs signs_;
+  std::optional<OwnerOrder> order_;
+  Signs signs_;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -1,14 +1,14 @@
-#include "cli/owner_watch.h"
+#include "node/machine/owner_watch.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <ctime>
 
-#include "cli/pause_file.h"
+#include "node/machine/pause_file.h"
 #include "node/machine/power_supply.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 constexpr Duration kOrderEvery = std::chrono::milliseconds(100);
@@ -30,7 +30,7 @@ OwnerWatch::OwnerWatch(OwnerWatchOptions options, const Clock& clock)
       next_order_(clock.now()),
       next_signs_(clock.now()) {
   if (!options_.triggers.games) return;
-  auto games = node::GameWatch::open();
+  auto games = GameWatch::open();
   if (games.ok()) {
     games_ = std::move(*games);
   } else {
@@ -69,13 +69,13 @@ void OwnerWatch::look_at_order() {
     return;
   }
   spdlog::error("paused, for what was said cannot be read: {}", order.error().message);
-  order_ = node::OwnerOrder{};
+  order_ = OwnerOrder{};
 }
 
 void OwnerWatch::look_around() {
   signs_.minute = minute_of_day(signs_.unix_seconds);
-  signs_.on_battery = options_.triggers.battery && node::on_battery(options_.power_supply);
+  signs_.on_battery = options_.triggers.battery && on_battery(options_.power_supply);
   if (options_.card) signs_.foreign_memory = options_.card().foreign_memory;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

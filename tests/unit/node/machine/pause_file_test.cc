@@ -1,4 +1,4 @@
-#include "cli/pause_file.h"
+#include "node/machine/pause_file.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,13 @@
 
 #include "tests/unit/node/machine/pause_folder.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 TEST(PauseFile, KeepsTheOrder) {
   const PauseFolder folder;
   EXPECT_EQ(*read_pause_file(folder.path()), std::nullopt);
-  for (const node::OwnerOrder& order :
-       {node::OwnerOrder{false, 0}, node::OwnerOrder{true, 1'700'000'000}}) {
+  for (const OwnerOrder& order : {OwnerOrder{false, 0}, OwnerOrder{true, 1'700'000'000}}) {
     ASSERT_TRUE(write_pause_file(folder.path(), order).ok());
     EXPECT_EQ(*read_pause_file(folder.path()), order);
   }
@@ -62,4 +61,4 @@ TEST(WorkShare, AWorkerThatHasMemoryIsSeen) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node

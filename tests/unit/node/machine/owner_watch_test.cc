@@ -1,14 +1,14 @@
-#include "cli/owner_watch.h"
+#include "node/machine/owner_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "cli/pause_file.h"
+#include "node/machine/pause_file.h"
 #include "tests/unit/node/machine/pause_folder.h"
 #include "tests/unit/proto/fake_transport.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 using std::chrono::milliseconds;
@@ -84,4 +84,4 @@ TEST_F(OwnerWatchTest, NoticesTheBatteryAndOthersOnTheCard) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -1,4 +1,4 @@
-#include "cli/pause_file.h"
+#include "node/machine/pause_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -6,46 +6,60 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/process/loop.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::string_view kDrains = "{\"drain\":true";
+constexpr std::string_view kPauses = "{\"drain\":false";
+constexpr std::string_view kUntil = ",\"until\":";
 
 int open_lock(const std::string& folder) {
   const std::string name = folder + "/pause.lock";
   return ::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
 }
 
+std::string text_of(const OwnerOrder& order) {
+  return std::string(order.drain ? kDrains : kPauses) + std::string(kUntil) +
+         std::to_string(order.until) + "}\n";
+}
+
+// Nothing for a text that text_of() never writes.
+std::optional<OwnerOrder> parse_order(std::string_view text) {
+  OwnerOrder order;
+  const std::size_t at = text.find(kUntil);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view until = text.substr(at + kUntil.size());
+  order.drain = text.starts_with(kDrains);
+  std::from_chars(until.data(), until.data() + until.size(), order.until);
+  return text_of(order) == text ? std::optional(order) : std::nullopt;
+}
+
 }  // namespace
 
 std::string pause_file(const std::string& folder) { return folder + "/pause.json"; }
 
-Result<std::optional<node::OwnerOrder>> read_pause_file(const std::string& folder) {
+Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder) {
   const std::string path = pause_file(folder);
   const auto bytes = read_private_file(path, 4 * limits::kKiB);
   if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) {
-    return std::optional<node::OwnerOrder>();
+    return std::optional<OwnerOrder>();
   }
   TRY_VOID(bytes);
-  const Json json = Json::parse(as_text(*bytes), nullptr, false);
-  const bool ours = json.is_object() && json.contains("drain") && json["drain"].is_boolean() &&
-                    json.contains("until") && json["until"].is_number_integer();
-  REQUIRE(ours, path + " is no file of hearth pause; hearth resume removes it");
-  return std::optional(
-      node::OwnerOrder{json["drain"].get<bool>(), json["until"].get<std::int64_t>()});
+  const auto order = parse_order(as_text(*bytes));
+  REQUIRE(order, path + " was not written by hearth pause; hearth resume removes it");
+  return order;
 }
 
-Status write_pause_file(const std::string& folder, const node::OwnerOrder& order) {
+Status write_pause_file(const std::string& folder, const OwnerOrder& order) {
   TRY_VOID(make_private_folder(folder));
-  const std::string text = Json{{"drain", order.drain}, {"until", order.until}}.dump() + "\n";
-  return write_private_file(pause_file(folder), as_bytes(text));
+  return write_private_file(pause_file(folder), as_bytes(text_of(order)));
 }
 
 Result<bool> remove_pause_file(const std::string& folder) {
@@ -76,4 +90,4 @@ Result<bool> workers_work(const std::string& folder) {
   return !free;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -1,0 +1,47 @@
+// pause.json in the data folder: the owner's order to the workers of this machine, while it is in
+// force. Workers read it several times a second; nothing else has to reach them.
+//
+// pause.lock beside it: every worker that has, or may have, a model in memory holds a shared lock.
+// A process that gets the exclusive lock knows that this memory is free, also after a crash.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "node/machine/availability.h"
+
+namespace hearth::node {
+
+std::string pause_file(const std::string& folder);
+
+// Nothing without an order. kInvalidInput for a file that write_pause_file() did not write.
+Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder);
+// Atomic; creates the folder.
+Status write_pause_file(const std::string& folder, const OwnerOrder& order);
+// False when there was none.
+Result<bool> remove_pause_file(const std::string& folder);
+
+// A worker's shared lock on pause.lock. In a folder that cannot be written there is none, and
+// hearth pause does not wait.
+class WorkShare {
+ public:
+  explicit WorkShare(const std::string& folder);
+  ~WorkShare();
+  WorkShare(const WorkShare&) = delete;
+  WorkShare& operator=(const WorkShare&) = delete;
+  // Never waits: an exclusive lock is only held for a moment, so callers try again.
+  void hold(bool wanted);
+
+ private:
+  const int lock_;
+  bool held_ = false;
+};
+
+// Whether a worker of this folder holds its lock now.
+Result<bool> workers_work(const std::string& folder);
+
+}  // namespace hearth::node

@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include "cli/run/answer.h"
+#include "tests/unit/cli/web_server.h"
+
+namespace hearth::cli {
+namespace {
+
+Result<Answer> ask(const std::string& events) {
+  WebServer server([&](const std::string& head) {
+    return reply("200 OK", "Content-Type: text/event-stream\r\n", events, head);
+  });
+  RunOptions options;
+  options.model = "m";
+  options.api_base = server.address();
+  options.no_resume = true;
+  Question question;
+  question.messages = {{"user", "Hello"}};
+  return swarm_answerer()->ask(options, question, [](std::string_view) {});
+}
+
+TEST(SwarmAnswer, TextAndReasonComeFromTheChunks) {
+  const auto answer =
+      ask("data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":null}]}\n\n"
+          "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
+          "data: [DONE]\n\n");
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->text, "Hi");
+  EXPECT_EQ(answer->finish_reason, "stop");
+}
+
+// Proxies send errors of any shape.
+TEST(SwarmAnswer, AnErrorOfAnyShapeIsReported) {
+  for (const auto& [error, shown] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"message":"no room"})", "no room"},
+           {R"({"message":null})", R"({"message":null})"},
+           {R"({"message":{"text":1}})", R"({"message":{"text":1}})"},
+           {"{}", "{}"},
+           {"null", "null"},
+           {R"("busy")", "\"busy\""}}) {
+    const auto answer = ask("data: {\"error\":" + error + "}\n\n");
+    ASSERT_FALSE(answer.ok()) << error;
+    EXPECT_EQ(answer.error().message, "the answer was cut off: " + shown);
+  }
+}
+
+TEST(SwarmAnswer, FieldsOfAnotherKindAreRefused) {
+  for (const char* chunk : {R"({"choices":1})", R"({"choices":[{"delta":{},"token_ids":["a"]}]})",
+                            R"({"choices":[],"hearth":{"receipt":1}})",
+                            R"({"choices":[],"usage":{"prompt_tokens":""}})",
+                            R"({"choices":[],"hearth":{"verified":{}}})", "[]", "no JSON"}) {
+    const auto answer = ask("data: " + std::string(chunk) + "\n\n");
+    ASSERT_FALSE(answer.ok()) << chunk;
+    EXPECT_EQ(answer.error().code, ErrorCode::kInvalidInput) << answer.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::cli
