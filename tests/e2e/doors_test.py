@@ -251,7 +251,7 @@ class Doors(cluster.Cluster):
         began = time.monotonic()
         spent, _ = self.start(self.folder("laptop"), "join", self.token("--role", "client"),
                               "--name", "laptop")
-        self.assertEqual(spent.wait(20), 0)
+        self.assertEqual(spent.wait(swarm.PATIENCE_S), 0)
         took = time.monotonic() - began
         self.assertIn("laptop", self.names())
         print(f"1000 connections from one address: {held} held, {more} descriptors more; a machine "
@@ -261,7 +261,7 @@ class Doors(cluster.Cluster):
         self.assertLessEqual(more, OF_ADDRESS + 4)
         self.assertIn("control connections were refused: too many at once, the last of 127.0.0.77",
                       self.log())
-        swarm.wait_until(lambda: self.still_open(links) == 0, HANDSHAKE_S + 5, "none is held")
+        swarm.wait_until(lambda: self.still_open(links) == 0, "none is held")
         self.check(watch, "a flood from one address")
 
     def test_a_flood_from_many_addresses(self):
@@ -274,7 +274,7 @@ class Doors(cluster.Cluster):
               "descriptors more")
         self.assertLessEqual(held, STRANGERS)
         self.assertLessEqual(more, STRANGERS + 4)
-        swarm.wait_until(lambda: self.still_open(links) == 0, HANDSHAKE_S + 5, "none is held")
+        swarm.wait_until(lambda: self.still_open(links) == 0, "none is held")
         with http2.Connection(self.control, self.someone) as link:
             self.assertTrue(link.ask("Prove"))
 
@@ -319,7 +319,7 @@ class Doors(cluster.Cluster):
                 waits.append(time.monotonic() - began)
                 time.sleep(0.5)
             desk, desk_log = self.join("desk", token)
-            swarm.wait_until(lambda: "worker desk registered" in self.log(), 30, "the desk")
+            swarm.wait_until(lambda: "worker desk registered" in self.log(), "the desk")
         finally:
             stopping.set()
             for holder in holders:
@@ -367,12 +367,12 @@ class Doors(cluster.Cluster):
         keys = {}
         for name in ("attic", "shed"):
             member, _ = self.join(name, self.token())
-            swarm.wait_until(lambda: f"worker {name} registered" in self.log(), 60, name)
+            swarm.wait_until(lambda: f"worker {name} registered" in self.log(), name)
             member.kill()
             member.wait()
-            swarm.wait_until(lambda: f"worker {name} lost" in self.log(), 20, f"{name} is away")
+            swarm.wait_until(lambda: f"worker {name} lost" in self.log(), f"{name} is away")
             keys[name] = self.pem(os.path.join(self.folder(name), "node.key"), name)
-        swarm.wait_until(lambda: "worker desk registered" in self.log(), 60, "the desk")
+        swarm.wait_until(lambda: "worker desk registered" in self.log(), "the desk")
         spy = self.pem("-", "spy")
         self.failed = []
         watch = self.watch()
@@ -420,19 +420,19 @@ class Doors(cluster.Cluster):
                 return b""
 
     def asks(self, process, log, words):
-        swarm.wait_until(lambda: process.poll() is not None or words in log.read_text(), 30, words)
+        swarm.wait_until(lambda: process.poll() is not None or words in log.read_text(), words)
         self.assertIsNone(process.poll(), log.read_text())
 
     def test_strangers_hear_nothing_while_nobody_may_come(self):
         desk, desk_log = self.join("desk", self.word)
-        swarm.wait_until(lambda: "worker desk registered" in self.log(), 60, "the desk")
+        swarm.wait_until(lambda: "worker desk registered" in self.log(), "the desk")
         self.assertTrue(self.said_to(self.someone), "a token is good")
         self.good(self.home, "token", "revoke", self.word.split(".")[2])
         before = self.descriptors()
         for number in range(12):
             self.assertEqual(self.said_to(self.pem("-", f"stranger-{number}")), b"")
         self.assertRegex(self.log(), "is not in the roster, and no join token is good now")
-        swarm.wait_until(lambda: self.descriptors() <= before, 20, "their connections")
+        swarm.wait_until(lambda: self.descriptors() <= before, "their connections")
         code, _, err = self.run_in(self.folder("late"), "join", self.word, "--name", "late")
         self.assertEqual(code, 1, err)
         self.assertIn("refuses this join token", err)
@@ -443,11 +443,11 @@ class Doors(cluster.Cluster):
             desk.kill()
             desk.wait()
             desk, desk_log = self.start(self.folder("desk"), "worker", "--model", swarm.MODEL)
-            swarm.wait_until(lambda: self.log().count("worker desk registered") == 2, 60,
+            swarm.wait_until(lambda: self.log().count("worker desk registered") == 2,
                              "the desk again")
             local, _ = self.start(self.home, "worker", "--model", swarm.MODEL, "--name",
                                           "mine")
-            swarm.wait_until(lambda: "worker mine registered" in self.log(), 60,
+            swarm.wait_until(lambda: "worker mine registered" in self.log(),
                              "a worker of the server's own folder")
             local.kill()
 
@@ -455,11 +455,11 @@ class Doors(cluster.Cluster):
             laptop, log = self.start(self.folder("laptop"), "join", self.control, "--name",
                                      "laptop", "--yes")
             self.asks(laptop, log, "hears no machine that it does not know")
-            swarm.wait_until(lambda: "laptop" in self.good(self.home, "approve", "--json"), 20,
+            swarm.wait_until(lambda: "laptop" in self.good(self.home, "approve", "--json"),
                              "the laptop asks")
             self.assertTrue(self.said_to(self.someone))
             self.good(self.home, "approve", "laptop", "--role", "client")
-            self.assertEqual(laptop.wait(20), 0, log.read_text())
+            self.assertEqual(laptop.wait(swarm.PATIENCE_S), 0, log.read_text())
             self.assertIn("as client laptop", log.read_text())
             roles = {one["name"]: one["role"] for one in
                      json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}
@@ -468,7 +468,7 @@ class Doors(cluster.Cluster):
 
     def test_a_session_is_not_taken_up_again(self):
         desk, _ = self.join("desk", self.token())
-        swarm.wait_until(lambda: "desk registered" in self.log(), 60, "the desk")
+        swarm.wait_until(lambda: "desk registered" in self.log(), "the desk")
         desk.kill()
         desk.wait()
         pem = self.pem(os.path.join(self.folder("desk"), "node.key"), "desk")
@@ -485,7 +485,7 @@ class Doors(cluster.Cluster):
                 self.assertIn("desk", members())
         with http2.Connection(self.control, pem) as link:
             self.assertTrue(link.ask("Leave"))
-            swarm.wait_until(lambda: "desk" not in members(), 20, "it has left by its key")
+            swarm.wait_until(lambda: "desk" not in members(), "it has left by its key")
 
     # --- the API
 
@@ -515,30 +515,30 @@ class Doors(cluster.Cluster):
 
     def test_a_clone_of_a_node_that_is_there(self):
         desk, desk_log = self.join("desk", self.token())
-        swarm.wait_until(lambda: "desk registered" in self.log(), 60, "the desk")
+        swarm.wait_until(lambda: "desk registered" in self.log(), "the desk")
         clone = self.folder("clone")
         # A file that its node is just replacing may vanish under a copy, which is then made again.
-        swarm.wait_until(lambda: copied(self.folder("desk"), clone), 20, "a copy of the folder")
+        swarm.wait_until(lambda: copied(self.folder("desk"), clone), "a copy of the folder")
         began = len(self.log())
         twin, twin_log = self.start(clone, "worker", "--model", swarm.MODEL)
-        swarm.wait_until(lambda: "its key was copied" in self.log()[began:], 20, "it is said")
+        swarm.wait_until(lambda: "its key was copied" in self.log()[began:], "it is said")
         self.assertIn("hearth nodes rm desk", self.log()[began:])
         self.assertNotIn("worker desk lost", self.log())
         self.assertEqual(len(re.findall("worker desk registered", self.log())), 1)
         self.assertIsNone(desk.poll(), desk_log.read_text())
         swarm.wait_until(lambda: "is connected already, with this very key" in
-                         twin_log.read_text(), 10, "the clone is told")
+                         twin_log.read_text(), "the clone is told")
         # It tries for ten seconds, since it may have been started again, and then never more.
-        self.assertEqual(twin.wait(60), 5, twin_log.read_text())
+        self.assertEqual(twin.wait(swarm.PATIENCE_S), 5, twin_log.read_text())
         self.assertIn("hearth leave --here-only", twin_log.read_text())
         self.assertIsNone(desk.poll(), desk_log.read_text())
         self.assertEqual(len(re.findall("worker desk registered", self.log())), 1)
         self.assertNotIn("worker desk lost", self.log())
         # What the log says: then neither of the two is in.
         self.good(self.home, "nodes", "rm", "desk")
-        self.assertEqual(desk.wait(20), 5, desk_log.read_text())
+        self.assertEqual(desk.wait(swarm.PATIENCE_S), 5, desk_log.read_text())
         twin, twin_log = self.start(clone, "worker", "--model", swarm.MODEL)
-        self.assertEqual(twin.wait(60), 5, twin_log.read_text())
+        self.assertEqual(twin.wait(swarm.PATIENCE_S), 5, twin_log.read_text())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import stranger
+import swarm
 
 DATA, HEADERS, RESET, SETTINGS, PING, GO_AWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END_STREAM = ACK = 1
@@ -51,7 +52,7 @@ def message(body=b"", declared=None):
 
 def identity(intruder, key, path):
     """A file of certificate and key, for a key file or (-) for a new key."""
-    subprocess.run([intruder, "identity", key, path], check=True, timeout=20)
+    subprocess.run([intruder, "identity", key, path], check=True, timeout=swarm.PATIENCE_S)
     return str(path)
 
 

@@ -56,10 +56,9 @@ class Joiner(machines.Machine):
                     found.append(event)
         return found
 
-    def held(self, count=1, seconds=180):
+    def held(self, count=1):
         try:
-            return swarm.wait_until(lambda: self.events("held")[count - 1:] or self.died(),
-                                    seconds)[0]
+            return swarm.wait_until(lambda: self.events("held")[count - 1:] or self.died())[0]
         except AssertionError as error:
             raise AssertionError(f"{self.name} does not hold its layers: {self.log()}") from error
 
@@ -114,7 +113,7 @@ class Join(machines.Household):
     def make(self, *words):
         """A model of random weights."""
         self.file = os.path.join(self.folder, "made.gguf")
-        code, _, err = swarm.hearth("bench", "make-model", self.file, *words, timeout=300)
+        code, _, err = swarm.hearth("bench", "make-model", self.file, *words)
         self.assertEqual(code, 0, err)
 
     def init(self, stages=2):
@@ -239,13 +238,13 @@ class Join(machines.Household):
         self.slow(self.desk, "100mbit")
         self.join(self.desk)
         dice = random.Random(20)
-        swarm.wait_until(lambda: self.desk.events("fetch") or self.desk.died(), 30, "bytes")
+        swarm.wait_until(lambda: self.desk.events("fetch") or self.desk.died(), "bytes")
         for _ in range(20):
             time.sleep(dice.uniform(0.02, 0.3))
             self.desk.stop(signal.SIGKILL)
             seen = len(self.desk.events("fetch"))
             self.desk.start("worker", "--json")
-            swarm.wait_until(lambda: len(self.desk.events("fetch")) > seen or self.desk.died(), 30,
+            swarm.wait_until(lambda: len(self.desk.events("fetch")) > seen or self.desk.died(),
                              "it goes on")
         self.assertEqual(self.desk.events("held"), [], "killed while it fetched, every time")
         done = [event["done"] for event in self.desk.events("fetch")]
@@ -269,7 +268,7 @@ class Peers(Join):
         self.desk.held()
         self.ready()
         # The coordinator names it as a holder once a heartbeat has said so.
-        swarm.wait_until(self.desk_is_known_to_hold, 30, "a heartbeat of what desk holds")
+        swarm.wait_until(self.desk_is_known_to_hold, "a heartbeat of what desk holds")
 
     def desk_is_known_to_hold(self):
         nodes = json.loads(self.good(self.home, "status", "--json"))["nodes"]
@@ -307,7 +306,7 @@ class Peers(Join):
             self.desk.stop()
             self.desk.start("worker", "--json")
             self.assert_right(self.desk, self.desk.held(2))  # what it has is hashed again
-            swarm.wait_until(lambda: self.wrong_bytes() == [], 60, "it is asked again")
+            swarm.wait_until(lambda: self.wrong_bytes() == [], "it is asked again")
 
     def wrong_bytes(self):
         return json.loads(self.good(self.home, "status", "--json"))["wrong_bytes"]
@@ -315,13 +314,13 @@ class Peers(Join):
     def accused(self, accusers):
         """As status says, once so many have told of somebody."""
         return [(one["node"], one["accusers"], one["out"]) for one in swarm.wait_until(
-            lambda: [one for one in self.wrong_bytes() if one["accusers"] >= accusers], 30,
+            lambda: [one for one in self.wrong_bytes() if one["accusers"] >= accusers],
             "it is told")]
 
     def test_a_stalled_peer(self):
         self.slow(self.attic, "200mbit")
         self.join(self.attic, "--stall", "2")
-        swarm.wait_until(lambda: self.attic.events("fetch") or self.attic.died(), 30, "bytes")
+        swarm.wait_until(lambda: self.attic.events("fetch") or self.attic.died(), "bytes")
         self.desk.process.send_signal(signal.SIGSTOP)
         try:
             held = self.attic.held()
@@ -362,7 +361,7 @@ class Peers(Join):
             failed = swarm.wait_until(
                 lambda: self.attic.events("failed") or
                 ([{"error": self.attic.log()}] if self.attic.process.poll() is not None else None),
-                30, "the full disk")[0]
+                "the full disk")[0]
             self.assertRegex(failed["error"], r"bytes are needed in .*small.*; free some space")
             self.attic.stop(signal.SIGKILL)
         finally:
@@ -385,7 +384,7 @@ class Elsewhere(Join):
         pulled = json.loads(self.good(self.home, "pull", "hf:they/models/made.gguf", "--json"))
         self.file = pulled["path"]
         self.init(stages=1)
-        swarm.wait_until((self.home.folder / "manifest").exists, 30, "the manifest")
+        swarm.wait_until((self.home.folder / "manifest").exists, "the manifest")
         self.damage(self.file)
         self.server = self.hub(self.desk)
 
@@ -398,7 +397,7 @@ class Elsewhere(Join):
     def fails(self, says):
         before = len(self.desk.events("failed"))
         swarm.wait_until(lambda: self.desk.died() or any(
-            re.search(says, one["error"]) for one in self.desk.events("failed")[before:]), 60, says)
+            re.search(says, one["error"]) for one in self.desk.events("failed")[before:]), says)
 
     def test_a_web_server_with_every_failing_and_then_with_none(self):
         self.server.status = 416
@@ -465,7 +464,7 @@ class Fair(Join):
             longest = max(longest, now - (last or now))
             last = now
         run.stdout.close()
-        self.assertEqual(run.wait(60), 0)
+        self.assertEqual(run.wait(swarm.PATIENCE_S), 0)
         return longest
 
     def fetch(self, machine, told):

@@ -192,16 +192,16 @@ class MachineFaults(machines.Household):
 
     def settle(self):
         """Everybody is back, and nothing of what ran is left anywhere."""
-        swarm.wait_until(self.all_here, 60, "every machine's return")
+        swarm.wait_until(self.all_here, "every machine's return")
 
         def nothing_runs():
             state = self.state()
             return (state["running"] + state["waiting"] == 0 and
                     all(p["kv_pages_reserved"] == 0 for p in state["pipelines"]) and
                     all(n["kv_tokens_used"] == 0 for n in state["nodes"]))
-        swarm.wait_until(nothing_runs, 20, "the release of what ran")
+        swarm.wait_until(nothing_runs, "the release of what ran")
         self.assertEqual(self.state()["totals"]["finished_error"], 0)
-        swarm.wait_until(lambda: sockets(self.home.process.pid) <= self.base, 20,
+        swarm.wait_until(lambda: sockets(self.home.process.pid) <= self.base,
                          "sockets back to baseline")
 
     def ask(self, body):
@@ -221,7 +221,7 @@ class MachineFaults(machines.Household):
         return [by_stage[stage] for stage in range(3)] if set(by_stage) == {0, 1, 2} else None
 
     def wait_for_tokens(self, client, count):
-        swarm.wait_until(lambda: len(client.ids) >= count or client.error, 60, "tokens")
+        swarm.wait_until(lambda: len(client.ids) >= count or client.error, "tokens")
 
     def strike(self, kinds, victims, moment, clients, after):
         """Waits for the moment, then does the faults one after the other; what undoes them."""
@@ -241,7 +241,7 @@ class MachineFaults(machines.Household):
     def generation(self, moment, kinds):
         long = moment in ("prefill", "first token")
         chosen = self.chance.sample(self.long if long else self.short, 2)
-        stages = swarm.wait_until(self.pipeline, 60, "a pipeline")
+        stages = swarm.wait_until(self.pipeline, "a pipeline")
         victims = self.chance.sample(stages, len(kinds))
         after = {"last token": TOKENS - 1}.get(moment, self.chance.choice((1, 5, 30, 60)))
         early = moment in ("before", "idle")
@@ -270,7 +270,7 @@ class MachineFaults(machines.Household):
         seed = int(os.environ.get("HEARTH_FAULTS_SEED", "1"))
         print(f"HEARTH_FAULTS_SEED={seed}", flush=True)
         self.chance = random.Random(seed)
-        swarm.wait_until(self.all_here, 90, "five machines")
+        swarm.wait_until(self.all_here, "five machines")
         model = self.model()
         short = [request(model, 100 + i) for i in range(3)]
         long = [request(model, 200 + i, LONG_PROMPT, LONG_TOKENS) for i in range(2)]
