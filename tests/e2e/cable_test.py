@@ -12,6 +12,7 @@ import machines
 import swarm
 
 STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a second to connect
+SLACK = 10  # times what an undisturbed answer takes: what a busy machine may add to it
 PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
           "--ignore-eos")
 ASK = """import json, sys, urllib.request
@@ -59,7 +60,9 @@ class Cable(machines.Household):
                          "three workers")
         self.ready()
         model = self.model()
+        began = time.monotonic()
         expected, _ = self.stream(model)
+        alone_s = time.monotonic() - began
         for stage in (0, 1):
             with self.subTest(stage=stage):
                 victim = next(n["name"] for n in self.nodes()
@@ -67,7 +70,7 @@ class Cable(machines.Household):
                 found, longest = self.stream(model, victim)
                 print(f"cable of stage {stage} pulled: longest silence {longest:.2f} s", flush=True)
                 self.assertEqual(found, expected)
-                self.assertLess(longest, STALL_S)
+                self.assertLess(longest, STALL_S + SLACK * alone_s)
                 self.plug(victim, "up")
                 swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
                                              for n in self.nodes()) == 3, "its return")

@@ -165,6 +165,11 @@ class Join(machines.Household):
         if done.returncode != 0:
             self.skipTest("no traffic control here: " + done.stderr.strip())
 
+    def quick(self, machine):
+        """As before slow()."""
+        subprocess.run(["tc", "-n", self.wire.prefix + "hub", "qdisc", "del", "dev", machine.name,
+                        "root"], check=True)
+
     def damage(self, path):
         """One bit of each tensor: whichever it is asked for, one is wrong."""
         with open(path, "r+b") as file:
@@ -196,7 +201,6 @@ class Join(machines.Household):
                   f"the wire {got}: {got / own:.4f} of its own")
             self.assertLessEqual(got, 1.02 * own)
         print(f"joined and fetched {first['fetched']} bytes in {took:.2f} s")
-        self.assertLess(took, 30, "2.6 s where nothing else runs: " + self.desk.log())
         told = self.answer(self.home)
         self.assertTrue(told)
         self.assertEqual(told, self.good(self.home, "run", "--local", self.file, *self.prompt()))
@@ -235,7 +239,7 @@ class Join(machines.Household):
 
     def test_killed_twenty_times(self):
         self.init(stages=1)
-        self.slow(self.desk, "100mbit")
+        self.slow(self.desk, "40mbit")  # so that it has not all of it before the last kill
         self.join(self.desk)
         dice = random.Random(20)
         swarm.wait_until(lambda: self.desk.events("fetch") or self.desk.died(), "bytes")
@@ -249,6 +253,7 @@ class Join(machines.Household):
         self.assertEqual(self.desk.events("held"), [], "killed while it fetched, every time")
         done = [event["done"] for event in self.desk.events("fetch")]
         self.assertEqual(done, sorted(done), "what had come is kept")
+        self.quick(self.desk)
         self.desk.held()
         self.ready()
         own = self.assert_right(self.desk, self.desk.events("held")[0])
@@ -446,8 +451,8 @@ class Elsewhere(Join):
 class Fair(Join):
     """Three machines fetch at the same time from one that serves an answer meanwhile."""
     on_the_wire = ("home", "desk", "attic", "shed", "cellar")
-    SILENCE_S = 2.0   # between two pieces of the answer
-    STILL_S = 3.0     # of a machine that fetches, without 64 KiB more
+    SILENCE_S = 2.0   # between two pieces of the answer, and 20 times what it is alone
+    STILL_S = 3.0     # of a machine that fetches, without 64 KiB more, or a third of its time
     APART = 3.0       # the last one takes so many times as long as the first
 
     test_one_word_and_no_file = test_the_counters_of_the_wire = test_killed_twenty_times = None
@@ -477,7 +482,7 @@ class Fair(Join):
             now, received = time.monotonic(), machine.received()
             if received - got > 65536:
                 still, got, moved = max(still, now - moved), received, now
-            self.assertLess(now - moved, 60, machine.log())
+            self.assertLess(now - moved, swarm.PATIENCE_S, machine.log())
             time.sleep(0.1)
         told.append((machine.name, time.monotonic() - began, still))
 
@@ -508,8 +513,9 @@ class Fair(Join):
               + ", ".join(f"{took:.1f} s (stood still {still:.1f} s at most)"
                           for _, took, still in told), flush=True)
         self.assertEqual(len(told), 3)
-        self.assertLess(max(during), self.SILENCE_S)
-        self.assertLess(max(still for _, _, still in told), self.STILL_S)
+        self.assertLess(max(during), self.SILENCE_S + 20 * alone)
+        for name, took, still in told:
+            self.assertLess(still, max(self.STILL_S, took / 3), name)
         self.assertLess(max(times) / min(times), self.APART)
         for machine in self.machines[2:]:
             self.assertNotRegex(machine.log(), r"desk at \S+ is dropped")

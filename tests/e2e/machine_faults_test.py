@@ -18,13 +18,14 @@ import time
 import machines
 import restart_test
 import swarm
-from failover_test import LONG_PROMPT, TOKENS, request, sockets
+from failover_test import LONG_PROMPT, SLACK, TOKENS, request, sockets
 
 API = "http://127.0.0.1:11500"  # in the coordinator's namespace
 WORKERS = ("desk", "attic", "cellar", "den", "loft")
 LONG_TOKENS = 12
 # Seconds without a token after a fault in the decode, for each machine that it takes. A link that
 # says nothing is missed like a frozen process, and then a second passes in connecting.
+# A busy machine adds to it: SLACK times what an undisturbed answer takes.
 STALL = {"killed": 3.0, "frozen": 5.0, "unplugged": 6.0, "paused": 3.0}
 
 
@@ -178,6 +179,7 @@ class MachineFaults(machines.Household):
         enter(f"/run/netns/{self.wire.prefix}home")
         self.faults = Faults(self.home, self.wire.prefix)
         self.asked = 0
+        self.alone_s = 0.0
 
     def state(self):
         return swarm.http("GET", API + "/api/v1/state")[1]
@@ -209,9 +211,11 @@ class MachineFaults(machines.Household):
         return Client(body, f"request {self.asked}")
 
     def undisturbed(self, body):
+        began = time.monotonic()
         client = self.ask(body)
         answer = client.answer()
         self.assertTrue(answer[1], answer)
+        self.alone_s = max(self.alone_s, time.monotonic() - began)
         return answer, client.times[0]
 
     def pipeline(self):
@@ -263,7 +267,7 @@ class MachineFaults(machines.Household):
         print(f"{moment}: {', '.join(kinds)} of {', '.join(v.name for v in victims)}: longest "
               f"silence {gap:.2f} s", flush=True)
         if moment in ("decode", "last token") and kinds[0] in STALL:
-            self.assertLess(gap, STALL[kinds[0]])
+            self.assertLess(gap, STALL[kinds[0]] + SLACK * self.alone_s)
 
     def test_no_fault_changes_a_token(self):
         count = int(os.environ.get("HEARTH_FAULTS", "12"))

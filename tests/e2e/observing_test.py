@@ -143,7 +143,7 @@ class Watching(unittest.TestCase):
             server.stop()
             self.assertIn("asking again", watching.stderr.readline())
         with swarm.Swarm(1, port=port):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + swarm.PATIENCE_S
             while not json.loads(watching.stdout.readline())["ready"]:
                 self.assertLess(time.monotonic(), deadline)
             watching.send_signal(signal.SIGINT)

@@ -42,7 +42,7 @@ class Client(threading.Thread):
         self.start()
 
     def run(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + swarm.PATIENCE_S
         while not self.done and self.error is None and time.monotonic() < deadline:
             try:
                 self.connect()
