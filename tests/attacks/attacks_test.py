@@ -29,7 +29,7 @@ class Attacks(unittest.TestCase):
     def ask(self, s, prompt):
         """Until its receipts are in the log."""
         _, name = ask(s.api, body(s.model, prompt))
-        swarm.wait_until(lambda: swarm.hearth("verify", name, self.folder)[0] == 0, 30, "receipts")
+        swarm.wait_until(lambda: swarm.hearth("verify", name, self.folder)[0] == 0, "receipts")
         return name
 
     def audit(self, *words):
@@ -80,7 +80,7 @@ class Attacks(unittest.TestCase):
     def test_k03_what_was_not_audited_is_counted_for_everybody(self):
         s = self.serve()  # one pipeline: nobody else may audit it
         self.ask(s, "Say hello.")
-        drawn = swarm.wait_until(lambda: s.state()["audits"]["waiting"], 30, "a draw")
+        drawn = swarm.wait_until(lambda: s.state()["audits"]["waiting"], "a draw")
         s.stop()
         code, found, err = self.audit()
         self.assertEqual(code, 0, err)

@@ -41,7 +41,7 @@ def start(swarm, folder, mode):
     running = swarm.Swarm(WORKERS, "--stages", str(STAGES), "--audit", mode, "--threads", "1",
                           "--referee-rate", "0.005", data_dir=folder)
     swarm.wait_until(lambda: sum(p["state"] == "serving" for p in running.state()["pipelines"])
-                     == WORKERS // STAGES, 60, "all pipelines")
+                     == WORKERS // STAGES, "all pipelines")
     return running
 
 

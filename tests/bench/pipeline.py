@@ -54,12 +54,12 @@ class Swarm:
     def start(self):
         self.good("init", "bench")
         self.home.start("serve", "--model", self.options.model, "--stages", str(len(WORKERS)))
-        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+        swarm.wait_until(lambda: self.home.run("status")[0] == 0, "the server")
         token = self.good("token", "create", "--uses", str(len(WORKERS)))
         for machine in self.machines[1:]:
             machine.start("join", token, "--model", self.options.model, "--name", machine.name,
                           "--threads", "1")
-        swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 180, "readiness")
+        swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, "readiness")
         self.model = self.state()["model"]["id"]
 
     def good(self, *words):
@@ -139,7 +139,7 @@ def throughput(one):
     for stream in streams:
         stream.kill()
         stream.wait()
-    swarm.wait_until(lambda: one.state()["running"] == 0, 60, "the end of all streams")
+    swarm.wait_until(lambda: one.state()["running"] == 0, "the end of all streams")
     busy = [value / seconds for value in differences(before, after, "busy_seconds_total")]
     return differences(before, after, "rows_total")[0] / seconds, busy
 

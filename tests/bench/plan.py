@@ -80,7 +80,7 @@ def rate_of_all(home, model, streams):
                     if node["epoch"] and node["stage"] == 0)
 
     try:
-        swarm.wait_until(lambda: state()["running"] == streams, 60, "all streams")
+        swarm.wait_until(lambda: state()["running"] == streams, "all streams")
         time.sleep(5)
         before, began = rows(), time.monotonic()
         time.sleep(20)
@@ -89,7 +89,7 @@ def rate_of_all(home, model, streams):
         for run in runs:
             run.kill()
             run.wait()
-        swarm.wait_until(lambda: state()["running"] == 0, 60, "the end of all streams")
+        swarm.wait_until(lambda: state()["running"] == 0, "the end of all streams")
 
 
 def sizes_of(model):
@@ -166,12 +166,11 @@ class Set:
     def serve(self, *words):
         self.home.start("serve", "--model", self.options.model, "--no-announce", *words)
         self.shares[0].take(self.home.process.pid)
-        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 60, "the server")
+        swarm.wait_until(lambda: self.home.run("status")[0] == 0, "the server")
 
     def ready(self):
         try:
-            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 180,
-                             "readiness")
+            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, "readiness")
         except AssertionError as late:
             lines = self.home.run("status")[1].splitlines()
             why = [line for line in lines if line.startswith("why")]

@@ -99,7 +99,7 @@ def verify_milliseconds(swarm, folder, receipt):
     def found():
         code, out, _ = swarm.hearth("verify", receipt, folder, "--json")
         return json.loads(out) if code == 0 else None
-    swarm.wait_until(found, 30, "the receipts")
+    swarm.wait_until(found, "the receipts")
     alone, whole = [], []
     for _ in range(9):
         whole.append(1e3 * seconds(lambda: alone.append(found()["milliseconds"])))

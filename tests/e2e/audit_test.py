@@ -126,7 +126,7 @@ class Audit(unittest.TestCase):
             path.write_bytes(b"\n".join([said + lines[0], *lines[1:]]))
             for words in ((), ("--json",)):
                 done = subprocess.run([os.environ["HEARTH_BINARY"], "audit", self.folder, *words],
-                                      capture_output=True, timeout=60)
+                                      capture_output=True, timeout=swarm.PATIENCE_S)
                 self.assertEqual(done.returncode, 6)
                 for stream in (done.stdout, done.stderr):
                     text = stream.decode()  # and is UTF-8

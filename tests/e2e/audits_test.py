@@ -28,8 +28,8 @@ class Audits(swarm.InOneFolder):
             lies = name == liar or name in liars
             self.work(s, name, LIAR if lies else swarm.HEARTH, defect if lies else "0")
             if name == "w0":  # who comes first is the first stage
-                swarm.wait_until(lambda: s.state()["nodes"], 60, "the first worker")
-        swarm.wait_until(lambda: len(self.serving(s)) == workers // 2, 60, "all pipelines")
+                swarm.wait_until(lambda: s.state()["nodes"], "the first worker")
+        swarm.wait_until(lambda: len(self.serving(s)) == workers // 2, "all pipelines")
         return s
 
     @staticmethod
@@ -43,7 +43,7 @@ class Audits(swarm.InOneFolder):
             ended = audits["agreed"] + audits["disputed"] + audits["missed"]
             quiet = audits["waiting"] == 0 and audits["running"] == 0
             return audits if ended >= windows and quiet else None
-        return swarm.wait_until(over, 60, f"{windows} windows audited")
+        return swarm.wait_until(over, f"{windows} windows audited")
 
     def audit(self):
         code, out, err = swarm.hearth("audit", self.folder, "--json")
@@ -83,7 +83,7 @@ class Audits(swarm.InOneFolder):
             self.assertEqual(code, 0, err)
             books = json.loads(out)["books"]
             return books if books and condition(books) else None
-        return swarm.wait_until(read, 180, what)
+        return swarm.wait_until(read, what)
 
     def standing(self, node):
         code, out, err = swarm.hearth("ledger", node, "--folder", self.folder, "--json")
@@ -120,8 +120,8 @@ class Audits(swarm.InOneFolder):
         def without():
             nodes = [node for p in self.serving(s) for node in p["nodes"]]
             return nodes and "w0" not in nodes
-        swarm.wait_until(without, 60, "a pipeline without w0")
-        swarm.wait_until(lambda: "gives this node no work any more" in s.read_log(), 30,
+        swarm.wait_until(without, "a pipeline without w0")
+        swarm.wait_until(lambda: "gives this node no work any more" in s.read_log(),
                          "w0 hears of it")
         ask(s.api, body(s.model, PROMPTS[1]))
         spare = next(n for n in s.state()["nodes"] if n["name"] == "w0")["spare"]
@@ -209,9 +209,9 @@ class Audits(swarm.InOneFolder):
         self.assertIn("fault", events)
         self.assertNotIn("fraud", events)
         self.assertEqual(self.standing("w0")["standing"], "probation")
-        swarm.wait_until(lambda: "w0 has looked at itself and is whole" in s.read_log(), 60,
+        swarm.wait_until(lambda: "w0 has looked at itself and is whole" in s.read_log(),
                          "w0's look at itself")
-        swarm.wait_until(lambda: len(self.serving(s)) == 2, 60, "two pipelines again")
+        swarm.wait_until(lambda: len(self.serving(s)) == 2, "two pipelines again")
         ask(s.api, body(s.model, PROMPTS[1]))
         self.assertEqual(self.audit()["disputes"], [])
 
@@ -230,7 +230,7 @@ class Audits(swarm.InOneFolder):
         s = self.start("spot", liars=everybody, flags=("--referee-rate", "1"))
         ask(s.api, body(s.model, PROMPTS[0]))
         ended = self.verdict_of(s)
-        swarm.wait_until(lambda: s.state()["audits"]["ended_disputes"] == 1, 30, "its count")
+        swarm.wait_until(lambda: s.state()["audits"]["ended_disputes"] == 1, "its count")
         self.assertEqual(s.state()["audits"]["referee"]["selected"], 2)
         self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 .*: node {ended} and "
                                        r"its auditor \(this server's referee\)")
@@ -294,7 +294,7 @@ class Audits(swarm.InOneFolder):
             self.assertEqual(self.history(key)["unjudged"], 1)
         shown = swarm.hearth("ledger", "--folder", self.folder)[1]
         self.assertIn("disputes: 0 open, 1 ended without a verdict", shown)
-        swarm.wait_until(lambda: s.state()["audits"]["unjudged_disputes"] == 1, 30, "its count")
+        swarm.wait_until(lambda: s.state()["audits"]["unjudged_disputes"] == 1, "its count")
         shown = swarm.hearth("status", "--host", s.api)[1]
         self.assertIn("0 open, 0 ended by a verdict, 1 ended without one", shown)
         # It ends once, and why is part of what an audit checks.
@@ -337,7 +337,7 @@ class Audits(swarm.InOneFolder):
         def waiting():
             audits = s.state()["audits"]
             return audits if audits["waiting"] == 2 else None
-        found = swarm.wait_until(waiting, 30, "two windows that wait")
+        found = swarm.wait_until(waiting, "two windows that wait")
         self.assertEqual(found["mode"], "spot")
         self.assertIn("no other pipeline", found["why_waiting"])
 
@@ -345,7 +345,7 @@ class Audits(swarm.InOneFolder):
         s = swarm.Swarm(2, "--audit", "off", data_dir=self.folder)
         self.addCleanup(s.stop)
         _, name = ask(s.api, body(s.model, PROMPTS[0]))
-        swarm.wait_until(lambda: swarm.hearth("verify", name, self.folder)[0] == 0, 30, "receipts")
+        swarm.wait_until(lambda: swarm.hearth("verify", name, self.folder)[0] == 0, "receipts")
         s.stop()
         self.assertEqual(self.audit()["audits"]["draws"], 0)
 

@@ -12,6 +12,7 @@ import machines
 import swarm
 
 STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a second to connect
+SLACK = 10  # times what an undisturbed answer takes: what a busy machine may add to it
 PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
           "--ignore-eos")
 ASK = """import json, sys, urllib.request
@@ -42,7 +43,7 @@ class Cable(machines.Household):
             if cut is not None and not pulled and len(text) > 100:
                 self.plug(cut, "down")
                 pulled = True
-        self.assertEqual(run.wait(60), 0, run.stderr.read())
+        self.assertEqual(run.wait(swarm.PATIENCE_S), 0, run.stderr.read())
         run.stderr.close()
         run.stdout.close()
         self.assertEqual(pulled, cut is not None)
@@ -56,10 +57,12 @@ class Cable(machines.Household):
         for worker in self.machines[1:]:
             worker.start("join", token, "--model", swarm.MODEL, "--name", worker.name)
         swarm.wait_until(lambda: sum(n["state"] in ("serving", "free") for n in self.nodes()) == 3,
-                         60, "three workers")
+                         "three workers")
         self.ready()
         model = self.model()
+        began = time.monotonic()
         expected, _ = self.stream(model)
+        alone_s = time.monotonic() - began
         for stage in (0, 1):
             with self.subTest(stage=stage):
                 victim = next(n["name"] for n in self.nodes()
@@ -67,10 +70,10 @@ class Cable(machines.Household):
                 found, longest = self.stream(model, victim)
                 print(f"cable of stage {stage} pulled: longest silence {longest:.2f} s", flush=True)
                 self.assertEqual(found, expected)
-                self.assertLess(longest, STALL_S)
+                self.assertLess(longest, STALL_S + SLACK * alone_s)
                 self.plug(victim, "up")
                 swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
-                                             for n in self.nodes()) == 3, 60, "its return")
+                                             for n in self.nodes()) == 3, "its return")
 
     def used(self):
         return sum(n["kv_tokens_used"] for n in self.nodes())
@@ -87,21 +90,21 @@ class Cable(machines.Household):
         self.desk.variables = {"HEARTH_API_KEY": self.alone()}
         words = ("run", self.model(), "Tell me.", "-n", "900", "--seed", "5", "--ignore-eos", "--host",
                  f"{machines.NETWORK}1:11500")
-        expected = self.good(self.desk, *words, timeout=300)
+        expected = self.good(self.desk, *words)
         run = subprocess.Popen(self.wire.words("desk", swarm.HEARTH, *words), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=self.desk.environment())
         self.addCleanup(run.kill)
         begun = os.read(run.stdout.fileno(), 64)
         self.assertTrue(begun)
-        swarm.wait_until(self.used, 20, "KV in use")
+        swarm.wait_until(self.used, "KV in use")
         self.plug("desk", "down")
         pulled = time.monotonic()
-        swarm.wait_until(lambda: self.used() == 0, 20, "free KV")
+        swarm.wait_until(lambda: self.used() == 0, "free KV")
         state = json.loads(self.good(self.home, "status", "--json"))
         self.assertEqual(state["totals"]["finished_length"], 1, "it is not over: it waits")
         print(f"client unplugged: KV free after {time.monotonic() - pulled:.2f} s", flush=True)
         self.plug("desk", "up")
-        out, err = run.communicate(timeout=300)
+        out, err = run.communicate(timeout=swarm.PATIENCE_S)
         self.assertEqual(run.returncode, 0, err)
         self.assertEqual((begun + out).decode().strip(), expected)
 
@@ -111,22 +114,22 @@ class Cable(machines.Household):
                 "seed": 5, "n": 2}
         words = self.wire.words("desk", sys.executable, "-c", ASK, key, json.dumps(body),
                                 f"http://{machines.NETWORK}1:11500/v1/completions")
-        expected = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        expected = subprocess.run(words, capture_output=True, text=True, timeout=swarm.PATIENCE_S)
         self.assertEqual(expected.returncode, 0, expected.stderr)
         run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(run.kill)
-        swarm.wait_until(self.used, 20, "KV in use")
+        swarm.wait_until(self.used, "KV in use")
         time.sleep(3)  # asked whether it is there, it has answered
         self.assertGreater(self.used(), 0)
         self.plug("desk", "down")
         pulled = time.monotonic()
-        swarm.wait_until(lambda: self.used() == 0, 20, "free KV")
+        swarm.wait_until(lambda: self.used() == 0, "free KV")
         state = json.loads(self.good(self.home, "status", "--json"))
         self.assertEqual(state["totals"]["finished_length"], 2, "it is not over: it waits")
         print(f"client without a stream unplugged: KV free after {time.monotonic() - pulled:.2f} s",
               flush=True)
         self.plug("desk", "up")
-        out, err = run.communicate(timeout=300)
+        out, err = run.communicate(timeout=swarm.PATIENCE_S)
         self.assertEqual(run.returncode, 0, err)
         self.assertEqual(out, expected.stdout)
 

@@ -262,7 +262,7 @@ class Chat(unittest.TestCase):
                 chat.command(b"/show", b"seed               5")
                 chat.type(b'"""Count\rslowly."""\r')
                 begin = len(chat.seen)
-                swarm.wait_until(lambda: len(chat.seen) > begin + 400, 20, "some answer")
+                swarm.wait_until(lambda: len(chat.seen) > begin + 400, "some answer")
                 prompts = chat.seen.count(b">>> ")
                 chat.type(b"\x03")
                 chat.await_text(b">>> ", prompts + 1)

@@ -37,8 +37,8 @@ class Cluster(unittest.TestCase):
     def folder(self, name):
         return os.path.join(self.root.name, name)
 
-    def run_in(self, folder, *words, timeout=60):
-        return swarm.hearth(*words, "--data-dir", folder, timeout=timeout)
+    def run_in(self, folder, *words):
+        return swarm.hearth(*words, "--data-dir", folder)
 
     def good(self, folder, *words):
         code, out, err = self.run_in(folder, *words)
@@ -73,9 +73,9 @@ class Cluster(unittest.TestCase):
     def enrol(self, name, token):
         """Joins, and ends once it has."""
         process, log = self.join(name, token)
-        swarm.wait_until(lambda: "joined the cluster" in log.read_text(errors="replace"), 30, name)
+        swarm.wait_until(lambda: "joined the cluster" in log.read_text(errors="replace"), name)
         process.terminate()
-        process.wait(20)
+        process.wait(swarm.PATIENCE_S)
 
     def names(self):
         return {node["name"] for node in json.loads(self.good(self.home, "nodes", "--json"))["nodes"]}

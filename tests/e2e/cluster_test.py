@@ -70,8 +70,8 @@ class Joining(cluster.Cluster):
 
             with self.subTest("used twice at once, exactly one wins"):
                 joined = [self.join(f"node{i}", single) for i in range(2)]
-                swarm.wait_until(lambda: any(p.poll() is not None for p, _ in joined), 30, "a loser")
-                swarm.wait_until(lambda: len(self.names()) == 2, 30, "a winner")
+                swarm.wait_until(lambda: any(p.poll() is not None for p, _ in joined), "a loser")
+                swarm.wait_until(lambda: len(self.names()) == 2, "a winner")
                 self.assertEqual([p.poll() for p, _ in joined].count(None), 1)
 
     def test_a_client_asks_and_serves_nothing_and_an_admin_may_look(self):
@@ -94,7 +94,7 @@ class Joining(cluster.Cluster):
 
             def run_as(role, *words):
                 return swarm.hearth(*words, env={"HEARTH_DATA_DIR": self.folder(role)})
-            swarm.wait_until(lambda: run_as("admin", "status", "--wait", "1")[0] == 0, 60,
+            swarm.wait_until(lambda: run_as("admin", "status", "--wait", "1")[0] == 0,
                              "an admin's look")
             self.assertEqual(run_as("client", "status")[0], 5, "a client has none")
             model = json.loads(run_as("admin", "status", "--json")[1])["model"]["id"]
@@ -213,14 +213,14 @@ class Joining(cluster.Cluster):
             def serving(count):
                 pipelines = s.state()["pipelines"]
                 return sum(p["state"] == "serving" for p in pipelines) == count
-            swarm.wait_until(lambda: serving(2), 60, "two pipelines")
+            swarm.wait_until(lambda: serving(2), "two pipelines")
             code, _, err = swarm.hearth("run", s.model, "Hi", "-n", "4", "--host", s.api)
             self.assertEqual(code, 0, err)
 
             def audits(condition):
                 found = s.state()["audits"]
                 return found if condition(found) else None
-            found = swarm.wait_until(lambda: audits(lambda a: a["waiting"] == 1), 30, "a window")
+            found = swarm.wait_until(lambda: audits(lambda a: a["waiting"] == 1), "a window")
             self.assertIn("owner", found["why_waiting"])
             self.assertEqual({n["owner"] for n in s.state()["nodes"]}, {"Ada Lovelace"})
             listed = json.loads(self.good(self.home, "nodes", "--json"))["nodes"]
@@ -228,7 +228,7 @@ class Joining(cluster.Cluster):
                              {"coordinator": None, "desk": "Ada Lovelace", "den": "Ada Lovelace"})
             self.assertIn("OWNER", swarm.hearth("status", "--host", s.api)[1])
             self.join("loft", self.token())
-            swarm.wait_until(lambda: audits(lambda a: a["agreed"] == 1), 60, "loft's audit")
+            swarm.wait_until(lambda: audits(lambda a: a["agreed"] == 1), "loft's audit")
             words = ("--folder", self.home, "--json")
             ledger = {n["name"]: n["owner"]
                       for n in json.loads(swarm.hearth("ledger", *words)[1])["nodes"]}
@@ -289,19 +289,19 @@ class Joining(cluster.Cluster):
                 self.enrol(name, self.token())
             self.good(self.home, "nodes", "rm", "two")
             swarm.wait_until(lambda: (desk / "roster").read_bytes() ==
-                             pathlib.Path(self.home, "roster").read_bytes(), 30,
+                             pathlib.Path(self.home, "roster").read_bytes(),
                              "the newest roster on the desk")
         kept = (desk / "roster").read_bytes()
         shutil.rmtree(self.home)
         shutil.copytree(copy, self.home)
         server = self.serve()
         try:
-            self.assertEqual(server.process.wait(30), 5, server.read_log())
+            self.assertEqual(server.process.wait(swarm.PATIENCE_S), 5, server.read_log())
         finally:
             server.stop()
         self.assertIn("desk holds a roster", server.read_log())
         self.assertIn("hearth nodes restore", server.read_log())
-        swarm.wait_until(lambda: "kept as evidence" in log.read_text(), 10, "the desk's own word")
+        swarm.wait_until(lambda: "kept as evidence" in log.read_text(), "the desk's own word")
         self.assertEqual((desk / "roster").read_bytes(), kept)
         [shown] = pathlib.Path(self.home).glob("roster.evidence-*")
         self.assertEqual(shown.read_bytes(), kept)
@@ -341,7 +341,7 @@ class Joining(cluster.Cluster):
             where = json.loads(pathlib.Path(self.folder("desk"), "member.json").read_text())
             self.assertEqual(where["coordinators"][0], "127.0.0.2:" + port)
             self.good(self.home, "nodes", "rm", "desk")
-            self.assertEqual(process.wait(20), 5, log.read_text())
+            self.assertEqual(process.wait(swarm.PATIENCE_S), 5, log.read_text())
             self.refused(self.folder("desk"), "removed", "join", "127.0.0.2:" + port)
 
 

@@ -42,7 +42,7 @@ class Credits(swarm.InOneFolder):
         def serving():
             pipelines = self.get("/api/v1/state")["pipelines"]
             return [p for p in pipelines if p["state"] == "serving"]
-        swarm.wait_until(lambda: len(serving()) == 2, 60, "two pipelines")
+        swarm.wait_until(lambda: len(serving()) == 2, "two pipelines")
         return s
 
     def get(self, path):
@@ -52,7 +52,8 @@ class Credits(swarm.InOneFolder):
         return said
 
     def client(self, key, **options):
-        return openai.OpenAI(base_url=self.swarm.api + "/v1", api_key=key, timeout=120, **options)
+        return openai.OpenAI(base_url=self.swarm.api + "/v1", api_key=key,
+                             timeout=swarm.PATIENCE_S, **options)
 
     def ask(self, key, most=8):
         """An answer of exactly so many tokens."""
@@ -81,7 +82,7 @@ class Credits(swarm.InOneFolder):
 
     def balance_of(self, name, wanted):
         """Once the receipts are in the log, and nothing is kept."""
-        swarm.wait_until(lambda: self.books()[0].get(name) == wanted, 30,
+        swarm.wait_until(lambda: self.books()[0].get(name) == wanted,
                          f"{name} with {wanted} credits, not {self.books()[0].get(name)}")
 
     def refused(self, key, most=8):
@@ -159,7 +160,7 @@ class Credits(swarm.InOneFolder):
         self.assertLessEqual(abs(told["credits"] - cost_of_it), STAGES)
         left -= cost_of_it
         self.balance_of("coordinator", left)
-        swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0, 30,
+        swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0,
                          "nothing is kept when all has ended")
         code, out, err = swarm.hearth("status", *server, env={"HEARTH_API_KEY": self.admin})
         self.assertIn(f"credits the server's own machine has {left};", out)
@@ -190,7 +191,7 @@ class Credits(swarm.InOneFolder):
             headers={"Content-Type": "application/json", "Authorization": "Bearer " + key,
                      "Idempotency-Key": "one"})
         heard = 0
-        with urllib.request.urlopen(request, timeout=120) as reply:
+        with urllib.request.urlopen(request, timeout=swarm.PATIENCE_S) as reply:
             for raw in reply:
                 if not raw.startswith(b"data: {"):
                     continue

@@ -48,8 +48,8 @@ class Discovery(machines.Household):
         for words in (["dbus-daemon", f"--config-file={bus}", "--nofork", "--nopidfile"],
                       ["unshare", "-m", "sh", "-c", DAEMON.format(config)]):
             self.daemon(machine, words, at.with_suffix(".log"))
-            swarm.wait_until(at.exists, 10, "the bus")
-        swarm.wait_until(lambda: "complete" in at.with_suffix(".log").read_text(), 20,
+            swarm.wait_until(at.exists, "the bus")
+        swarm.wait_until(lambda: "complete" in at.with_suffix(".log").read_text(),
                          f"Avahi on {machine.name}")
 
     def waiting(self):
@@ -62,7 +62,7 @@ class Discovery(machines.Household):
     def test_found_asked_and_let_in(self):
         words = json.loads(self.good(self.home, "init", "cosy home", "--json"))["words"]
         self.home.start("serve", "--model", swarm.MODEL, "--stages", "1")
-        [[number, *name, shown, address]] = swarm.wait_until(self.found, 30, "the announcement")
+        [[number, *name, shown, address]] = swarm.wait_until(self.found, "the announcement")
         self.assertEqual((number, " ".join(name), shown, address),
                          ("1", "cosy home", words, machines.NETWORK + "1:11501"))
 
@@ -80,7 +80,7 @@ class Discovery(machines.Household):
 
         with self.subTest("asked, and let in"):
             self.desk.start(*join, "--yes")
-            [one] = swarm.wait_until(self.waiting, 20, "the desk asks")
+            [one] = swarm.wait_until(self.waiting, "the desk asks")
             own = re.search(r"this machine is desk, with the key (\S+)", self.desk.log()).group(1)
             self.assertEqual((one["name"], one["words"], one["from"]),
                              ("desk", own, machines.NETWORK + "2"))
@@ -90,9 +90,9 @@ class Discovery(machines.Household):
             self.good(self.home, "approve", own)
             self.assertEqual(self.waiting(), [])
             self.assertEqual(self.names(self.home), {"coordinator", "desk"})
-            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(), 30,
+            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(),
                              "the desk is in")
-            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 60, "readiness")
+            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, "readiness")
 
         with self.subTest("without a daemon"):
             code, _, err = self.attic.run("join")
@@ -113,7 +113,7 @@ class Discovery(machines.Household):
         with self.subTest("few wait at a time"):
             done = subprocess.run(self.wire.words("attic", INTRUDER, "knock",
                                                   machines.NETWORK + "1:11501", "-", "spy", "20"),
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=swarm.PATIENCE_S)
             heard = [json.loads(line) for line in done.stdout.splitlines()]
             self.assertEqual(len(heard), 20, done.stderr)
             self.assertEqual({(one["refused"], one["heard"]) for one in heard}, {(True, "")})
@@ -133,7 +133,7 @@ class Discovery(machines.Household):
             self.assertIn("hearth init --address " + new, err)
             self.good(self.home, "init", "--address", new)
             self.home.start("serve", "--model", swarm.MODEL, "--stages", "1")
-            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, 150,
+            swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0,
                              "the desk is there again")
             self.assertIsNone(self.desk.process.poll(), self.desk.log())
             self.assertIn("announces the coordinator at " + new + ":11501", self.desk.log())

@@ -12,6 +12,7 @@ import swarm
 
 STALL_CRASH_S = 3.0
 STALL_FREEZE_S = 5.0
+SLACK = 10  # times what an undisturbed answer takes: what a busy machine may add to these
 TOKENS = 90
 LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 90
 
@@ -64,13 +65,6 @@ class Stream(threading.Thread):
         return max((b - a for a, b in zip(times, times[1:])), default=0.0)
 
 
-def reference(s, body):
-    stream = Stream(s.api, body)
-    stream.join(120)
-    assert stream.done and stream.error is None, stream.answer()
-    return stream.answer()
-
-
 def stage_pid(s, stage):
     """Process and name of the worker that serves a stage."""
     node = next(n for n in s.state()["nodes"] if n["state"] == "serving" and n["stage"] == stage)
@@ -95,17 +89,27 @@ def all_here(s, count):
 class Failover(unittest.TestCase):
     """Each test has a swarm with spares of its own."""
 
+    alone_s = 0.0  # the longest that an undisturbed answer took
+
+    def reference(self, s, body):
+        began = time.monotonic()
+        stream = Stream(s.api, body)
+        stream.join(swarm.PATIENCE_S)
+        self.assertTrue(stream.done and stream.error is None, stream.answer())
+        self.alone_s = max(self.alone_s, time.monotonic() - began)
+        return stream.answer()
+
     def settle(self, s, count, base):
-        swarm.wait_until(lambda: all_here(s, count), 60, "every worker's return")
+        swarm.wait_until(lambda: all_here(s, count), "every worker's return")
         def nothing_runs():
             state = s.state()
             return (state["running"] + state["waiting"] == 0 and
                     all(p["kv_pages_reserved"] == 0 for p in state["pipelines"]))
-        swarm.wait_until(nothing_runs, 10, "the release of what ran")
-        swarm.wait_until(lambda: all(n["kv_tokens_used"] == 0 for n in s.state()["nodes"]), 10,
+        swarm.wait_until(nothing_runs, "the release of what ran")
+        swarm.wait_until(lambda: all(n["kv_tokens_used"] == 0 for n in s.state()["nodes"]),
                          "empty KV caches")
         self.assertEqual(s.state()["totals"]["finished_error"], 0)
-        swarm.wait_until(lambda: sockets(s.process.pid) <= base, 20, "sockets back to baseline")
+        swarm.wait_until(lambda: sockets(s.process.pid) <= base, "sockets back to baseline")
 
     def strike(self, s, victims, number):
         """Signals the workers of these stages; what undoes it."""
@@ -120,14 +124,14 @@ class Failover(unittest.TestCase):
         """Runs the bodies, strikes when the first has `after` tokens, compares all."""
         streams = [Stream(s.api, body) for body in bodies]
         if after > 0:
-            swarm.wait_until(lambda: len(streams[0].ids) >= after, 60, "the first tokens")
+            swarm.wait_until(lambda: len(streams[0].ids) >= after, "the first tokens")
         else:
-            time.sleep(0.15)  # in the prefill
+            time.sleep(0.3 * self.prompt_s)
         struck = time.monotonic()
         undo = self.strike(s, victims, number)
         try:
             for stream, answer in zip(streams, expected):
-                stream.join(60)
+                stream.join(swarm.PATIENCE_S)
                 self.assertFalse(stream.is_alive(), "the stream hangs")
                 self.assertEqual(stream.answer(), answer)
         finally:
@@ -138,12 +142,12 @@ class Failover(unittest.TestCase):
               f"longest gap {gap:.2f} s{undisturbed}", flush=True)
         if after > 0:  # two losses may be noticed one after the other
             stall = STALL_FREEZE_S if number == signal.SIGSTOP else STALL_CRASH_S
-            self.assertLess(gap, stall * len(victims))
+            self.assertLess(gap, stall * len(victims) + SLACK * self.alone_s)
 
     def test_each_stage_killed_and_frozen_in_decode(self):
         with swarm.Swarm(4, "--stages", "3") as s:
             bodies = [request(s.model, seed) for seed in (11, 12)]
-            expected = [reference(s, body) for body in bodies]
+            expected = [self.reference(s, body) for body in bodies]
             base = sockets(s.process.pid)
             for number in (signal.SIGKILL, signal.SIGSTOP):
                 for stage in range(3):
@@ -158,10 +162,10 @@ class Failover(unittest.TestCase):
         with swarm.Swarm(5, "--stages", "3") as s:
             short = [request(s.model, 21)]
             long = [request(s.model, 22, LONG_PROMPT, 12)]
-            expected_short = [reference(s, body) for body in short]
-            expected_long = [reference(s, body) for body in long]
+            expected_short = [self.reference(s, body) for body in short]
+            expected_long = [self.reference(s, body) for body in long]
             alone = Stream(s.api, long[0])
-            alone.join(60)
+            alone.join(swarm.PATIENCE_S)
             self.prompt_s = alone.first_after()
             base = sockets(s.process.pid)
             self.fault(s, long, expected_long, [1], signal.SIGKILL, 0)
@@ -175,18 +179,18 @@ class Failover(unittest.TestCase):
         """Several streams keep every stage busy with steps of one row: it must give signs of life."""
         with swarm.Swarm(3, "--stages", "2") as s:
             bodies = [request(s.model, seed, tokens=700) for seed in (41, 42, 43)]
-            expected = [reference(s, body) for body in bodies]
+            expected = [self.reference(s, body) for body in bodies]
             for stage in (0, 1, 0):
                 swarm.wait_until(lambda: s._ready() and len(s.state()["nodes"]) == 3 and all(
-                    n["state"] in ("serving", "free") for n in s.state()["nodes"]), 60, "everybody")
+                    n["state"] in ("serving", "free") for n in s.state()["nodes"]), "everybody")
                 streams = [Stream(s.api, body) for body in bodies]
-                swarm.wait_until(lambda: all(len(one.ids) >= 30 for one in streams), 60, "tokens")
+                swarm.wait_until(lambda: all(len(one.ids) >= 30 for one in streams), "tokens")
                 before = s.read_log().count(" ended: ")
                 pid, _ = stage_pid(s, stage)
                 os.kill(pid, signal.SIGSTOP)
                 try:
                     for one, known in zip(streams, expected):
-                        one.join(120)
+                        one.join(swarm.PATIENCE_S)
                         self.assertEqual(one.answer(), known)
                     self.assertEqual(s.read_log().count(" ended: "), before + 1, s.read_log())
                 finally:
@@ -195,39 +199,39 @@ class Failover(unittest.TestCase):
     def test_a_loss_during_recovery(self):
         with swarm.Swarm(5, "--stages", "3") as s:
             body = request(s.model, 31)
-            expected = reference(s, body)
+            expected = self.reference(s, body)
             base = sockets(s.process.pid)
             stream = Stream(s.api, body)
-            swarm.wait_until(lambda: len(stream.ids) >= 15, 60, "the first tokens")
+            swarm.wait_until(lambda: len(stream.ids) >= 15, "the first tokens")
             first, second = stage_pid(s, 1)[0], stage_pid(s, 2)[0]
             os.kill(first, signal.SIGKILL)
             time.sleep(0.1)
             os.kill(second, signal.SIGKILL)
-            stream.join(60)
+            stream.join(swarm.PATIENCE_S)
             self.assertEqual(stream.answer(), expected)
             self.settle(s, 5, base)
 
     def test_a_second_pipeline_takes_over(self):
         with swarm.Swarm(4, "--stages", "2") as s:
             swarm.wait_until(lambda: sum(p["state"] == "serving"
-                                         for p in s.state()["pipelines"]) == 2, 30,
+                                         for p in s.state()["pipelines"]) == 2,
                              "two pipelines")
             bodies = [request(s.model, seed) for seed in (41, 42)]
-            expected = [reference(s, body) for body in bodies]
+            expected = [self.reference(s, body) for body in bodies]
             base = sockets(s.process.pid)
             streams = [Stream(s.api, body) for body in bodies]
-            swarm.wait_until(lambda: all(len(one.ids) >= 10 for one in streams), 60, "tokens")
+            swarm.wait_until(lambda: all(len(one.ids) >= 10 for one in streams), "tokens")
             victim = s.state()["pipelines"][0]["nodes"][1]
             os.kill(s.worker_pids()[victim], signal.SIGKILL)
             for stream, answer in zip(streams, expected):
-                stream.join(60)
+                stream.join(swarm.PATIENCE_S)
                 self.assertEqual(stream.answer(), answer)
             self.settle(s, 4, base)
 
     def test_a_worker_that_its_supervisor_starts_again(self):
         with swarm.Swarm(3) as s:
             body = request(s.model, 51)
-            expected = reference(s, body)
+            expected = self.reference(s, body)
             base = sockets(s.process.pid)
             self.fault(s, [body], [expected], [1], signal.SIGKILL, 20)
             self.settle(s, 3, base)

@@ -47,7 +47,7 @@ class Far(machines.Household):
             nodes = {node["name"]: node for node in self.nodes()}
             return nodes if len(nodes) == 3 and any("spare" in n for n in nodes.values()) else None
         for _ in range(3):
-            nodes = swarm.wait_until(settled, 90, "a word for the third machine")
+            nodes = swarm.wait_until(settled, "a word for the third machine")
             if "spare" in nodes["cellar"]:
                 break
             # Another one came too late to be placed; a server that starts anew has all of them.

@@ -115,7 +115,7 @@ class Server:
                 self.sent += len(piece)
             begin += len(piece)
             if number in self.stall_once:
-                self.stopping.wait(60)
+                self.stopping.wait()
                 break
         if begin < end:
             request.close_connection = True

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import stranger
+import swarm
 
 DATA, HEADERS, RESET, SETTINGS, PING, GO_AWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END_STREAM = ACK = 1
@@ -51,7 +52,7 @@ def message(body=b"", declared=None):
 
 def identity(intruder, key, path):
     """A file of certificate and key, for a key file or (-) for a new key."""
-    subprocess.run([intruder, "identity", key, path], check=True, timeout=20)
+    subprocess.run([intruder, "identity", key, path], check=True, timeout=swarm.PATIENCE_S)
     return str(path)
 
 
@@ -69,7 +70,7 @@ class Connection:
         self.received = b""
         self.whole = True  # no frame of ours is half-way
         self.frames = []  # those that came last: (kind, flags, stream)
-        self.link = socket.create_connection((host, int(port)), 10, (source, 0))
+        self.link = socket.create_connection((host, int(port)), swarm.PATIENCE_S, (source, 0))
         try:
             self.link = self.tls.wrap_socket(self.link, session=after.link.session if after else None)
         except OSError:
@@ -128,7 +129,7 @@ class Connection:
         self.whole = not rest
         return self.whole and not self.closed
 
-    def wait(self, seen, seconds):
+    def wait(self, seen, seconds=swarm.PATIENCE_S):
         """Until a frame is there for which `seen` holds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -140,13 +141,13 @@ class Connection:
             select.select([self.link], [], [], 0.1)
         return False
 
-    def wait_end(self, seconds):
+    def wait_end(self, seconds=swarm.PATIENCE_S):
         self.wait(lambda *_: False, seconds)
         return self.closed
 
-    def ask(self, method, body=b"", stream=1, seconds=5.0):
+    def ask(self, method, body=b"", stream=1):
         """Whether a call is answered to its end."""
         self.say(frame(HEADERS, END_HEADERS, stream, request(method)) +
                  frame(DATA, END_STREAM, stream, message(body)))
         return self.wait(lambda kind, flags, at: kind == HEADERS and flags & END_STREAM and
-                         at == stream, seconds)
+                         at == stream)

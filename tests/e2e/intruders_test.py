@@ -88,14 +88,14 @@ class Intruders(cluster.Cluster):
         def found():
             return len(re.findall(reason, log()[before:])) >= times
         try:
-            swarm.wait_until(found, 30)
+            swarm.wait_until(found)
         except AssertionError:
             self.fail(f"{kind}: not {times} times {reason!r} in\n{log()[before:]}")
 
     def intrude(self, kind, log, reason, heard, *words, times=8):
         def attempts():
             done = subprocess.run([INTRUDER, *map(str, words), str(times)], capture_output=True,
-                                  text=True, timeout=120)
+                                  text=True, timeout=swarm.PATIENCE_S)
             self.assertEqual(done.returncode, 0, f"{kind}: {done.stderr}")
             lines = [json.loads(line) for line in done.stdout.splitlines()]
             self.assertEqual(len(lines), times)
@@ -184,7 +184,7 @@ class Intruders(cluster.Cluster):
         failed = r"handshake[^\n]*failed: "
 
         def say(said):
-            with socket.create_connection((host, int(port)), timeout=15) as link:
+            with socket.create_connection((host, int(port)), timeout=swarm.PATIENCE_S) as link:
                 link.sendall(said)
                 answer = answer_of(link)
             self.assertTrue(not answer or (answer[0] == 21 and len(answer) <= 7), answer)
@@ -198,7 +198,7 @@ class Intruders(cluster.Cluster):
                  "peer did not return a certificate")):
             def attempt():
                 with self.assertRaises((ssl.SSLError, ConnectionResetError)):
-                    with socket.create_connection((host, int(port)), timeout=15) as link:
+                    with socket.create_connection((host, int(port)), swarm.PATIENCE_S) as link:
                         with stranger.context(newest).wrap_socket(link) as tls:
                             if tls.recv(1) == b"":
                                 raise ConnectionResetError
@@ -210,11 +210,11 @@ class Intruders(cluster.Cluster):
         port = int(address.rsplit(":", 1)[1])
         recorder = Recorder(port)
         subprocess.run([INTRUDER, words[0], recorder.address, *words[1:], "1"],
-                       capture_output=True, timeout=60)
+                       capture_output=True, timeout=swarm.PATIENCE_S)
         self.assertGreater(len(recorder.said), 500)
 
         def replay():
-            with socket.create_connection(("127.0.0.1", port), timeout=15) as link:
+            with socket.create_connection(("127.0.0.1", port), timeout=swarm.PATIENCE_S) as link:
                 link.sendall(recorder.said)
                 answer = answer_of(link)
             # Its half of a new handshake, which means nothing without the secret of the old one.
@@ -233,7 +233,7 @@ class Intruders(cluster.Cluster):
         host, port = base[len("http://"):].rsplit(":", 1)
 
         def ask(path, headers):
-            link = http.client.HTTPConnection(host, int(port), timeout=15)
+            link = http.client.HTTPConnection(host, int(port), timeout=swarm.PATIENCE_S)
             link.putrequest("GET", path)
             for value in headers:
                 link.putheader("Authorization", value)
@@ -264,7 +264,7 @@ class Intruders(cluster.Cluster):
             before = len(log())
             attempts()
             self.count["API: " + kind] = 6
-            swarm.wait_until(lambda: re.search(reason, log()[before:]), 30, f"{kind}: {reason}")
+            swarm.wait_until(lambda: re.search(reason, log()[before:]), f"{kind}: {reason}")
         self.assertEqual(len(heard), 1, heard)
 
     def rosters(self, control, log):
@@ -277,7 +277,8 @@ class Intruders(cluster.Cluster):
                                ("foreign", self.folder("elsewhere"), number + 1)):
             files.append(self.folder(name))
             done = subprocess.run([INTRUDER, "forge", key + "/cluster.key", str(roster), str(new),
-                                   files[-1]], capture_output=True, text=True, timeout=20)
+                                   files[-1]], capture_output=True, text=True,
+                                  timeout=swarm.PATIENCE_S)
             self.assertEqual(done.returncode, 0, done.stderr)
         newer = bytearray(kept)
         newer[40:48] = (number + 1).to_bytes(8, "little")
@@ -286,7 +287,8 @@ class Intruders(cluster.Cluster):
             pathlib.Path(files[-1]).write_bytes(content)
         before = len(log())
         done = subprocess.run([INTRUDER, "rosters", control, self.home + "/node.key", str(roster),
-                               "8", *files], capture_output=True, text=True, timeout=120)
+                               "8", *files], capture_output=True, text=True,
+                              timeout=swarm.PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         for kind, reason, times in (
                 ("an older roster", "sent an older signed roster .*kept as evidence", 8),
@@ -294,7 +296,7 @@ class Intruders(cluster.Cluster):
                 ("another cluster's roster", "sent a roster that is none: .*another cluster", 8),
                 ("a roster that nobody signed", "sent a roster that is none: .*signature", 16)):
             self.count[kind] = times
-            swarm.wait_until(lambda: len(re.findall(reason, log()[before:])) >= times, 30,
+            swarm.wait_until(lambda: len(re.findall(reason, log()[before:])) >= times,
                              f"{kind}, {times} times {reason!r},")
         self.assertEqual(roster.read_bytes(), kept)
         self.assertEqual(len(list(pathlib.Path(self.folder("desk")).glob("roster.evidence-*"))), 2)
@@ -327,7 +329,7 @@ class Intruders(cluster.Cluster):
 
             def desk_log():
                 return desk_file.read_text(errors="replace")
-            swarm.wait_until(lambda: "registered with" in desk_log(), 60, "the desk")
+            swarm.wait_until(lambda: "registered with" in desk_log(), "the desk")
             desk_data = re.search(r"data links at (\S+)", desk_log()).group(1)
             ports = (("control", s.info["control"], s.read_log),
                      ("data", s.info["data"], s.read_log), ("a worker", desk_data, desk_log))

@@ -98,7 +98,7 @@ class Beyond(unittest.TestCase):
 
     def client(self, text):
         return openai.OpenAI(base_url=self.swarm.api + "/v1", api_key=text, max_retries=0,
-                             timeout=120)
+                             timeout=swarm.PATIENCE_S)
 
     def ask(self, client):
         model = client.models.list().data[0].id
@@ -196,7 +196,7 @@ class Beyond(unittest.TestCase):
     def test_the_log_names_the_reason(self):
         with self.assertRaises(openai.AuthenticationError):
             self.client("hk1.0123456789abcdef." + "A" * 43).models.list()
-        swarm.wait_until(lambda: "refused" in self.swarm.read_log(), 30, "a line of the log")
+        swarm.wait_until(lambda: "refused" in self.swarm.read_log(), "a line of the log")
         self.assertNotIn(self.user.rsplit(".", 1)[1], self.swarm.read_log())
 
     def test_only_the_api_can_be_reached(self):

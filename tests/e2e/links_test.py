@@ -20,7 +20,7 @@ def ports_of(s):
 
 def ask(port, said):
     """What a port answers to bytes until it hangs up."""
-    with socket.create_connection(("127.0.0.1", port), timeout=15) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=swarm.PATIENCE_S) as link:
         try:
             link.sendall(said)
             link.shutdown(socket.SHUT_WR)
@@ -60,7 +60,8 @@ class Strangers(unittest.TestCase):
             for port in ports_of(s):
                 for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
                     with self.assertRaises((ssl.SSLError, ConnectionResetError)):
-                        with socket.create_connection(("127.0.0.1", port), timeout=15) as link:
+                        with socket.create_connection(("127.0.0.1", port),
+                                                      swarm.PATIENCE_S) as link:
                             with stranger.context(newest).wrap_socket(link) as tls:
                                 tls.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
                                 if tls.recv(1) == b"":
@@ -83,7 +84,7 @@ class Identity(unittest.TestCase):
             before = key.read_bytes()
             key.chmod(0o640)
             code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--data-dir", folder,
-                                        "--port", "0", timeout=20)
+                                        "--port", "0")
             self.assertEqual(code, 1)
             self.assertIn(f"chmod 600 {key}", err)
             key.chmod(0o600)
@@ -101,7 +102,7 @@ class Identity(unittest.TestCase):
                                            "--data-dir", str(other.data_dir)],
                                           stdout=out, stderr=out)
             try:
-                swarm.wait_until(lambda: "no coordinator's of the roster" in log.read_text(), 30,
+                swarm.wait_until(lambda: "no coordinator's of the roster" in log.read_text(),
                                  "the refusal")
                 self.assertEqual(ours.state()["nodes"], [])
             finally:
@@ -111,7 +112,7 @@ class Identity(unittest.TestCase):
     def test_a_worker_without_a_server_says_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
             code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--coordinator",
-                                        "127.0.0.1:9", "--data-dir", folder, timeout=30)
+                                        "127.0.0.1:9", "--data-dir", folder)
             self.assertEqual(code, 3, err)
             self.assertIn("--data-dir", err)
 

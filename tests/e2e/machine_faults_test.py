@@ -18,13 +18,14 @@ import time
 import machines
 import restart_test
 import swarm
-from failover_test import LONG_PROMPT, TOKENS, request, sockets
+from failover_test import LONG_PROMPT, SLACK, TOKENS, request, sockets
 
 API = "http://127.0.0.1:11500"  # in the coordinator's namespace
 WORKERS = ("desk", "attic", "cellar", "den", "loft")
 LONG_TOKENS = 12
 # Seconds without a token after a fault in the decode, for each machine that it takes. A link that
 # says nothing is missed like a frozen process, and then a second passes in connecting.
+# A busy machine adds to it: SLACK times what an undisturbed answer takes.
 STALL = {"killed": 3.0, "frozen": 5.0, "unplugged": 6.0, "paused": 3.0}
 
 
@@ -178,6 +179,7 @@ class MachineFaults(machines.Household):
         enter(f"/run/netns/{self.wire.prefix}home")
         self.faults = Faults(self.home, self.wire.prefix)
         self.asked = 0
+        self.alone_s = 0.0
 
     def state(self):
         return swarm.http("GET", API + "/api/v1/state")[1]
@@ -192,16 +194,16 @@ class MachineFaults(machines.Household):
 
     def settle(self):
         """Everybody is back, and nothing of what ran is left anywhere."""
-        swarm.wait_until(self.all_here, 60, "every machine's return")
+        swarm.wait_until(self.all_here, "every machine's return")
 
         def nothing_runs():
             state = self.state()
             return (state["running"] + state["waiting"] == 0 and
                     all(p["kv_pages_reserved"] == 0 for p in state["pipelines"]) and
                     all(n["kv_tokens_used"] == 0 for n in state["nodes"]))
-        swarm.wait_until(nothing_runs, 20, "the release of what ran")
+        swarm.wait_until(nothing_runs, "the release of what ran")
         self.assertEqual(self.state()["totals"]["finished_error"], 0)
-        swarm.wait_until(lambda: sockets(self.home.process.pid) <= self.base, 20,
+        swarm.wait_until(lambda: sockets(self.home.process.pid) <= self.base,
                          "sockets back to baseline")
 
     def ask(self, body):
@@ -209,9 +211,11 @@ class MachineFaults(machines.Household):
         return Client(body, f"request {self.asked}")
 
     def undisturbed(self, body):
+        began = time.monotonic()
         client = self.ask(body)
         answer = client.answer()
         self.assertTrue(answer[1], answer)
+        self.alone_s = max(self.alone_s, time.monotonic() - began)
         return answer, client.times[0]
 
     def pipeline(self):
@@ -221,7 +225,7 @@ class MachineFaults(machines.Household):
         return [by_stage[stage] for stage in range(3)] if set(by_stage) == {0, 1, 2} else None
 
     def wait_for_tokens(self, client, count):
-        swarm.wait_until(lambda: len(client.ids) >= count or client.error, 60, "tokens")
+        swarm.wait_until(lambda: len(client.ids) >= count or client.error, "tokens")
 
     def strike(self, kinds, victims, moment, clients, after):
         """Waits for the moment, then does the faults one after the other; what undoes them."""
@@ -241,7 +245,7 @@ class MachineFaults(machines.Household):
     def generation(self, moment, kinds):
         long = moment in ("prefill", "first token")
         chosen = self.chance.sample(self.long if long else self.short, 2)
-        stages = swarm.wait_until(self.pipeline, 60, "a pipeline")
+        stages = swarm.wait_until(self.pipeline, "a pipeline")
         victims = self.chance.sample(stages, len(kinds))
         after = {"last token": TOKENS - 1}.get(moment, self.chance.choice((1, 5, 30, 60)))
         early = moment in ("before", "idle")
@@ -263,14 +267,14 @@ class MachineFaults(machines.Household):
         print(f"{moment}: {', '.join(kinds)} of {', '.join(v.name for v in victims)}: longest "
               f"silence {gap:.2f} s", flush=True)
         if moment in ("decode", "last token") and kinds[0] in STALL:
-            self.assertLess(gap, STALL[kinds[0]])
+            self.assertLess(gap, STALL[kinds[0]] + SLACK * self.alone_s)
 
     def test_no_fault_changes_a_token(self):
         count = int(os.environ.get("HEARTH_FAULTS", "12"))
         seed = int(os.environ.get("HEARTH_FAULTS_SEED", "1"))
         print(f"HEARTH_FAULTS_SEED={seed}", flush=True)
         self.chance = random.Random(seed)
-        swarm.wait_until(self.all_here, 90, "five machines")
+        swarm.wait_until(self.all_here, "five machines")
         model = self.model()
         short = [request(model, 100 + i) for i in range(3)]
         long = [request(model, 200 + i, LONG_PROMPT, LONG_TOKENS) for i in range(2)]

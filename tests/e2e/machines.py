@@ -91,7 +91,7 @@ class Machine:
     def environment(self):
         return {**os.environ, "HEARTH_DATA_DIR": str(self.folder), **self.variables}
 
-    def run(self, *words, timeout=60):
+    def run(self, *words, timeout=swarm.PATIENCE_S):
         done = subprocess.run(self.wire.words(self.name, swarm.HEARTH, *words),
                               capture_output=True, text=True, timeout=timeout,
                               env=self.environment())
@@ -108,7 +108,7 @@ class Machine:
     def stop(self, how=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(15)
+            self.process.wait(swarm.PATIENCE_S)
 
     def listen(self):
         """A socket of this process that listens on the machine's own loopback."""
@@ -158,21 +158,21 @@ class Household(unittest.TestCase):
             setattr(self, machine.name, machine)
             self.addCleanup(machine.stop, signal.SIGKILL)
 
-    def good(self, machine, *words, timeout=60):
-        code, out, err = machine.run(*words, timeout=timeout)
+    def good(self, machine, *words):
+        code, out, err = machine.run(*words)
         self.assertEqual(code, 0, f"{words}: {err}")
         return out.strip()
 
     def answers(self):
         """Until the server of the first machine says how it is."""
-        swarm.wait_until(lambda: self.home.run("status")[0] == 0, 30, "the server")
+        swarm.wait_until(lambda: self.home.run("status")[0] == 0, "the server")
 
-    def ready(self, seconds=60):
+    def ready(self):
         """Until its swarm serves."""
         def asked():
             self.assertIsNone(self.home.process.poll(), self.home.log())
             return self.home.run("status", "--wait", "1")[0] == 0
-        swarm.wait_until(asked, seconds, "readiness")
+        swarm.wait_until(asked, "readiness")
 
     def nodes(self):
         return json.loads(self.good(self.home, "status", "--json"))["nodes"]

@@ -33,7 +33,7 @@ class Newcomers(cluster.Cluster):
                 [binary, "join", token, "--model", swarm.MODEL, "--name", name, "--threads", "1",
                  "--data-dir", folder], stdout=log, stderr=log,
                 env={**os.environ, "HEARTH_DEFECT": defect}))
-        swarm.wait_until(lambda: name in self.nodes(), 60, name)
+        swarm.wait_until(lambda: name in self.nodes(), name)
 
     def nodes(self):
         return {node["name"]: node for node in self.server.state()["nodes"]}
@@ -45,7 +45,7 @@ class Newcomers(cluster.Cluster):
         token = self.token("--newcomer", "--uses", "2")
         self.newcomer(name, token, **more)
         self.newcomer("n1", token)
-        return swarm.wait_until(lambda: self.pipelines("checking"), 90, "a checking pipeline")
+        return swarm.wait_until(lambda: self.pipelines("checking"), "a checking pipeline")
 
     def ledger(self, node):
         return json.loads(swarm.hearth("ledger", node, "--folder", self.home, "--json")[1])
@@ -61,7 +61,7 @@ class Newcomers(cluster.Cluster):
             audits = state["audits"]
             done = audits["checked_by_newcomers"] == 2 * (shared + audits["canaries"])
             return state if done and audits["running"] == 0 and audits["canaries"] > 0 else None
-        return swarm.wait_until(over, 90, f"the checks of {shared} requests")
+        return swarm.wait_until(over, f"the checks of {shared} requests")
 
     def test_they_check_what_is_shared_and_nothing_else(self):
         pipelines = self.checking()
@@ -74,7 +74,7 @@ class Newcomers(cluster.Cluster):
         before = self.settled(0)
         for i in range(3):
             ask(self.server.api, body(self.model, f"{i} " + "word " * 300))
-        swarm.wait_until(lambda: self.server.state()["audits"]["waiting"] >= 6, 60,
+        swarm.wait_until(lambda: self.server.state()["audits"]["waiting"] >= 6,
                          "windows that are drawn, and that nobody may audit")
         after = self.settled(0)
         rows = [{n["name"]: n["rows_total"] for n in one["nodes"]} for one in (before, after)]
@@ -111,7 +111,7 @@ class Newcomers(cluster.Cluster):
         self.server = swarm.Swarm(0, "--stages", "2", data_dir=self.home, ready=False)
         self.addCleanup(self.server.stop)
         swarm.wait_until(lambda: {"n0", "n1"} <= {n for n, one in self.nodes().items()
-                                                  if one["state"] == "free"}, 60, "both again")
+                                                  if one["state"] == "free"}, "both again")
         self.assertFalse(self.server.state()["ready"])
         self.assertEqual(self.server.state()["pipelines"], [])
         code, reply = self.server.post("/v1/chat/completions", body(self.model, "Hello", **SHARED))
@@ -130,15 +130,15 @@ class Newcomers(cluster.Cluster):
                 return None
         with concurrent.futures.ThreadPoolExecutor() as threads:
             first = threads.submit(ask_for_it)
-            swarm.wait_until(lambda: self.server.state()["totals"]["generation_tokens"] > 200, 60,
+            swarm.wait_until(lambda: self.server.state()["totals"]["generation_tokens"] > 200,
                              "tokens")
             self.server.kill()
             self.assertIsNone(first.result())
             self.server = swarm.Swarm(2, "--stages", "2", data_dir=self.home, ready=False)
             self.addCleanup(self.server.stop)
             again = threads.submit(ask_for_it)
-            swarm.wait_until(lambda: self.pipelines("checking"), 90, "a checking pipeline")
-            swarm.wait_until(lambda: self.server.state()["totals"]["resumed"] == 1, 30, "it goes on")
+            swarm.wait_until(lambda: self.pipelines("checking"), "a checking pipeline")
+            swarm.wait_until(lambda: self.server.state()["totals"]["resumed"] == 1, "it goes on")
             self.assertFalse(again.done(), "it is to end while there is somebody to check it")
             self.assertEqual(again.result(), 200)
         self.settled(1)
@@ -153,7 +153,7 @@ class Newcomers(cluster.Cluster):
             self.assertEqual(code, 0, err)
             books = json.loads(out)["books"]
             return books and books["verdicts"] >= 1 and not books["disputes"]
-        swarm.wait_until(judged, 180, "a verdict")
+        swarm.wait_until(judged, "a verdict")
         self.assertEqual(self.ledger("n0")["standing"], "ended")
         self.assertIn("fraud", self.history("n0"))
         disputes = pathlib.Path(self.home) / "ledger" / "disputes"
@@ -163,7 +163,7 @@ class Newcomers(cluster.Cluster):
             events = self.history(name)
             self.assertNotIn("fraud", events)
             self.assertNotIn("fault", events)
-        swarm.wait_until(lambda: not self.pipelines("checking"), 60, "the end of its pipeline")
+        swarm.wait_until(lambda: not self.pipelines("checking"), "the end of its pipeline")
         self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-1", "local-2"]])
         self.assertIn("waits: nobody is free to hold layers", self.nodes()["n1"]["newcomer"])
         ask(self.server.api, body(self.model, PROMPTS[1]))

@@ -26,7 +26,7 @@ class Uncovered(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.swarm = swarm.Swarm(1, "--stages", "3", ready=False)
-        swarm.wait_until(lambda: cls.swarm.state()["nodes"], 30, "the worker")
+        swarm.wait_until(lambda: cls.swarm.state()["nodes"], "the worker")
 
     @classmethod
     def tearDownClass(cls):
@@ -58,8 +58,8 @@ class Uncovered(unittest.TestCase):
         finally:
             for process in added:
                 process.terminate()
-                process.wait(20)
-        swarm.wait_until(lambda: len(self.swarm.state()["uncovered"]) == 2, 20, "the gap again")
+                process.wait(swarm.PATIENCE_S)
+        swarm.wait_until(lambda: len(self.swarm.state()["uncovered"]) == 2, "the gap again")
 
 
 class Watching(unittest.TestCase):
@@ -98,7 +98,7 @@ class Watching(unittest.TestCase):
                         terminal.process.terminate()
                         end = b""
                     terminal.type(end)
-                    self.assertEqual(terminal.process.wait(20), code)
+                    self.assertEqual(terminal.process.wait(swarm.PATIENCE_S), code)
                     self.assertEqual(terminal.mode(), before)
                     terminal.await_text(SHOW_CURSOR)
                     self.assertIn(b"local-1", terminal.seen)
@@ -106,7 +106,7 @@ class Watching(unittest.TestCase):
 
     def test_a_small_terminal_gets_what_fits(self):
         terminal = Terminal(*self.words("top", "--count", "1"), size=(4, 20))
-        self.assertEqual(terminal.process.wait(20), 0)
+        self.assertEqual(terminal.process.wait(swarm.PATIENCE_S), 0)
         terminal.await_text(b"lines more")
         for line in terminal.seen.split(b"\x1b[H")[1].split(b"\x1b[K\r\n"):
             self.assertLessEqual(len(line.decode().replace("\x1b[J", "").replace(
@@ -124,14 +124,14 @@ class Watching(unittest.TestCase):
                     node["rows_per_second"] > 0 and 0 < node["busy_ratio"] <= 1
                     for node in state["nodes"]) else None
 
-            swarm.wait_until(at_work, 20, "rates")
+            swarm.wait_until(at_work, "rates")
             _, out, _ = swarm.hearth(*self.words("top", "--count", "1"))
             self.assertIn("1 request running", out)
         finally:
             chat.send_signal(signal.SIGINT)
-            chat.wait(20)
+            chat.wait(swarm.PATIENCE_S)
         swarm.wait_until(lambda: all(node["rows_per_second"] == 0
-                                     for node in self.swarm.state()["nodes"]), 20, "idleness")
+                                     for node in self.swarm.state()["nodes"]), "idleness")
 
     def test_a_server_that_goes_and_comes_back(self):
         port = swarm.free_port()
@@ -143,11 +143,11 @@ class Watching(unittest.TestCase):
             server.stop()
             self.assertIn("asking again", watching.stderr.readline())
         with swarm.Swarm(1, port=port):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + swarm.PATIENCE_S
             while not json.loads(watching.stdout.readline())["ready"]:
                 self.assertLess(time.monotonic(), deadline)
             watching.send_signal(signal.SIGINT)
-            watching.communicate(timeout=20)
+            watching.communicate(timeout=swarm.PATIENCE_S)
             self.assertEqual(watching.returncode, 130)
 
 
@@ -270,8 +270,8 @@ class Logs(unittest.TestCase):
         with swarm.Swarm(1, "--log-level", "debug") as server:
             words = ["logs", "--data-dir", str(server.data_dir)]
             swarm.wait_until(lambda: re.search(r"(?m)^20\d\d-\d\d-\d\d [\d:.]+ info ready: ",
-                                               swarm.hearth(*words)[1]), 20, "readiness logged")
-            swarm.wait_until(lambda: "[local-1] " in swarm.hearth(*words)[1], 20, "its lines")
+                                               swarm.hearth(*words)[1]), "readiness logged")
+            swarm.wait_until(lambda: "[local-1] " in swarm.hearth(*words)[1], "its lines")
             code, _, err = swarm.hearth(*words, "local-9")
             self.assertEqual(code, 1)
             self.assertIn("local-9 has no log file", err)
@@ -284,7 +284,7 @@ class Logs(unittest.TestCase):
                 if "was ended by signal 9" in line:
                     break
             following.send_signal(signal.SIGINT)
-            following.communicate(timeout=20)
+            following.communicate(timeout=swarm.PATIENCE_S)
             self.assertEqual(following.returncode, -signal.SIGINT)
             self.assertEqual((server.data_dir / "logs").stat().st_mode & 0o777, 0o700)
 
@@ -302,7 +302,7 @@ class Logs(unittest.TestCase):
                 self.assertEqual(out.split(), ["den"])
             finally:
                 process.terminate()
-                process.wait(20)
+                process.wait(swarm.PATIENCE_S)
 
     def test_stderr_alone_where_that_is_wanted(self):
         with swarm.Swarm(1, "--no-log-file") as server:

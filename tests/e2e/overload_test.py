@@ -41,7 +41,7 @@ class Overload(unittest.TestCase):
             return (state["running"] == 0 and state["waiting"] == 0 and
                     all(p["kv_pages_reserved"] == 0 for p in pipelines) and
                     all(n["kv_tokens_used"] == 0 for n in state["nodes"]))
-        swarm.wait_until(nothing_left, 30, "idle")
+        swarm.wait_until(nothing_left, "idle")
 
     def test_who_is_let_in_gets_his_tokens_and_the_others_are_told_when(self):
         with swarm.Swarm(2, "--kv-budget", "16MB") as s:
@@ -76,7 +76,7 @@ class Overload(unittest.TestCase):
             titles = {**body(0, room - 16), "seed": 5, "stream": False, "return_token_ids": True}
 
             def ask():
-                status, answer = swarm.http("POST", s.api + "/v1/completions", titles, timeout=120)
+                status, answer = swarm.http("POST", s.api + "/v1/completions", titles)
                 return status, time.monotonic(), answer["choices"][0].get("token_ids")
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 status, _, expected = ask()
@@ -84,7 +84,7 @@ class Overload(unittest.TestCase):
                 watched = asyncio.run(load.ask(s.api, body(1))).ids
                 self.idle(s)  # else what a node last said of the request before counts as this one's
                 background = pool.submit(ask)
-                swarm.wait_until(lambda: s.state()["nodes"][0]["kv_tokens_used"] > 100, 30, "tokens")
+                swarm.wait_until(lambda: s.state()["nodes"][0]["kv_tokens_used"] > 100, "tokens")
                 answer = asyncio.run(load.ask(s.api, body(1)))
                 done = time.monotonic()
                 self.assertEqual(answer.ids, watched, answer.error)
@@ -172,7 +172,7 @@ class Readers(unittest.TestCase):
             return (any(p["kv_pages_reserved"] for p in s.state()["pipelines"]) or
                     any(n["kv_tokens_used"] for n in s.state()["nodes"]))
         begun = time.monotonic()
-        swarm.wait_until(lambda: not used(), 20, "free KV")
+        swarm.wait_until(lambda: not used(), "free KV")
         print(f"{what}: KV free after {time.monotonic() - begun:.2f} s", flush=True)
 
     def test_who_does_not_read_holds_no_kv_and_loses_nothing(self):
@@ -184,7 +184,7 @@ class Readers(unittest.TestCase):
                 pass
             self.assertEqual([len(ids) for ids in known.ids().values()], [400] * 2)
             sleeper = Reader(s.api, wanted)
-            swarm.wait_until(lambda: s.state()["running"], 30, "a sequence")
+            swarm.wait_until(lambda: s.state()["running"], "a sequence")
             self.free_after(s, "a client that does not read")
             time.sleep(1)
             state = s.state()
@@ -210,7 +210,7 @@ class Crowds(unittest.TestCase):
     def test_idle_connections_lock_nobody_out(self):
         with swarm.Swarm(1) as s:
             address = ("127.0.0.1", int(s.api.rsplit(":", 1)[1]))
-            idle = [socket.create_connection(address, timeout=10) for _ in range(700)]
+            idle = [socket.create_connection(address, timeout=swarm.PATIENCE_S) for _ in range(700)]
             code, _, err = swarm.hearth("status", "--host", s.api)
             self.assertEqual(code, 0, err)
             code, _, err = swarm.hearth("run", s.model, "hi", "-n", "3", "--host", s.api)
@@ -228,7 +228,7 @@ class Crowds(unittest.TestCase):
 
             def ask(_):
                 try:
-                    return swarm.http("POST", s.api + "/v1/completions", wanted, timeout=300)
+                    return swarm.http("POST", s.api + "/v1/completions", wanted)
                 except OSError as error:
                     return repr(error), None
             seen = {}

@@ -143,9 +143,9 @@ class FromAServer(unittest.TestCase):
             expected = failover_test.reference(s, body)
             before = s.state()["measured"]
             stream = failover_test.Stream(s.api, body)
-            swarm.wait_until(lambda: len(stream.ids) >= 20, 60, "the first tokens")
+            swarm.wait_until(lambda: len(stream.ids) >= 20, "the first tokens")
             os.kill(failover_test.stage_pid(s, 1)[0], signal.SIGKILL)
-            stream.join(120)
+            stream.join(swarm.PATIENCE_S)
             self.assertEqual(stream.answer(), expected)
             self.assertEqual(s.state()["measured"], before)
 
@@ -154,7 +154,7 @@ class FromAServer(unittest.TestCase):
             placed = {node["name"]: node["layers"] for node in s.state()["nodes"] if node["epoch"]}
             self.assertEqual(placed, {"local-2": [0, 11], "local-1": [11, 30]})
         with swarm.Swarm(1, "--place", "local-1:0-10,attic:11-29", ready=False) as s:
-            swarm.wait_until(lambda: s.state()["nodes"], 30, "the worker")
+            swarm.wait_until(lambda: s.state()["nodes"], "the worker")
             self.assertIn("worker attic is not here", s.state()["missing"])
         code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--place", "den:0-10")
         self.assertEqual(code, 1)

@@ -21,9 +21,9 @@ class Pool(unittest.TestCase):
                              "1", "--kv-budget", "24MB", ready=False)
         self.addCleanup(self.s.stop)
         began = time.monotonic()
-        self.s.wait_ready(300)
+        self.s.wait_ready()
         print(f"{WORKERS} workers serve after {time.monotonic() - began:.0f} s", flush=True)
-        swarm.wait_until(lambda: len(self.pipelines()) == WORKERS // STAGES, 30, "all pipelines")
+        swarm.wait_until(lambda: len(self.pipelines()) == WORKERS // STAGES, "all pipelines")
 
     def pipelines(self):
         return {p["epoch"]: p for p in self.s.state()["pipelines"] if p["state"] == "serving"}
@@ -59,26 +59,26 @@ class Pool(unittest.TestCase):
         def spare():
             late = next((n for n in self.s.state()["nodes"] if n["name"] == "late"), {})
             return late.get("spare") if late.get("state") == "free" else None
-        swarm.wait_until(spare, 60, "why the one who came later is spare")
+        swarm.wait_until(spare, "why the one who came later is spare")
         self.assertEqual(set(self.pipelines()), set(before), "nothing that runs is changed")
 
         references = [self.stream(seed) for seed in range(4)]
         for reference in references:
-            reference.join(120)
+            reference.join(swarm.PATIENCE_S)
             self.assertEqual(len(reference.ids), TOKENS, reference.error)
         streams = [self.stream(seed) for seed in range(4)]
-        swarm.wait_until(lambda: all(len(one.ids) >= 20 for one in streams), 60, "first tokens")
+        swarm.wait_until(lambda: all(len(one.ids) >= 20 for one in streams), "first tokens")
         pids = self.s.worker_pids()
         victims = [p["nodes"][at % STAGES] for at, p in enumerate(list(before.values())[:4])]
         for name in victims:
             os.kill(pids[name], signal.SIGKILL)
         for one, reference in zip(streams, references):
-            one.join(120)
+            one.join(swarm.PATIENCE_S)
             self.assertEqual(one.answer(), reference.answer())
         totals = self.s.state()["totals"]
         self.assertEqual(totals["finished_error"], 0)
         self.assertGreater(totals["resumed"], 0)
-        swarm.wait_until(lambda: len(self.pipelines()) >= WORKERS // STAGES - 1, 120, "pipelines")
+        swarm.wait_until(lambda: len(self.pipelines()) >= WORKERS // STAGES - 1, "pipelines")
         self.assertEqual(self.cut(next(iter(self.pipelines().values()))), cuts[0])
 
 

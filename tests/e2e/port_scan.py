@@ -97,7 +97,7 @@ def open_ports(host):
 
 
 def answer(host, port, said):
-    with socket.create_connection((host, port), timeout=15) as link:
+    with socket.create_connection((host, port), timeout=60) as link:
         heard = b""
         try:
             link.sendall(said)
@@ -116,7 +116,7 @@ def told_over_tls(host, port):
     """What is said to whoever begins TLS and has no certificate."""
     heard = b""
     try:
-        with socket.create_connection((host, port), timeout=15) as link, \
+        with socket.create_connection((host, port), timeout=60) as link, \
              stranger.context().wrap_socket(link) as held:
             held.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             heard = held.recv(65536)

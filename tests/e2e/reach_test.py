@@ -26,7 +26,7 @@ class Reach(machines.Household):
         self.answers()
         self.desk.start("join", self.good(self.home, "token", "create"), "--model", swarm.MODEL,
                         "--name", "desk", "--listen", machines.NETWORK + "2:11503")
-        swarm.wait_until(lambda: "registered with" in self.desk.log(), 60, "the desk")
+        swarm.wait_until(lambda: "registered with" in self.desk.log(), "the desk")
 
     def findings(self, machine, check):
         out = machine.run("doctor", "--json")[1]

@@ -17,7 +17,7 @@ PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5"]
 def ask(api, body):
     """(the answer's JSON, or its last chunk's; the x-hearth-receipt of its head)."""
     where = urllib.parse.urlsplit(api)
-    link = http.client.HTTPConnection(where.hostname, where.port, timeout=120)
+    link = http.client.HTTPConnection(where.hostname, where.port, timeout=swarm.PATIENCE_S)
     link.request("POST", "/v1/chat/completions", json.dumps(body),
                  {"Content-Type": "application/json"})
     reply = link.getresponse()
@@ -55,7 +55,7 @@ class Receipts(unittest.TestCase):
         def whole():
             code, found, _ = verify(name, self.folder)
             return found if code == 0 and len(found["receipts"]) == count else None
-        return swarm.wait_until(whole, 30, f"{count} receipts of {name}")
+        return swarm.wait_until(whole, f"{count} receipts of {name}")
 
     def test_every_answer_has_a_receipt_of_each_stage(self):
         running = self.start()

@@ -91,7 +91,7 @@ class Memory(unittest.TestCase):
                           # Before it is told a range: nobody listens there.
                           ["worker", "--model", LARGE, "--coordinator", "127.0.0.1:9"]):
                 with self.subTest(words[0]):
-                    code, _, err = swarm.hearth(*words, "--memory", "100MiB", timeout=30)
+                    code, _, err = swarm.hearth(*words, "--memory", "100MiB")
                     self.assertEqual(code, NO_CAPACITY, err)
                     found = re.search(
                         r"needs ([\d.]+) GiB of memory: weights ([\d.]+) GiB, KV of one sequence "
@@ -104,7 +104,7 @@ class Memory(unittest.TestCase):
 
     def needed(self, *words):
         """GiB, as the refusal of 1 MB says."""
-        code, _, err = swarm.hearth(*words, "--memory", "1MB", timeout=30)
+        code, _, err = swarm.hearth(*words, "--memory", "1MB")
         self.assertEqual(code, NO_CAPACITY, err)
         return float(re.search(r"needs ([\d.]+) GiB", err)[1])
 
@@ -129,7 +129,7 @@ class Memory(unittest.TestCase):
             budget = int((one + all_layers) / 2 * GIB)
             code, _, err = swarm.hearth("worker", "--model", SMALL, "--coordinator",
                                         s.info["control"], "--data-dir", s.data_dir,
-                                        "--memory", budget, timeout=30)
+                                        "--memory", budget)
             self.assertEqual(code, NO_CAPACITY, err)
             self.assertIn(f"needs {all_layers:.2f} GiB of memory", err)
 

@@ -42,7 +42,7 @@ class Client(threading.Thread):
         self.start()
 
     def run(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + swarm.PATIENCE_S
         while not self.done and self.error is None and time.monotonic() < deadline:
             try:
                 self.connect()
@@ -57,7 +57,7 @@ class Client(threading.Thread):
         ask = urllib.request.Request(self.api + "/v1/completions",
                                      data=json.dumps(self.body).encode(), headers=headers)
         try:
-            with urllib.request.urlopen(ask, timeout=30) as reply:
+            with urllib.request.urlopen(ask, timeout=swarm.PATIENCE_S) as reply:
                 self.connections += 1
                 event_id, data = None, None
                 for raw in reply:
@@ -91,7 +91,7 @@ class Client(threading.Thread):
             self.finish = choice.get("finish_reason") or self.finish
 
     def answer(self):
-        self.join(90)
+        self.join(swarm.PATIENCE_S)
         return self.error, self.done, self.ids, self.text, self.finish, self.usage
 
 
@@ -141,13 +141,13 @@ class Restart(unittest.TestCase):
     def forget(self, key):
         ask = urllib.request.Request(self.swarm.api + "/v1/requests", method="DELETE",
                                      headers={"Idempotency-Key": key})
-        with urllib.request.urlopen(ask, timeout=10) as reply:
+        with urllib.request.urlopen(ask, timeout=swarm.PATIENCE_S) as reply:
             self.assertEqual(reply.status, 204)
 
     def kill_at(self, after, prompt, body, key, expected):
         client = Client(self.swarm.api, body, key)
         if after is not None:
-            swarm.wait_until(lambda: len(client.ids) >= after, 60, "tokens")
+            swarm.wait_until(lambda: len(client.ids) >= after, "tokens")
         elif prompt is LONG_PROMPT:
             time.sleep(0.1)
         struck = time.monotonic()
@@ -161,7 +161,7 @@ class Restart(unittest.TestCase):
         state = self.swarm.state()
         if after == 30:
             self.assertEqual(state["totals"]["resumed"], 1, "from its tokens")
-        swarm.wait_until(self.idle, 10, "the release of what ran")
+        swarm.wait_until(self.idle, "the release of what ran")
 
     def idle(self):
         state = self.swarm.state()
@@ -189,7 +189,7 @@ class Restart(unittest.TestCase):
         body = request(model=self.model, seed=3)
         expected = self.undisturbed(body)
         clients = [Client(self.swarm.api, body, "shared") for _ in range(2)]
-        swarm.wait_until(lambda: len(clients[0].ids) >= 20, 60, "tokens")
+        swarm.wait_until(lambda: len(clients[0].ids) >= 20, "tokens")
         self.swarm.kill()
         self.start_again()
         for client in clients:
@@ -201,23 +201,23 @@ class Restart(unittest.TestCase):
         choices = 8
         body = request(model=self.model, tokens=1900, seed=4, n=choices)
         client = Client(self.swarm.api, body, "gone")
-        swarm.wait_until(lambda: len(client.ids) >= 5, 60, "tokens")
+        swarm.wait_until(lambda: len(client.ids) >= 5, "tokens")
         client.done = True  # the thread ends with its connection
         self.swarm.kill()
         self.start_again()
         self.swarm.wait_ready()
         swarm.wait_until(lambda: self.swarm.state()["totals"]["cancelled"] == choices,
-                         20, "the end of the grace")
-        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, 20, "its release")
-        swarm.wait_until(lambda: self.rows() == (0, 0), 5, "an empty table")
+                         "the end of the grace")
+        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, "its release")
+        swarm.wait_until(lambda: self.rows() == (0, 0), "an empty table")
 
     def test_a_plain_stop_and_a_server_that_writes_nothing(self):
         body = request(model=self.model, seed=5)
         expected = self.undisturbed(body)
         client = Client(self.swarm.api, body, "stopped")
-        swarm.wait_until(lambda: len(client.ids) >= 20, 60, "tokens")
+        swarm.wait_until(lambda: len(client.ids) >= 20, "tokens")
         self.swarm.process.send_signal(signal.SIGTERM)
-        self.swarm.process.wait(10)
+        self.swarm.process.wait(swarm.PATIENCE_S)
         self.start_again("--no-resume")
         self.assertEqual(client.answer(), expected)
         self.assertEqual(self.rows(), (0, 0))
@@ -234,11 +234,11 @@ class Restart(unittest.TestCase):
         time.sleep(0.1)
         self.swarm.kill()
         self.start_again()
-        text, error = run.communicate(timeout=60)
+        text, error = run.communicate(timeout=swarm.PATIENCE_S)
         self.assertEqual(run.returncode, 0, error)
         self.assertEqual((begun + text).decode(), expected)
         # It is done and says so: nothing of it stays.
-        swarm.wait_until(lambda: self.rows() == (0, 0), 5, "an empty table")
+        swarm.wait_until(lambda: self.rows() == (0, 0), "an empty table")
 
     def test_hostile_headers(self):
         body = request(model=self.model, tokens=3)

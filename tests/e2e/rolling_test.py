@@ -49,7 +49,7 @@ class Rolling(cluster.Cluster):
 
     def replace(self, process, program, name):
         process.terminate()
-        process.wait(20)
+        process.wait(swarm.PATIENCE_S)
         return self.work(program, name)
 
     def test_machine_by_machine(self):
@@ -84,7 +84,7 @@ class Rolling(cluster.Cluster):
             self.assertEqual(set(self.spoken(s).values()), {now + 1})
         for process in workers.values():
             process.terminate()
-            process.wait(20)
+            process.wait(swarm.PATIENCE_S)
 
 
 if __name__ == "__main__":

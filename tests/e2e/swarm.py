@@ -31,17 +31,22 @@ def main(variable="HEARTH_DEMO_MODEL"):
     unittest.main(verbosity=2)
 
 
-def wait_until(condition, seconds=30.0, what="the condition"):
-    deadline = time.monotonic() + seconds
+# Ends what hangs, and measures nothing: a slow machine is no failure. What a wait is for comes, on
+# a machine that has nothing else to do, after a small part of it.
+PATIENCE_S = 240
+
+
+def wait_until(condition, what="the condition"):
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"{what} did not hold within {seconds} s")
+    raise AssertionError(f"{what} did not hold within {PATIENCE_S} s")
 
 
-def hearth(*words, timeout=120, env=None, stdin=None):
+def hearth(*words, timeout=PATIENCE_S, env=None, stdin=None):
     """Runs the program to its end: (exit code, stdout, stderr)."""
     done = subprocess.run([HEARTH, *map(str, words)], capture_output=True, text=True,
                           timeout=timeout, env={**os.environ, **(env or {})}, input=stdin)
@@ -88,7 +93,7 @@ class Swarm:
         (self.data_dir / "serve.json").unlink(missing_ok=True)
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=self.log,
                                         stderr=self.log)
-        self.info = wait_until(self._read_info, 30, "serve.json")
+        self.info = wait_until(self._read_info, "serve.json")
         self.api = self.info["api"]
         if ready:
             self.wait_ready()
@@ -114,7 +119,7 @@ class Swarm:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -126,18 +131,18 @@ class Swarm:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def get(self, path, timeout=10):
+    def get(self, path, timeout=PATIENCE_S):
         """(status, JSON or text)."""
         return http("GET", self.api + path, None, timeout)
 
-    def post(self, path, body, timeout=120):
+    def post(self, path, body, timeout=PATIENCE_S):
         return http("POST", self.api + path, body, timeout)
 
     def state(self):
         return self.get("/api/v1/state")[1]
 
-    def wait_ready(self, seconds=60):
-        wait_until(lambda: self._ready(), seconds, "readiness")
+    def wait_ready(self):
+        wait_until(self._ready, "readiness")
 
     def _ready(self):
         if self.process.poll() is not None:
@@ -156,7 +161,7 @@ class Swarm:
                 if node["state"] != "lost"}
 
 
-def http(method, url, body=None, timeout=30, headers=None):
+def http(method, url, body=None, timeout=PATIENCE_S, headers=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, method=method, headers={
         **({"Content-Type": "application/json"} if data else {}), **(headers or {})})
@@ -172,7 +177,7 @@ def _decode(reply):
     return json.loads(text) if "json" in reply.headers.get("Content-Type", "") else text
 
 
-def stream(url, body, timeout=120):
+def stream(url, body, timeout=PATIENCE_S):
     """Yields each event of a streamed completion as (seconds, JSON or "[DONE]")."""
     request = urllib.request.Request(url, data=json.dumps({**body, "stream": True}).encode(),
                                      headers={"Content-Type": "application/json"})

@@ -133,7 +133,7 @@ class SwarmEqualsLocal(unittest.TestCase):
     def test_kv_is_returned(self):
         self.run_swarm("Hello", "-n", "4", "--temp", "0")
         swarm.wait_until(lambda: all(p["kv_pages_reserved"] == 0
-                                     for p in self.swarm.state()["pipelines"]), 30,
+                                     for p in self.swarm.state()["pipelines"]),
                          "all KV pages free")
 
     def test_abort_frees_the_sequence(self):
@@ -143,7 +143,7 @@ class SwarmEqualsLocal(unittest.TestCase):
         for _ in range(4):
             next(events)
         events.close()
-        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, 30, "no running sequence")
+        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, "no running sequence")
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ class Terminal:
     def type(self, data):
         os.write(self.main, data)
 
-    def await_text(self, text, count=1, seconds=20):
-        swarm.wait_until(lambda: self.seen.count(text) >= count, seconds,
+    def await_text(self, text, count=1):
+        swarm.wait_until(lambda: self.seen.count(text) >= count,
                          f"{count} of {text!r} on the terminal")
 
     def command(self, line, answer):
@@ -50,7 +50,7 @@ class Terminal:
         begin = len(self.seen)
         self.type(line + b"\r")
         swarm.wait_until(lambda: answer in self.seen[begin:] and
-                         self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer), 10,
+                         self.seen[begin:].rfind(b">>> ") > self.seen[begin:].find(answer),
                          f"{answer!r} in {self.seen[begin:]!r}")
 
     def run(self, keys, answer, prompt):
@@ -62,10 +62,11 @@ class Terminal:
             return answer in plain and prompt in plain[plain.rfind(answer):]
 
         self.type(keys)
-        swarm.wait_until(answered, 20, f"{answer!r} and {prompt!r} on the terminal")
+        swarm.wait_until(answered, f"{answer!r} and {prompt!r} on the terminal")
 
     def leave(self, test, words=b"/bye\r", code=0):
         self.type(words)
-        test.assertEqual(self.process.wait(20), code)
-        self.reader.join(20)  # before the close: the number may be another file's right after it
+        test.assertEqual(self.process.wait(swarm.PATIENCE_S), code)
+        # Before the close: the number may be another file's right after it.
+        self.reader.join(swarm.PATIENCE_S)
         os.close(self.main)

@@ -57,7 +57,7 @@ class Verified(swarm.InOneFolder):
         def named():
             nodes = s.state()["nodes"]
             return nodes if all("standing" in node for node in nodes) else None
-        nodes = swarm.wait_until(named, 30, "standings")
+        nodes = swarm.wait_until(named, "standings")
         self.assertEqual({node["standing"]["level"] for node in nodes}, {"probation"})
         self.assertGreaterEqual(sum(node["standing"]["audited_right"] for node in nodes), 2)
         code, out, err = swarm.hearth("status", "--host", s.api)
@@ -91,7 +91,7 @@ class Verified(swarm.InOneFolder):
     def test_what_nobody_can_verify_is_said_at_once(self):
         s = swarm.Swarm(2, "--verify", "full", data_dir=self.folder)
         self.addCleanup(s.stop)
-        swarm.wait_until(lambda: self.serving(s)[0]["level"] == "probation", 30, "standings")
+        swarm.wait_until(lambda: self.serving(s)[0]["level"] == "probation", "standings")
         events = [e for _, e in swarm.stream(s.api + "/v1/chat/completions", body(s.model, PROMPT))]
         first = events[0]["hearth"]["verified"]
         self.assertEqual((first["asked"], first["state"]), ("full", "unverified"))

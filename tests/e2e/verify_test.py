@@ -17,7 +17,7 @@ PROMPT = "Tell me of the sea, and of what lies below."
 def post(api, path, body):
     """The bytes of an answer, of a stream too."""
     where = urllib.parse.urlsplit(api)
-    link = http.client.HTTPConnection(where.hostname, where.port, timeout=300)
+    link = http.client.HTTPConnection(where.hostname, where.port, timeout=swarm.PATIENCE_S)
     link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     reply = link.getresponse()
     data = reply.read()
@@ -70,7 +70,7 @@ class Verify(unittest.TestCase):
             code, out, err = swarm.hearth("verify", file, self.folder, "--re-execute", "--json",
                                           "--model", self.models / f"{model}.gguf", *flags)
             return None if "has no receipt" in err else (code, out, err)
-        code, out, err = swarm.wait_until(said, 60, "receipts in the log")
+        code, out, err = swarm.wait_until(said, "receipts in the log")
         return code, json.loads(out) if out else {}, err
 
     def proved(self, file, *flags, choices=1):

@@ -43,7 +43,7 @@ class Witnesses(cluster.Cluster):
         """Until its receipts are in the log."""
         s.wait_ready()
         _, name = ask(s.api, body(s.model, prompt))
-        swarm.wait_until(lambda: swarm.hearth("verify", name, self.home)[0] == 0, 30, "receipts")
+        swarm.wait_until(lambda: swarm.hearth("verify", name, self.home)[0] == 0, "receipts")
         return name
 
     def audit(self, *words):
@@ -57,7 +57,7 @@ class Witnesses(cluster.Cluster):
             self.assertEqual(code, 0, err)
             far = [one for one in found["witnesses"] if one["entries"] >= least]
             return found if len(far) >= witnesses else None
-        return swarm.wait_until(there, 60, f"{witnesses} witnesses of {least} entries")
+        return swarm.wait_until(there, f"{witnesses} witnesses of {least} entries")
 
     def worker_log(self, name):
         return pathlib.Path(self.folder(name) + ".log").read_text(errors="replace")
@@ -103,7 +103,7 @@ class Witnesses(cluster.Cluster):
         self.assertEqual(pathlib.Path(self.kept).read_text(), last, "it keeps what it knew")
         s = self.serve()
         s.wait_ready()
-        swarm.wait_until(lambda: "holds a checkpoint of this ledger" in s.read_log(), 30,
+        swarm.wait_until(lambda: "holds a checkpoint of this ledger" in s.read_log(),
                          "the server hears of it")
         refusing = [name for name in ("desk", "attic")
                     if "does not cosign the ledger: the log was cut back" in self.worker_log(name)]
@@ -158,7 +158,7 @@ class Witnesses(cluster.Cluster):
             self.work(name)
         s.wait_ready()
         swarm.wait_until(lambda: list(pathlib.Path(self.folder("desk")).glob("witness.*.fork")) or
-                         list(pathlib.Path(self.folder("attic")).glob("witness.*.fork")), 30,
+                         list(pathlib.Path(self.folder("attic")).glob("witness.*.fork")),
                          "a proof")
         forks = [path for name in ("desk", "attic")
                  for path in pathlib.Path(self.folder(name)).glob("witness.*.fork")]
@@ -187,10 +187,10 @@ class Witnesses(cluster.Cluster):
         self.assertNotIn("changed", self.events("desk"))
         s.stop()
         desk.terminate()
-        desk.wait(20)
+        desk.wait(swarm.PATIENCE_S)
         s = self.serve()
         self.work("desk", *words, program=program)
-        swarm.wait_until(lambda: "changed" in self.events("desk"), 60, "a change of desk")
+        swarm.wait_until(lambda: "changed" in self.events("desk"), "a change of desk")
         return s
 
     def test_another_address_is_a_change_also_over_a_restart(self):

@@ -53,7 +53,7 @@ class TwoInOneMachine(Cards):
             with self.subTest(flags=flags):
                 with swarm.Swarm(2, "--stages", "2", "--kv-budget", "1MB",
                                  *flags, ready=False) as s:
-                    s.wait_ready(120)
+                    s.wait_ready()
                     nodes = s.state()["nodes"]
                     self.assertEqual(sorted(node["device"] for node in nodes),
                                      ["cuda:0 emulated card", "cuda:1 emulated card"])
@@ -84,15 +84,15 @@ class OfSomebodyElse(Cards):
         self.s = swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False)
         self.addCleanup(self.s.stop)
         self.card, self.log = self.come("den", "cuda")
-        self.s.wait_ready(60)
+        self.s.wait_ready()
         self.model = self.s.model
         self.expected = failover_test.Stream(self.s.api, body(self.model, 5))
-        self.expected.join(120)
+        self.expected.join(swarm.PATIENCE_S)
         self.assertEqual(len(self.expected.ids), TOKENS, self.expected.error)
         self.stream = failover_test.Stream(self.s.api, body(self.model, 5))
-        swarm.wait_until(lambda: len(self.stream.ids) >= 4, 60, "tokens of the card")
+        swarm.wait_until(lambda: len(self.stream.ids) >= 4, "tokens of the card")
         self.come("hall", "cpu")
-        swarm.wait_until(lambda: self.node("hall").get("state") == "serving", 60, "the processor")
+        swarm.wait_until(lambda: self.node("hall").get("state") == "serving", "the processor")
         self.assertFalse(self.stream.done, "it is over before anything happens")
 
     def come(self, name, device):
@@ -108,20 +108,20 @@ class OfSomebodyElse(Cards):
             return re.findall(rf"card of {self.card.pid}: (\d+) bytes used", self.log.read_text())
         before = len(said())
         os.kill(self.card.pid, signal.SIGRTMIN + 1)
-        swarm.wait_until(lambda: len(said()) > before, 10, "the worker's word")
+        swarm.wait_until(lambda: len(said()) > before, "the worker's word")
         return int(said()[-1])
 
     def gone(self, began):
         """The card's memory is free and the stream goes on with the same tokens."""
-        swarm.wait_until(lambda: self.used() == 0, 20, "free memory of the card")
+        swarm.wait_until(lambda: self.used() == 0, "free memory of the card")
         print(f"the card's memory is free after {time.monotonic() - began:.2f} s", flush=True)
         self.assertIsNone(self.card.poll(), "its process stays")
-        self.stream.join(120)
+        self.stream.join(swarm.PATIENCE_S)
         self.assertEqual(self.stream.answer(), self.expected.answer())
         self.assertEqual(self.s.state()["totals"]["finished_error"], 0)
 
     def back(self):
-        swarm.wait_until(lambda: self.node("den")["state"] == "serving", 60, "its return")
+        swarm.wait_until(lambda: self.node("den")["state"] == "serving", "its return")
         self.assertGreater(self.used(), 0)
 
     def test_its_owner_pauses_it(self):

@@ -49,7 +49,7 @@ class ProcessesOnACard(unittest.TestCase):
 
     def expect_restart(self, pid, *said):
         """Another process serves, and the log says why the first one ended."""
-        swarm.wait_until(lambda: self.worker() not in (None, pid), 60, "a new worker")
+        swarm.wait_until(lambda: self.worker() not in (None, pid), "a new worker")
         self.swarm.wait_ready()
         log = self.swarm.read_log()
         for words in said:
@@ -112,7 +112,7 @@ class ProcessesOnACard(unittest.TestCase):
             time.sleep(0.5)
             return False
 
-        swarm.wait_until(ended, 60, "the worker's end")
+        swarm.wait_until(ended, "the worker's end")
         self.expect_restart(pid, "no longer holds tensor token_embd.weight", "code 7")
         self.assertEqual(self.of_the_swarm(), expected)
 
@@ -157,7 +157,7 @@ class ProcessesOnACard(unittest.TestCase):
                 ("cuda:1", {}, 3, "no card cuda:1: the driver shows 1")):
             code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers", "1",
                                         "--port", "0", "--data-dir", self.folder.name,
-                                        "--device", device, timeout=30, env=env)
+                                        "--device", device, env=env)
             self.assertEqual(code, expected, err)
             self.assertIn(said, err)
             self.assertNotIn("started again", err)

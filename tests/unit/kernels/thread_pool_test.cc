@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPools, testing::Values(1U, 2U, 3U, 8U));
 // A wait that ends at last where the pool is wrong, so that the test fails and does not hang.
 template <typename Condition>
 void wait_for(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
 }
 

@@ -13,7 +13,7 @@ TEST(Watchdog, BarksOnceAtACallThatDoesNotEnd) {
   std::atomic<int> barks{0};
   Watchdog watchdog(milliseconds(40), [&] { ++barks; });
   watchdog.begin();
-  for (int i = 0; i < 500 && barks == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; i < 12'000 && barks == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(barks, 1);
   watchdog.begin();
   std::this_thread::sleep_for(milliseconds(120));
@@ -23,11 +23,11 @@ TEST(Watchdog, BarksOnceAtACallThatDoesNotEnd) {
 TEST(Watchdog, SleepsBetweenCallsAndEndsWithItsOwner) {
   std::atomic<int> barks{0};
   {
-    Watchdog watchdog(milliseconds(30), [&] { ++barks; });
-    std::this_thread::sleep_for(milliseconds(120));
-    watchdog.begin();
-    watchdog.end();
-    std::this_thread::sleep_for(milliseconds(120));
+    Watchdog never_begun(milliseconds(30), [&] { ++barks; });
+    Watchdog ended(milliseconds(500), [&] { ++barks; });
+    ended.begin();
+    ended.end();
+    std::this_thread::sleep_for(milliseconds(1'200));
   }
   Watchdog patient(std::chrono::hours(1), [&] { ++barks; });
   patient.begin();

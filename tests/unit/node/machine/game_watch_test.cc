@@ -100,7 +100,7 @@ class FakeGameMode {
 
 template <typename Condition>
 bool holds_soon(const Condition& condition, FakeGameMode* mode = nullptr) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (!condition() && std::chrono::steady_clock::now() < deadline) {
     if (mode != nullptr) mode->serve();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
