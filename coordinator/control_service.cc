@@ -544,7 +544,7 @@ LinkId ControlService::connect(std::string_view /*address*/) {
   return link;
 }
 
-Status ControlService::send(LinkId link, Frame frame) {
+Status ControlService::send(LinkId link, Frame&& frame) {
   REQUIRE(frame.type == FrameType::kControl, "only control frames travel on a control link");
   REQUIRE(frame.payload.size() <= limits::kControlMessageBytes,
           "control message of " + std::to_string(frame.payload.size()) +

@@ -64,7 +64,7 @@ class ControlService final : public Transport {
   LinkId connect(std::string_view address) override;  // always closes: workers dial, we do not
   // kInvalidInput when the frame is not kControl or passes limits::kControlMessageBytes,
   // kNoCapacity when the queue would pass limits::kControlQueueBytes.
-  Status send(LinkId link, Frame frame) override;
+  Status send(LinkId link, Frame&& frame) override;
   void close(LinkId link) override;  // what is queued is sent first
   std::string address() const override;
   std::optional<RosterEntry> peer(LinkId link) const override;

@@ -302,7 +302,7 @@ std::optional<RosterEntry> ControlClient::peer(LinkId link) const {
   return key ? core_->roster->find(*key) : std::nullopt;
 }
 
-Status ControlClient::send(LinkId link, Frame frame) {
+Status ControlClient::send(LinkId link, Frame&& frame) {
   REQUIRE(frame.type == FrameType::kControl, "only control frames travel on a control link");
   REQUIRE(frame.payload.size() <= limits::kControlMessageBytes,
           "control message of " + std::to_string(frame.payload.size()) +

@@ -171,7 +171,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   bool take(std::size_t bytes);
   void deliver();
   bool answer(ByteSpan payload);
-  bool enqueue(Frame frame);
+  bool enqueue(Frame&& frame);
   void write();
   void wait_to_write(tcp::socket::wait_type what);
   ByteSpan next_bytes();
@@ -343,8 +343,8 @@ bool TcpTransport::Link::answer(ByteSpan payload) {
   return state != State::kDead;
 }
 
-// Whether there was room; the frame's size is within its limit.
-bool TcpTransport::Link::enqueue(Frame frame) {
+// Whether there was room, without which the frame is left as it was; its size is within its limit.
+bool TcpTransport::Link::enqueue(Frame&& frame) {
   const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
   if (queued_bytes + bytes > core->options.send_queue_bytes) return false;
   if (queue.empty()) written_at = now();
@@ -636,7 +636,7 @@ LinkId TcpTransport::connect(std::string_view address) {
   return id;
 }
 
-Status TcpTransport::send(LinkId id, Frame frame) {
+Status TcpTransport::send(LinkId id, Frame&& frame) {
   const auto found = core_->links.find(id);
   if (found == core_->links.end()) return ok_status();
   Link& link = *found->second;

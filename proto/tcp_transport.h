@@ -60,7 +60,7 @@ class TcpTransport final : public Transport {
 
   void set_events(TransportEvents* events) override;
   LinkId connect(std::string_view address) override;
-  Status send(LinkId link, Frame frame) override;
+  Status send(LinkId link, Frame&& frame) override;
   // Frames already queued are still sent, for at most a second.
   void close(LinkId link) override;
   std::string address() const override;
