@@ -34,7 +34,6 @@
 #include "model/gguf.h"
 #include "model/spec.h"
 #include "node/card_sensors.h"
-#include "node/control_client.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine_thread.h"
@@ -245,8 +244,9 @@ class Worker {
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     if (model_->store != nullptr) open_store();
     open_probe();
-    control_ = std::make_unique<node::ControlClient>(member_->identity(), member_->roster().book(),
-                                                     loop_.poster());
+    TRY(control_, TcpTransport::open(
+                      loop_.io(),
+                      worker_control_options(member_->identity(), member_->roster().book())));
     return ok_status();
   }
 
@@ -407,7 +407,7 @@ class Worker {
   std::optional<Result<std::uint64_t>> room_;
   std::unique_ptr<Measuring> measuring_;
   std::unique_ptr<node::PieceServer> pieces_;  // where the model's layers come by themselves
-  std::unique_ptr<node::ControlClient> control_;
+  std::unique_ptr<TcpTransport> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::CardWatch> sensors_;
   std::unique_ptr<OwnerWatch> owner_;

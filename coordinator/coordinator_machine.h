@@ -132,7 +132,6 @@ class CoordinatorMachine final : public Coordinator,
   std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
   void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);
-  bool orders_prompts(const Pipeline* pipeline);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
   void release(Sequence& sequence);
   Status take_token(Epoch epoch, const SampledToken& token);

@@ -1,5 +1,5 @@
 // Transport: one of the four seams. Ordered, reliable frames over links, delivered on one thread.
-// Real: proto/tcp_transport (data links) and the two gRPC control adapters. Simulated: tests/sim.
+// Real: proto/tcp_transport, for data links and for control links. Simulated: tests/sim.
 //
 // A data link whose peer says nothing is closed within seconds, whether its process, its machine or
 // the way to it is gone: every open link carries signs of life (FrameType::kBeat) when it carries
