@@ -1,4 +1,4 @@
-"""A control link by hand (proto/tcp_transport.h), for saying what no worker would say."""
+"""A control link by hand (proto/link/control_links.h), for saying what no worker would say."""
 
 import select
 import socket

@@ -30,14 +30,14 @@
 #include <thread>
 
 #include "base/private_file.h"
-#include "coordinator/control_service.h"
+#include "coordinator/control/service.h"
 #include "kernels/canonical.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
-#include "proto/grpc_tls.h"
-#include "proto/tcp_transport.h"
-#include "tests/unit/node/owner.h"
+#include "proto/link/control_links.h"
+#include "proto/link/grpc_tls.h"
+#include "tests/unit/node/pipeline/owner.h"
 
 namespace hearth {
 namespace {
@@ -192,8 +192,8 @@ Attempt session(const std::vector<std::string>& words) {
   message.mutable_register_()->set_protocol_version(kProtocolVersion);
   const std::string text = message.SerializeAsString();
   const ByteSpan bytes = as_bytes(text);
-  const auto heard = answer_to(words, {&kControlByte, 1}, FrameType::kControl,
-                               Bytes(bytes.begin(), bytes.end()));
+  const auto heard =
+      answer_to(words, {&kControlByte, 1}, FrameType::kControl, Bytes(bytes.begin(), bytes.end()));
   if (!heard.ok()) return {true, heard.error().message};
   if (heard->size() < kFrameHeaderBytes) return {false, "half a frame"};
   control::v1::CoordinatorMessage answer;

@@ -24,7 +24,7 @@ GENERIC = "this node is not admitted here"
 UNAUTHENTICATED = "16 " + GENERIC
 ALERT = "^handshake: .*(alert|closed|reset|end of file)"
 CONTROL = b"\x01"  # goes before the handshake of a control link
-PAUSE = 0.08  # between two handshakes of one address: see proto/handshakes.h
+PAUSE = 0.08  # between two handshakes of one address: see proto/link/handshakes.h
 LEAST = 300
 MEMORY = 16 << 20  # bytes that a process may have grown by, after all of them
 

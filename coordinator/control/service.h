@@ -1,0 +1,83 @@
+// The coordinator's side of the control plane, at one address: the control links of the roster's
+// workers, whose frames carry a serialised CoordinatorMessage out and a WorkerMessage in, and a
+// gRPC server of proto/control.proto over TLS 1.3, whose calls an Admissions answers.
+//
+// Threads: everything on the thread of the io_context.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "coordinator/control/acceptor.h"
+#include "proto/control.pb.h"
+#include "proto/link/tcp_transport.h"
+#include "proto/link/tls.h"
+#include "proto/roster.h"
+
+namespace hearth::coordinator {
+
+// The way into a cluster, on the owner's thread.
+class Admissions {
+ public:
+  virtual ~Admissions() = default;
+  virtual control::v1::Proof prove() = 0;
+  // The error is for the log: the peer hears kNotAdmitted.
+  virtual Result<control::v1::Enrolled> enrol(const PublicKey& key,
+                                              const control::v1::Enrolment& request) = 0;
+  // As above, of one without a token that dials from that host. An answer without a roster to
+  // whoever is not in it.
+  virtual Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
+                                              const control::v1::Knocking& request) = 0;
+  // The node with this key wants out. The error is for the log.
+  virtual Status leave(const PublicKey& key) = 0;
+  virtual Result<control::v1::Located> locate(const PublicKey& key, const std::string& node) = 0;
+  virtual Result<control::v1::Reached> reach(const PublicKey& key) = 0;
+};
+
+struct ControlOptions {
+  std::string address;  // host:port, port 0 for any free one
+  TlsIdentity identity;
+  std::shared_ptr<const RosterBook> roster;
+  Admissions* admissions = nullptr;  // outlives the service; null: strangers get no connection
+  // Whether somebody who is not in the roster gets past the handshake; an error ends it, and is for
+  // the log. Any thread. Null: everybody where there are admissions.
+  std::function<Status(const PublicKey& key)> door{};
+  // The model, for workers of the roster, on the owner's thread; null: none is described.
+  std::function<Result<control::v1::Description>()> describe{};
+  std::uint32_t canonical_version = 0;  // kernels::kCanonicalVersion, for refusals of older workers
+  // For the log: why a control link was refused before it opened, or which peer sent bytes that it
+  // may not send.
+  std::function<void(const std::string& why)> on_refused{};
+  ControlLimits limits{};
+};
+
+class ControlService final {
+ public:
+  // kIo when the address is taken. `io` outlives the service.
+  static Result<std::unique_ptr<ControlService>> open(boost::asio::io_context& io,
+                                                      const ControlOptions& options);
+  ~ControlService();  // ends every session without events
+  ControlService(const ControlService&) = delete;
+  ControlService& operator=(const ControlService&) = delete;
+
+  // The control links. It lives as long as the service.
+  Transport& sessions();
+  std::string address() const;
+  // After a newer roster: sessions whose worker it names no longer are closed.
+  void recheck_peers();
+
+ private:
+  class OlderSession;
+  class OlderCalls;
+  class Stranger;
+  class Service;
+  struct Core;
+  explicit ControlService(std::shared_ptr<Core> core);
+  std::shared_ptr<Core> core_;
+  std::unique_ptr<TcpTransport> sessions_;
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,59 @@
+// Transport: one of the four seams. Ordered, reliable frames over links, delivered on one thread.
+// Real: proto/link/tcp_transport, for data links and for control links. Simulated: tests/sim.
+//
+// A data link whose peer says nothing is closed within seconds, whether its process, its machine or
+// the way to it is gone: every open link carries signs of life (FrameType::kBeat) when it carries
+// nothing else, sent by the thread that would compute, so that a frozen process sends none.
+//
+// Threads: every method and every callback belongs to the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "proto/frame.h"
+#include "proto/roster.h"
+
+namespace hearth {
+
+using LinkId = Id<struct LinkTag, std::uint64_t>;  // never reused within a process
+
+class TransportEvents {
+ public:
+  virtual ~TransportEvents() = default;
+  virtual void on_link_open(LinkId link, bool incoming) = 0;
+  virtual void on_frame(LinkId link, Frame frame) = 0;
+  // The last event of a link. Frames not yet delivered are lost.
+  virtual void on_link_closed(LinkId link, const Error& why) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Set once, before the first link.
+  virtual void set_events(TransportEvents* events) = 0;
+  // Begins to connect; on_link_open or on_link_closed follows, never inside this call.
+  virtual LinkId connect(std::string_view address) = 0;
+  // Queues a frame. kNoCapacity when the link's send queue would pass its limit: then `frame` is
+  // left as it was, and the caller holds back (data) or closes the link (control). A closed link
+  // swallows frames.
+  virtual Status send(LinkId link, Frame&& frame) = 0;
+  // on_link_closed follows with kCancelled, never inside this call.
+  virtual void close(LinkId link) = 0;
+  // Who is at the far end of an open link, by its key: what a peer says of itself is compared with
+  // this. Nothing when the link is not open, or the roster names its peer no longer.
+  virtual std::optional<RosterEntry> peer(LinkId link) const = 0;
+  // Where peers reach us, "host:port"; empty when not listening.
+  virtual std::string address() const = 0;
+};
+
+// That the far end of `link` is in the roster, under the name and in the role that it claims. The
+// error is for the log; whoever is refused for it hears kNotAdmitted and no more.
+Status check_peer(const Transport& transport, LinkId link, std::string_view name, Role role);
+inline constexpr std::string_view kNotAdmitted = "this node is not admitted here";
+
+}  // namespace hearth
