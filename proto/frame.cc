@@ -11,6 +11,15 @@ namespace {
 
 constexpr char kMagic[4] = {'H', 'R', 'T', '2'};
 
+bool travels_on(LinkKind kind, std::uint16_t type) {
+  const bool control = type == static_cast<std::uint16_t>(FrameType::kControl);
+  if (kind == LinkKind::kControl) {
+    return control || type == static_cast<std::uint16_t>(FrameType::kBeat);
+  }
+  return !control && type >= static_cast<std::uint16_t>(FrameType::kHello) &&
+         type <= static_cast<std::uint16_t>(FrameType::kBeat);
+}
+
 bool printable(char c) { return c >= 0x20 && c < 0x7F; }
 
 std::string printable_text(std::string_view text) {
@@ -99,7 +108,7 @@ Bytes encode_header(FrameType type, std::size_t payload_bytes) {
   return out;
 }
 
-Result<FrameHeader> decode_header(ByteSpan header) {
+Result<FrameHeader> decode_header(ByteSpan header, LinkKind kind) {
   REQUIRE(header.size() == kFrameHeaderBytes,
           "a frame header has " + std::to_string(header.size()) + " bytes; it must have " +
               std::to_string(kFrameHeaderBytes));
@@ -107,19 +116,18 @@ Result<FrameHeader> decode_header(ByteSpan header) {
           "a frame does not begin with the magic HRT2");
   ByteReader reader(header.subspan(sizeof(kMagic)));
   const auto type = reader.read<std::uint16_t>();
-  REQUIRE(type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-              type <= static_cast<std::uint16_t>(FrameType::kBeat) &&
-              type != static_cast<std::uint16_t>(FrameType::kControl),
-          "frame type " + std::to_string(type) + " is unknown on a data link");
+  const bool control = kind == LinkKind::kControl;
+  REQUIRE(travels_on(kind, type), "frame type " + std::to_string(type) + " is unknown on a " +
+                                      (control ? "control" : "data") + " link");
   const auto reserved = reader.read<std::uint16_t>();
   REQUIRE(reserved == 0,
           "a frame's reserved field is " + std::to_string(reserved) + "; it must be 0");
   const auto payload_bytes = reader.read<std::uint64_t>();
   REQUIRE(type != static_cast<std::uint16_t>(FrameType::kBeat) || payload_bytes == 0,
           "a sign of life has a payload; it must have none");
-  REQUIRE(payload_bytes <= limits::kFrameBytes,
-          "a frame's payload has " + std::to_string(payload_bytes) + " bytes; the limit is " +
-              std::to_string(limits::kFrameBytes));
+  const std::size_t limit = control ? limits::kControlMessageBytes : limits::kFrameBytes;
+  REQUIRE(payload_bytes <= limit, "a frame's payload has " + std::to_string(payload_bytes) +
+                                      " bytes; the limit is " + std::to_string(limit));
   FrameHeader decoded;
   decoded.type = static_cast<FrameType>(type);
   decoded.payload_bytes = static_cast<std::size_t>(payload_bytes);

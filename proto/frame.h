@@ -1,4 +1,4 @@
-// A frame is what travels on a data link: a fixed 16-byte header, then a payload.
+// A frame is what travels on a link: a fixed 16-byte header, then a payload.
 //
 //   offset  size  field
 //        0     4  magic "HRT2"
@@ -22,9 +22,8 @@ namespace hearth {
 
 // Of frames and control messages. Two sides speak the older one's newest, if the newer one still
 // knows it: a swarm is updated machine by machine. The canonical arithmetic is equal or nothing is.
-inline constexpr std::uint32_t kProtocolVersion = 6;
-inline constexpr std::uint32_t kProtocolOldest = 5;      // that this one still speaks
-inline constexpr std::uint32_t kProtocolBackground = 6;  // that knows SequenceOpen::background
+inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolOldest = 7;  // that this one still speaks
 // kProtocolVersion, but in a test that needs a later program.
 std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;
@@ -36,13 +35,16 @@ enum class FrameType : std::uint16_t {
   kCancel = 4,   // CancelMessage: coordinator -> first stage
   kBatch = 5,    // StepBatch: stage -> next stage
   kTokens = 6,   // StepTokens: last stage -> first stage and coordinator
-  kControl = 7,  // a control-plane protobuf; never on a data link
+  kControl = 7,  // a control-plane protobuf; only on control links, which carry nothing else
   kPing = 8,     // proto/link/ping.h: at any time, instead of kHello too; the transport answers
   kPong = 9,     // its answer
   kPieceRequest = 10,  // proto/piece.h: on links of their own, beside all pipelines
   kPiece = 11,
   kBeat = 12,  // no payload: the transport's own sign of life; no owner of a link sees it
 };
+
+// What a link is for decides which frames may travel on it.
+enum class LinkKind : std::uint8_t { kData, kControl };
 
 struct Frame {
   FrameType type = FrameType::kHello;
@@ -80,7 +82,8 @@ struct FrameHeader {
   FrameType type = FrameType::kHello;
   std::size_t payload_bytes = 0;
 };
-// Exactly kFrameHeaderBytes. kControl is refused: it never travels on a data link.
-Result<FrameHeader> decode_header(ByteSpan header);
+// Exactly kFrameHeaderBytes. On a control link every type but kControl and kBeat is an error, and
+// so is a kControl longer than limits::kControlMessageBytes; on a data link kControl is an error.
+Result<FrameHeader> decode_header(ByteSpan header, LinkKind kind = LinkKind::kData);
 
 }  // namespace hearth

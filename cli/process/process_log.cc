@@ -61,6 +61,10 @@ std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
 
 }  // namespace
 
+void log_refused_session(const std::string& why) {
+  spdlog::warn("refused a control session: {}", why);
+}
+
 void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
 
 void log_failed_handshake(std::string_view why) {

@@ -25,6 +25,9 @@ void log_child_line(const std::string& name, const std::string& line);
 // and not said.
 void log_failed_handshake(std::string_view why);
 
+// A control link that was refused before it opened, or whose peer sent bytes that it may not send.
+void log_refused_session(const std::string& why);
+
 // An incoming data link that was refused before it opened, and exactly why; its peer is not told.
 void log_refused_link(const std::string& why);
 

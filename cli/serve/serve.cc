@@ -314,7 +314,7 @@ class Server {
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(served);
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
-    coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
+    coordinator_ = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
     gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
@@ -457,7 +457,9 @@ class Server {
     control.admissions = &*membership_;
     control.door = membership_->door();
     control.describe = [this] { return describe(); };
-    TRY(control_, ControlService::open(control, loop_.poster()));
+    control.canonical_version = kernels::kCanonicalVersion;
+    control.on_refused = log_refused_session;
+    TRY(control_, ControlService::open(loop_.io(), control));
     return ok_status();
   }
 

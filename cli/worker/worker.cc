@@ -29,7 +29,6 @@
 #include "kernels/thread_pins.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
-#include "node/control/client.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
@@ -45,6 +44,7 @@
 #include "node/proof/receipt_maker.h"
 #include "node/proof/witness.h"
 #include "proto/address.h"
+#include "proto/link/control_links.h"
 #include "proto/link/tcp_transport.h"
 
 namespace hearth::cli {
@@ -247,8 +247,8 @@ class Worker {
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     if (model_->store != nullptr) open_store();
     open_probe();
-    control_ = std::make_unique<node::ControlClient>(member_->identity(), member_->roster().book(),
-                                                     loop_.poster());
+    TRY(control_, TcpTransport::open(loop_.io(), worker_control_options(member_->identity(),
+                                                                        member_->roster().book())));
     return ok_status();
   }
 
@@ -409,7 +409,7 @@ class Worker {
   std::optional<Result<std::uint64_t>> room_;
   std::unique_ptr<node::Measuring> measuring_;
   std::unique_ptr<node::PieceServer> pieces_;  // where the model's layers come by themselves
-  std::unique_ptr<node::ControlClient> control_;
+  std::unique_ptr<TcpTransport> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::CardWatch> sensors_;
   std::unique_ptr<node::OwnerWatch> owner_;

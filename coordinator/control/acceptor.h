@@ -1,15 +1,12 @@
-// Accepts the connections of the control plane and hands them to gRPC, which would take as many as
-// come, from whomever, for as long as they like, and keep what they say until a request is whole:
-// its own limits begin with a request. These begin with the first packet.
+// Accepts the connections of the control port. One that begins with kControlByte is a worker's and
+// becomes a control link (proto/link/control_links.h). Every other one may be a stranger's that
+// asks one of gRPC's calls: its bytes are carried to gRPC and back over a socket pair, within
+// bounds that gRPC 1.51 does not have. These count connections as handshakes of links are counted,
+// and limit how long one lasts and what it may say altogether; gRPC never sees a byte beyond them.
 //
-// A connection is a stranger's until it holds the session of a worker. Strangers are limited as
-// handshakes of data links are, in time, and in what they may say altogether; a worker in what it
-// may say beside its messages, a little more with every second. Who goes beyond it loses the
-// connection, as soon as this thread runs after the bytes came; so what gRPC 1.51 keeps without a
-// limit (a header block, streams begun and given up) is bounded by these.
+// Threads: everything on the thread of the io_context, except caller().
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -22,49 +19,49 @@
 #include "proto/address.h"
 #include "proto/link/handshakes.h"
 
+namespace boost::asio {
+class io_context;
+}
+
 namespace hearth::coordinator {
 
 struct ControlLimits {
-  // Of strangers; in all more than handshakes at a time, since each is here for seconds.
+  // Of connections to gRPC; in all more than handshakes at a time, since each is here for seconds.
   HandshakeLimits strangers{limits::kConnections, limits::kHandshakesAddress,
                             limits::kHandshakesBurst, limits::kHandshakesPerSecond,
                             limits::kHandshakeAddresses};
   Duration stranger_time =
       std::chrono::seconds(limits::kHandshakeSeconds + limits::kFirstFrameSeconds);
   std::uint64_t stranger_bytes = limits::kControlStrangerBytes;
-  std::uint64_t message_bytes = limits::kControlWorkerBytes;
-  std::uint64_t session_bytes = limits::kControlSessionBytes;  // what is on its way among them
-  std::uint64_t session_bytes_per_second = limits::kControlSessionBytesPerSecond;
-};
-
-// What gRPC's side knows of one connection. Any thread.
-struct ControlConnection {
-  std::atomic<std::uint32_t> sessions{0};  // open ones; above 0 it is no stranger's
-  std::atomic<std::uint64_t> messages{0};  // bytes of those that these sessions have brought
+  std::uint64_t message_bytes = limits::kControlWorkerBytes;  // of a worker's message
 };
 
 class ControlAcceptor {
  public:
-  // Takes the socket over; called on the acceptor's thread.
-  using Hand = std::function<void(int socket)>;
+  // Take a socket over.
+  struct Hands {
+    std::function<void(int socket)> session;  // of a worker, behind its first byte
+    std::function<void(int socket)> call;     // gRPC's end of the pair
+  };
 
-  // Listens, and accepts nobody yet. kIo when the address is taken.
-  static Result<std::unique_ptr<ControlAcceptor>> open(const Address& address,
-                                                       const ControlLimits& limits);
-  ~ControlAcceptor();  // as stop()
+  // kIo when the address is taken. `io` outlives the acceptor.
+  static Result<std::unique_ptr<ControlAcceptor>> open(boost::asio::io_context& io,
+                                                       const Address& address,
+                                                       const ControlLimits& limits, Hands hands);
+  ~ControlAcceptor();  // ends every connection to gRPC
   ControlAcceptor(const ControlAcceptor&) = delete;
   ControlAcceptor& operator=(const ControlAcceptor&) = delete;
 
-  void start(Hand hand);
-  void stop();  // accepts nobody any more and looks after nobody; connections stay as they are
   const Address& address() const;
-  // The connection from there, while it lasts; null: there is none. Any thread.
-  std::shared_ptr<ControlConnection> find(const Address& from) const;
+  // The host at the far end of a connection, by gRPC's name of our end of the pair; empty: there is
+  // none. Any thread.
+  std::string caller(const std::string& grpc_peer) const;
 
  private:
   struct Core;
-  explicit ControlAcceptor(std::unique_ptr<Core> core);
-  const std::unique_ptr<Core> core_;
+  struct Connection;
+  explicit ControlAcceptor(std::shared_ptr<Core> core);
+  const std::shared_ptr<Core> core_;
 };
 
 }  // namespace hearth::coordinator

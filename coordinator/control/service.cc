@@ -1,16 +1,17 @@
 #include "coordinator/control/service.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
-#include <deque>
-#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,21 +20,17 @@
 #include "coordinator/control/acceptor.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/link/control_links.h"
 #include "proto/link/grpc_tls.h"
 
 namespace hearth::coordinator {
 namespace {
 
+namespace asio = boost::asio;
 using grpc::ByteBuffer;
 using grpc::experimental::ExternalConnectionAcceptor;
 
-// Of one key: a worker that was started again may be here before its old session has ended.
-constexpr std::uint32_t kSessionsOfKey = 2;
-
-ByteBuffer to_buffer(const Bytes& bytes) {
-  const grpc::Slice slice(bytes.data(), bytes.size());
-  return ByteBuffer(&slice, 1);
-}
+constexpr std::string_view kOlderSession = "/hearth.control.v1.Control/Session";
 
 Bytes to_bytes(const ByteBuffer& buffer) {
   Bytes bytes;
@@ -45,18 +42,6 @@ Bytes to_bytes(const ByteBuffer& buffer) {
     bytes.insert(bytes.end(), begin, begin + slice.size());
   }
   return bytes;
-}
-
-// Where a call comes from; gRPC writes "ipv4:10.0.0.1:5000" or "ipv6:%5Bfd00::1%5D:5000".
-Address caller_of(const grpc::CallbackServerContext& context) {
-  std::string peer = context.peer();
-  for (const auto& [escaped, bracket] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    if (const std::size_t at = peer.find(escaped); at != std::string::npos) {
-      peer.replace(at, 3, bracket);
-    }
-  }
-  const auto address = parse_address(peer.substr(std::min(peer.find(':') + 1, peer.size())));
-  return address.ok() ? *address : Address{peer, 0};
 }
 
 // At most once a second: strangers decide how often there is something to say.
@@ -79,190 +64,77 @@ grpc::Status not_admitted() {
 }  // namespace
 
 struct ControlService::Core : std::enable_shared_from_this<Core> {
+  Core(asio::io_context& context, ControlOptions given) : io(context), options(std::move(given)) {}
+
   // From any thread. False, and nothing posted, once the service ends.
   bool to_owner(std::function<void(Core&)> work) {
     const std::lock_guard lock(mutex);
     if (!alive) return false;
-    post([self = shared_from_this(), work = std::move(work)] { work(*self); });
+    asio::post(io, [self = shared_from_this(), work = std::move(work)] { work(*self); });
     return true;
   }
 
+  asio::io_context& io;
   std::mutex mutex;
   bool alive = true;
-  std::uint32_t strangers = 0;                       // requests of strangers under way
-  std::uint32_t sessions_held = 0;                   // those not yet done, refused ones included
-  std::map<std::string, std::uint32_t> sessions_of;  // of those, a key's
-  Post post;
+  std::uint32_t strangers = 0;  // requests of strangers under way
   std::string address;
   ControlOptions options;
-
-  // The owner's thread only.
-  TransportEvents* events = nullptr;
-  std::uint64_t last_link = 0;
-  std::unordered_map<LinkId, std::shared_ptr<Session>> sessions;
 };
 
-// One session. Owner's calls and gRPC's callbacks meet under mutex_; the session keeps itself
-// alive until OnDone. At most one frame is on its way to the owner, then the next one is read.
-class ControlService::Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
+// A worker of an older protocol, whose session is a stream of gRPC, hears why it has none.
+class ControlService::OlderSession final : public grpc::ServerGenericBidiReactor {
  public:
-  Session(std::shared_ptr<Core> core, const PublicKey& peer,
-          std::shared_ptr<ControlConnection> connection)
-      : core_(std::move(core)), peer_(peer), connection_(std::move(connection)) {}
-  const PublicKey& peer() const { return peer_; }
-
-  void begin(std::shared_ptr<Session> self) {
-    const std::lock_guard lock(mutex_);
-    self_ = std::move(self);
-    bool room = false;
-    {
-      const std::lock_guard core_lock(core_->mutex);
-      room = ++core_->sessions_held <= limits::kWorkers;
-      if (++core_->sessions_of[peer_.hex()] > kSessionsOfKey) room = false;
-    }
-    if (!room) return finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many sessions"});
-    counts_ = true;
-    ++connection_->sessions;
-    const bool posted =
-        core_->to_owner([session = self_](Core& core) { session->open(core, session); });
-    if (!posted) finish({grpc::StatusCode::UNAVAILABLE, "the coordinator is ending"});
+  explicit OlderSession(std::uint32_t canonical_version) : canonical_version_(canonical_version) {
+    StartRead(&buffer_);
   }
-
-  Status send(const Bytes& payload) {
-    const std::lock_guard lock(mutex_);
-    if (finished_ || ended_ || closing_) return ok_status();
-    if (queued_bytes_ + payload.size() > limits::kControlQueueBytes) {
-      return Error{ErrorCode::kNoCapacity,
-                   "the control queue holds " + std::to_string(queued_bytes_) +
-                       " bytes; the limit is " + std::to_string(limits::kControlQueueBytes)};
-    }
-    queued_bytes_ += payload.size();
-    queue_.push_back(to_buffer(payload));
-    advance();
-    return ok_status();
-  }
-
-  void close() {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-    // A peer that takes nothing keeps the call: then its connection ends, as a stranger's.
-    count_no_more();
-    advance();
-  }
-
   void OnReadDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    if (!ok) {
-      ended_ = true;
-      return advance();
+    control::v1::WorkerMessage first;
+    const Bytes bytes = ok ? to_bytes(buffer_) : Bytes();
+    if (!first.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+        !first.has_register_()) {
+      return Finish(not_admitted());
     }
-    connection_->messages += incoming_.Length();
-    core_->to_owner([self = self_, payload = to_bytes(incoming_)](Core& core) mutable {
-      if (!core.sessions.contains(self->link_)) return;
-      if (core.events != nullptr) {
-        core.events->on_frame(self->link_, {FrameType::kControl, std::move(payload)});
-      }
-      self->read_next();
-    });
-    incoming_.Clear();
+    Hello ours;
+    ours.canonical = canonical_version_;
+    Hello theirs;
+    theirs.protocol = std::min(first.register_().protocol_version(), kProtocolOldest - 1);
+    theirs.canonical = first.register_().canonical_version();
+    control::v1::CoordinatorMessage answer;
+    answer.mutable_refused()->set_reason(check_versions(ours, theirs).error().message);
+    spdlog::warn("refused a worker: {}", answer.refused().reason());
+    buffer_ = ByteBuffer(std::make_unique<grpc::Slice>(answer.SerializeAsString()).get(), 1);
+    StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
   }
+  void OnDone() override { delete this; }
 
-  void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    queued_bytes_ -= queue_.front().Length();
-    queue_.pop_front();
-    if (!ok) ended_ = true;
-    advance();
-  }
+ private:
+  const std::uint32_t canonical_version_;
+  ByteBuffer buffer_;
+};
 
-  void OnCancel() override {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    advance();
-  }
+class ControlService::OlderCalls final : public grpc::CallbackGenericService {
+ public:
+  explicit OlderCalls(const ControlOptions& options)
+      : roster_(options.roster), canonical_version_(options.canonical_version) {}
 
-  void OnDone() override {
-    std::shared_ptr<Session> self;
-    {
-      const std::lock_guard lock(mutex_);
-      finished_ = true;
-      count_no_more();
-      self = std::move(self_);
-    }
-    core_->to_owner([self](Core& core) {
-      if (core.sessions.erase(self->link_) == 0 || core.events == nullptr) return;
-      core.events->on_link_closed(self->link_,
-                                  {ErrorCode::kUnavailable, "the worker's control session ended"});
-    });
-    const std::lock_guard lock(core_->mutex);
-    --core_->sessions_held;
-    const auto of_key = core_->sessions_of.find(peer_.hex());
-    if (--of_key->second == 0) core_->sessions_of.erase(of_key);
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    const auto key = peer_key(*context->auth_context());
+    const auto entry = key ? roster_->find(*key) : std::nullopt;
+    const bool worker = entry && entry->role == Role::kWorker;
+    if (worker && context->method() == kOlderSession) return new OlderSession(canonical_version_);
+    return new UnknownCall();
   }
 
  private:
-  // On the owner's thread: from here on the peer knows that somebody listens.
-  void open(Core& core, const std::shared_ptr<Session>& self) {
-    link_ = LinkId(++core.last_link);
-    {
-      const std::lock_guard lock(mutex_);
-      if (finished_) return;
-      StartSendInitialMetadata();
-    }
-    core.sessions.emplace(link_, self);
-    if (core.events != nullptr) core.events->on_link_open(link_, true);
-    read_next();
-  }
-
-  void read_next() {
-    const std::lock_guard lock(mutex_);
-    if (!finished_ && !ended_) StartRead(&incoming_);
-  }
-
-  // Writes what is queued, or ends the call when nothing is left to wait for.
-  void advance() {
-    if (finished_ || writing_) return;
-    if (!ended_ && !queue_.empty()) {
-      writing_ = true;
-      return StartWrite(&queue_.front());
-    }
-    if (ended_ || closing_) finish(grpc::Status::OK);
-  }
-
-  // It makes its connection a worker's no longer.
-  void count_no_more() {
-    if (std::exchange(counts_, false)) --connection_->sessions;
-  }
-
-  void finish(const grpc::Status& status) {
-    finished_ = true;
-    count_no_more();
-    queue_.clear();
-    Finish(status);
-  }
-
-  const std::shared_ptr<Core> core_;
-  const PublicKey peer_;
-  const std::shared_ptr<ControlConnection> connection_;
-  LinkId link_;  // the owner's thread only
-  std::mutex mutex_;
-  std::shared_ptr<Session> self_;
-  ByteBuffer incoming_;
-  std::deque<ByteBuffer> queue_;
-  std::size_t queued_bytes_ = 0;
-  bool counts_ = false;  // among the sessions of its connection
-  bool writing_ = false;
-  bool closing_ = false;   // the owner closed it; the queue is sent first
-  bool ended_ = false;     // the peer is gone
-  bool finished_ = false;  // no operation may be started any more
-};
-
-// A session that is over before it begins: its peer is in no roster.
-class Turned final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
- public:
-  Turned() { Finish(not_admitted()); }
-  void OnDone() override { delete this; }
+  class UnknownCall final : public grpc::ServerGenericBidiReactor {
+   public:
+    UnknownCall() { Finish(not_admitted()); }
+    void OnDone() override { delete this; }
+  };
+  const std::shared_ptr<const RosterBook> roster_;
+  const std::uint32_t canonical_version_;
 };
 
 // One question of somebody who may be in no roster, answered on the owner's thread. Request and
@@ -319,23 +191,13 @@ class ControlService::Stranger final : public grpc::ServerUnaryReactor {
   bool finished_ = false;
 };
 
-// Messages stay bytes: whoever owns the state machine parses them once.
-using RawSession =
-    control::v1::Control::WithRawCallbackMethod_Session<control::v1::Control::Service>;
-class ControlService::Service final
-    : public control::v1::Control::WithCallbackMethod_Prove<
-          control::v1::Control::WithCallbackMethod_Enrol<
-              control::v1::Control::WithCallbackMethod_Knock<
-                  control::v1::Control::WithCallbackMethod_Leave<
-                      control::v1::Control::WithCallbackMethod_Describe<
-                          control::v1::Control::WithCallbackMethod_Locate<
-                              control::v1::Control::WithCallbackMethod_Reach<RawSession>>>>>>> {
+class ControlService::Service final : public control::v1::Control::CallbackService {
  public:
-  explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  explicit Service(std::shared_ptr<Core> core)
+      : core_(std::move(core)), older_calls_(core_->options) {}
 
-  Status start(const Address& address) {
+  Status start(const Address& address, TcpTransport& sessions) {
     const ControlOptions& options = core_->options;
-    TRY(acceptor_, ControlAcceptor::open(address, options.limits));
     const auto admit = [roster = options.roster, open = options.admissions != nullptr,
                         door = options.door](const PublicKey& key) -> hearth::Status {
       if (roster->find(key).has_value()) return ok_status();
@@ -352,45 +214,27 @@ class ControlService::Service final
             Builder::ExternalConnectionType::FROM_FD,
             tls_server_credentials(options.identity, admit));
     builder.RegisterService(this);
+    builder.RegisterCallbackGenericService(&older_calls_);
     set_limits(options, builder);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Error{ErrorCode::kIo, "the control plane does not start"};
-    core_->address = acceptor_->address().text();
-    acceptor_->start([entry](int socket) {
+    ControlAcceptor::Hands hands;
+    hands.session = [&sessions](int socket) { sessions.adopt(socket); };
+    hands.call = [entry](int socket) {
       ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.fd = socket;
       entry->HandleNewConnection(&connection);
-    });
+    };
+    TRY(acceptor_, ControlAcceptor::open(core_->io, address, options.limits, std::move(hands)));
+    core_->address = acceptor_->address().text();
     return ok_status();
   }
 
   void stop() {
     if (server_ == nullptr) return;
-    acceptor_->stop();
+    acceptor_.reset();
     server_->Shutdown(std::chrono::system_clock::now());  // cancels what still runs
     server_->Wait();
-  }
-
-  grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* Session(
-      grpc::CallbackServerContext* context) override {
-    const auto key = peer_key(*context->auth_context());
-    const auto entry = key ? core_->options.roster->find(*key) : std::nullopt;
-    if (!entry || entry->role != Role::kWorker) {
-      spdlog::warn("refused a control session of {}: {}", context->peer(),
-                   !key     ? key.error().message
-                   : !entry ? "the key " + key->hex() + " is not in the roster"
-                            : entry->name + " is no worker");
-      return new Turned();
-    }
-    auto connection = acceptor_->find(caller_of(*context));
-    if (connection == nullptr) {
-      spdlog::error("a control session of {} has no connection", context->peer());
-      return new Turned();
-    }
-    const auto session =
-        std::make_shared<ControlService::Session>(core_, *key, std::move(connection));
-    session->begin(session);
-    return session.get();
   }
 
   grpc::ServerUnaryReactor* Prove(grpc::CallbackServerContext* context,
@@ -419,7 +263,7 @@ class ControlService::Service final
                                   control::v1::Enrolled* answer) override {
     const auto key = peer_key(*context->auth_context());
     return answer_stranger(*context,
-                           [key, from = caller_of(*context).host, request,
+                           [key, from = acceptor_->caller(context->peer()), request,
                             answer](Admissions& admissions) -> hearth::Status {
                              TRY(const PublicKey known, key);
                              TRY(*answer, admissions.knock(known, from, *request));
@@ -483,39 +327,36 @@ class ControlService::Service final
                                static_cast<int>(limits::kHandshakeSeconds) * 1000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 * 1024);
-    // A worker's window does not grow: what is on its way stays below what the acceptor allows.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
-                               static_cast<int>(options.limits.message_bytes));
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0);
   }
 
   grpc::ServerUnaryReactor* answer_stranger(const grpc::CallbackServerContext& context,
                                             Stranger::Work work) {
-    const auto call = std::make_shared<Stranger>(core_, context.peer(), std::move(work));
+    const auto call =
+        std::make_shared<Stranger>(core_, acceptor_->caller(context.peer()), std::move(work));
     call->begin(call);
     return call.get();
   }
 
   const std::shared_ptr<Core> core_;
+  OlderCalls older_calls_;
   std::unique_ptr<ControlAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
-ControlService::ControlService() : core_(std::make_shared<Core>()) {}
+ControlService::ControlService(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-Result<std::unique_ptr<ControlService>> ControlService::open(const ControlOptions& options,
-                                                             Post post) {
+Result<std::unique_ptr<ControlService>> ControlService::open(asio::io_context& io,
+                                                             const ControlOptions& options) {
   TRY(const Address checked, parse_address(options.address));
-  std::unique_ptr<ControlService> service(new ControlService());
-  service->core_->post = std::move(post);
-  service->core_->options = options;
+  std::unique_ptr<ControlService> service(new ControlService(std::make_shared<Core>(io, options)));
+  TcpOptions sessions = coordinator_control_options(options.identity, options.roster);
+  sessions.on_refused = options.on_refused;
+  sessions.frame_bytes = options.limits.message_bytes;
+  sessions.handshakes = options.limits.strangers;
+  TRY(service->sessions_, TcpTransport::open(io, sessions));
   service->service_ = std::make_unique<Service>(service->core_);
-  TRY_VOID(service->service_->start(checked));
+  TRY_VOID(service->service_->start(checked, *service->sessions_));
   return service;
 }
 
@@ -524,61 +365,14 @@ ControlService::~ControlService() {
     const std::lock_guard lock(core_->mutex);
     core_->alive = false;
   }
-  core_->events = nullptr;
   core_->options.admissions = nullptr;
   if (service_ != nullptr) service_->stop();
-  core_->sessions.clear();
-  const std::lock_guard lock(core_->mutex);
-  core_->post = nullptr;
 }
 
-void ControlService::set_events(TransportEvents* events) { core_->events = events; }
-
-LinkId ControlService::connect(std::string_view /*address*/) {
-  const LinkId link(++core_->last_link);
-  core_->to_owner([link](Core& core) {
-    if (core.events == nullptr) return;
-    core.events->on_link_closed(
-        link, {ErrorCode::kUnsupported, "the coordinator does not dial on the control plane"});
-  });
-  return link;
-}
-
-Status ControlService::send(LinkId link, Frame frame) {
-  REQUIRE(frame.type == FrameType::kControl, "only control frames travel on a control link");
-  REQUIRE(frame.payload.size() <= limits::kControlMessageBytes,
-          "control message of " + std::to_string(frame.payload.size()) +
-              " bytes passes the limit of " + std::to_string(limits::kControlMessageBytes));
-  const auto session = core_->sessions.find(link);
-  return session == core_->sessions.end() ? ok_status() : session->second->send(frame.payload);
-}
-
-void ControlService::close(LinkId link) {
-  const auto found = core_->sessions.find(link);
-  if (found == core_->sessions.end()) return;
-  const std::shared_ptr<Session> session = found->second;
-  core_->sessions.erase(found);
-  session->close();
-  core_->to_owner([link](Core& core) {
-    if (core.events == nullptr) return;
-    core.events->on_link_closed(link, {ErrorCode::kCancelled, "closed on this side"});
-  });
-}
+Transport& ControlService::sessions() { return *sessions_; }
 
 std::string ControlService::address() const { return core_->address; }
 
-std::optional<RosterEntry> ControlService::peer(LinkId link) const {
-  const auto found = core_->sessions.find(link);
-  if (found == core_->sessions.end()) return std::nullopt;
-  return core_->options.roster->find(found->second->peer());
-}
-
-void ControlService::recheck_peers() {
-  const auto sessions = core_->sessions;
-  for (const auto& [link, session] : sessions) {
-    const auto entry = core_->options.roster->find(session->peer());
-    if (!entry || entry->role != Role::kWorker) close(link);
-  }
-}
+void ControlService::recheck_peers() { sessions_->recheck_peers(); }
 
 }  // namespace hearth::coordinator

@@ -1,7 +1,8 @@
-// The coordinator's side of the control plane: a gRPC server of proto/control.proto over TLS 1.3,
-// every session of a worker of the roster an incoming link. Frames are of type kControl and carry a
-// serialised CoordinatorMessage out, a WorkerMessage in. Strangers are answered by an Admissions
-// and by nothing else.
+// The coordinator's side of the control plane, at one address: the control links of the roster's
+// workers, whose frames carry a serialised CoordinatorMessage out and a WorkerMessage in, and a
+// gRPC server of proto/control.proto over TLS 1.3, whose calls an Admissions answers.
+//
+// Threads: everything on the thread of the io_context.
 #pragma once
 
 #include <functional>
@@ -11,8 +12,8 @@
 #include "base/result.h"
 #include "coordinator/control/acceptor.h"
 #include "proto/control.pb.h"
+#include "proto/link/tcp_transport.h"
 #include "proto/link/tls.h"
-#include "proto/link/transport.h"
 #include "proto/roster.h"
 
 namespace hearth::coordinator {
@@ -45,39 +46,37 @@ struct ControlOptions {
   std::function<Status(const PublicKey& key)> door{};
   // The model, for workers of the roster, on the owner's thread; null: none is described.
   std::function<Result<control::v1::Description>()> describe{};
+  std::uint32_t canonical_version = 0;  // kernels::kCanonicalVersion, for refusals of older workers
+  // For the log: why a control link was refused before it opened, or which peer sent bytes that it
+  // may not send.
+  std::function<void(const std::string& why)> on_refused{};
   ControlLimits limits{};
 };
 
-class ControlService final : public Transport {
+class ControlService final {
  public:
-  // Runs a function on the owner's thread, later, in the order of the calls. Called from any
-  // thread; never after the destructor has returned.
-  using Post = std::function<void(std::function<void()>)>;
-
-  // kIo when the address is taken.
-  static Result<std::unique_ptr<ControlService>> open(const ControlOptions& options, Post post);
-  ~ControlService() override;  // ends every session without events
+  // kIo when the address is taken. `io` outlives the service.
+  static Result<std::unique_ptr<ControlService>> open(boost::asio::io_context& io,
+                                                      const ControlOptions& options);
+  ~ControlService();  // ends every session without events
   ControlService(const ControlService&) = delete;
   ControlService& operator=(const ControlService&) = delete;
 
-  void set_events(TransportEvents* events) override;
-  LinkId connect(std::string_view address) override;  // always closes: workers dial, we do not
-  // kInvalidInput when the frame is not kControl or passes limits::kControlMessageBytes,
-  // kNoCapacity when the queue would pass limits::kControlQueueBytes.
-  Status send(LinkId link, Frame frame) override;
-  void close(LinkId link) override;  // what is queued is sent first
-  std::string address() const override;
-  std::optional<RosterEntry> peer(LinkId link) const override;
-  // After a newer roster: sessions of whom it names no longer are closed.
+  // The control links. It lives as long as the service.
+  Transport& sessions();
+  std::string address() const;
+  // After a newer roster: sessions whose worker it names no longer are closed.
   void recheck_peers();
 
  private:
-  class Session;
+  class OlderSession;
+  class OlderCalls;
   class Stranger;
   class Service;
   struct Core;
-  ControlService();
+  explicit ControlService(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;
+  std::unique_ptr<TcpTransport> sessions_;
   std::unique_ptr<Service> service_;
 };
 

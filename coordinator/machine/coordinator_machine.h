@@ -112,7 +112,6 @@ class CoordinatorMachine final : public Coordinator,
   void admit();
   void take_outcome(const AuditOutcome& outcome);
   void start_sequence(Sequence& sequence);
-  bool orders_prompts(const Pipeline* pipeline);
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
   void release(Sequence& sequence);
   Status take_token(Epoch epoch, const SampledToken& token);

@@ -182,15 +182,8 @@ void CoordinatorMachine::start_sequence(Sequence& sequence) {
                              sequence.tokens_wanted());
   }
   SubmitMessage message = sequence.submit();
-  message.open.background = sequence.request.background && orders_prompts(pipeline);
+  message.open.background = sequence.request.background;
   links_.send(sequence.epoch, {FrameType::kSubmit, encode(message)});
-}
-
-// Whether its first stage knows of prompts in the background.
-bool CoordinatorMachine::orders_prompts(const Pipeline* pipeline) {
-  const Node* first =
-      pipeline == nullptr ? nullptr : registry_.find(pipeline->members.front().node);
-  return first != nullptr && first->status.protocol >= kProtocolBackground;
 }
 
 void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {

@@ -1,5 +1,5 @@
 // Membership: who belongs to the cluster, on the machine that holds the cluster key. It answers
-// strangers (control_service.h), keeps members in the store, signs every roster, and hands each new
+// strangers (control/service.h), keeps members in the store, signs every roster, and hands each new
 // one to its owner before anything else happens by it.
 //
 // Threads: everything on the owner's thread.

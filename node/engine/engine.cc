@@ -363,12 +363,20 @@ Status StageEngine::compute(Step& step) {
   return forward_->begin(step.rows, step.outputs);
 }
 
-// Writes back what was computed; failed rows, and all later ones of their sequences, are zeros. A
+// Puts what was computed into the place of what came in, which goes into the result. Failed rows,
+// and all later ones of their sequences, are zeros. A
 // sequence that fails here keeps the pages of this step's rows: those that its rows of the next
 // step took, which began before this was known, go back.
 void StageEngine::settle(Step& step) {
   StepBatch& batch = step.batch;
-  batch.activations.resize(batch.rows.size() * row_bytes());
+  step.result.input = std::exchange(batch.activations, {});
+  Bytes& out = batch.activations;
+  const Bytes zeros(row_bytes());
+  const auto append = [&](const void* row) {
+    const auto* bytes = static_cast<const std::byte*>(row);
+    out.insert(out.end(), bytes, bytes + row_bytes());
+  };
+  out.reserve(batch.rows.size() * row_bytes());
   std::uint32_t next = 0;
   std::uint32_t again = 0;
   for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
@@ -376,16 +384,17 @@ void StageEngine::settle(Step& step) {
     StageSequence& sequence = *step.sequences[i];
     const bool computed = next < step.computed.size() && step.computed[next].index == i;
     if (computed && forward_->failed(next)) sequence.fail(row.position, ErrorCode::kNumeric);
-    std::byte* out = batch.activations.data() + i * row_bytes();
     const bool replayed = again < step.replayed.size() && step.replayed[again] == i;
     if (sequence.failed(row.position)) {
       row.fail(sequence.why);
-      std::memset(out, 0, row_bytes());
+      append(zeros.data());
     } else if (computed) {
-      std::memcpy(out, forward_->output() + std::size_t{next} * spec_.hidden, row_bytes());
-      if (!is_last()) replay_.put_output(sequence.pages, row.position, {out, row_bytes()});
-    } else if (!is_last()) {
-      std::memcpy(out, step.said.data() + again * row_bytes(), row_bytes());
+      append(forward_->output() + std::size_t{next} * spec_.hidden);
+      if (!is_last()) {
+        replay_.put_output(sequence.pages, row.position, ByteSpan(out).last(row_bytes()));
+      }
+    } else {
+      append(is_last() ? zeros.data() : step.said.data() + again * row_bytes());
     }
     if (replayed) ++again;
     if (!computed) continue;

@@ -68,6 +68,7 @@ struct StepResult {
   std::vector<SequenceId> released;  // sequences whose KV this step gave back
   std::vector<RowHash> hashes;       // rows of sequences that asked for them
   std::uint32_t replayed = 0;        // rows that were said again and not computed; see keep()
+  Bytes input;                       // the batch's activations as they came in
 };
 
 class Engine {

@@ -128,7 +128,7 @@ PieceServer::~PieceServer() {
   state_->thread.join();
 }
 
-Status PieceServer::send(LinkId link, Frame frame) {
+Status PieceServer::send(LinkId link, Frame&& frame) {
   if (frame.type != FrameType::kHello) state_->steps_seen = now();
   return transport_.send(link, std::move(frame));
 }

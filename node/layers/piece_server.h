@@ -33,7 +33,7 @@ class PieceServer final : public Transport, private TransportEvents {
 
   void set_events(TransportEvents* events) override { events_ = events; }
   LinkId connect(std::string_view address) override { return transport_.connect(address); }
-  Status send(LinkId link, Frame frame) override;
+  Status send(LinkId link, Frame&& frame) override;
   void close(LinkId link) override { transport_.close(link); }
   std::optional<RosterEntry> peer(LinkId link) const override { return transport_.peer(link); }
   std::string address() const override { return transport_.address(); }

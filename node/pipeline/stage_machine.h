@@ -56,7 +56,6 @@ class StageMachine final : public Stage,
     std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
     std::optional<StepId> last_step;  // that a peer sent
     std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
-    std::deque<Bytes> inputs;       // with receipts: activations of the steps that are computing
     std::deque<TimePoint> started;  // of the batcher's steps that are not answered, oldest first
     // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
     std::optional<TimePoint> leave_by;

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,7 @@
 
 #include "base/check.h"
 #include "proto/address.h"
+#include "proto/link/control_links.h"
 #include "proto/link/ping.h"
 
 namespace hearth {
@@ -76,7 +78,8 @@ void tune(tcp::socket& socket) {
 // announced length costs nothing.
 class FrameReader {
  public:
-  FrameReader() : input_(kInputBytes) {}
+  FrameReader(LinkKind kind, std::size_t frame_bytes)
+      : kind_(kind), frame_bytes_(frame_bytes), input_(kInputBytes) {}
 
   // Where the next bytes go: the rest of the payload first, then the input buffer.
   MutableByteSpan space() {
@@ -100,7 +103,10 @@ class FrameReader {
         return false;
       }
       TRY(const FrameHeader header,
-          decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes)));
+          decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes), kind_));
+      REQUIRE(header.payload_bytes <= frame_bytes_,
+              "a frame's payload has " + std::to_string(header.payload_bytes) +
+                  " bytes; the limit here is " + std::to_string(frame_bytes_));
       taken_ += kFrameHeaderBytes;
       type_ = header.type;
       expected_ = header.payload_bytes;
@@ -115,6 +121,13 @@ class FrameReader {
   }
 
   bool inside_frame() const { return in_payload_ || filled_ > taken_; }
+
+  // Forgets what has come.
+  void drop() {
+    taken_ = filled_ = payload_filled_ = expected_ = 0;
+    in_payload_ = false;
+    payload_.clear();
+  }
 
  private:
   void grow() {
@@ -137,6 +150,8 @@ class FrameReader {
     filled_ -= std::exchange(taken_, 0);
   }
 
+  const LinkKind kind_;
+  const std::size_t frame_bytes_;
   Bytes input_;
   std::size_t taken_ = 0;   // consumed bytes of input_
   std::size_t filled_ = 0;  // received bytes of input_
@@ -158,8 +173,7 @@ struct Outgoing {
 struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   enum class State { kConnecting, kGreeting, kOpen, kLingering, kDead };
 
-  Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection)
-      : core(std::move(owner)), id(link), socket(std::move(connection)) {}
+  Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection);
   ~Link() { end_greeting(); }
 
   void greet(TlsStream::Side side);
@@ -171,7 +185,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   bool take(std::size_t bytes);
   void deliver();
   bool answer(ByteSpan payload);
-  bool enqueue(Frame frame);
+  bool enqueue(Frame&& frame);
   void write();
   void wait_to_write(tcp::socket::wait_type what);
   ByteSpan next_bytes();
@@ -181,6 +195,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void beat(TimePoint time);
   // Ends the link with an event. Only from the io_context, never inside a call of the owner.
   void fail(const Error& why);
+  Error broken() const;
   // The same for bytes that no peer may send: the log names it, whatever the link was for.
   void misspoke(const Error& why);
   void drop();
@@ -217,6 +232,8 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   Status listen();
   void accept();
   void adopt(tcp::socket socket);
+  void make_room();
+  bool too_many_of(const Link& link) const;
   void sweep();
   void post_closed(LinkId link, Error why);
   void stop();
@@ -237,6 +254,12 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
 };
 
 // --- one link -------------------------------------------------------------------------------
+
+TcpTransport::Link::Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection)
+    : core(std::move(owner)),
+      id(link),
+      socket(std::move(connection)),
+      reader(core->options.kind, core->options.frame_bytes) {}
 
 void TcpTransport::Link::greet(TlsStream::Side side) {
   state = State::kGreeting;
@@ -266,6 +289,10 @@ void TcpTransport::Link::end_greeting() {
 void TcpTransport::Link::open() {
   const auto self = shared_from_this();
   end_greeting();
+  if (incoming && core->too_many_of(*this)) {
+    return fail(unavailable("the peer has " + std::to_string(core->options.links_of_key) +
+                            " links here, which is the limit"));
+  }
   state = State::kOpen;
   read_at = written_at = now();
   deadline = incoming ? now() + core->options.first_frame_deadline : TimePoint{0};
@@ -293,8 +320,7 @@ void TcpTransport::Link::read() {
       case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::read);
       case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::read);
       case TlsStream::Step::kClosed: return fail(unavailable("the peer closed the link"));
-      case TlsStream::Step::kFailed:
-        return fail(unavailable("the link broke: " + tls->records().error()));
+      case TlsStream::Step::kFailed: return fail(broken());
     }
     taken += bytes;
     if (!take(bytes)) return;
@@ -304,11 +330,17 @@ void TcpTransport::Link::read() {
   });
 }
 
+// The side that dialled has ended its handshake before the other one has seen its key.
+Error TcpTransport::Link::broken() const {
+  if (!incoming && tls->records().refused()) return unavailable(std::string(kNotAdmitted));
+  return unavailable("the link broke: " + tls->records().error());
+}
+
 // False when the link has ended by them.
 bool TcpTransport::Link::take(std::size_t bytes) {
   read_at = now();
   if (state == State::kLingering) {
-    reader = FrameReader();  // what still arrives after close() is dropped
+    reader.drop();  // what still arrives after close() is dropped
   } else {
     reader.received(bytes);
     deliver();
@@ -343,8 +375,8 @@ bool TcpTransport::Link::answer(ByteSpan payload) {
   return state != State::kDead;
 }
 
-// Whether there was room; the frame's size is within its limit.
-bool TcpTransport::Link::enqueue(Frame frame) {
+// Whether there was room, without which the frame is left as it was; its size is within its limit.
+bool TcpTransport::Link::enqueue(Frame&& frame) {
   const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
   if (queued_bytes + bytes > core->options.send_queue_bytes) return false;
   if (queue.empty()) written_at = now();
@@ -496,10 +528,19 @@ void TcpTransport::Link::drop() {
 Status TcpTransport::Core::admit(const PublicKey& key) const {
   const auto entry = options.roster->find(key);
   REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
-  REQUIRE(entry->role == Role::kWorker || entry->role == Role::kCoordinator,
-          entry->name + " is in the roster as " + std::string(role_name(entry->role)) +
-              "; data links are for workers and the coordinator");
+  const bool admitted = std::ranges::find(options.peers, entry->role) != options.peers.end();
+  REQUIRE(admitted, entry->name + " is in the roster as " + std::string(role_name(entry->role)) +
+                        ", which no link here may be to");
   return ok_status();
+}
+
+bool TcpTransport::Core::too_many_of(const Link& link) const {
+  std::uint32_t count = 0;
+  for (const auto& [id, other] : links) {
+    const bool open = other->state == Link::State::kOpen || other->state == Link::State::kLingering;
+    if (open && other->incoming && other->tls->peer() == link.tls->peer()) ++count;
+  }
+  return count >= options.links_of_key;
 }
 
 Status TcpTransport::Core::listen() {
@@ -541,6 +582,7 @@ void TcpTransport::Core::adopt(tcp::socket socket) {
   const tcp::endpoint from = socket.remote_endpoint(error);
   if (error) return;
   const std::string peer = peer_of_host(from.address().to_string());
+  if (options.makes_room && handshakes.waits_for_room(peer, now())) make_room();
   if (!handshakes.begin(peer, now())) return;
   tune(socket);
   const LinkId id(++last_link);
@@ -548,6 +590,20 @@ void TcpTransport::Core::adopt(tcp::socket socket) {
   link->greeted = peer;
   links.emplace(id, link);
   link->greet(TlsStream::Side::kServer);
+}
+
+// Strangers that fill the table must not keep members out.
+void TcpTransport::Core::make_room() {
+  std::shared_ptr<Link> chosen;
+  std::uint32_t most = 0;
+  for (const auto& [id, link] : links) {
+    if (link->greeted.empty()) continue;
+    const std::uint32_t neighbours = handshakes.under_way(link->greeted);
+    if (neighbours < most || (neighbours == most && chosen->id < id)) continue;
+    chosen = link;
+    most = neighbours;
+  }
+  if (chosen != nullptr) chosen->fail(unavailable("the handshake gave its place to another one"));
 }
 
 void TcpTransport::Core::sweep() {
@@ -616,7 +672,7 @@ LinkId TcpTransport::connect(std::string_view address) {
   if (core_->links.size() >= core_->options.connections) {
     core_->post_closed(id, {ErrorCode::kNoCapacity, "this process holds " +
                                                         std::to_string(core_->options.connections) +
-                                                        " data links, which is the limit"});
+                                                        " links, which is the limit"});
     return id;
   }
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
@@ -631,12 +687,30 @@ LinkId TcpTransport::connect(std::string_view address) {
       return link->fail(unavailable("connecting: nobody listens there"));
     }
     tune(link->socket);
+    if (link->core->options.kind == LinkKind::kControl) {
+      // A queue that holds nothing yet takes a byte.
+      (void)::send(link->socket.native_handle(), &kControlByte, 1, MSG_NOSIGNAL);
+    }
     link->greet(TlsStream::Side::kClient);
   });
   return id;
 }
 
-Status TcpTransport::send(LinkId id, Frame frame) {
+void TcpTransport::adopt(int socket) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size);
+  tcp::socket taken(core_->io);
+  ErrorCondition error;
+  taken.assign(at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), socket, error);
+  if (error) {
+    ::close(socket);
+    return;
+  }
+  core_->adopt(std::move(taken));
+}
+
+Status TcpTransport::send(LinkId id, Frame&& frame) {
   const auto found = core_->links.find(id);
   if (found == core_->links.end()) return ok_status();
   Link& link = *found->second;
@@ -644,9 +718,13 @@ Status TcpTransport::send(LinkId id, Frame frame) {
   const bool opening =
       link.state == Link::State::kConnecting || link.state == Link::State::kGreeting;
   if ((!open && !opening) || link.write_failed) return ok_status();
-  REQUIRE(frame.payload.size() <= limits::kFrameBytes,
-          "frame payload of " + std::to_string(frame.payload.size()) +
-              " bytes passes the limit of " + std::to_string(limits::kFrameBytes));
+  const bool control = core_->options.kind == LinkKind::kControl;
+  const std::size_t limit = control ? limits::kControlMessageBytes : limits::kFrameBytes;
+  REQUIRE(frame.payload.size() <= limit, "frame payload of " +
+                                             std::to_string(frame.payload.size()) +
+                                             " bytes passes the limit of " + std::to_string(limit));
+  REQUIRE(!control || frame.type == FrameType::kControl,
+          "only control frames travel on a control link");
   if (!link.enqueue(std::move(frame))) {
     return Error{ErrorCode::kNoCapacity,
                  "the send queue of the link holds " + std::to_string(link.queued_bytes) +
@@ -680,7 +758,13 @@ void TcpTransport::recheck_peers() {
     const auto links = core->links;  // an event may end any of them
     for (const auto& [id, link] : links) {
       if (link->state != Link::State::kOpen || core->admit(link->tls->peer()).ok()) continue;
-      link->fail(unavailable("the roster names the peer no longer"));
+      const Error why = unavailable("the roster names the peer no longer");
+      if (core->options.kind == LinkKind::kData) {
+        link->fail(why);
+        continue;
+      }
+      link->linger();  // the roster that says so may be on its way to the peer
+      if (core->events != nullptr) core->events->on_link_closed(id, why);
     }
   });
 }

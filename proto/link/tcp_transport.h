@@ -1,14 +1,18 @@
-// Data links: frames over TLS 1.3 over TCP, by Boost.Asio and proto/tls. Every link runs on one
+// Links: frames over TLS 1.3 over TCP, by Boost.Asio and proto/tls. Every link runs on one
 // io_context, and the thread that runs it is the owner's thread of transport.h. A link opens when
-// both sides have proved the key of a worker or a coordinator of the roster; before that, not one
-// byte is read as a frame.
+// both sides have proved the key of a node of the roster in a role that the transport admits;
+// before that, not one byte is read as a frame.
+//
+// The links of a transport are all data links or all control links (proto/link/control_links.h).
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -25,19 +29,26 @@ class io_context;
 namespace hearth {
 
 struct TcpOptions {
+  LinkKind kind = LinkKind::kData;
   std::string listen_address{};  // host:port, port 0: any free one; empty: do not listen
   TlsIdentity identity{};        // ours
-  std::shared_ptr<const RosterBook> roster{};  // that names us and our peers
+  std::shared_ptr<const RosterBook> roster{};                  // that names us and our peers
+  std::vector<Role> peers{Role::kWorker, Role::kCoordinator};  // that a link may be to
   // For the log: why an incoming link was refused before it opened, where its peer hears an alert,
   // and which peer's bytes were none that it may send.
   std::function<void(const std::string& why)> on_refused{};
   std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
+  std::uint32_t links_of_key = limits::kConnections;       // open and incoming, of one peer
+  std::size_t frame_bytes = limits::kFrameBytes;           // of a frame that comes in
   std::size_t send_queue_bytes = limits::kSendQueueBytes;  // per link
   // An incoming link that has not sent a whole frame by then is closed; connecting likewise.
   Duration first_frame_deadline = std::chrono::seconds(limits::kFirstFrameSeconds);
   // From the first byte of an incoming link to the end of its handshake; likewise of ours.
   Duration handshake_deadline = std::chrono::seconds(limits::kHandshakeSeconds);
   HandshakeLimits handshakes{};
+  // Whether a handshake for which there is no room takes the place of the oldest one of the address
+  // that has most of them.
+  bool makes_room = false;
   // A frame or a send queue that does not move for so long ends its link.
   Duration stall_deadline = std::chrono::seconds(limits::kLinkStallSeconds);
   // An open link that has sent nothing for `beat` sends a ping; one from which no byte came for
@@ -60,7 +71,9 @@ class TcpTransport final : public Transport {
 
   void set_events(TransportEvents* events) override;
   LinkId connect(std::string_view address) override;
-  Status send(LinkId link, Frame frame) override;
+  Status send(LinkId link, Frame&& frame) override;
+  // Takes over an incoming connection that another listener has accepted.
+  void adopt(int socket);
   // Frames already queued are still sent, for at most a second.
   void close(LinkId link) override;
   std::string address() const override;

@@ -276,6 +276,8 @@ TlsStep TlsRecords::take_message(const Record& record) {
       if (content.size() != 2) return fail(Alert::kUnexpectedMessage, "an alert of another size");
       const int said = std::to_integer<int>(content[1]);
       if (said == static_cast<int>(Alert::kCloseNotify)) return TlsStep::kClosed;
+      // After our own handshake: the other side has checked our certificate since.
+      refused_ = said == static_cast<int>(Alert::kHandshakeFailure);
       error_ = std::string("the peer sent the alert: ") + SSL_alert_desc_string_long(said);
       return TlsStep::kFailed;
     }

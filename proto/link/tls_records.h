@@ -86,6 +86,8 @@ class TlsRecords {
   TlsStep write(ByteSpan bytes, bool more, std::size_t& done);
   void shutdown();  // tells the peer that nothing follows
   const std::string& error() const { return error_; }
+  // Whether the peer ended the link because it does not admit our key.
+  bool refused() const { return refused_; }
 
  private:
   enum class Alert : std::uint8_t {
@@ -93,6 +95,7 @@ class TlsRecords {
     kUnexpectedMessage = 10,
     kBadRecordMac = 20,
     kRecordOverflow = 22,
+    kHandshakeFailure = 40,
     kIllegalParameter = 47,
     kInternalError = 80,
   };
@@ -128,6 +131,7 @@ class TlsRecords {
   std::size_t sent_ = 0;      // of sealed_
   std::size_t promised_ = 0;  // bytes of the write that sealed_ carries
   bool ended_ = false;        // an alert was the last that we said
+  bool refused_ = false;
   std::string error_;
 };
 

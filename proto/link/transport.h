@@ -1,5 +1,5 @@
 // Transport: one of the four seams. Ordered, reliable frames over links, delivered on one thread.
-// Real: proto/tcp_transport (data links) and the two gRPC control adapters. Simulated: tests/sim.
+// Real: proto/link/tcp_transport, for data links and for control links. Simulated: tests/sim.
 //
 // A data link whose peer says nothing is closed within seconds, whether its process, its machine or
 // the way to it is gone: every open link carries signs of life (FrameType::kBeat) when it carries
@@ -38,9 +38,10 @@ class Transport {
   virtual void set_events(TransportEvents* events) = 0;
   // Begins to connect; on_link_open or on_link_closed follows, never inside this call.
   virtual LinkId connect(std::string_view address) = 0;
-  // Queues a frame. kNoCapacity when limits::kSendQueueBytes would be passed: the caller holds
-  // back (data) or closes the link (control). A closed link swallows frames.
-  virtual Status send(LinkId link, Frame frame) = 0;
+  // Queues a frame. kNoCapacity when the link's send queue would pass its limit: then `frame` is
+  // left as it was, and the caller holds back (data) or closes the link (control). A closed link
+  // swallows frames.
+  virtual Status send(LinkId link, Frame&& frame) = 0;
   // on_link_closed follows with kCancelled, never inside this call.
   virtual void close(LinkId link) = 0;
   // Who is at the far end of an open link, by its key: what a peer says of itself is compared with

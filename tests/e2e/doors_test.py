@@ -1,6 +1,6 @@
-"""Floods against the control port of a real server, and HTTP/2 as nobody should speak it, by
-strangers and by members of the cluster: each loses its connection, the process keeps its memory,
-and whoever comes from another address is served meanwhile.
+"""Floods against the control port of a real server, HTTP/2 as nobody should speak it, by strangers
+and by members of the cluster, and control links as no member should use them: each loses its
+connection, the process keeps its memory, and whoever comes from another address is served meanwhile.
 """
 
 import json
@@ -14,9 +14,11 @@ import subprocess
 import threading
 import time
 
+import control_link
 import cluster
 import http2
 import swarm
+from control_link import FRAME_BYTES, control_frame
 from http2 import frame, header, message, request
 
 INTRUDER = os.environ.get("HEARTH_INTRUDER", "build/tests/e2e/intruder")
@@ -56,7 +58,7 @@ def copied(folder, to):
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
-# --- attacks: each takes a connection that is open and, of a member, holds a session
+# --- attacks on gRPC: each takes a connection that is open
 
 def rapid_reset(link):
     streams = Streams()
@@ -136,6 +138,57 @@ def window_of_nothing(link):
              frame(http2.DATA, http2.END_STREAM, 3, message()))
 
 
+# --- attacks on control links: each takes a link of a member that is open
+
+def huge_frame(link):
+    """Declared with 2^63 bytes."""
+    until_it_ends(link, control_frame(b"", 1 << 63) + b"x" * SHARE)
+
+
+def long_frame(link):
+    """A byte longer than a worker's message may be, of which all are sent."""
+    until_it_ends(link, control_frame(b"x" * (FRAME_BYTES + 1)))
+
+
+def half_a_frame(link):
+    """A message of which a byte comes now and then."""
+    whole = control_frame(b"x" * 1000)
+    for at in range(len(whole)):
+        if not link.say(whole[at:at + 1]) or link.wait_end(0.5):
+            return
+
+
+def only_signs_of_life(link):
+    def some():
+        time.sleep(0.02)
+        return control_frame(b"", kind=control_link.BEAT) * 500
+    until_it_ends(link, some)
+
+
+def a_frame_of_data(link):
+    until_it_ends(link, control_frame(b"x" * 100, kind=control_link.BATCH))
+
+
+def a_ping(link):
+    until_it_ends(link, control_frame(b"x" * 100, kind=control_link.PING))
+
+
+def no_frame(link):
+    until_it_ends(link, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(http2.SETTINGS, 0, 0))
+
+
+def no_message(link):
+    """Whose first message is no protobuf, and the others neither."""
+    until_it_ends(link, lambda: control_frame(b"\xff" * FRAME_BYTES) * 4)
+
+
+def another_message(link):
+    """A heartbeat of nobody who has registered."""
+    until_it_ends(link, lambda: (time.sleep(0.1), control_frame(b"\x12\x00"))[1])
+
+
+ON_CONTROL_LINKS = (huge_frame, long_frame, half_a_frame, only_signs_of_life, a_frame_of_data,
+                    a_ping, no_frame, no_message, another_message, silence)
 FAST = (rapid_reset, settings_flood, settings_unread, ping_flood, continuation_flood,
         endless_header, many_headers, huge_message, unknown_frames)
 SLOW = (half_frame, half_call, silence, window_of_nothing)
@@ -355,13 +408,17 @@ class Doors(cluster.Cluster):
     def attack(self, attack, pem, source, member):
         """One attempt; whether it ends as it must."""
         with http2.Connection(self.control, pem, source, settings_of(attack)) as link:
-            if member:
-                link.say(frame(http2.HEADERS, http2.END_HEADERS, 1, request("Session")))
-                if not link.wait(lambda kind, _, at: kind == http2.HEADERS and at == 1):
-                    self.fail(f"{attack.__name__}: a member has no session")
             attack(link)
             ended = link.wait_end()
-        kind = f"{attack.__name__} by a {'member' if member else 'stranger'}"
+        self.note(f"{attack.__name__} by a {'member' if member else 'stranger'}", ended)
+
+    def attack_control_link(self, attack, pem, source):
+        with control_link.Link(self.control, pem, source) as link:
+            attack(link)
+            ended = link.wait_end()
+        self.note(f"{attack.__name__} on a control link", ended)
+
+    def note(self, kind, ended):
         with self.counting:
             self.attempts[kind] = self.attempts.get(kind, 0) + 1
             if not ended:
@@ -383,7 +440,6 @@ class Doors(cluster.Cluster):
         watch = self.watch()
         slow = [threading.Thread(target=self.attack, args=(attack, spy, "127.0.0.80", False))
                 for attack in SLOW]
-        # A member has two sessions at a time.
         slow += [threading.Thread(target=lambda half: [
             self.attack(attack, keys["shed"], "127.0.0.81", True) for attack in half], args=(half,))
             for half in (SLOW[::2], SLOW[1::2])]
@@ -403,8 +459,37 @@ class Doors(cluster.Cluster):
         self.assertEqual(self.failed, [], "these still hold their connections")
         self.assertNotIn("worker desk lost", self.log(), "the desk was served all the while")
         self.assertIsNone(desk.poll(), desk_log.read_text())
-        self.assertRegex(self.log(), r"control connection of 127.0.0.1\d\d is closed: \d+ bytes "
-                                     "beside messages")
+        self.assertRegex(self.log(), r"control connection of 127.0.0.1\d\d is closed: it sent "
+                                     r"\d+ bytes; the limit is 32768")
+
+    def test_control_links_as_no_member_should_use_them(self):
+        desk, desk_log = self.join("desk", self.token())
+        swarm.wait_until(lambda: "worker desk registered" in self.log(), "the desk")
+        self.enrol("attic", self.token())
+        attic = self.pem(os.path.join(self.folder("attic"), "node.key"), "attic")
+        self.failed = []
+        watch = self.watch()
+        with self.subTest("a key has two at a time"):
+            def third():
+                links = [control_link.Link(self.control, attic) for _ in range(3)]
+                ended = links[2].wait_end()
+                for link in links:
+                    link.link.close()
+                return ended and "the peer has 2 links here, which is the limit" in self.log()
+            swarm.wait_until(third, "the third is refused")
+        # Each has the place of one of the two, which others' attempts must not take.
+        for at, attack in enumerate(ON_CONTROL_LINKS):
+            self.attack_control_link(attack, attic, f"127.0.0.{100 + at}")
+        with self.subTest("a machine that is not a member has none"):
+            with control_link.Link(self.control, self.someone) as link:
+                self.assertTrue(link.wait_end())
+            self.assertRegex(self.log(), "refused a control session: .* is not in the roster")
+        self.check(watch, "control links")
+        print("attempts:", json.dumps(self.attempts), "in all", sum(self.attempts.values()))
+        self.assertEqual(sum(self.attempts.values()), len(ON_CONTROL_LINKS))
+        self.assertEqual(self.failed, [], "these still hold their connections")
+        self.assertNotIn("worker desk lost", self.log(), "the desk was served all the while")
+        self.assertIsNone(desk.poll(), desk_log.read_text())
 
     # --- a door that is closed
 

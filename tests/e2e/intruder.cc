@@ -35,6 +35,7 @@
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
+#include "proto/link/control_links.h"
 #include "proto/link/grpc_tls.h"
 #include "tests/unit/node/pipeline/owner.h"
 
@@ -107,22 +108,6 @@ Attempt knock(const std::vector<std::string>& words) {
   return {answer.ByteSizeLong() == 0, answer.ShortDebugString()};
 }
 
-Attempt session(const std::vector<std::string>& words) {
-  const auto stub = dial(words[0], words[1]);
-  grpc::ClientContext context;
-  set_deadline(context);
-  const auto stream = stub->Session(&context);
-  control::v1::WorkerMessage message;
-  message.mutable_register_()->set_node(words[2]);
-  message.mutable_register_()->set_protocol_version(kProtocolVersion);
-  stream->Write(message);
-  control::v1::CoordinatorMessage answer;
-  if (!stream->Read(&answer)) return attempt_of(stream->Finish());
-  const bool refused = answer.has_refused();
-  context.TryCancel();
-  return {refused, refused ? answer.refused().reason() : answer.ShortDebugString()};
-}
-
 int connected(const std::string& text) {
   const Address address = parse_address(text).value();
   sockaddr_in to{};
@@ -149,48 +134,75 @@ TlsStream::Step finish(int link, const std::function<TlsStream::Step()>& step) {
   }
 }
 
-// A hello over a link that our side has no objection to; what comes back.
-Attempt greet(TlsStream& tls, int link, const std::vector<std::string>& words) {
+// What comes back for one frame, over a link that our side has no objection to. The error: there is
+// no link.
+Result<Bytes> answer_to(TlsStream& tls, int link, FrameType type, const Bytes& payload) {
   if (finish(link, [&] { return tls.handshake(); }) != TlsStream::Step::kDone) {
-    return {true, "handshake: " + tls.error()};
+    return Error::invalid("handshake: " + tls.error());
   }
+  Bytes frame = encode_header(type, payload.size());
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  std::size_t done = 0;
+  if (finish(link, [&] { return tls.records().write(frame, false, done); }) !=
+      TlsStream::Step::kDone) {
+    return Error::invalid("handshake: " + tls.records().error());
+  }
+  Bytes heard(4096);
+  if (finish(link, [&] { return tls.records().read(heard, done); }) != TlsStream::Step::kDone) {
+    const std::string& why = tls.records().error();
+    return Error::invalid("handshake: " + (why.empty() ? "closed" : why));
+  }
+  heard.resize(done);
+  return heard;
+}
+
+// ADDRESS KEY ...: `before` goes before the handshake.
+Result<Bytes> answer_to(const std::vector<std::string>& words, ByteSpan before, FrameType type,
+                        const Bytes& payload) {
+  const auto anybody = [](const PublicKey&) { return ok_status(); };
+  const auto context = TlsContext::make(identity_of(words[1]), anybody).value();
+  const int link = connected(words[0]);
+  if (link < 0) return Error::invalid("no connection");
+  (void)!::write(link, before.data(), before.size());
+  auto heard = [&] {
+    TlsStream tls(*context, link, TlsStream::Side::kClient, std::size_t{1} << 30);
+    return answer_to(tls, link, type, payload);
+  }();
+  ::close(link);
+  return heard;
+}
+
+Attempt data(const std::vector<std::string>& words) {
   Hello hello;
   hello.canonical = kernels::kCanonicalVersion;
   hello.node = words[2];
   hello.stage =
       words[3] == "c" ? Hello::kCoordinatorStage : static_cast<std::uint32_t>(std::stoul(words[3]));
-  const Bytes payload = encode(hello);
-  Bytes frame = encode_header(FrameType::kHello, payload.size());
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  std::size_t done = 0;
-  if (finish(link, [&] { return tls.records().write(frame, false, done); }) !=
-      TlsStream::Step::kDone) {
-    return {true, "handshake: " + tls.records().error()};
-  }
-  Bytes heard(4096);
-  if (finish(link, [&] { return tls.records().read(heard, done); }) != TlsStream::Step::kDone) {
-    return {true,
-            "handshake: " + (tls.records().error().empty() ? "closed" : tls.records().error())};
-  }
-  heard.resize(done);
-  if (heard.size() < kFrameHeaderBytes) return {false, "half a frame"};
-  const auto header = decode_header(ByteSpan(heard).first(kFrameHeaderBytes));
+  const auto heard = answer_to(words, {}, FrameType::kHello, encode(hello));
+  if (!heard.ok()) return {true, heard.error().message};
+  if (heard->size() < kFrameHeaderBytes) return {false, "half a frame"};
+  const auto header = decode_header(ByteSpan(*heard).first(kFrameHeaderBytes));
   const bool refused = header.ok() && header->type == FrameType::kRefused;
-  return {refused, decode_refused(ByteSpan(heard).subspan(kFrameHeaderBytes))};
+  return {refused, decode_refused(ByteSpan(*heard).subspan(kFrameHeaderBytes))};
 }
 
-Attempt data(const std::vector<std::string>& words) {
-  const auto anybody = [](const PublicKey&) { return ok_status(); };
-  const auto context = TlsContext::make(identity_of(words[1]), anybody).value();
-  const int link = connected(words[0]);
-  if (link < 0) return {true, "no connection"};
-  Attempt attempt;
-  {
-    TlsStream tls(*context, link, TlsStream::Side::kClient, std::size_t{1} << 30);
-    attempt = greet(tls, link, words);
+Attempt session(const std::vector<std::string>& words) {
+  control::v1::WorkerMessage message;
+  message.mutable_register_()->set_node(words[2]);
+  message.mutable_register_()->set_protocol_version(kProtocolVersion);
+  const std::string text = message.SerializeAsString();
+  const ByteSpan bytes = as_bytes(text);
+  const auto heard =
+      answer_to(words, {&kControlByte, 1}, FrameType::kControl, Bytes(bytes.begin(), bytes.end()));
+  if (!heard.ok()) return {true, heard.error().message};
+  if (heard->size() < kFrameHeaderBytes) return {false, "half a frame"};
+  control::v1::CoordinatorMessage answer;
+  const ByteSpan body = ByteSpan(*heard).subspan(kFrameHeaderBytes);
+  if (!answer.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+    return {false, "no message"};
   }
-  ::close(link);
-  return attempt;
+  const bool refused = answer.has_refused();
+  return {refused, refused ? answer.refused().reason() : answer.ShortDebugString()};
 }
 
 // Tells every worker that comes the rosters of files, in turn.
@@ -249,9 +261,9 @@ int send_rosters(const std::vector<std::string>& words) {
   std::unique_ptr<coordinator::ControlService> links;
   std::unique_ptr<FalseCoordinator> events;
   owner.call([&] {
-    links = coordinator::ControlService::open(options, owner.poster()).value();
-    events = std::make_unique<FalseCoordinator>(*links, rosters, std::stoi(words[3]));
-    links->set_events(events.get());
+    links = coordinator::ControlService::open(owner.io(), options).value();
+    events = std::make_unique<FalseCoordinator>(links->sessions(), rosters, std::stoi(words[3]));
+    links->sessions().set_events(events.get());
   });
   for (int i = 0; i < 600 && !events->told; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

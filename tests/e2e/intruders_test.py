@@ -22,6 +22,8 @@ import swarm
 INTRUDER = os.environ.get("HEARTH_INTRUDER", "build/tests/e2e/intruder")
 GENERIC = "this node is not admitted here"
 UNAUTHENTICATED = "16 " + GENERIC
+ALERT = "^handshake: .*(alert|closed|reset|end of file)"
+CONTROL = b"\x01"  # goes before the handshake of a control link
 PAUSE = 0.08  # between two handshakes of one address: see proto/link/handshakes.h
 LEAST = 300
 MEMORY = 16 << 20  # bytes that a process may have grown by, after all of them
@@ -154,24 +156,24 @@ class Intruders(cluster.Cluster):
                          "no refusal takes a use")
 
     def sessions(self, control, log):
-        for kind, reason, key in (("a stranger's session", "is not in the roster", "-"),
-                                  ("a client's session", "laptop is no worker", "laptop"),
-                                  ("an admin's session", "boss is no worker", "boss"),
-                                  ("a removed node's session", "is not in the roster", "gone")):
-            self.intrude(kind, log, reason, "^" + UNAUTHENTICATED + "$", "session", control,
-                         key if key == "-" else self.key(key), "desk")
+        for kind, reason, key in (
+                ("a stranger's session", "is not in the roster", "-"),
+                ("a client's session", "laptop is in the roster as client", "laptop"),
+                ("an admin's session", "boss is in the roster as admin", "boss"),
+                ("a removed node's session", "is not in the roster", "gone")):
+            self.intrude(kind, log, "refused a control session: .*" + reason, ALERT, "session",
+                         control, key if key == "-" else self.key(key), "desk")
         self.intrude("speaking as another node", log, "worker desk speaks as attic",
                      "^" + GENERIC + "$", "session", control, self.key("desk"), "attic")
         self.intrude("a stranger leaves", log, "has not joined, and asks to leave",
                      "^" + UNAUTHENTICATED + "$", "leave", control, "-")
 
     def data_links(self, where, address, log):
-        alert = "^handshake: .*(alert|closed|reset|end of file)"
         for kind, reason, key, name, stage, heard in (
-                ("a stranger's link", "is not in the roster", "-", "desk", "0", alert),
+                ("a stranger's link", "is not in the roster", "-", "desk", "0", ALERT),
                 ("a client's link", "laptop is in the roster as client", "laptop", "laptop", "0",
-                 alert),
-                ("a removed node's link", "is not in the roster", "gone", "gone", "0", alert),
+                 ALERT),
+                ("a removed node's link", "is not in the roster", "gone", "gone", "0", ALERT),
                 ("a link as another node", "worker desk speaks as attic", "desk", "attic", "0",
                  "^" + GENERIC + "$"),
                 ("a link as the coordinator", "worker desk speaks as", "desk", "coordinator", "c",
@@ -190,7 +192,8 @@ class Intruders(cluster.Cluster):
             self.assertTrue(not answer or (answer[0] == 21 and len(answer) <= 7), answer)
             time.sleep(PAUSE)
         for said in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                     b"HRT2" + bytes(64), b"\x16\x03\x01\x02\x00" + bytes(600)):
+                     b"HRT2" + bytes(64), b"\x16\x03\x01\x02\x00" + bytes(600),
+                     *((CONTROL + b"HRT2" + bytes(64),) if where == "control" else ())):
             self.counted(f"plaintext to {where}", log, failed, lambda: [say(said)] * 1, 1)
         for kind, newest, reason in (
                 ("TLS 1.2", ssl.TLSVersion.TLSv1_2, "unsupported protocol|no shared cipher"),

@@ -102,7 +102,7 @@ class Identity(unittest.TestCase):
                                            "--data-dir", str(other.data_dir)],
                                           stdout=out, stderr=out)
             try:
-                swarm.wait_until(lambda: "no coordinator's of the roster" in log.read_text(),
+                swarm.wait_until(lambda: "is not in the roster" in log.read_text(),
                                  "the refusal")
                 self.assertEqual(ours.state()["nodes"], [])
             finally:

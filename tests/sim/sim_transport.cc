@@ -41,7 +41,7 @@ LinkId SimTransport::connect(std::string_view address) {
   return id;
 }
 
-Status SimTransport::send(LinkId id, Frame frame) {
+Status SimTransport::send(LinkId id, Frame&& frame) {
   const auto found = network_.ends_.find(id);
   if (found == network_.ends_.end()) return ok_status();
   const auto& [link, end] = found->second;

@@ -113,7 +113,7 @@ class SimTransport final : public Transport {
 
   void set_events(TransportEvents* events) override { events_ = events; }
   LinkId connect(std::string_view address) override;
-  Status send(LinkId link, Frame frame) override;
+  Status send(LinkId link, Frame&& frame) override;
   void close(LinkId link) override;
   std::string address() const override { return address_; }
   // Hosts are what they are: the simulation has no keys.

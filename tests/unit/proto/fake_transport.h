@@ -34,7 +34,7 @@ class FakeTransport final : public Transport {
     dialled.emplace_back(link, std::string(address));
     return link;
   }
-  Status send(LinkId link, Frame frame) override {
+  Status send(LinkId link, Frame&& frame) override {
     if (full.contains(link)) return Error{ErrorCode::kNoCapacity, "full"};
     sent[link].push_back(std::move(frame));
     return ok_status();

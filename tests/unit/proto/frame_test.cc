@@ -29,6 +29,18 @@ TEST(FrameHeader, RoundTripsEveryTypeOfADataLink) {
   }
 }
 
+TEST(FrameHeader, OnAControlLinkOnlyMessagesAndSignsOfLife) {
+  for (std::uint16_t type = 0; type < 20; ++type) {
+    Bytes header = encode_header(FrameType::kBatch, 0);
+    std::memcpy(header.data() + 4, &type, sizeof(type));
+    EXPECT_EQ(decode_header(header, LinkKind::kControl).ok(), type == 7 || type == 12) << type;
+  }
+  const Bytes largest = encode_header(FrameType::kControl, limits::kControlMessageBytes);
+  EXPECT_TRUE(decode_header(largest, LinkKind::kControl).ok());
+  const Bytes over = encode_header(FrameType::kControl, limits::kControlMessageBytes + 1);
+  EXPECT_FALSE(decode_header(over, LinkKind::kControl).ok());
+}
+
 TEST(FrameHeader, RefusesMagicTypeReservedAndLength) {
   const Bytes header = encode_header(FrameType::kBatch, some_payload().size());
   const auto message = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {

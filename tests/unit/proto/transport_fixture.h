@@ -73,7 +73,12 @@ inline void use_identity(SSL_CTX* context, const TlsIdentity& identity) {
 // A peer that may say anything, and nothing of TLS unless it is told to.
 class RawPeer {
  public:
-  explicit RawPeer(const std::string& address) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit RawPeer(const std::string& address, const char* from = "127.0.0.1")
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    ::inet_pton(AF_INET, from, &here.sin_addr);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&here), sizeof(here)), 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(parse_address(address)->port);
@@ -155,7 +160,7 @@ class TransportTest : public ::testing::Test {
       events.inside_call = false;
       return link;
     }
-    Status send(LinkId link, Frame frame) {
+    Status send(LinkId link, Frame&& frame) {
       events.inside_call = true;
       Status status = transport->send(link, std::move(frame));
       events.inside_call = false;

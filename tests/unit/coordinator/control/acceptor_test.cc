@@ -4,12 +4,18 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "proto/link/control_links.h"
+#include "tests/unit/node/pipeline/owner.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -19,18 +25,21 @@ using std::chrono::milliseconds;
 // What is handed on stays open on our side until it is closed here, as gRPC would.
 class ControlAcceptorTest : public ::testing::Test {
  protected:
+  ControlAcceptor::Hands hands() {
+    return {[this](int socket) { keep(sessions_, socket); },
+            [this](int socket) { keep(calls_, socket); }};
+  }
   void open(const ControlLimits& limits) {
-    auto opened = ControlAcceptor::open({"127.0.0.1", 0}, limits);
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    acceptor_ = std::move(*opened);
-    acceptor_->start([this](int socket) {
-      const std::lock_guard lock(mutex_);
-      handed_.push_back(socket);
+    owner_.call([&] {
+      auto opened = ControlAcceptor::open(owner_.io(), {"127.0.0.1", 0}, limits, hands());
+      ASSERT_TRUE(opened.ok()) << opened.error().message;
+      acceptor_ = std::move(*opened);
     });
   }
   void TearDown() override {
-    acceptor_.reset();
-    for (const int socket : handed_) ::close(socket);
+    owner_.call([&] { acceptor_.reset(); });
+    for (const int socket : sessions_) ::close(socket);
+    for (const int socket : calls_) ::close(socket);
     for (const int link : links_) ::close(link);
   }
 
@@ -49,36 +58,40 @@ class ControlAcceptorTest : public ::testing::Test {
     EXPECT_EQ(::connect(link, reinterpret_cast<const sockaddr*>(&there), sizeof(there)), 0);
     return link;
   }
-  // As the other side knows it.
-  static Address own_address(int link) {
-    sockaddr_in at{};
-    socklen_t size = sizeof(at);
-    ::getsockname(link, reinterpret_cast<sockaddr*>(&at), &size);
-    char text[INET_ADDRSTRLEN] = "";
-    ::inet_ntop(AF_INET, &at.sin_addr, text, sizeof(text));
-    return {text, ntohs(at.sin_port)};
+  // The same, and it has been handed to gRPC since.
+  int call(const char* from = "127.0.0.1") {
+    const std::size_t before = size_of(calls_);
+    const int link = dial(from);
+    say(link, 1);
+    EXPECT_TRUE(soon([&] { return size_of(calls_) > before; })) << from;
+    return link;
+  }
+  int session(const char* from = "127.0.0.1") {
+    const std::size_t before = size_of(sessions_);
+    const int link = dial(from);
+    EXPECT_EQ(::send(link, &kControlByte, 1, MSG_NOSIGNAL), 1);
+    EXPECT_TRUE(soon([&] { return size_of(sessions_) > before; })) << from;
+    return link;
   }
   template <typename Condition>
   static bool soon(const Condition& condition) {
-    for (int i = 0; i < 1'000; ++i) {
+    for (int i = 0; i < 4'000; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(milliseconds(5));
     }
     return false;
   }
-  bool held(int link) const { return acceptor_->find(own_address(link)) != nullptr; }
-  std::size_t handed() const {
+  std::size_t size_of(const std::vector<int>& sockets) const {
     const std::lock_guard lock(mutex_);
-    return handed_.size();
+    return sockets.size();
   }
-  void close_handed(std::size_t index) {
+  int last_call() const {
     const std::lock_guard lock(mutex_);
-    ::close(handed_[index]);
-    handed_.erase(handed_.begin() + static_cast<std::ptrdiff_t>(index));
+    return calls_.back();
   }
   // Whether the far end has hung up, within a while.
   static bool ended(int link) {
-    const timeval patience{5, 0};
+    const timeval patience{20, 0};
     ::setsockopt(link, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     char byte = 0;
     const ssize_t got = ::recv(link, &byte, 1, 0);
@@ -96,182 +109,174 @@ class ControlAcceptorTest : public ::testing::Test {
       at += static_cast<std::size_t>(sent);
     }
   }
-  // All that was said so far: what nobody reads stays with the sender.
-  void read_handed() {
-    std::vector<char> bytes(100'000);
-    std::this_thread::sleep_for(milliseconds(20));
-    const std::lock_guard lock(mutex_);
-    while (::recv(handed_.front(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-    }
+  // So many bytes, once they are there; fewer when the other side hangs up before.
+  static std::string heard(int socket, std::size_t bytes) {
+    std::string text;
+    std::vector<char> part(bytes);
+    (void)soon([&] {
+      const ssize_t got = ::recv(socket, part.data(), bytes - text.size(), MSG_DONTWAIT);
+      if (got > 0) text.append(part.data(), static_cast<std::size_t>(got));
+      return text.size() == bytes || got == 0 || (got < 0 && errno != EAGAIN);
+    });
+    return text;
   }
   static ControlLimits small() {
     ControlLimits limits;
     limits.strangers = {4, 2, 100, 100, 100};
     limits.stranger_time = std::chrono::seconds(60);
     limits.stranger_bytes = 20'000;
-    limits.session_bytes = 60'000;
     return limits;
   }
 
   mutable std::mutex mutex_;
-  std::vector<int> handed_;
+  std::vector<int> sessions_;
+  std::vector<int> calls_;
   std::vector<int> links_;
+  testing::Owner owner_;
   std::unique_ptr<ControlAcceptor> acceptor_;
+
+ private:
+  void keep(std::vector<int>& sockets, int socket) {
+    const std::lock_guard lock(mutex_);
+    sockets.push_back(socket);
+  }
 };
+
+TEST_F(ControlAcceptorTest, ACallIsCarriedBothWaysUntilGrpcEndsIt) {
+  open(small());
+  const int link = call("127.0.0.7");
+  const int grpc = last_call();
+  say(link, 999);
+  EXPECT_EQ(heard(grpc, 1'000), std::string(1'000, 'x'));
+  const std::string answer(300'000, 'y');
+  std::thread answering([&] {
+    for (std::size_t at = 0; at < answer.size();) {
+      const ssize_t sent = ::send(grpc, answer.data() + at, answer.size() - at, MSG_NOSIGNAL);
+      if (sent > 0) at += static_cast<std::size_t>(sent);
+    }
+  });
+  EXPECT_EQ(heard(link, answer.size()), answer);
+  answering.join();
+  sockaddr_un end{};
+  socklen_t size = sizeof(end);
+  ASSERT_EQ(::getpeername(grpc, reinterpret_cast<sockaddr*>(&end), &size), 0);
+  const std::string name(end.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
+  EXPECT_EQ(acceptor_->caller("unix-abstract:" + name), "127.0.0.7");
+  EXPECT_EQ(acceptor_->caller("unix:"), "");
+  ASSERT_EQ(::shutdown(grpc, SHUT_RDWR), 0);
+  EXPECT_TRUE(ended(link));
+  EXPECT_TRUE(soon([&] { return acceptor_->caller("unix-abstract:" + name).empty(); }));
+}
+
+TEST_F(ControlAcceptorTest, WhoHangsUpIsAnsweredStill) {
+  open(small());
+  const int link = call();
+  const int grpc = last_call();
+  ASSERT_EQ(::shutdown(link, SHUT_WR), 0);
+  EXPECT_EQ(heard(grpc, 2), "x") << "the end comes after the byte";
+  EXPECT_EQ(::send(grpc, "y", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(heard(link, 1), "y");
+}
+
+TEST_F(ControlAcceptorTest, AWorkerIsHandedOnBehindItsFirstByte) {
+  open(small());
+  const int link = session();
+  EXPECT_EQ(size_of(calls_), 0U);
+  say(link, 30'000);
+  EXPECT_EQ(heard(sessions_.front(), 30'000).size(), 30'000U) << "what it says is not limited here";
+}
 
 TEST_F(ControlAcceptorTest, OfAFullTableTheOldestOfWhoHasMostGivesWay) {
   open(small());
-  const int alone = dial("127.0.0.9");
-  EXPECT_TRUE(soon([&] { return held(alone); }));
-  const int worker = dial("127.0.0.8");
-  EXPECT_TRUE(soon([&] { return held(worker); }));
-  const int first = dial("127.0.0.2");
-  const int second = dial("127.0.0.2");
-  EXPECT_TRUE(soon([&] { return held(first) && held(second); }));
-  const int third = dial("127.0.0.3");
+  const int alone = call("127.0.0.9");
+  const int other = call("127.0.0.8");
+  const int first = call("127.0.0.2");
+  const int second = call("127.0.0.2");
+  call("127.0.0.3");
   EXPECT_TRUE(ended(first)) << "of two from one address, though others are older";
-  EXPECT_TRUE(soon([&] { return held(third); }));
   EXPECT_TRUE(open_still(alone));
-  EXPECT_TRUE(open_still(worker));
-  const int fourth = dial("127.0.0.4");
+  EXPECT_TRUE(open_still(other));
+  call("127.0.0.4");
   EXPECT_TRUE(ended(alone)) << "all have one: the oldest";
-  EXPECT_TRUE(soon([&] { return held(fourth); }));
-  EXPECT_TRUE(open_still(worker));
+  EXPECT_TRUE(open_still(other));
   EXPECT_TRUE(open_still(second));
 }
 
 TEST_F(ControlAcceptorTest, WhoHoldsASessionGivesWayToNobody) {
   open(small());
-  const int worker = dial();
-  EXPECT_TRUE(soon([&] { return held(worker); }));
-  acceptor_->find(own_address(worker))->sessions = 1;
-  std::this_thread::sleep_for(milliseconds(200));  // it is looked at, and no stranger from then on
-  for (int i = 0; i < 20; ++i) dial(("127.0.1." + std::to_string(i + 1)).c_str());
-  EXPECT_TRUE(soon([&] { return handed() == 21; })) << "each newcomer has its turn";
+  const int worker = session();
+  for (int i = 0; i < 20; ++i) call(("127.0.1." + std::to_string(i + 1)).c_str());
+  EXPECT_EQ(size_of(calls_), 20U) << "each newcomer has its turn";
   EXPECT_TRUE(open_still(worker));
-  EXPECT_TRUE(held(worker));
 }
 
 TEST_F(ControlAcceptorTest, OneAddressHasItsShareAndOthersTheirs) {
   open(small());
-  const int first = dial();
-  const int second = dial();
-  EXPECT_TRUE(soon([&] { return held(first) && held(second); }));
+  const int first = call();
+  const int grpc = last_call();
+  call();
   EXPECT_TRUE(ended(dial()));
-  const int other = dial("127.0.0.2");
-  EXPECT_TRUE(soon([&] { return held(other); }));
-  EXPECT_TRUE(soon([&] { return handed() == 3; }));
-  close_handed(0);
+  call("127.0.0.2");
+  ASSERT_EQ(::shutdown(grpc, SHUT_RDWR), 0);
   EXPECT_TRUE(ended(first));
-  EXPECT_TRUE(soon([&] { return !held(first); }));
-  const int again = dial();
-  EXPECT_TRUE(soon([&] { return held(again); })) << "what has ended makes room";
+  ASSERT_EQ(::shutdown(first, SHUT_RDWR), 0);
+  EXPECT_TRUE(soon([&] {
+    const int again = dial();
+    const std::size_t before = size_of(calls_);
+    say(again, 1);
+    return soon([&] { return size_of(calls_) > before || !open_still(again); }) &&
+           size_of(calls_) > before;
+  })) << "what has ended makes room";
 }
 
-TEST_F(ControlAcceptorTest, StrangersAreLimitedInAllAndSessionsAreNone) {
+TEST_F(ControlAcceptorTest, StrangersAreLimitedInAllAndSessionsAreNot) {
   open(small());
+  std::vector<int> workers;
+  for (int i = 0; i < 3; ++i) workers.push_back(session());
   std::vector<int> all;
   for (const char* from : {"127.0.0.2", "127.0.0.3"}) {
-    for (int i = 0; i < 2; ++i) all.push_back(dial(from));
+    for (int i = 0; i < 2; ++i) all.push_back(call(from));
   }
-  for (const int link : all) EXPECT_TRUE(soon([&] { return held(link); }));
-  const int fifth = dial("127.0.0.4");
-  EXPECT_TRUE(soon([&] { return held(fifth); }));
+  call("127.0.0.4");
   EXPECT_TRUE(ended(all[0])) << "never more than four";
-  ++acceptor_->find(own_address(all[1]))->sessions;
-  std::this_thread::sleep_for(milliseconds(200));
-  const int later = dial("127.0.0.5");
-  EXPECT_TRUE(soon([&] { return held(later); }));
-  for (const int link : {all[1], all[2], all[3], fifth}) EXPECT_TRUE(open_still(link));
+  for (const int link : {all[1], all[2], all[3]}) EXPECT_TRUE(open_still(link));
+  for (const int link : workers) EXPECT_TRUE(open_still(link));
 }
 
 TEST_F(ControlAcceptorTest, AStrangerHasItsTimeAndASessionAny) {
   ControlLimits limits = small();
   limits.stranger_time = milliseconds(300);
   open(limits);
-  const int stranger = dial();
-  const int worker = dial();
-  ASSERT_TRUE(soon([&] { return held(stranger) && held(worker); }));
-  const auto connection = acceptor_->find(own_address(worker));
-  ++connection->sessions;
+  const int worker = session();
+  const int silent = dial();
+  const int stranger = call();
+  EXPECT_TRUE(ended(silent));
   EXPECT_TRUE(ended(stranger));
-  std::this_thread::sleep_for(milliseconds(500));
   EXPECT_TRUE(open_still(worker));
-  --connection->sessions;
-  EXPECT_TRUE(ended(worker)) << "after its session it is a stranger's again";
 }
 
 TEST_F(ControlAcceptorTest, AStrangerSaysLittle) {
   open(small());
-  const int brief = dial();
-  const int talker = dial();
-  ASSERT_TRUE(soon([&] { return held(brief) && held(talker); }));
+  const int brief = call();
+  const int talker = call();
+  const int grpc = last_call();
   say(brief, 10'000);
   say(talker, 30'000);
   EXPECT_TRUE(ended(talker));
-  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_LE(heard(grpc, 40'000).size(), 20'000U) << "and no more of it was handed on";
   EXPECT_TRUE(open_still(brief));
-}
-
-TEST_F(ControlAcceptorTest, ASessionSaysMuchInMessagesAndLittleBesides) {
-  ControlLimits limits = small();
-  limits.session_bytes_per_second = 0;
-  open(limits);
-  const int worker = dial();
-  ASSERT_TRUE(soon([&] { return held(worker); }));
-  const auto connection = acceptor_->find(own_address(worker));
-  ++connection->sessions;
-  for (int i = 0; i < 10; ++i) {
-    say(worker, 50'000);
-    read_handed();
-    connection->messages += 49'500;
-    std::this_thread::sleep_for(milliseconds(150));
-    EXPECT_TRUE(open_still(worker)) << i;
-  }
-  say(worker, 70'000);
-  EXPECT_TRUE(ended(worker));
-}
-
-TEST_F(ControlAcceptorTest, WhatASessionSaysBesidesIsForgottenInTime) {
-  ControlLimits limits = small();
-  limits.session_bytes_per_second = 100'000;
-  open(limits);
-  const int worker = dial();
-  ASSERT_TRUE(soon([&] { return held(worker); }));
-  ++acceptor_->find(own_address(worker))->sessions;
-  for (int i = 0; i < 3; ++i) {
-    say(worker, 50'000);
-    read_handed();
-    std::this_thread::sleep_for(milliseconds(700));
-    EXPECT_TRUE(open_still(worker)) << i;
-  }
-}
-
-// gRPC may close a connection, and its descriptor's number be another's by the next look.
-TEST_F(ControlAcceptorTest, ADescriptorThatIsAnothersIsLeftAlone) {
-  ControlLimits limits = small();
-  limits.stranger_time = milliseconds(200);
-  open(limits);
-  const int stranger = dial();
-  ASSERT_TRUE(soon([&] { return handed() == 1; }));
-  int pair[2] = {-1, -1};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  ASSERT_EQ(::dup2(pair[0], handed_.front()), handed_.front());
-  ::close(pair[0]);
-  EXPECT_TRUE(ended(stranger));
-  EXPECT_TRUE(soon([&] { return !held(stranger); }));
-  std::this_thread::sleep_for(milliseconds(400));
-  EXPECT_TRUE(open_still(pair[1]));
-  ::close(pair[1]);
 }
 
 TEST_F(ControlAcceptorTest, AnAddressThatIsTakenIsAnError) {
   open(small());
-  const auto second = ControlAcceptor::open(acceptor_->address(), small());
-  ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, ErrorCode::kIo);
-  acceptor_->stop();
-  EXPECT_TRUE(ControlAcceptor::open(acceptor_->address(), small()).ok());
+  const Address address = acceptor_->address();
+  owner_.call([&] {
+    const auto second = ControlAcceptor::open(owner_.io(), address, small(), hands());
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, ErrorCode::kIo);
+    acceptor_.reset();
+    EXPECT_TRUE(ControlAcceptor::open(owner_.io(), address, small(), hands()).ok());
+  });
 }
 
 TEST_F(ControlAcceptorTest, SpeaksIpv6) {
@@ -283,7 +288,7 @@ TEST_F(ControlAcceptorTest, SpeaksIpv6) {
       ::bind(probe, reinterpret_cast<const sockaddr*>(&loopback), sizeof(loopback)) == 0;
   ::close(probe);
   if (!there) GTEST_SKIP() << "this machine has no ::1";
-  const auto opened = ControlAcceptor::open({"::1", 0}, small());
+  const auto opened = ControlAcceptor::open(owner_.io(), {"::1", 0}, small(), hands());
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_NE((*opened)->address().port, 0);
 }

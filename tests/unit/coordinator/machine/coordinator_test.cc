@@ -393,24 +393,6 @@ TEST_F(CoordinatorTest, TheBackgroundIsAskedForItsRoomOnce) {
   EXPECT_EQ(next->log, "admitted ");
 }
 
-TEST_F(CoordinatorTest, AnOlderFirstStageHearsOfNoBackground) {
-  auto older = testing::worker("a");
-  older.set_protocol_version(kProtocolBackground - 1);
-  a = join(older);
-  b = join(testing::worker("b"));
-  first = data.open("a:data");
-  data.receive(first, FrameType::kHello, hello(1, 0, "a"));
-  last = data.incoming();
-  data.receive(last, FrameType::kHello, hello(1, 1, "b"));
-  ready(a, 1);
-  ready(b, 1);
-  EXPECT_EQ(submit(40, false, true)->log, "admitted ");
-  const auto opened =
-      decode_submit(data.sent[first].back().payload, testing::swarm_options(2).shape);
-  ASSERT_TRUE(opened.ok());
-  EXPECT_FALSE(opened->open.background);
-}
-
 TEST_F(CoordinatorTest, WhileAPipelineFormsTheyWait) {
   serve();
   const auto one = submit(40);

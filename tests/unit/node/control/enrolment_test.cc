@@ -71,7 +71,7 @@ class Home {
     control.door = membership_->door();
     control.limits.strangers = {1'000, 1'000, 1'000, 1'000, 1'000};  // all tests are one address
     owner_.call([&] {
-      auto opened = ControlService::open(control, owner_.poster());
+      auto opened = ControlService::open(owner_.io(), control);
       ASSERT_TRUE(opened) << opened.error().message;
       service_ = std::move(*opened);
     });

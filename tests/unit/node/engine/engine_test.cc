@@ -173,6 +173,22 @@ TEST_F(EngineTest, AnObserverSeesTheLogitsItWantsAndChangesNothing) {
   EXPECT_EQ(observer.seen[0], inside);
 }
 
+TEST_F(EngineTest, WhatCameInIsGivenBackAndNotCopied) {
+  auto first = load({0, 1}).value();
+  auto rest = load({1, spec_.layers}).value();
+  StepResult result;
+  StepBatch batch = prompt(kA, 20);
+  ASSERT_TRUE(first->step(batch, result).ok());
+  EXPECT_TRUE(result.input.empty());
+  const Bytes between = batch.activations;
+  const std::byte* bytes = batch.activations.data();
+  batch.boundary = 1;
+  ASSERT_TRUE(rest->step(batch, result).ok());
+  EXPECT_EQ(result.input, between);
+  EXPECT_EQ(result.input.data(), bytes);
+  EXPECT_TRUE(batch.activations.empty());
+}
+
 TEST_F(EngineTest, StagesLoadOnlyTheirShare) {
   const std::size_t whole = load({0, spec_.layers}).value()->weight_bytes();
   const std::size_t middle = load({1, 2}).value()->weight_bytes();

@@ -363,6 +363,19 @@ TEST_F(DataLinksTest, ALinkLostAfterLinkingFailsAtOnceAndAnAcceptedOneDoesNot) {
   EXPECT_EQ(heard.peers[0], "peer");
 }
 
+TEST_F(DataLinksTest, AFrameThatWaitsForRoomIsNotCopied) {
+  links.begin(part(1, 0, 2));
+  const LinkId next = open("next:1", 1, 1);
+  transport.full.insert(next);
+  Frame frame{FrameType::kBatch, Bytes(1'000)};
+  const std::byte* bytes = frame.payload.data();
+  links.send(Peer::kRing, std::move(frame));
+  for (int i = 0; i < 5; ++i) links.on_timer();
+  transport.full.clear();
+  links.on_timer();
+  EXPECT_EQ(transport.sent[next].back().payload.data(), bytes);
+}
+
 TEST_F(DataLinksTest, QueuesKeepTheirOrderAndTheRingWaitsForTheCoordinator) {
   links.begin(part(1, 1, 2));
   links.send(Peer::kRing, numbered(1));  // not linked yet

@@ -1,27 +1,26 @@
 // The owner's thread of an adapter, for tests.
 #pragma once
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <queue>
 #include <thread>
 
 namespace hearth::testing {
 
-// A thread that runs what is posted to it, in order.
+// A thread that runs an io_context, and what is posted to it in order.
 class Owner {
  public:
-  Owner() : thread_([this] { run(); }) {}
+  Owner() : thread_([this] { io_.run(); }) {}
   ~Owner() {
-    post([this] { ending_ = true; });
+    post([this] { io_.stop(); });
     thread_.join();
   }
-  void post(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
-    queue_.push(std::move(work));
-    wake_.notify_one();
-  }
+  boost::asio::io_context& io() { return io_; }
+  void post(std::function<void()> work) { boost::asio::post(io_, std::move(work)); }
   // Runs on the owner's thread and waits for it.
   void call(const std::function<void()>& work) {
     std::mutex mutex;
@@ -36,25 +35,11 @@ class Owner {
     std::unique_lock lock(mutex);
     done_cv.wait(lock, [&] { return done; });
   }
-  std::function<void(std::function<void()>)> poster() {
-    return [this](std::function<void()> work) { post(std::move(work)); };
-  }
 
  private:
-  void run() {
-    while (!ending_) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !queue_.empty(); });
-      const auto work = std::move(queue_.front());
-      queue_.pop();
-      lock.unlock();
-      work();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::queue<std::function<void()>> queue_;
-  bool ending_ = false;
+  boost::asio::io_context io_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
   std::thread thread_;
 };
 

@@ -121,8 +121,10 @@ TEST_F(TcpTransportTest, FullQueueIsNoCapacityAndLosesNothingSentBefore) {
   link(a, b, at_a, at_b);
   std::size_t accepted = 0;
   std::optional<Error> refused;
+  Frame frame;
   while (!refused && accepted < 1000) {  // nobody reads meanwhile: the kernel's buffers fill too
-    const Status status = a.send(at_a, {FrameType::kBatch, pattern(limits::kMiB, 3)});
+    frame = {FrameType::kBatch, pattern(limits::kMiB, 3)};
+    const Status status = a.send(at_a, std::move(frame));
     if (status)
       ++accepted;
     else
@@ -130,6 +132,7 @@ TEST_F(TcpTransportTest, FullQueueIsNoCapacityAndLosesNothingSentBefore) {
   }
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->code, ErrorCode::kNoCapacity);
+  EXPECT_EQ(frame.payload, pattern(limits::kMiB, 3)) << "it is still the sender's";
   EXPECT_GE(accepted, 15u);
   ASSERT_TRUE(run_until([&] { return received(b, at_b) == accepted; }));
   EXPECT_TRUE(a.send(at_a, {FrameType::kBatch, {}}));

@@ -295,6 +295,26 @@ TEST_F(TcpTransportTlsTest, HalfOpenHandshakesAreLimitedPerAddressAndLeaveTheOld
   link(a, b, again_a, again_b);
 }
 
+TEST_F(TcpTransportTlsTest, WhereHandshakesMakeRoomTheOldestOfWhoHasMostEnds) {
+  Side b;
+  open_limited(b, {.handshakes = {4, 2, 100, 100, 100}, .makes_room = true}, "roomy");
+  std::vector<RawPeer> peers;
+  const auto dial = [&](const char* from) {
+    const std::size_t gone = b.refused.size();
+    const std::size_t held = b.transport->links();
+    peers.emplace_back(b.transport->address(), from);
+    ASSERT_TRUE(run_until([&] { return b.refused.size() > gone || b.transport->links() > held; }));
+  };
+  for (const char* from : {"127.0.0.9", "127.0.0.2", "127.0.0.2", "127.0.0.3"}) dial(from);
+  EXPECT_TRUE(b.refused.empty());
+  dial("127.0.0.4");
+  EXPECT_TRUE(run_until([&] { return peers[1].hung_up(); })) << "though another is older";
+  dial("127.0.0.5");
+  EXPECT_TRUE(run_until([&] { return peers[0].hung_up(); })) << "all have one: the oldest";
+  for (const std::size_t one : {2, 3, 4, 5}) EXPECT_FALSE(peers[one].hung_up()) << one;
+  EXPECT_EQ(b.transport->links(), 4u);
+}
+
 TEST_F(TcpTransportTlsTest, AFloodOfStrangersCostsNoMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory is counted too";

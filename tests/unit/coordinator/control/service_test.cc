@@ -1,18 +1,25 @@
-// Both control adapters over real gRPC on loopback, each with an owner's thread of its own.
-#include "node/control/client.h"
+// Both ends of the control plane over real sockets on loopback, each with an owner's thread of its
+// own.
+#include "coordinator/control/service.h"
 
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/limits.h"
-#include "coordinator/control/service.h"
+#include "proto/link/control_links.h"
+#include "proto/link/grpc_tls.h"
 #include "tests/unit/node/pipeline/owner.h"
 #include "tests/unit/proto/cluster.h"
 #include "tests/unit/proto/transport_fixture.h"
@@ -22,7 +29,6 @@ namespace {
 
 using coordinator::ControlOptions;
 using coordinator::ControlService;
-using node::ControlClient;
 using testing::Owner;
 
 struct Recorder : TransportEvents {
@@ -78,10 +84,10 @@ class ControlAdapters : public ::testing::Test {
   }
   void start_service(const std::string& address) {
     server_owner_.call([&] {
-      auto opened = ControlService::open(options(address), server_owner_.poster());
+      auto opened = ControlService::open(server_owner_.io(), options(address));
       ASSERT_TRUE(opened) << opened.error().message;
       service_ = std::move(*opened);
-      service_->set_events(&server_events_);
+      service_->sessions().set_events(&server_events_);
       address_ = service_->address();
     });
   }
@@ -92,12 +98,14 @@ class ControlAdapters : public ::testing::Test {
     options.roster = cluster_.book();
     options.admissions = admissions_;
     options.limits.message_bytes = limits::kControlMessageBytes;  // as large as any may be
-    options.limits.session_bytes = limits::kGiB;
     return options;
   }
-  std::unique_ptr<ControlClient> make_client(const std::string& name) {
-    return std::make_unique<ControlClient>(cluster_.identity(name), cluster_.book(),
-                                           client_owner_.poster());
+  std::unique_ptr<TcpTransport> make_client(const std::string& name) {
+    return make_client(cluster_.identity(name));
+  }
+  std::unique_ptr<TcpTransport> make_client(const TlsIdentity& identity) {
+    return TcpTransport::open(client_owner_.io(), worker_control_options(identity, cluster_.book()))
+        .value();
   }
   void stop_service() {
     server_owner_.call([&] { service_.reset(); });
@@ -129,7 +137,7 @@ class ControlAdapters : public ::testing::Test {
   }
   Status server_send(LinkId link, std::string_view text) {
     Status status = ok_status();
-    server_owner_.call([&] { status = service_->send(link, control(text)); });
+    server_owner_.call([&] { status = service_->sessions().send(link, control(text)); });
     return status;
   }
   bool client_closed(LinkId link) {
@@ -150,7 +158,7 @@ class ControlAdapters : public ::testing::Test {
   Recorder server_events_{server_owner_};
   Recorder client_events_{client_owner_};
   std::unique_ptr<ControlService> service_;
-  std::unique_ptr<ControlClient> client_;
+  std::unique_ptr<TcpTransport> client_;
   std::string address_;
 };
 
@@ -171,7 +179,7 @@ TEST_F(ControlAdapters, CarryMessagesInOrderBothWays) {
 
 TEST_F(ControlAdapters, SpeakIpv6) {
   stop_service();
-  if (!ControlService::open(options("[::1]:0"), server_owner_.poster()).ok()) {
+  if (!ControlService::open(server_owner_.io(), options("[::1]:0")).ok()) {
     GTEST_SKIP() << "this machine has no ::1";
   }
   start_service("[::1]:0");
@@ -236,10 +244,10 @@ TEST_F(ControlAdapters, CloseBySendersSendsWhatIsQueued) {
   LinkId c, s;
   link(c, s);
   server_owner_.call([&] {
-    for (int i = 0; i < 50; ++i) ASSERT_TRUE(service_->send(s, control("refused")));
-    service_->close(s);
-    service_->close(s);
-    EXPECT_TRUE(service_->send(s, control("swallowed")));
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(service_->sessions().send(s, control("refused")));
+    service_->sessions().close(s);
+    service_->sessions().close(s);
+    EXPECT_TRUE(service_->sessions().send(s, control("swallowed")));
   });
   ASSERT_TRUE(client_closed(c));
   EXPECT_EQ(client_events_.frames[c].size(), 50u);
@@ -325,28 +333,21 @@ TEST_F(ControlAdapters, RefuseWhatIsNoAddress) {
     const LinkId link = dial(address);
     ASSERT_TRUE(client_closed(link)) << address;
     EXPECT_EQ(client_events_.closed.at(link).code, ErrorCode::kInvalidInput) << address;
-    EXPECT_FALSE(ControlService::open(options(address), server_owner_.poster())) << address;
+    EXPECT_FALSE(ControlService::open(server_owner_.io(), options(address))) << address;
   }
 }
 
 TEST_F(ControlAdapters, APortIsTakenOnce) {
-  const auto second = ControlService::open(options(address_), server_owner_.poster());
+  const auto second = ControlService::open(server_owner_.io(), options(address_));
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kIo);
-}
-
-TEST_F(ControlAdapters, TheServiceNeverDials) {
-  LinkId link;
-  server_owner_.call([&] { link = service_->connect(address_); });
-  ASSERT_TRUE(server_closed(link));
-  EXPECT_EQ(server_events_.closed.at(link).code, ErrorCode::kUnsupported);
 }
 
 TEST_F(ControlAdapters, EachSideKnowsTheOtherByItsKey) {
   LinkId c, s;
   link(c, s);
   std::optional<RosterEntry> worker, home;
-  server_owner_.call([&] { worker = service_->peer(s); });
+  server_owner_.call([&] { worker = service_->sessions().peer(s); });
   client_owner_.call([&] { home = client_->peer(c); });
   ASSERT_TRUE(worker && home);
   EXPECT_EQ(worker->name, "worker");
@@ -361,7 +362,7 @@ TEST_F(ControlAdapters, OnlyWorkersOfTheRosterHaveASession) {
       client_.reset();
       client_events_.closed.clear();
       client_events_.opened.clear();
-      client_ = std::make_unique<ControlClient>(identity, cluster_.book(), client_owner_.poster());
+      client_ = make_client(identity);
       client_->set_events(&client_events_);
     });
     const LinkId link = dial(address_);
@@ -380,23 +381,23 @@ TEST_F(ControlAdapters, AWorkerTalksToTheCoordinatorOfItsRosterAlone) {
   cluster_.remove("home");  // the service goes on with a key that is nobody's now
   LinkId link = dial(address_);
   ASSERT_TRUE(client_closed(link));
-  EXPECT_NE(client_events_.closed.at(link).message.find("no coordinator's of the roster"),
-            std::string::npos)
+  EXPECT_NE(client_events_.closed.at(link).message.find("is not in the roster"), std::string::npos)
       << client_events_.closed.at(link).message;
-  // A worker of the roster that plays the coordinator is none either.
+  // Nor to a worker of the roster that plays the coordinator.
   stop_service();
   server_owner_.call([&] {
     ControlOptions imposter = options("127.0.0.1:0");
     imposter.identity = cluster_.identity("mallory");
-    auto opened = ControlService::open(imposter, server_owner_.poster());
+    auto opened = ControlService::open(server_owner_.io(), imposter);
     ASSERT_TRUE(opened);
     service_ = std::move(*opened);
-    service_->set_events(&server_events_);
+    service_->sessions().set_events(&server_events_);
     address_ = service_->address();
   });
   link = dial(address_);
   ASSERT_TRUE(client_closed(link));
-  EXPECT_NE(client_events_.closed.at(link).message.find("no coordinator's"), std::string::npos);
+  EXPECT_NE(client_events_.closed.at(link).message.find("in the roster as worker"),
+            std::string::npos);
   server_owner_.call([&] { EXPECT_TRUE(server_events_.opened.empty()); });
 }
 
@@ -413,6 +414,87 @@ TEST_F(ControlAdapters, ARemovedWorkerLosesItsSessionAtOnce) {
   const LinkId again = dial(address_);
   ASSERT_TRUE(client_closed(again));
   server_owner_.call([&] { EXPECT_EQ(server_events_.opened.size(), 1u); });
+}
+
+TEST_F(ControlAdapters, HostileFramesEndTheirLinkOnly) {
+  LinkId c, s;
+  link(c, s);
+  const TlsIdentity mallory = cluster_.identity("mallory");
+  Bytes broken = testing::wire(FrameType::kControl, Bytes(10));
+  broken[0] = std::byte{'X'};
+  for (const Bytes& said :
+       {testing::wire(FrameType::kHello, Bytes(64)), testing::wire(FrameType::kPing, Bytes(64)),
+        encode_header(FrameType::kControl, limits::kControlMessageBytes + 1), broken}) {
+    testing::TlsPeer peer(address_, mallory);
+    peer.raw().say({&kControlByte, 1});
+    ASSERT_TRUE(client_events_.wait([&] { return peer.greeted(); }));
+    peer.say(said);
+    EXPECT_TRUE(client_events_.wait([&] { return peer.hung_up(); }));
+  }
+  ASSERT_TRUE(client_send(c, "still here"));
+  ASSERT_TRUE(server_events_.wait([&] { return server_events_.frames[s].size() == 1; }));
+}
+
+// A worker before protocol 7, whose session is a stream of gRPC.
+class OlderWorker final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  OlderWorker(const std::string& address, const TlsIdentity& identity,
+              const control::v1::WorkerMessage& first)
+      : channel_(grpc::CreateChannel(
+            address,
+            tls_channel_credentials(identity, [](const PublicKey&) { return ok_status(); }))) {
+    const grpc::Slice text(first.SerializeAsString());
+    said_ = grpc::ByteBuffer(&text, 1);
+    grpc::GenericStub(channel_).PrepareBidiStreamingCall(
+        &context_, "/hearth.control.v1.Control/Session", grpc::StubOptions(), this);
+    StartWrite(&said_);
+    StartRead(&heard_);
+    StartCall();
+  }
+  void OnDone(const grpc::Status& status) override {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    done_.notify_one();
+  }
+  grpc::Status finish() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return status_.has_value(); });
+    return *status_;
+  }
+  std::string refusal() const {
+    grpc::Slice text;
+    control::v1::CoordinatorMessage message;
+    if (!heard_.DumpToSingleSlice(&text).ok()) return "";
+    message.ParseFromArray(text.begin(), static_cast<int>(text.size()));
+    return message.refused().may_pass() ? "" : message.refused().reason();
+  }
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer said_;
+  grpc::ByteBuffer heard_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::optional<grpc::Status> status_;
+};
+
+TEST_F(ControlAdapters, AnOlderWorkerHearsWhichVersionsAreSpoken) {
+  control::v1::WorkerMessage first;
+  first.mutable_register_()->set_node("worker");
+  first.mutable_register_()->set_protocol_version(kProtocolOldest - 1);
+  OlderWorker worker(address_, cluster_.identity("worker"), first);
+  EXPECT_TRUE(worker.finish().ok());
+  EXPECT_EQ(worker.refusal().find("versions differ: we speak protocol " +
+                                  std::to_string(kProtocolOldest) + " to "),
+            0U)
+      << worker.refusal();
+  EXPECT_NE(worker.refusal().find("the peer protocol " + std::to_string(kProtocolOldest - 1)),
+            std::string::npos);
+  OlderWorker client(address_, cluster_.identity("phone", Role::kClient), first);
+  EXPECT_EQ(client.finish().error_message(), kNotAdmitted);
+  OlderWorker silent(address_, cluster_.identity("worker"), {});
+  EXPECT_EQ(silent.finish().error_message(), kNotAdmitted);
 }
 
 // A handshake of OpenSSL's own client over a socket that blocks: the version, or 0 when there was
