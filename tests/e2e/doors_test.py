@@ -67,7 +67,7 @@ def rapid_reset(link):
         numbers = [streams() for _ in range(200)]
         return b"".join(frame(http2.HEADERS, http2.END_HEADERS, number, request("Prove")) +
                         frame(http2.RESET, 0, number, struct.pack(">I", 8)) for number in numbers)
-    until_it_ends(link, some)
+    until_it_ends(link, some, swarm.PATIENCE_S)
 
 
 def settings_flood(link):
@@ -162,7 +162,7 @@ def only_signs_of_life(link):
     def some():
         time.sleep(0.02)
         return control_frame(b"", kind=control_link.BEAT) * 500
-    until_it_ends(link, some)
+    until_it_ends(link, some, swarm.PATIENCE_S)
 
 
 def a_frame_of_data(link):
@@ -179,12 +179,13 @@ def no_frame(link):
 
 def no_message(link):
     """Whose first message is no protobuf, and the others neither."""
-    until_it_ends(link, lambda: control_frame(b"\xff" * FRAME_BYTES) * 4)
+    until_it_ends(link, lambda: control_frame(b"\xff" * FRAME_BYTES) * 4, swarm.PATIENCE_S)
 
 
 def another_message(link):
     """A heartbeat of nobody who has registered."""
-    until_it_ends(link, lambda: (time.sleep(0.1), control_frame(b"\x12\x00"))[1])
+    until_it_ends(link, lambda: (time.sleep(0.1), control_frame(b"\x12\x00"))[1],
+                  swarm.PATIENCE_S)
 
 
 ON_CONTROL_LINKS = (huge_frame, long_frame, half_a_frame, only_signs_of_life, a_frame_of_data,
