@@ -11,7 +11,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "node/backoff.h"
-#include "node/pipeline/stage.h"
+#include "node/stage_options.h"
+#include "proto/away.h"
 #include "proto/control.pb.h"
 #include "proto/link/transport.h"
 

@@ -12,21 +12,16 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "node/stage_options.h"
 #include "proto/link/ping.h"
 #include "proto/link/rate_trial.h"
 #include "proto/link/transport.h"
 
 namespace hearth::node {
 
-struct LinkRate {
-  double round_trip_seconds = 0.0;
-  double to_bytes_per_second = 0.0;
-  double from_bytes_per_second = 0.0;
-};
-
 class LinkProbe final : public TransportEvents {
  public:
-  using Done = std::function<void(Result<LinkRate>)>;
+  using Done = ProbeDone;
 
   // `transport` is this probe's alone.
   LinkProbe(Transport& transport, const Clock& clock);
