@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/api_address.h"
+#include "coordinator/client/api_address.h"
 #include "proto/address.h"
 
 namespace hearth::cli {
@@ -18,7 +18,7 @@ bool is_one_host(const std::string& host) { return host != "0.0.0.0" && host != 
 
 CLI::Validator api_host() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_api_address(text);
+    const auto address = client::parse_api_address(text);
     return address.ok() ? "" : address.error().message;
   };
   return CLI::Validator(check, "");
@@ -26,9 +26,9 @@ CLI::Validator api_host() {
 
 CLI::Validator listen_host() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_api_address(text);
+    const auto address = client::parse_api_address(text);
     if (!address.ok()) return address.error().message;
-    if (is_ip_address(address->host)) return "";
+    if (client::is_ip_address(address->host)) return "";
     return "'" + text.substr(0, 64) +
            "' is a name; a server listens on an address of this machine, or on 0.0.0.0 for all of "
            "them";

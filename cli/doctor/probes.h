@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/doctor/findings.h"
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
 namespace hearth::cli {
 
@@ -32,10 +32,6 @@ struct Listener {
 // Of /proc/net/tcp and /proc/net/tcp6; lines that are none are left out.
 std::vector<Listener> read_listeners(std::string_view table);
 
-// Whether the process holds a lock on the file of that number. Of /proc/locks, which only looks: a
-// lock that was tried could stop a server that starts just then.
-bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode);
-
 // "535.183.01" of /proc/driver/nvidia/version; empty when it is not there.
 std::string nvidia_module_version(std::string_view text);
 
@@ -47,7 +43,7 @@ std::string value_of(std::string_view text, std::string_view key);
 
 // How the clock of an answer stands to ours, which was `before` when the request left and `after`
 // when the answer was there (seconds since 1970). A Date has whole seconds.
-ClockFacts::Source clock_of(const std::string& name, const HttpReply& reply, double before,
+ClockFacts::Source clock_of(const std::string& name, const client::HttpReply& reply, double before,
                             double after);
 
 }  // namespace hearth::cli

@@ -84,4 +84,20 @@ Status ServerFile::write(const ServerInfo& info) {
   return ok_status();
 }
 
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {
+  // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF
+  const std::string file = ":" + std::to_string(inode) + " ";
+  const std::string process = " " + std::to_string(pid) + " ";
+  while (!locks.empty()) {
+    const std::string_view line = locks.substr(0, locks.find('\n'));
+    locks.remove_prefix(std::min(locks.size(), line.size() + 1));
+    const bool waits = line.find("->") != std::string_view::npos;
+    if (!waits && line.find("FLOCK") != std::string_view::npos &&
+        line.find(file) != std::string_view::npos && line.find(process) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace hearth::cli

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "cli/home/fetch_swarm.h"
 #include "cli/models/models.h"
 #include "cli/plan/nodes_file.h"
 #include "cli/plan/ranges.h"
 #include "cli/plan/words.h"
-#include "cli/swarm_view.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
 #include "model/gguf/gguf.h"
@@ -90,7 +91,7 @@ Result<std::string> read_nodes_file(const std::string& path) {
 // The server's nodes in the form of the file. What the server places by counts where nothing is
 // said here.
 Result<std::string> measured_nodes(PlanOptions& options) {
-  HttpClient http;
+  client::HttpClient http(interrupted);
   TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
   const auto state = nlohmann::json::parse(answer.json, nullptr, false);
   const auto found = state.find("measured");

@@ -116,9 +116,9 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
 
 }  // namespace
 
-bool print_verified(const Verified& verified) {
+bool print_verified(const client::Verified& verified) {
   if (verified.sentence.empty()) return false;
-  std::fprintf(stderr, "hearth: %s\n", verified.sentence.c_str());
+  std::fprintf(stderr, "hearth: %s\n", escape_control(verified.sentence).c_str());
   if (verified.right) std::fputs("hearth: the right answer:\n", stderr);
   return verified.right.has_value();
 }

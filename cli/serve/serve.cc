@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/private_file.h"
 #include "base/random.h"
-#include "cli/api_address.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/discovery.h"
 #include "cli/home/identity.h"
@@ -37,6 +36,7 @@
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/worker.h"
+#include "coordinator/client/api_address.h"
 #include "coordinator/control/service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/routes/prompt.h"
@@ -238,7 +238,7 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.verify = options.verify;
   http.min_level = options.min_level;
   http.store = std::move(store);
-  http.open = is_loopback_address(options.host);
+  http.open = client::is_loopback_address(options.host);
   if (http.open) return http;
   http.names = names_of_machine(options);
   TRY(const auto keys, http.store->keys());
@@ -255,7 +255,7 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
 // Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
 // names what makes one.
 Status check_host(const ServeOptions& options) {
-  if (is_loopback_address(options.host)) return ok_status();
+  if (client::is_loopback_address(options.host)) return ok_status();
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
   return Error{cluster.error().code, "--host " + options.host +
@@ -269,9 +269,10 @@ Status check_host(const ServeOptions& options) {
 std::string api_address_of(const ServeOptions& options, const std::optional<Cluster>& cluster,
                            std::uint16_t port) {
   if (!cluster) return "";
-  const bool every = dialled_host(options.host) != options.host;
+  const bool every = client::dialled_host(options.host) != options.host;
   const std::string host = every ? cluster->host : options.host;
-  const bool reached = !is_loopback_address(host) || is_loopback_address(cluster->host);
+  const bool reached =
+      !client::is_loopback_address(host) || client::is_loopback_address(cluster->host);
   return reached ? Address{host, port}.text() : "";
 }
 
@@ -325,7 +326,7 @@ class Server {
     http.ledger = receipts_.get();
     pay_by_credits(http);
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
-    info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
+    info_.api = "http://" + Address{client::dialled_host(options.host), http_->port()}.text();
     api_address_ = api_address_of(options, cluster_, http_->port());
     info_.control = control_->address();
     info_.data = data_->address();
@@ -405,7 +406,7 @@ class Server {
 
   // For hearth join without a token. On loopback there is nobody to tell.
   void announce() {
-    if (!cluster_ || is_loopback_address(cluster_->host)) return;
+    if (!cluster_ || client::is_loopback_address(cluster_->host)) return;
     const auto spec =
         announcement({cluster_->name, info_.control, identity_->cluster.public_key()});
     if (spec) return children_->start({*spec});

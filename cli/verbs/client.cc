@@ -7,6 +7,7 @@
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
+#include "cli/home/own_server.h"
 #include "cli/models/pull.h"
 #include "cli/models/pull_layers.h"
 #include "cli/run/run.h"

@@ -5,6 +5,7 @@
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
+#include "cli/home/own_server.h"
 #include "cli/ledger/audit.h"
 #include "cli/ledger/dispute.h"
 #include "cli/ledger/grant.h"

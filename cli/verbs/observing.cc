@@ -5,16 +5,17 @@
 #include <string>
 
 #include "base/limits.h"
-#include "cli/api_address.h"
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/doctor/doctor.h"
+#include "cli/home/own_server.h"
 #include "cli/plan/plan.h"
 #include "cli/watch/logs.h"
 #include "cli/watch/ping.h"
 #include "cli/watch/status.h"
 #include "cli/watch/top.h"
+#include "coordinator/client/api_address.h"
 
 namespace hearth::cli {
 namespace {
@@ -61,7 +62,7 @@ void add_top(CLI::App& app, Action& action) {
 void add_doctor(CLI::App& app, Action& action) {
   auto o = std::make_shared<DoctorOptions>();
   auto host = std::make_shared<std::string>();
-  o->api_port = kDefaultApiPort;
+  o->api_port = client::kDefaultApiPort;
   CLI::App* verb = app.add_subcommand(
       "doctor", "Find what stands in the way on this machine, and the line that mends it");
   add_server(verb, *host, o->api_key);

@@ -3,13 +3,13 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/api_address.h"
 #include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/serve/serve.h"
 #include "cli/worker/device.h"
 #include "cli/worker/worker.h"
+#include "coordinator/client/api_address.h"
 #include "coordinator/pipelines/hand_layers.h"
 
 namespace hearth::cli {
@@ -149,7 +149,7 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_flag("--no-log-file", o->no_log_file,
                  "log to stderr alone, not to the data folder too");
   verb->callback([o, port, &action] {
-    const auto address = parse_api_address(o->host);  // checked above
+    const auto address = client::parse_api_address(o->host);  // checked above
     if (address.ok()) {
       o->host = address->host;
       if (address->port && port->count() == 0) o->port = *address->port;

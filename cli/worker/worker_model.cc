@@ -83,7 +83,7 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
 
 Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chrono::seconds stall) {
   node::Sources sources;
-  HttpClient http;
+  client::HttpClient http(interrupted);
   for (const std::string& source : manifest.sources) {
     Remote remote;
     remote.url = source;

@@ -10,11 +10,10 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "cli/http_client.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 struct NodeView {
   std::string name;
@@ -110,13 +109,4 @@ struct SwarmView {
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.
 Result<SwarmView> read_swarm_view(const std::string& json);
 
-struct SwarmAnswer {
-  std::string json;  // one line
-  SwarmView view;
-};
-
-// kUnavailable, with what to do, when nobody is there; kRefused without a valid key.
-Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
-                                const std::string& api_key);
-
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 inline constexpr std::uint16_t kDefaultApiPort = 11'500;
 
@@ -28,4 +28,4 @@ std::string dialled_host(const std::string& listened);
 // "http://127.0.0.1:11500"
 std::string api_base(const ApiAddress& address);
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,9 +1,9 @@
-#include "cli/swarm_view.h"
+#include "coordinator/client/swarm_view.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -167,4 +167,4 @@ Result<SwarmView> read_swarm_view(const std::string& json) {
   }
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

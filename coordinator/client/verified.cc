@@ -1,10 +1,8 @@
-#include "cli/verified.h"
+#include "coordinator/client/verified.h"
 
 #include <algorithm>
 
-#include "cli/terminal/escape.h"
-
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -52,7 +50,7 @@ Verified read_verified(const Json& hearth) {
   Verified out;
   if (!hearth.contains("verified")) return out;
   out.state = hearth.at("verified").at("state");
-  out.sentence = escape_control(sentence_of(out.state, hearth));
+  out.sentence = sentence_of(out.state, hearth);
   for (const char* name : {"verified", "retracted", "corrected"}) {
     if (hearth.contains(name)) out.object[name] = hearth[name];
   }
@@ -64,4 +62,4 @@ Verified read_verified(const Json& hearth) {
   return out;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,4 +1,4 @@
-#include "cli/api_address.h"
+#include "coordinator/client/api_address.h"
 
 #include <arpa/inet.h>
 
@@ -9,7 +9,7 @@
 
 #include "proto/address.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 constexpr std::size_t kNameBytes = 253;  // RFC 1035
@@ -98,4 +98,4 @@ std::string api_base(const ApiAddress& address) {
   return "http://" + Address{address.host, address.port.value_or(kDefaultApiPort)}.text();
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,8 +1,8 @@
-#include "cli/verified.h"
+#include "coordinator/client/verified.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -28,7 +28,9 @@ TEST(Verified, HowManyWindowsAndOthersIsSaid) {
 TEST(Verified, WhyItIsNotIsSaidSafely) {
   const Verified none =
       read_verified(Json::parse(R"({"verified": {"state": "unverified", "why": "a\u001bb"}})"));
-  EXPECT_EQ(none.sentence, "not verified: a\\x1bb");
+  EXPECT_EQ(none.sentence,
+            "not verified: a\x1b"
+            "b");
   EXPECT_FALSE(none.is_doubtful());
 }
 
@@ -68,4 +70,4 @@ TEST(Verified, WhatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -9,11 +9,11 @@
 
 #include "base/ids.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 struct Verified {
   std::string state;     // verified, verifying, by_draw, unverified, disputed, retracted; or empty
-  std::string sentence;  // for people, without control characters; empty: nothing to say
+  std::string sentence;  // for people; to be escaped before it is shown; empty: nothing
   // The right answer, where other tokens than those that were told are right.
   struct Right {
     std::string text;
@@ -30,4 +30,4 @@ struct Verified {
 // Of the first choice. Throws nlohmann::json::exception where a field is of another kind.
 Verified read_verified(const nlohmann::json& hearth);
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,11 +1,11 @@
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/hex.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -194,4 +194,4 @@ std::string write_saved_answer(const Json& request, const Json& head, const std:
   return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client
