@@ -431,7 +431,7 @@ ClockFacts::Source clock_of(const std::string& name, const client::HttpReply& re
   source.name = name;
   const auto theirs = client::date_of(reply);
   if (!theirs) {
-    source.error = "its answer has no Date";
+    source.error = "its answer has no Date header";
     return source;
   }
   source.offset_seconds = static_cast<double>(*theirs) + 0.5 - (before + after) / 2.0;

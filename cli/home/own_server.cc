@@ -53,9 +53,9 @@ Status check_can_ask(const std::string& given, const std::string& api_key) {
   return Error{
       ErrorCode::kRefused,
       "this machine serves as worker " + (*member)->node +
-          ", which has no key of the API. To ask from here as well, on the coordinator's machine: "
-          "hearth token create --role client; and here, into a folder of its own: hearth join "
-          "TOKEN --name NAME --data-dir FOLDER, then HEARTH_DATA_DIR=FOLDER hearth run ..."};
+          ", which has no API key. To send prompts from here too: hearth token create --role "
+          "client on the coordinator's machine, then here, with a data folder of its own, hearth "
+          "join TOKEN --name NAME --data-dir FOLDER and HEARTH_DATA_DIR=FOLDER hearth run ..."};
 }
 
 std::string no_server_step() {
@@ -63,11 +63,10 @@ std::string no_server_step() {
   if (!member.ok() || !*member) return "start one: hearth serve --model MODEL";
   if ((*member)->role == Role::kWorker) {
     return "this machine serves as worker " + (*member)->node +
-           ", and its coordinator's machine alone shows the swarm: there hearth status";
+           "; run hearth status on its coordinator's machine to see the swarm";
   }
   return "this machine is " + (*member)->node +
-         " of a cluster, on whose coordinator's machine the server must run, for others too: there "
-         "hearth serve ... --host 0.0.0.0";
+         " of a cluster; on the coordinator's machine run hearth serve ... --host 0.0.0.0";
 }
 
 std::string server_base(const std::string& given, std::string& api_key) {

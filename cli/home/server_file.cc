@@ -36,7 +36,7 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
   if (!json.is_object() || text_of(json, "control").empty()) {
     return Error{ErrorCode::kUnavailable,
                  "no server runs with the data folder " + data_folder(folder) +
-                     "; start one (hearth serve --model MODEL) or name its control address"};
+                     "; start one (hearth serve --model MODEL), or pass its control address"};
   }
   ServerInfo info;
   info.api = text_of(json, "api");
@@ -58,7 +58,7 @@ Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) 
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
     return Error{ErrorCode::kIo, "another server runs with the data folder " + path +
-                                     "; stop it, or choose another with --data-dir"};
+                                     "; stop that, or pass another --data-dir"};
   }
   return std::unique_ptr<ServerFile>(new ServerFile(path, lock));
 }

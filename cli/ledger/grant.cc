@@ -24,7 +24,7 @@ Result<std::int64_t> amount_of(const std::string& text) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), amount);
   const bool whole = failed == std::errc() && end == text.data() + text.size();
   REQUIRE(whole && amount >= 1 && amount <= ledger::kGrantMax,
-          "'" + text + "' is no amount: a grant is a whole number of credits, from 1 to " +
+          "'" + text + "': the amount must be a whole number of credits from 1 to " +
               std::to_string(ledger::kGrantMax));
   return amount;
 }
@@ -50,7 +50,7 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
     return Error{ErrorCode::kUnavailable,
-                 options.api_base + " is no Hearth server of this version"};
+                 options.api_base + " is not a Hearth server of this version"};
   }
   return said;
 }

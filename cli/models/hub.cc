@@ -67,7 +67,8 @@ Result<Remote> resolve_hub(client::HttpClient& http, std::string reference) {
       http.head(remote.url, {std::chrono::seconds(20), remote.headers, false}));
   if (reply.status == 401 || reply.status == 403) {
     return Error{ErrorCode::kNotFound,
-                 "the hub refuses " + remote.url + ": accept its licence there and set HF_TOKEN"};
+                 "the hub refuses " + remote.url +
+                     ": accept the model's licence on the hub and set HF_TOKEN"};
   }
   if (reply.status >= 400) {
     return Error{ErrorCode::kNotFound,

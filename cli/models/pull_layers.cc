@@ -74,7 +74,7 @@ Result<Remote> remote_of(client::HttpClient& http, const std::string& source) {
   if (source.starts_with("hf:")) return resolve_hub(http, source.substr(3));
   // Any server will do: what it sends is checked against the manifest.
   REQUIRE(source.starts_with("https://") || source.starts_with("http://"),
-          "source " + source + ": layers come from https://..., http://... or hf:org/repo/file");
+          "source " + source + ": give https://..., http://... or hf:org/repo/file");
   Remote remote;
   remote.url = source;
   return remote;

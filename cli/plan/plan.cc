@@ -76,7 +76,7 @@ Json plan_object(const Problem& problem, const Plan& plan) {
 Result<std::string> read_nodes_file(const std::string& path) {
   std::error_code ignored;
   REQUIRE(!std::filesystem::is_directory(path, ignored),
-          path + " is a folder, not a file of nodes");
+          path + " is a folder; give a file of nodes");
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
   std::string text(limits::kNodesFileBytes + 1, '\0');
@@ -84,7 +84,7 @@ Result<std::string> read_nodes_file(const std::string& path) {
   text.resize(static_cast<std::size_t>(in.gcount()));
   REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
                                                       std::to_string(limits::kNodesFileBytes) +
-                                                      " bytes, the limit of a file of nodes");
+                                                      " bytes, the limit for a file of nodes");
   return text;
 }
 
@@ -96,10 +96,9 @@ Result<std::string> measured_nodes(PlanOptions& options) {
   const auto state = nlohmann::json::parse(answer.json, nullptr, false);
   const auto found = state.find("measured");
   if (found == state.end() || !found->is_object()) {
-    return Error{
-        ErrorCode::kUnavailable,
-        "the server has no node that has measured itself; start it with --optimise, wait a "
-        "few seconds, or give --nodes FILE"};
+    return Error{ErrorCode::kUnavailable,
+                 "no node of the server has measured itself yet; start the server with --optimise, "
+                 "wait a few seconds, or give --nodes FILE"};
   }
   const auto optimise = state.find("optimise");
   if (!options.objective && optimise != state.end() && *optimise == "throughput") {
@@ -159,7 +158,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
   lines.push_back(plan_title(problem));
   append(lines, problem, plans.front());
   for (std::size_t i = 1; i < plans.size(); ++i) {
-    lines.push_back("a pipeline beside it, of its spares:");
+    lines.push_back("a second pipeline, of spares:");
     append(lines, problem, plans[i]);
   }
   for (const placement::Spare& spare : plans.front().spares) {

@@ -103,7 +103,7 @@ class SwarmAnswerer final : public Answerer {
       }
       lost_ = error.code == ErrorCode::kUnavailable;
       if (lost_ && !reached_) {
-        error.message += "; no server there, " + no_server_step();
+        error.message += "; no server answers there; " + no_server_step();
       }
       return error;
     }
@@ -165,7 +165,7 @@ class SwarmAnswerer final : public Answerer {
     }
     const Json chunk = Json::parse(event, nullptr, false);
     if (!chunk.is_object()) {
-      error_ = Error::invalid("the server sent an event that is no JSON object");
+      error_ = Error::invalid("the server sent an event that is not a JSON object");
       return false;
     }
     if (chunk.contains("error")) {

@@ -244,10 +244,9 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
-    return Error{
-        ErrorCode::kRefused,
-        "beyond this machine (--host) the API asks for a key, and none is valid, so nobody "
-        "could use it; make one: hearth key create NAME"};
+    return Error{ErrorCode::kRefused,
+                 "an API beyond this machine (--host) requires a key, and there is no valid one; "
+                 "create one: hearth key create NAME"};
   }
   return http;
 }
@@ -258,10 +257,10 @@ Status check_host(const ServeOptions& options) {
   if (client::is_loopback_address(options.host)) return ok_status();
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
-  return Error{cluster.error().code, "--host " + options.host +
-                                         " opens the API to other machines, and only a cluster's "
-                                         "server does that: " +
-                                         cluster.error().message};
+  return Error{
+      cluster.error().code,
+      "--host " + options.host +
+          " opens the API to other machines, which requires a cluster: " + cluster.error().message};
 }
 
 // Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
@@ -335,7 +334,7 @@ class Server {
     TRY(token_,
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
-    spdlog::info("{} at {}/v1, workers dial {}", info_.model, info_.api, info_.control);
+    spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
     children_ = std::make_unique<Children>(loop_.io());
     children_->start(
         local_workers(options, std::filesystem::absolute(path).string(), info_.control));
@@ -354,9 +353,9 @@ class Server {
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
-            "stages and local workers are limited to " + std::to_string(limits::kStages));
+            "--stages and --local-workers are limited to " + std::to_string(limits::kStages));
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
-            "batch rows must be 1 to " + std::to_string(limits::kBatchRows));
+            "--batch-rows must be from 1 to " + std::to_string(limits::kBatchRows));
     return ok_status();
   }
 
@@ -410,7 +409,7 @@ class Server {
     const auto spec =
         announcement({cluster_->name, info_.control, identity_->cluster.public_key()});
     if (spec) return children_->start({*spec});
-    spdlog::info("the cluster is not announced to this network: avahi-utils is not installed");
+    spdlog::info("the cluster is not announced on this network: avahi-utils is not installed");
   }
 
   void on_roster_changed() {
@@ -425,13 +424,13 @@ class Server {
   bool on_held_roster(const std::string& node, ByteSpan roster) {
     const auto newer = identity_->roster->contradicts(roster);
     if (!newer.ok() || !*newer || set_back_) return newer.ok();
-    set_back_ = Error{ErrorCode::kRefused,
-                      node +
-                          " holds a roster that this cluster signed and this folder does not "
-                          "know, as roster.evidence-* now: the folder was set back to an older "
-                          "copy, which would let nodes in again that were removed since. Put "
-                          "the newest copy back, or take the members from the newest roster: "
-                          "hearth nodes restore"};
+    set_back_ =
+        Error{ErrorCode::kRefused,
+              node +
+                  " holds a roster that this cluster signed and this folder does not have (now "
+                  "kept as roster.evidence-*): the folder was replaced by an older copy, which "
+                  "would readmit nodes that were removed since. Put the newest copy back, or take "
+                  "the members from the newest roster: hearth nodes restore"};
     spdlog::error("{}", set_back_->message);
     on_stop();
     return true;
@@ -468,8 +467,8 @@ class Server {
     if (options.no_receipts) {
       return Error{ErrorCode::kRefused,
                    "the cluster " + cluster_->name +
-                       " runs with credits, which are paid by receipts, and --no-receipts makes "
-                       "none: leave it out, or switch credits off (hearth init --credits=false)"};
+                       " runs with credits, which receipts pay; omit --no-receipts, or switch "
+                       "credits off (hearth init --credits=false)"};
     }
     credits_ = std::make_shared<coordinator::Credits>();
     return ok_status();
@@ -495,8 +494,8 @@ class Server {
                                     options.audits, clock_, loop_.poster(), credits_);
     if (!receipts) {
       return Error{receipts.error().code,
-                   "the ledger in " + path + " cannot go on: " + receipts.error().message +
-                       "\nhearth audit says more; --no-receipts serves without one"};
+                   "the ledger in " + path + " cannot be continued: " + receipts.error().message +
+                       "\nhearth audit shows more; --no-receipts serves without a ledger"};
     }
     receipts_ = *std::move(receipts);
     TRY(const auto machines, store_->machines());
@@ -537,9 +536,10 @@ class Server {
     node::RangeSet all;
     all.add(0, manifest.manifest()->file_bytes);
     const Status shared = shared_->share(id, path, std::move(all));
-    if (!shared) spdlog::error("no node gets the model from here: {}", shared.error().message);
+    if (!shared)
+      spdlog::error("no node can fetch the model from this server: {}", shared.error().message);
     if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
-      spdlog::error("the model has too many tensors for machines to join without its file");
+      spdlog::error("the model has too many tensors: nodes need the model file to join");
       return;
     }
     described_ = manifest.bytes();
@@ -547,7 +547,7 @@ class Server {
   }
 
   Result<control::v1::Description> describe() const {
-    REQUIRE(manifest_ != nullptr, "this server has no cluster that others were told of");
+    REQUIRE(manifest_ != nullptr, "this server has no cluster that others know");
     control::v1::Description description;
     description.set_manifest(described_.data(), described_.size());
     description.set_data_address(data_->address());
@@ -559,7 +559,7 @@ class Server {
   // hearth nodes rm writes to the store alone.
   void follow_store() {
     const Status followed = membership_->follow_store();
-    if (!followed) spdlog::error("following the store: {}", followed.error().message);
+    if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
   }
 
   void on_timer() {

@@ -132,11 +132,11 @@ Lines why_lines(const client::SwarmView& view) {
 Lines wrong_lines(const client::SwarmView& view) {
   Lines lines;
   for (const client::AccusedView& one : view.accused) {
-    lines.push_back("wrong   " + escape_control(one.node) +
-                    ": it sent wrong bytes of the model, by the word of " +
-                    count_of(one.accusers, "node") + " (" + escape_control(one.item) + "); " +
-                    (one.out ? "nobody fetches from it until it starts again"
-                             : "who says so fetches elsewhere"));
+    lines.push_back(
+        "wrong   " + escape_control(one.node) +
+        ": it sent wrong bytes of the model, as reported by " + count_of(one.accusers, "node") +
+        " (" + escape_control(one.item) + "); " +
+        (one.out ? "no node fetches from it until it restarts" : "these nodes fetch elsewhere"));
   }
   return lines;
 }
@@ -150,11 +150,12 @@ Lines barred_lines(const client::SwarmView& view) {
     const std::string name = escape_control(node.name);
     if (!node.barred.empty()) {
       lines.push_back("barred  " + name + ": " + escape_control(node.barred));
-      lines.push_back(is_ended(node) ? "        take it out: hearth nodes rm " + name
-                                     : "        until it is whole; on its machine: hearth doctor");
+      lines.push_back(is_ended(node)
+                          ? "        remove it: hearth nodes rm " + name
+                          : "        until it is repaired; on its machine: hearth doctor");
     }
     if (!node.standing || node.standing->disputes == 0) continue;
-    lines.push_back("dispute " + name + " is a party of " +
+    lines.push_back("dispute " + name + " is involved in " +
                     count_of(node.standing->disputes, "open dispute") +
                     ": two results for one window, and no verdict yet");
     lines.push_back("        its history: hearth ledger " + name +
@@ -171,7 +172,7 @@ Lines audit_lines(const client::SwarmView& view) {
   const std::uint64_t disputes =
       audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
   if (audits.agreed + audits.disputed + audits.missed + disputes > 0) {
-    lines.push_back("audits  since the server began: " + std::to_string(audits.agreed) +
+    lines.push_back("audits  since the server started: " + std::to_string(audits.agreed) +
                     " windows agree, " + std::to_string(audits.disputed) + " differ, " +
                     std::to_string(audits.missed) + " were given up");
     if (disputes > 0) {
@@ -198,14 +199,14 @@ Lines audit_lines(const client::SwarmView& view) {
 Lines ledger_lines(const client::SwarmView& view) {
   Lines lines;
   if (!view.ledger_fault.empty()) {
-    lines.push_back("ledger  answers have no receipts until the server starts again: " +
+    lines.push_back("ledger  answers have no receipts until the server restarts: " +
                     escape_control(view.ledger_fault));
   }
   if (view.credits) {
     const client::SwarmView::Credits& own = *view.credits;
-    lines.push_back("credits the server's own machine has " + std::to_string(own.balance) +
+    lines.push_back("credits the server's machine has " + std::to_string(own.balance) +
                     (own.reserved > 0 ? ", of which " + std::to_string(own.reserved) +
-                                            " are kept for requests that run"
+                                            " are reserved for running requests"
                                       : "") +
                     "; all accounts: hearth ledger");
   }

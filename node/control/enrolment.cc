@@ -136,7 +136,7 @@ Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKe
   const ByteSpan bytes = as_bytes(answer.roster());
   enrolled.roster.assign(bytes.begin(), bytes.end());
   TRY(const Roster roster, parse_roster(enrolled.roster));
-  REQUIRE(roster.cluster == cluster, "the roster is of another cluster");
+  REQUIRE(roster.cluster == cluster, "the roster belongs to another cluster");
   const RosterEntry* entry = roster.find(own);
   REQUIRE(entry != nullptr && entry->name == request.name &&
               request.role.value_or(entry->role) == entry->role,

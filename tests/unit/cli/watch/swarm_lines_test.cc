@@ -73,7 +73,7 @@ TEST(StatusLines, ALogThatFailedIsSaid) {
   client::SwarmView view = serving();
   view.ledger_fault = "no space\n left";
   const std::string line =
-      "ledger  answers have no receipts until the server starts again: no space\\x0a left";
+      "ledger  answers have no receipts until the server restarts: no space\\x0a left";
   EXPECT_EQ(status_lines(view)[3], line);
   EXPECT_EQ(top_lines(view, "api", "now")[2], line);
 }
@@ -82,10 +82,10 @@ TEST(StatusLines, WhatTheServersMachineCanSpend) {
   client::SwarmView view = serving();
   view.credits = client::SwarmView::Credits{500, 0};
   EXPECT_EQ(status_lines(view)[3],
-            "credits the server's own machine has 500; all accounts: hearth ledger");
+            "credits the server's machine has 500; all accounts: hearth ledger");
   view.credits->reserved = 20;
   EXPECT_EQ(status_lines(view)[3],
-            "credits the server's own machine has 500, of which 20 are kept for requests that run; "
+            "credits the server's machine has 500, of which 20 are reserved for running requests; "
             "all accounts: hearth ledger");
 }
 
@@ -119,10 +119,10 @@ TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
   view.accused = {{"den", 1, "tensor blk.0.attn_q.weight", false}, {"attic\x1b", 2, "x\x1b", true}};
   const Lines lines = status_lines(view);
   EXPECT_EQ(lines[3],
-            "wrong   den: it sent wrong bytes of the model, by the word of 1 node (tensor "
-            "blk.0.attn_q.weight); who says so fetches elsewhere");
+            "wrong   den: it sent wrong bytes of the model, as reported by 1 node (tensor "
+            "blk.0.attn_q.weight); these nodes fetch elsewhere");
   EXPECT_NE(lines[4].find("word of 2 nodes"), std::string::npos) << lines[4];
-  EXPECT_NE(lines[4].find("nobody fetches from it until it starts again"), std::string::npos);
+  EXPECT_NE(lines[4].find("no node fetches from it until it restarts"), std::string::npos);
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
 }
@@ -136,7 +136,7 @@ TEST(StatusLines, WhatBecameOfAudits) {
   const Lines lines = status_lines(view);
   ASSERT_EQ(lines.size(), before + 2);
   EXPECT_EQ(lines[3],
-            "audits  since the server began: 14 windows agree, 1 differ, 3 were given up");
+            "audits  since the server started: 14 windows agree, 1 differ, 3 were given up");
   EXPECT_TRUE(lines[4].starts_with("        2 windows wait: nobody")) << lines[4];
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
@@ -173,7 +173,7 @@ TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
     EXPECT_TRUE(has("barred  " + second + ": the ledger has found it a fraud\n")) << all;
     EXPECT_TRUE(has("hearth nodes rm " + second)) << all;
     EXPECT_TRUE(has(", ended")) << all;
-    EXPECT_TRUE(has("dispute " + second + " is a party of 2 open disputes")) << all;
+    EXPECT_TRUE(has("dispute " + second + " is involved in 2 open disputes")) << all;
     EXPECT_TRUE(has("hearth ledger " + second)) << all;
     EXPECT_FALSE(has("spare   ")) << "it is said once\n" << all;
   }
