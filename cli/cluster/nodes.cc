@@ -162,9 +162,9 @@ int run_nodes_rm(const NodesOptions& options) {
   if (!key.ok()) return fail(key.error());
   const bool out = wait_for_roster(folder, *key, false);
   if (!out && read_server_file(folder).ok()) {
-    return fail(
-        {ErrorCode::kUnavailable, options.name + " is revoked, but the running server has not told "
-                                                 "the other members yet; hearth logs says why"});
+    return fail({ErrorCode::kUnavailable, options.name +
+                                              " is revoked, but the running server has not told "
+                                              "the other members yet; hearth logs says why"});
   }
   if (options.json) {
     std::printf("%s\n", Json{{"removed", options.name}}.dump().c_str());

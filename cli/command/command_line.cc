@@ -36,7 +36,7 @@ std::string full_name(const CLI::App& verb) {
 }
 
 // The configuration file, less the keys whose HEARTH_* variable is set: CLI11 alone would let the
-// file beat the environment. A key that nobody knows is an error with the nearest known one.
+// file beat the environment. An unknown key is an error that names the nearest known one.
 class ConfigBelowEnvironment : public CLI::ConfigTOML {
  public:
   explicit ConfigBelowEnvironment(const CLI::App& app) : app_(app) {}

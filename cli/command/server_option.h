@@ -1,4 +1,4 @@
-// The options with which every verb that asks a server says which one.
+// --host and --api-key, which every verb that calls a server has.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -16,7 +16,7 @@
 namespace hearth::cli {
 namespace {
 
-// Of the documentation block, where nobody is; nothing is sent there.
+// From the documentation block (RFC 5737); nothing is sent to it.
 const Address kSomewhere = {"192.0.2.1", 9};
 
 struct SocketAddress {

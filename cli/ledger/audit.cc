@@ -96,7 +96,7 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
         return fold.visit(index, bytes);
       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
-  // Nobody was found guilty without it: it is on the disk before its verdict.
+  // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
   TRY(fold.evidence, check_evidence(folder, scan.checkpoint, fold.verdicts));
   std::erase_if(scan.strange,
                 [&fold](const std::string& name) { return fold.evidence.files.contains(name); });

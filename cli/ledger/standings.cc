@@ -199,26 +199,28 @@ std::string sentence(const Event& event) {
   return text;
 }
 
+void print_node_json(const Reading& reading, const PublicKey& key, const std::string& name,
+                     const ledger::History& history) {
+  Json out = standing_json(reading, key, name);
+  out["history"] = Json::array();
+  for (const Event& event : history.events()) {
+    out["history"].push_back({{"time", event.time},
+                              {"entry", event.entry},
+                              {"event", ledger::event_name(event.kind)},
+                              {"count", event.count},
+                              {"credits", event.credits}});
+  }
+  out["history_forgotten"] = history.forgotten();
+  std::printf("%s\n",
+              escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+}
+
 void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
   const Books& books = reading.books;
   const auto found = reading.histories.find(key);
   const ledger::History history =
       found == reading.histories.end() ? ledger::History(key) : found->second;
-  if (json) {
-    Json out = standing_json(reading, key, name);
-    out["history"] = Json::array();
-    for (const Event& event : history.events()) {
-      out["history"].push_back({{"time", event.time},
-                                {"entry", event.entry},
-                                {"event", ledger::event_name(event.kind)},
-                                {"count", event.count},
-                                {"credits", event.credits}});
-    }
-    out["history_forgotten"] = history.forgotten();
-    std::printf("%s\n",
-                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
-    return;
-  }
+  if (json) return print_node_json(reading, key, name, history);
   std::printf("%s  %s\n", escape_control(name).c_str(), key.hex().c_str());
   const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
   if (const ledger::Standing* standing = books.standing(key)) {

@@ -1,4 +1,4 @@
-// A web server as a source of ranges of a model file.
+// HttpSource: reads ranges of a model file from a web server.
 #pragma once
 
 #include <memory>

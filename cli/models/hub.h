@@ -1,4 +1,4 @@
-// Where a model's bytes are on the network: an address, or a file of a model hub.
+// Locates a model on the network: an address, or a file of a model hub.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Remote {
   client::HttpClient::Headers headers;
 };
 
-// kInvalidInput for what is neither https:// nor http:// of this machine.
+// kInvalidInput unless it is https://, or http:// of this machine.
 Status check_url(const std::string& url);
 
 bool is_sha256(const std::string& text);

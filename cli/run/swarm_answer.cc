@@ -68,7 +68,7 @@ class SwarmAnswerer final : public Answerer {
     return key.hex();
   }
 
-  // Nobody comes back: the server need neither compute nor keep anything of it.
+  // The answer is over: the server need neither compute nor keep the request any more.
   void forget() {
     if (options_.no_resume || !http_.connected()) return;
     client::HttpClient::Options http;
@@ -108,7 +108,7 @@ class SwarmAnswerer final : public Answerer {
       return error;
     }
     if (reply->status >= 400) {
-      // To the first question it is the answer.
+      // On the first connection a refusal is final.
       const bool may_pass = reply->headers["x-should-retry"] != "false";
       lost_ = again_ && may_pass && (reply->status == 503 || reply->status == 429);
       return client::api_error(*reply, url_);

@@ -403,7 +403,7 @@ class Server {
     return "";
   }
 
-  // For hearth join without a token. On loopback there is nobody to tell.
+  // For hearth join without a token; pointless on loopback.
   void announce() {
     if (!cluster_ || client::is_loopback_address(cluster_->host)) return;
     const auto spec =
@@ -420,7 +420,7 @@ class Server {
   }
 
   // A member that has a newer roster of ours than we have says that this folder was set back to an
-  // older copy of itself. Whoever was removed since would be in again, so nobody is served.
+  // older copy of itself. Nodes that were removed since would be readmitted, so it does not serve.
   bool on_held_roster(const std::string& node, ByteSpan roster) {
     const auto newer = identity_->roster->contradicts(roster);
     if (!newer.ok() || !*newer || set_back_) return newer.ok();
@@ -461,7 +461,7 @@ class Server {
     return ok_status();
   }
 
-  // Who pays is written in receipts, so without them there is nobody to pay.
+  // Receipts name the nodes that are paid.
   Status open_credits(const ServeOptions& options) {
     if (!cluster_ || !cluster_->credits) return ok_status();
     if (options.no_receipts) {

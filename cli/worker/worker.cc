@@ -375,7 +375,7 @@ class Worker {
     return address.text();
   }
 
-  // Whoever sent an older one hears which is newer: it may have been set back to a copy.
+  // The sender of an older one receives the newer: its state may be an older copy.
   Bytes take_roster(ByteSpan roster) {
     const auto taken = member_->roster().take(roster);
     const auto book = member_->roster().book();

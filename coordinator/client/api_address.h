@@ -1,5 +1,5 @@
 // The address of an API as users write it: "127.0.0.1", "den.local:11500", "http://[::1]:80/v1".
-// The server listens on what the clients dial, so that both read one HEARTH_HOST.
+// Server and clients read the same HEARTH_HOST.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// What every verb that asks a Hearth server shares: the key that it sends, and the server's refusal
-// as an Error.
+// The API key in requests to a Hearth server, and its error answers as an Error.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -36,8 +36,8 @@ std::string sentence_of(const std::string& state, const Json& hearth) {
   const Json& verified = hearth.at("verified");
   if (state == "retracted") return retracted_text(hearth.at("retracted").at(0));
   if (state == "disputed") {
-    return "in dispute: others have another result than " +
-           place_of(verified.at("disputed").at(0)) + ", and nobody has judged yet who is right";
+    return "in dispute: an auditor has another result for " +
+           place_of(verified.at("disputed").at(0)) + "; there is no verdict yet";
   }
   if (state == "unverified") return "not verified: " + verified.value("why", "");
   if (state == "verified") return verified_text(verified);

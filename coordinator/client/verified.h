@@ -1,5 +1,5 @@
-// What a server says of the verification of an answer: the `verified`, `retracted` and `corrected`
-// of its `hearth` object (README, "Verified answers").
+// Verified: the state of an answer's verification, from `verified`, `retracted` and `corrected` of
+// its `hearth` object (README, "Verified answers").
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ struct Verified {
   std::optional<Right> right;
   nlohmann::json object;  // as it came
 
-  // Somebody else has another result than the answer's, and nobody has found that one false.
+  // An auditor has another result, and the answer's was not found right.
   bool is_doubtful() const { return state == "disputed" || state == "retracted"; }
 };
 

@@ -39,8 +39,8 @@ TEST(Verified, ADisputeNamesItsPlace) {
       "disputed": [{"choice": 0, "stage": 1, "window": 2, "entry": 9}]}})"));
   EXPECT_TRUE(open.is_doubtful());
   EXPECT_EQ(open.sentence,
-            "in dispute: others have another result than stage 1, window 2 (entry 9 of the "
-            "ledger), and nobody has judged yet who is right");
+            "in dispute: an auditor has another result for stage 1, window 2 (entry 9 of the "
+            "ledger); there is no verdict yet");
 }
 
 TEST(Verified, ARetractedAnswerBringsTheRightOne) {
