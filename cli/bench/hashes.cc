@@ -185,9 +185,7 @@ void add_bench_hashes(CLI::App& bench, Action& action) {
   verb->add_option("-t,--threads", o->threads, "compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads))
       ->capture_default_str();
-  verb->add_option("--device", o->device, "what computes")
-      ->check(device_text())
-      ->capture_default_str();
+  verb->add_option("--device", o->device, "device")->check(device_text())->capture_default_str();
   verb->add_flag("--each", o->each, "print every hash, not only one digest of each boundary");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_bench_hashes(*o); }; });

@@ -1,5 +1,5 @@
-// hearth bench hashes: the canonical hashes of one fixed run, so that two machines can be compared
-// with diff. Nothing that may differ between them stands on stdout.
+// hearth bench hashes: prints the canonical hashes of one fixed run. Stdout is equal on every
+// machine, so that diff compares two of them.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// hearth bench kernels: the speed of every kernel beside what this machine can do at most.
+// hearth bench kernels: measures each kernel against the peak of this machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One round of the soak: a crowd of sequences of one model, run together in a way drawn at random,
-// and each compared with a run of its own.
+// One round of the soak: many sequences of one model run together (the crowd), with randomly chosen
+// batches, splits and kernels, and each is compared with a run of its own (the lone run).
 //
 // The lone run: one sequence at a time, its prompt in one chunk, one thread, one kernel table, and
 // a stage for each layer, so that every boundary is hashed. The crowd: joins and leaves at any

@@ -46,8 +46,8 @@ int list(const std::vector<WaitingNode>& all, bool json) {
   }
   if (all.empty()) {
     std::fprintf(stderr,
-                 "nobody asks to be let in; for the next %u minutes machines may (there: hearth "
-                 "join), then look again\n",
+                 "no node asks to join. Nodes may ask for the next %u minutes (there: hearth "
+                 "join); then run hearth approve again\n",
                  limits::kDoorSeconds / 60);
     return kExitDone;
   }
@@ -57,7 +57,7 @@ int list(const std::vector<WaitingNode>& all, bool json) {
   }
   for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
   std::fprintf(stderr,
-               "if the words are those that the machine itself shows: hearth approve NAME\n");
+               "if these words match those that the node itself shows: hearth approve NAME\n");
   return kExitDone;
 }
 
@@ -69,11 +69,11 @@ Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string&
   if (fit.size() == 1) return fit.front();
   if (fit.empty()) {
     return Error{ErrorCode::kNotFound,
-                 "nobody asks to be let in as " + wanted + "; hearth approve lists those that do"};
+                 "no node asks to join as " + wanted + "; hearth approve lists the nodes that ask"};
   }
-  return Error{ErrorCode::kNotFound, "more than one node asks as " + wanted +
-                                         "; name the words of the one that is meant (hearth "
-                                         "approve lists them)"};
+  return Error{ErrorCode::kNotFound,
+               "more than one node asks as " + wanted +
+                   "; name it by its words instead (hearth approve lists them)"};
 }
 
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
@@ -105,9 +105,9 @@ int run_approve(const ApproveOptions& options) {
     if (!options.owner.empty()) json["owner"] = options.owner;
     std::printf("%s\n", json.dump().c_str());
   } else {
-    std::fprintf(stderr, "let in: %s %s (%s)%s\n", options.role.c_str(), node->name.c_str(),
+    std::fprintf(stderr, "admitted: %s %s (%s)%s\n", options.role.c_str(), node->name.c_str(),
                  three_words(node->key).c_str(),
-                 known ? "" : "; the next start of the server tells it");
+                 known ? "" : "; it learns so when the server starts next");
   }
   return kExitDone;
 }

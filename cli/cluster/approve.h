@@ -1,5 +1,6 @@
-// hearth approve: lets a node in that asks without a token, on the coordinator's machine. A server
-// that runs follows within a second or two. Machines may ask for ten minutes after each look.
+// hearth approve: admits a node that asks to join without a token; runs on the coordinator's
+// machine. A running server follows within two seconds. Nodes may ask for ten minutes after each
+// call.
 #pragma once
 
 #include <string>
@@ -7,10 +8,10 @@
 namespace hearth::cli {
 
 struct ApproveOptions {
-  std::string node;  // its name or the words of its key; empty: list those that wait
+  std::string node;  // its name or the words of its key; empty: list the nodes that wait
   std::string role = "worker";
-  std::string owner;      // whose machine it is; empty: nobody says
-  bool newcomer = false;  // not vouched for: it checks others' results and serves nobody at first
+  std::string owner;      // owner of the node; empty: none
+  bool newcomer = false;  // it audits before it may serve
   std::string data_dir;   // empty: cli/process/paths.h
   bool json = false;
 };

@@ -53,14 +53,13 @@ Result<Made> init(const InitOptions& options) {
   if (moves) TRY_VOID(need_cluster(made.folder));
   TRY(const auto lock, ServerFile::lock(made.folder));
   TRY(const auto before, read_cluster(made.folder));
-  REQUIRE(moves || !before,
-          "the folder " + made.folder + " holds the cluster " + before->name +
-              " already; to give it another address: hearth init --address ADDRESS; for another "
-              "cluster choose another --data-dir");
+  REQUIRE(moves || !before, "the folder " + made.folder + " holds the cluster " + before->name +
+                                " already; to change its address: hearth init --address ADDRESS; "
+                                "for a second cluster pass another --data-dir");
   TRY(const auto member, read_member_file(made.folder));
-  REQUIRE(!member, "this machine is " + member->node +
-                       " in another cluster; leave it first (hearth leave), or choose another "
-                       "--data-dir");
+  REQUIRE(!member,
+          "this machine is " + member->node +
+              " in another cluster; leave that first (hearth leave), or pass another --data-dir");
   made.was_there = before.has_value();
   made.cluster = before.value_or(Cluster{options.name, "", kClusterPort});
   if (options.control_port != 0) made.cluster.control_port = options.control_port;
@@ -86,24 +85,23 @@ Result<Made> init(const InitOptions& options) {
 void print_credits(const Made& made) {
   if (made.cluster.credits) {
     std::printf(
-        "it runs with credits: who sends prompts pays, and who computes or checks earns. Nobody "
-        "has any yet; while hearth serve runs: hearth ledger grant coordinator 1000000, for this "
-        "machine's own prompts\n");
+        "it runs with credits: accounts pay for prompts, and nodes earn by computing and auditing. "
+        "All accounts are empty; to fund this machine's own prompts while hearth serve runs: "
+        "hearth ledger grant coordinator 1000000\n");
   } else if (made.switched) {
-    std::printf("it has no credits any more: its ledger is a log only, and nobody pays\n");
+    std::printf("credits are off: the ledger is only a log, and prompts are free\n");
   }
 }
 
 void print_moved(const Made& made, const std::string& address) {
   if (made.switched) {
-    std::printf("cluster %s (%s), from the next start of hearth serve on:\n",
+    std::printf("cluster %s (%s), as of the next start of hearth serve:\n",
                 made.cluster.name.c_str(), three_words(made.key).c_str());
     return print_credits(made);
   }
   std::printf(
-      "cluster %s (%s) is at %s from the next start of hearth serve on\n"
-      "members find it there by themselves where Avahi runs on both; on others, once: hearth join "
-      "%s\n",
+      "cluster %s (%s) is at %s as of the next start of hearth serve\nmembers find it by "
+      "themselves where Avahi runs on both machines; on other members, once: hearth join %s\n",
       made.cluster.name.c_str(), three_words(made.key).c_str(), address.c_str(), address.c_str());
 }
 
@@ -126,11 +124,11 @@ int run_init(const InitOptions& options) {
     print_moved(*made, address);
     return kExitDone;
   }
-  std::printf("cluster %s (%s): its keys are in %s, and %s is an admin key of its API\n",
+  std::printf("cluster %s (%s): its keys are in %s, the admin key of its API is %s\n",
               made->cluster.name.c_str(), three_words(made->key).c_str(), made->folder.c_str(),
               admin_key_file(made->folder).c_str());
   std::printf(
-      "other machines will dial %s; open it, and the ports of their workers, in firewalls\n",
+      "other machines connect to %s; open this port, and those of the workers, in firewalls\n",
       address.c_str());
   print_credits(*made);
   std::printf("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create\n");

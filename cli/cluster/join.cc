@@ -51,14 +51,14 @@ std::string another_name(const std::string& name) {
 // What a person does next on a machine that has joined.
 std::string next_step(const MemberFile& member) {
   if (member.role == Role::kWorker) {
-    return "its coordinator says what this machine shall hold\nafter a restart: hearth worker";
+    return "the coordinator assigns its layers\nafter a restart of this machine: hearth worker";
   }
   if (member.api.empty()) {
-    return "its API serves its own machine alone; there: hearth serve ... --host 0.0.0.0, then "
-           "here again: hearth join, with the same word or address";
+    return "the API accepts only connections of its own machine; start it there with hearth serve "
+           "... --host 0.0.0.0, then repeat this hearth join";
   }
   return "the API is at " + member.api +
-         ", with a key of this machine's own\nnext: hearth run MODEL \"Hello\"" +
+         ", with an API key for this machine\nnext:  hearth run MODEL \"Hello\"" +
          (member.role == Role::kAdmin ? ", hearth status" : "");
 }
 
@@ -92,7 +92,7 @@ std::optional<FoundCluster> choose(const std::vector<FoundCluster>& found) {
   for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
   std::fflush(stdout);
   if (!is_terminal()) return std::nullopt;
-  std::fprintf(stderr, "number of the one to ask (none: leave it): ");
+  std::fprintf(stderr, "number of the cluster to join (empty: none): ");
   const std::string answer = read_answer();
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (answer == std::to_string(i + 1)) return found[i];
@@ -106,9 +106,9 @@ Result<FoundCluster> find_named(const std::vector<FoundCluster>& found, const st
     if (each.name == wanted || three_words(each.key) == wanted) fit.push_back(each);
   }
   if (fit.size() == 1) return fit.front();
-  const std::string which = fit.empty() ? "no cluster of this network announces itself as "
-                                        : "more than one cluster announces itself as ";
-  return Error{ErrorCode::kNotFound, which + wanted + "; hearth join lists those that do"};
+  const std::string which = fit.empty() ? "no cluster on this network announces itself as "
+                                        : "several clusters announce themselves as ";
+  return Error{ErrorCode::kNotFound, which + wanted + "; hearth join lists them"};
 }
 
 // Whom to ask, as the user says; nothing when he has only looked, or chosen none.
@@ -124,8 +124,8 @@ Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
     TRY(chosen, find_named(found, options.target));
   } else if (found.empty()) {
     return Error{ErrorCode::kNotFound,
-                 "no cluster announces itself on this network; on the machine that answers "
-                 "requests: hearth init NAME, hearth serve (and avahi-utils)"};
+                 "no cluster announces itself on this network; on the coordinator's machine run "
+                 "hearth init NAME and hearth serve, with avahi-utils installed"};
   } else {
     chosen = choose(found);
   }
@@ -139,18 +139,18 @@ Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
 bool confirm(const PublicKey& cluster, const PublicKey& own, const JoinOptions& options) {
   const std::string name = own_name(options.worker);
   std::fprintf(stderr,
-               "the machine there holds the key of the cluster %s (%s)\n"
-               "this machine is %s, with the key %s\n"
-               "words tell machines of a house apart; against somebody who forges them only a "
-               "token helps\n",
+               "the machine at that address holds the key of the cluster %s (%s)\nthis machine is "
+               "%s, with the key %s\ncompare the words on both screens; they distinguish machines, "
+               "but only a join token protects against an attacker who forges them\n",
                three_words(cluster).c_str(), fingerprint(cluster).c_str(), name.c_str(),
                three_words(own).c_str());
   if (!options.yes) {
     if (!is_terminal()) {
-      std::fprintf(stderr, "nobody is here to compare; to ask all the same: --yes\n");
+      std::fprintf(stderr,
+                   "stdin is not a terminal: pass --yes to ask without comparing the keys\n");
       return false;
     }
-    std::fprintf(stderr, "ask it to let this machine in? [y/N] ");
+    std::fprintf(stderr, "ask to join this cluster? [y/N] ");
     const std::string answer = read_answer();
     if (answer != "y" && answer != "Y" && answer != "yes") return false;
   }
@@ -197,8 +197,8 @@ int run_join(const JoinOptions& options) {
     const auto found = find_again(options);
     if (!found.ok()) return fail(found.error());
     std::fprintf(stderr,
-                 "the coordinator of the cluster %s is at %s; a worker that runs here dials it "
-                 "there now, else: hearth worker\n",
+                 "the coordinator of the cluster %s is at %s; a running worker reconnects there, "
+                 "else start one: hearth worker\n",
                  three_words((*found)->cluster).c_str(), (*found)->coordinators.front().c_str());
     return kExitDone;
   }

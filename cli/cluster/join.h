@@ -1,4 +1,4 @@
-// hearth join: this machine into a cluster, with a token or by the word of a person there.
+// hearth join: joins this machine to a cluster, with a token or with the approval of an operator.
 #pragma once
 
 #include <cstdint>

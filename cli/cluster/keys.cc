@@ -31,14 +31,14 @@ Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made
   const std::string folder = data_folder(options.data_dir);
   TRY(const auto member, read_member_file(folder));
   REQUIRE(!member, "this machine is " + member->node +
-                       " in another machine's cluster, whose coordinator alone knows keys of the "
-                       "API; there: hearth key");
+                       " in another machine's cluster; API keys are kept on its coordinator's "
+                       "machine: run hearth key there");
   const bool there = std::filesystem::exists(folder + "/hearth.db");
   if (made != nullptr) *made = !there;
   if (!there && made == nullptr) {
     return Error{ErrorCode::kNotFound, "the data folder " + folder +
-                                           " is no server's, and has no keys; --data-dir names "
-                                           "another, and hearth init NAME makes a cluster"};
+                                           " belongs to no server and has no keys; pass another "
+                                           "--data-dir, or create a cluster with hearth init NAME"};
   }
   TRY_VOID(make_private_folder(folder));
   return coordinator::open_store(folder);
@@ -152,15 +152,14 @@ int run_key_create(const KeyOptions& options) {
     return kExitDone;
   }
   std::fprintf(stderr,
-               "API key '%s': it is shown only now; give it to clients as HEARTH_API_KEY, "
-               "or OPENAI_API_KEY\n",
+               "API key '%s': it is shown only once; give it to clients as HEARTH_API_KEY or "
+               "OPENAI_API_KEY\n",
                made->key.name.c_str());
   if (first) {
-    std::fprintf(
-        stderr,
-        "no server has used the data folder %s yet: the key is good for one that other "
-        "machines reach (hearth serve --host ADDRESS), which needs hearth init NAME first\n",
-        data_folder(options.data_dir).c_str());
+    std::fprintf(stderr,
+                 "no server has used the data folder %s yet; keys matter once other machines reach "
+                 "it (hearth init NAME, then hearth serve --host ADDRESS)\n",
+                 data_folder(options.data_dir).c_str());
   }
   std::printf("%s\n", made->text.c_str());
   return kExitDone;
@@ -193,7 +192,7 @@ int run_key_revoke(const KeyOptions& options) {
   const auto revoked = (*store)->revoke_key(options.name);
   if (!revoked.ok()) return fail(revoked.error());
   if (!*revoked) {
-    return fail({ErrorCode::kNotFound, "no valid API key is called \"" + options.name +
+    return fail({ErrorCode::kNotFound, "there is no valid API key called \"" + options.name +
                                            "\"; hearth key list shows them"});
   }
   if (options.json) {

@@ -1,5 +1,5 @@
-// hearth key: the API's keys, in the store of the data folder. The server of that folder may run
-// meanwhile; it asks the store at every request.
+// hearth key: API keys in the store of the data folder. The server of that folder may run
+// meanwhile; it reads the store at every request.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct KeyOptions {
   bool json = false;
 };
 
-int run_key_create(const KeyOptions& options);  // prints the key, once and never again
+int run_key_create(const KeyOptions& options);  // prints the key; it cannot be shown again
 int run_key_list(const KeyOptions& options);
 int run_key_revoke(const KeyOptions& options);
 

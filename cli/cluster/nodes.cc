@@ -38,10 +38,9 @@ Result<Roster> read_roster(const std::string& folder) {
   } else {
     const auto key = read_key_file(folder + "/cluster.key");
     if (!key && key.error().code == ErrorCode::kNotFound) {
-      return Error{ErrorCode::kNotFound,
-                   "the data folder " + folder +
-                       " belongs to no cluster; make one (hearth init NAME) or join one (hearth "
-                       "join TOKEN)"};
+      return Error{ErrorCode::kNotFound, "the data folder " + folder +
+                                             " belongs to no cluster; create one (hearth init "
+                                             "NAME) or join one (hearth join TOKEN)"};
     }
     if (!key) return key.error();
     cluster = key->public_key();
@@ -50,8 +49,8 @@ Result<Roster> read_roster(const std::string& folder) {
   const auto roster = file->book()->roster();
   if (roster == nullptr) {
     return Error{ErrorCode::kNotFound,
-                 "there is no roster yet; the first start of the server makes "
-                 "it: hearth serve --model MODEL"};
+                 "there is no roster yet; the first start of the server creates it: hearth serve "
+                 "--model MODEL"};
   }
   return *roster;
 }
@@ -79,9 +78,9 @@ Result<PublicKey> revoke(const NodesOptions& options) {
     TRY_VOID(store->revoke_node(node.key));
     return node.key;
   }
-  return Error{ErrorCode::kNotFound, "no node that has joined is named " + options.name +
-                                         "; hearth nodes shows them (this machine's own workers go "
-                                         "with hearth serve)"};
+  return Error{ErrorCode::kNotFound, "no member is named " + options.name +
+                                         "; hearth nodes lists the members (local workers of this "
+                                         "machine belong to hearth serve)"};
 }
 
 Result<coordinator::Restored> restore(const NodesOptions& options) {
@@ -117,9 +116,9 @@ Status check_name_is_free(const std::string& given, const std::string& name) {
   const auto roster = read_roster(data_folder(given));
   if (!roster.ok() && roster.error().code == ErrorCode::kNotFound) return ok_status();
   if (!roster.ok()) return roster.error();
-  REQUIRE(roster->find(name) == nullptr, "another node is named " + name +
-                                             " already; the new one may ask under another: hearth "
-                                             "join ... --name NAME");
+  REQUIRE(roster->find(name) == nullptr,
+          "another node is named " + name +
+              " already; let the new node ask under another name: hearth join ... --name NAME");
   return ok_status();
 }
 
@@ -163,15 +162,15 @@ int run_nodes_rm(const NodesOptions& options) {
   if (!key.ok()) return fail(key.error());
   const bool out = wait_for_roster(folder, *key, false);
   if (!out && read_server_file(folder).ok()) {
-    return fail({ErrorCode::kUnavailable,
-                 options.name + " is revoked, but the server that runs has not said so to the "
-                                "others yet; its log says why"});
+    return fail({ErrorCode::kUnavailable, options.name +
+                                              " is revoked, but the running server has not told "
+                                              "the other members yet; hearth logs says why"});
   }
   if (options.json) {
     std::printf("%s\n", Json{{"removed", options.name}}.dump().c_str());
   } else {
     std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
-                 out ? "" : "; the next start of the server tells the others");
+                 out ? "" : "; the other members learn so when the server starts next");
   }
   return kExitDone;
 }
@@ -190,10 +189,9 @@ int run_nodes_restore(const NodesOptions& options) {
   }
   for (const std::string& name : restored->added) {
     std::fprintf(stderr,
-                 "added again: %s; it joined after this copy was made, so it has no owner and "
-                 "is a newcomer unless the ledger knows its key; to change that, remove it (hearth "
-                 "nodes rm %s) and let it "
-                 "join again\n",
+                 "added again: %s; it joined after this copy was made, so it has no owner and is a "
+                 "newcomer unless the ledger knows its key. To change that: hearth nodes rm %s, "
+                 "and let it join again\n",
                  name.c_str(), name.c_str());
   }
   std::fprintf(stderr,
@@ -214,9 +212,9 @@ int run_leave(const NodesOptions& options) {
     std::printf("%s\n", out.dump().c_str());
     return kExitDone;
   }
-  std::fprintf(stderr, options.here_only
-                           ? "forgotten here; on the coordinator's machine: hearth nodes rm NAME\n"
-                           : "left the cluster; this machine's key is gone\n");
+  std::fprintf(stderr, options.here_only ? "the cluster is forgotten here; remove this node on the "
+                                           "coordinator's machine too: hearth nodes rm NAME\n"
+                                         : "left the cluster; this machine's key is deleted\n");
   return kExitDone;
 }
 

@@ -1,4 +1,4 @@
-// hearth nodes, nodes rm, nodes restore, leave: who is in the cluster, and the ways out of it.
+// hearth nodes, nodes rm, nodes restore, leave: the members of a cluster, and how they leave it.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace hearth::cli {
 
-// Whether a server runs and its roster names the key (`in`) or does not, within a few seconds.
+// Waits a few seconds for the roster of a running server to contain the key (`in`) or not to.
 bool wait_for_roster(const std::string& folder, const PublicKey& key, bool in);
-// Whether the coordinator's newest roster has nobody of that name.
+// Fails when a node in the coordinator's newest roster has that name.
 Status check_name_is_free(const std::string& folder, const std::string& name);
 
 struct NodesOptions {
@@ -22,10 +22,10 @@ struct NodesOptions {
 
 // The roster of this machine's data folder, whether it is the coordinator's or has joined.
 int run_nodes(const NodesOptions& options);
-// On the coordinator's machine. A server that runs follows within a second or two.
+// On the coordinator's machine. A running server follows within two seconds.
 int run_nodes_rm(const NodesOptions& options);
-// There too, with no server running: after an older copy of the folder, or of its store, was put
-// back (coordinator/membership/set_back.h).
+// On the coordinator's machine while no server runs: repairs a folder or store that was replaced by
+// an older copy (coordinator/membership/set_back.h).
 int run_nodes_restore(const NodesOptions& options);
 
 // On a machine that has joined.

@@ -83,8 +83,7 @@ int run_token_create(const TokenOptions& options) {
     return kExitDone;
   }
   std::fprintf(stderr,
-               "join token %s of a %s, shown only now; on the other machine: hearth join "
-               "TOKEN\n",
+               "join token %s of a %s, shown only once; on the other machine: hearth join TOKEN\n",
                token->id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
   std::printf("%s\n", token->text().c_str());
   return kExitDone;
@@ -111,14 +110,16 @@ int run_token_revoke(const TokenOptions& options) {
   const auto revoked = (*store)->revoke_token(options.id);
   if (!revoked.ok()) return fail(revoked.error());
   if (!*revoked) {
-    return fail({ErrorCode::kNotFound, "no valid join token has the id \"" + options.id +
+    return fail({ErrorCode::kNotFound, "there is no valid join token with the id \"" + options.id +
                                            "\"; hearth token list shows them"});
   }
   if (options.json) {
     std::printf("%s\n", Json{{"revoked", options.id}}.dump().c_str());
   } else {
-    std::fprintf(stderr, "revoked: %s; who has joined with it stays (hearth nodes rm NAME)\n",
-                 options.id.c_str());
+    std::fprintf(
+        stderr,
+        "revoked: %s; nodes that joined with it stay members (hearth nodes rm NAME removes one)\n",
+        options.id.c_str());
   }
   return kExitDone;
 }

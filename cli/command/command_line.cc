@@ -36,7 +36,7 @@ std::string full_name(const CLI::App& verb) {
 }
 
 // The configuration file, less the keys whose HEARTH_* variable is set: CLI11 alone would let the
-// file beat the environment. A key that nobody knows is an error with the nearest known one.
+// file beat the environment. An unknown key is an error that names the nearest known one.
 class ConfigBelowEnvironment : public CLI::ConfigTOML {
  public:
   explicit ConfigBelowEnvironment(const CLI::App& app) : app_(app) {}
@@ -99,14 +99,15 @@ const CLI::App& chosen_verb(const CLI::App& app) {
 }  // namespace
 
 CommandLine::CommandLine(AddVerbs add_verbs)
-    : app_("Hearth: one inference machine out of several home GPUs", "hearth") {
+    : app_("Hearth: one inference swarm out of several home GPUs", "hearth") {
   app_.require_subcommand(1);
-  app_.set_help_all_flag("--help-all", "Help of every verb");
+  app_.set_help_all_flag("--help-all", "help for every command");
   app_.set_version_flag("--version,-v", "hearth " HEARTH_VERSION);
-  app_.set_config("--config", config_file().string(), "TOML; one table a verb, keys as the flags");
+  app_.set_config("--config", config_file().string(),
+                  "TOML file with one table per command and the flags as keys");
   app_.config_formatter(std::make_shared<ConfigBelowEnvironment>(app_));
   app_.allow_config_extras(CLI::config_extras_mode::error);
-  app_.footer("Flag beats HEARTH_* variable beats configuration file beats default.");
+  app_.footer("A flag overrides its HEARTH_* variable, which overrides the configuration file.");
   add_verbs(app_, action_);
   show_variables_ = name_variables(app_);
 }
@@ -127,7 +128,7 @@ std::string CommandLine::usage_error(const CLI::ParseError& error) {
   if (unknown.empty() && !verbs.empty()) {
     std::string list;
     for (const std::string& name : verbs) list += (list.empty() ? "" : ", ") + name;
-    return "no command given; the commands of " + full_name(verb) + " are " + list;
+    return "no command given; commands of " + full_name(verb) + " are " + list;
   }
   if (unknown.empty()) return escape_control(error.what());
   const std::string word = unknown.front().substr(0, unknown.front().find('='));

@@ -1,5 +1,5 @@
-// The command tree, its configuration file and its variables, and sentences for what it does not
-// understand.
+// The command tree with its configuration file and environment variables, and error messages for
+// wrong usage.
 #pragma once
 
 #include <CLI/CLI.hpp>

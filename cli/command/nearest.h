@@ -1,4 +1,4 @@
-// Suggestions for words that nobody knows.
+// Suggestions for unknown words.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hearth::cli {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+// The number of insertions, deletions, replacements and swaps of neighbours between two words.
 std::size_t edit_distance(std::string_view from, std::string_view to);
 
 // "; did you mean 'run'?": the nearest of the known words, or the three nearest where none is near.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/api_address.h"
+#include "coordinator/client/api_address.h"
 #include "proto/address.h"
 
 namespace hearth::cli {
@@ -18,7 +18,7 @@ bool is_one_host(const std::string& host) { return host != "0.0.0.0" && host != 
 
 CLI::Validator api_host() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_api_address(text);
+    const auto address = client::parse_api_address(text);
     return address.ok() ? "" : address.error().message;
   };
   return CLI::Validator(check, "");
@@ -26,12 +26,11 @@ CLI::Validator api_host() {
 
 CLI::Validator listen_host() {
   const auto check = [](const std::string& text) -> std::string {
-    const auto address = parse_api_address(text);
+    const auto address = client::parse_api_address(text);
     if (!address.ok()) return address.error().message;
-    if (is_ip_address(address->host)) return "";
+    if (client::is_ip_address(address->host)) return "";
     return "'" + text.substr(0, 64) +
-           "' is a name; a server listens on an address of this machine, or on 0.0.0.0 for all of "
-           "them";
+           "' is a name; give an address of this machine, or 0.0.0.0 for all of them";
   };
   return CLI::Validator(check, "");
 }
@@ -42,7 +41,7 @@ CLI::Validator api_key_text() {
         std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
     if (printable && !text.empty() && text.size() <= kApiKeyBytes) return "";
     return "it must have 1 to " + std::to_string(kApiKeyBytes) +
-           " printable characters and no blank";  // and is not shown
+           " printable characters without blanks";  // and is not shown
   };
   return CLI::Validator(check, "");
 }
@@ -51,8 +50,9 @@ CLI::Validator link_address() {
   const auto check = [](const std::string& text) -> std::string {
     const auto address = parse_address(text);
     if (!address.ok()) return address.error().message;
-    return is_one_host(address->host) ? ""
-                                      : "'" + text + "' is every address of a machine; name one";
+    return is_one_host(address->host)
+               ? ""
+               : "'" + text + "' stands for every address of a machine; give one of them";
   };
   return CLI::Validator(check, "");
 }

@@ -1,4 +1,4 @@
-// What the options' values may be, of addresses and keys.
+// Checks of option values: addresses and keys.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,4 @@
-// What the options' values may be. Each check names the limits when it refuses; CLI11 puts the
-// option's name before.
+// Checks of option values. Each names the limits in its message; CLI11 prepends the option's name.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // The environment variable of every option: HEARTH_ and the first long flag, "--top-k" is
-// HEARTH_TOP_K. Flags of one name mean one thing and share a variable; where a verb means another
-// thing by it, the option names its own, HEARTH_<VERB>_<FLAG>.
+// HEARTH_TOP_K. Flags with one name have one meaning and share a variable; where a verb gives it
+// another meaning, the option names its own, HEARTH_<VERB>_<FLAG>.
 #pragma once
 
 #include <functional>

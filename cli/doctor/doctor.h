@@ -1,4 +1,4 @@
-// hearth doctor: what of this machine stands in the way, each with the line that mends it.
+// hearth doctor: finds problems of this machine and prints the command that fixes each.
 #pragma once
 
 #include <string>

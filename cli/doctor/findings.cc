@@ -47,7 +47,7 @@ std::string seconds_text(double seconds) {
 
 Finding judge_source(const ClockFacts::Source& source, const std::string& mend) {
   if (!source.error.empty()) {
-    return warning("clock", source.name + " does not tell the time: " + source.error, "");
+    return warning("clock", source.name + " did not send its time: " + source.error, "");
   }
   const double least = std::max(0.0, std::fabs(source.offset_seconds) - source.uncertainty_seconds);
   if (least == 0.0) {
@@ -102,12 +102,12 @@ std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl) {
   }
   if (!clock.kept) {
     findings.push_back(
-        skipped("clock", "the kernel does not say whether this clock is kept right"));
+        skipped("clock", "the kernel does not say whether this clock is synchronized"));
   } else if (*clock.kept) {
-    findings.push_back(ok("clock", "kept right, as the kernel knows"));
+    findings.push_back(ok("clock", "the kernel says that this clock is synchronized"));
   } else {
     findings.push_back(
-        warning("clock", "nothing keeps this clock right, as the kernel knows", mend));
+        warning("clock", "the kernel says that this clock is not synchronized", mend));
   }
   return findings;
 }
@@ -124,15 +124,15 @@ std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces) {
           "mtu", text + "; under " + std::to_string(kMtuLeast) + " IPv6 does not work", mend));
     } else if (each.physical && each.mtu < kMtuUsual) {
       findings.push_back(
-          warning("mtu", text + "; a network's is " + std::to_string(kMtuUsual), mend));
+          warning("mtu", text + "; the usual value is " + std::to_string(kMtuUsual), mend));
     } else if (each.physical && each.mtu > kMtuUsual) {
-      findings.push_back(ok("mtu", text + "; whatever it is linked to must take as much"));
+      findings.push_back(ok("mtu", text + "; every device on this link must allow it too"));
     } else {
       fine += (fine.empty() ? "" : ", ") + each.name + " " + std::to_string(each.mtu);
     }
   }
   if (!fine.empty()) findings.push_back(ok("mtu", fine));
-  if (interfaces.empty()) findings.push_back(ok("mtu", "no network but loopback"));
+  if (interfaces.empty()) findings.push_back(ok("mtu", "loopback is the only network interface"));
   return findings;
 }
 
@@ -158,13 +158,14 @@ std::vector<Finding> judge_ports(const ServerFacts& server) {
   std::vector<Finding> findings;
   const std::string port = std::to_string(server.api_port);
   const auto taken = [&] {
-    return warning("ports", "port " + port + " is taken by a program that is not this server",
+    return warning("ports", "port " + port + " is used by a program that is not this server",
                    "ss -ltnp 'sport = :" + port + "'");
   };
   if (!server.file.empty() && !server.alive) {
     findings.push_back(warning("ports",
                                "the server of " + server.file + " (process " +
-                                   std::to_string(server.pid) + ") has ended without a farewell",
+                                   std::to_string(server.pid) +
+                                   ") ended without removing this file",
                                "rm " + shell_quoted(server.file)));
   }
   if (server.file.empty() || !server.alive) {
@@ -176,7 +177,7 @@ std::vector<Finding> judge_ports(const ServerFacts& server) {
     const std::string text = each.name + " port " + std::to_string(each.port);
     if (!each.listening || each.answers == false) {
       findings.push_back(failed("ports",
-                                text + (each.listening ? " takes no connection from this machine"
+                                text + (each.listening ? " refuses connections from this machine"
                                                        : " is not open, although the server runs"),
                                 "kill " + std::to_string(server.pid)));
       continue;
@@ -194,29 +195,31 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                        const std::string& our_version) {
   const std::string at = "the server at " + coordinator.address;
   if (!coordinator.named && !coordinator.member.empty()) {
-    return {skipped("coordinator",
-                    "the coordinator of this machine's cluster is at " + coordinator.member +
-                        "; how its swarm is, its API says to an admin (hearth doctor --host HOST "
-                        "--api-key hk1...)")};
+    return {skipped("coordinator", "the coordinator of this machine's cluster is at " +
+                                       coordinator.member +
+                                       "; its API shows the state of the swarm to an admin (hearth "
+                                       "doctor --host HOST --api-key hk1...)")};
   }
-  if (!coordinator.named) return {skipped("coordinator", "no server is named, and none runs here")};
+  if (!coordinator.named)
+    return {skipped("coordinator", "no server is named, and no server runs here")};
   if (!coordinator.asked) return {skipped("coordinator", at + " is not asked (--offline)")};
   if (!coordinator.error.empty()) {
-    return {failed("coordinator", at + " is not reached: " + coordinator.error,
+    return {failed("coordinator", at + " is not reachable: " + coordinator.error,
                    "hearth serve --model MODEL")};
   }
   if (!coordinator.refused.empty()) {
-    return {warning("coordinator", at + " answers, but not how it is: " + coordinator.refused,
+    return {warning("coordinator",
+                    at + " answers, but refuses to show its state: " + coordinator.refused,
                     "hearth doctor --api-key hk1...")};
   }
   std::vector<Finding> findings;
   if (coordinator.version != our_version) {
     findings.push_back(warning("coordinator",
                                at + " has version " + coordinator.version + ", this program " +
-                                   our_version + "; put the same one on both",
+                                   our_version + "; install the same version on both",
                                ""));
   } else {
-    findings.push_back(ok("coordinator", at + " answers; its version is ours, " + our_version));
+    findings.push_back(ok("coordinator", at + " answers; it has our version, " + our_version));
   }
   if (!coordinator.ready) {
     findings.push_back(warning("coordinator", coordinator.missing, "hearth status"));
@@ -231,32 +234,32 @@ std::vector<Finding> judge_driver(const DriverFacts& driver, bool wsl) {
     return {ok("driver", "NVIDIA's " + module + cuda_text(driver.cuda))};
   }
   if (driver.kernel_module.empty() && driver.cards == 0) {
-    return {ok("driver", "no NVIDIA card is seen; the processor computes")};
+    return {ok("driver", "there is no NVIDIA GPU; the CPU computes")};
   }
   if (driver.kernel_module.empty()) {
     return {warning("driver",
-                    "an NVIDIA card without NVIDIA's driver: the processor computes instead",
+                    "there is an NVIDIA GPU without NVIDIA's driver: the CPU computes instead",
                     install_driver(driver.distribution))};
   }
   if (!driver.library) {
     return {warning("driver",
                     "NVIDIA's driver " + driver.kernel_module +
-                        " without its library libcuda.so.1: the processor computes instead",
+                        " has no libcuda.so.1: the CPU computes instead",
                     driver.distribution == "debian" ? "sudo apt install libcuda1"
                                                     : install_driver(driver.distribution))};
   }
   if (driver.init == kCudaDriverMismatch) {
     return {failed(
         "driver",
-        "NVIDIA's library is of another version than the driver that runs, " + driver.kernel_module,
+        "NVIDIA's library has another version than the loaded driver, " + driver.kernel_module,
         "sudo reboot")};
   }
   if (driver.init == kCudaNoDevice) {
-    return {warning("driver", "NVIDIA's driver " + driver.kernel_module + " sees no card",
+    return {warning("driver", "NVIDIA's driver " + driver.kernel_module + " finds no GPU",
                     "nvidia-smi")};
   }
   return {failed("driver",
-                 "NVIDIA's driver " + driver.kernel_module + " does not start: code " +
+                 "NVIDIA's driver " + driver.kernel_module + " does not start: error code " +
                      std::to_string(driver.init.value_or(-1)),
                  "nvidia-smi")};
 }
@@ -264,19 +267,19 @@ std::vector<Finding> judge_driver(const DriverFacts& driver, bool wsl) {
 std::vector<Finding> judge_wsl(const WslFacts& wsl, std::uint16_t api_port) {
   if (wsl.version == 0) return {};
   if (wsl.version == 1) {
-    return {failed("wsl", "WSL 1 is no Linux kernel: Hearth needs WSL 2",
+    return {failed("wsl", "this is WSL 1, which has no Linux kernel; Hearth needs WSL 2",
                    "wsl.exe --set-version \"$WSL_DISTRO_NAME\" 2")};
   }
   if (!wsl.mirrored) {
     return {warning(
         "wsl",
-        "WSL 2 behind Windows' NAT: other machines cannot reach it. In .wslconfig of your Windows "
-        "user: [wsl2] and networkingMode=mirrored",
+        "WSL 2 is behind Windows' NAT: other machines cannot reach it. Set networkingMode=mirrored "
+        "under [wsl2] in .wslconfig of your Windows user",
         "printf '[wsl2]\\nnetworkingMode=mirrored\\n' >> \"$(wslpath \"$(powershell.exe -NoProfile "
         "-Command '$env:USERPROFILE' | tr -d '\\r')\")/.wslconfig\" && wsl.exe --shutdown")};
   }
   return {warning("wsl",
-                  "WSL 2 with Windows' own network: Windows' firewall has to let others in (in "
+                  "WSL 2 uses Windows' network: Windows' firewall must allow the port (in "
                   "PowerShell as administrator)",
                   "New-NetFirewallHyperVRule -Name Hearth -DisplayName Hearth -Direction Inbound "
                   "-VMCreatorId '{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}' -Protocol TCP "
@@ -295,7 +298,7 @@ std::vector<Finding> judge_disk(const DiskFacts& disk) {
                    "sudo chown -R \"$(id -u)\" " + shell_quoted(disk.folder))};
   }
   if (disk.counts_files && disk.free_files == 0) {
-    return {failed("disk", "the file system of " + folder + " takes no more files", elsewhere)};
+    return {failed("disk", "the file system of " + folder + " has no free inodes", elsewhere)};
   }
   const std::string text = format_bytes(disk.free_bytes) + " free in " + folder;
   if (disk.free_bytes < kDiskFails) return {failed("disk", text, elsewhere)};
@@ -308,7 +311,7 @@ std::vector<Finding> judge_disk(const DiskFacts& disk) {
 std::vector<Finding> judge_permissions(const std::string& folder,
                                        const std::vector<FileFacts>& files) {
   if (files.empty()) {
-    return {ok("permissions", "the data folder " + folder + " is not made yet")};
+    return {ok("permissions", "the data folder " + folder + " does not exist yet")};
   }
   std::vector<Finding> findings;
   for (const FileFacts& file : files) {
@@ -327,7 +330,7 @@ std::vector<Finding> judge_permissions(const std::string& folder,
   if (findings.empty()) {
     findings.push_back(ok("permissions", "the data folder " + folder + " and " +
                                              std::to_string(files.size() - 1) +
-                                             " secret files in it are this user's alone"));
+                                             " secret files in it are readable by this user only"));
   }
   return findings;
 }
@@ -337,14 +340,15 @@ std::vector<Finding> judge_limits(const LimitFacts& limits) {
   Finding files = ok("limits", text);
   if (limits.files_soft < kFilesWanted) {
     files = warning(
-        "limits", text + "; all connections of a server take " + std::to_string(kFilesWanted),
+        "limits",
+        text + "; a server with all its connections needs " + std::to_string(kFilesWanted),
         limits.files_hard >= kFilesWanted
             ? "ulimit -n " + std::to_string(std::min<std::uint64_t>(limits.files_hard, 4096))
             : "echo \"$USER - nofile 4096\" | sudo tee /etc/security/limits.d/hearth.conf");
   }
   const bool any = limits.locked_bytes == ~std::uint64_t{0};
   return {files, ok("limits", (any ? "any amount" : format_bytes(limits.locked_bytes)) +
-                                  " of locked memory; Hearth locks none")};
+                                  " of locked memory; Hearth does not lock memory")};
 }
 
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version) {

@@ -1,6 +1,5 @@
-// What hearth doctor makes of a machine. The facts are plain data that cli/doctor/probes.h gathers;
-// each judgment depends on them alone. A finding that is not well ends with the line that mends it,
-// where there is one.
+// The findings of hearth doctor. Facts are plain data from cli/doctor/probes.h, and each finding
+// depends on them alone. A warning or failure ends with the command that fixes it, if there is one.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,10 @@ struct Finding {
   std::string check;
   Health health = Health::kOk;
   std::string text;
-  std::string mend;  // a command to paste; several lines: one of them, as the text says which
+  std::string mend;  // a command to paste; several lines are alternatives
 };
 
-// Another clock; its answer is good to `uncertainty_seconds`.
+// Another clock, known to `uncertainty_seconds`.
 struct ClockFacts {
   struct Source {
     std::string name;
@@ -28,7 +27,7 @@ struct ClockFacts {
     double offset_seconds = 0.0;  // its time less ours
     double uncertainty_seconds = 0.0;
   };
-  std::optional<bool> kept;  // whether something keeps this clock right, as the kernel knows
+  std::optional<bool> kept;  // whether this clock is synchronized, as the kernel says
   std::vector<Source> sources;
 };
 std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl);
@@ -116,7 +115,7 @@ struct LimitFacts {
 };
 std::vector<Finding> judge_limits(const LimitFacts& limits);
 
-// What the coordinator saw that dialled this machine's worker back.
+// Whether the coordinator could dial this machine's worker back.
 struct ReachFacts {
   std::string skipped;  // why it was not asked; empty: it was
   std::string address;  // of the worker's data links
@@ -140,7 +139,7 @@ struct MachineFacts {
 };
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version);
 
-// As one word of a shell's line.
+// Quoted as one word of a shell command.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace hearth::cli

@@ -1,7 +1,6 @@
 #include "cli/doctor/probes.h"
 
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,11 +21,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/home/fetch_swarm.h"
 #include "cli/home/member.h"
 #include "cli/home/own_place.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
-#include "cli/swarm_view.h"
+#include "cli/terminal/interrupt.h"
 #include "proto/address.h"
 
 namespace hearth::cli {
@@ -94,8 +94,9 @@ std::optional<bool> kept_by_kernel() {
   return answer != TIME_ERROR && (static_cast<unsigned>(state.status) & STA_UNSYNC) == 0;
 }
 
-ClockFacts::Source ask_clock(HttpClient& http, const std::string& name, const std::string& url) {
-  HttpClient::Options options;
+ClockFacts::Source ask_clock(client::HttpClient& http, const std::string& name,
+                             const std::string& url) {
+  client::HttpClient::Options options;
   options.timeout = kPatience;
   const double before = unix_now();
   const auto reply = http.head(url, options);
@@ -107,7 +108,7 @@ ClockFacts probe_clock(const DoctorOptions& options, const CoordinatorFacts& coo
   ClockFacts facts;
   facts.kept = kept_by_kernel();
   if (options.offline) return facts;
-  HttpClient http;
+  client::HttpClient http(interrupted);
   if (coordinator.named && coordinator.error.empty()) {
     facts.sources.push_back(ask_clock(http, "the server", options.api_base + "/livez"));
   }
@@ -219,7 +220,7 @@ CoordinatorFacts probe_coordinator(const DoctorOptions& options, const ServerFac
     facts.member = (*member)->coordinators.front();
   }
   if (!facts.named || !facts.asked) return facts;
-  HttpClient http;
+  client::HttpClient http(interrupted);
   const auto answer = fetch_swarm(http, options.api_base, options.api_key);
   if (!answer.ok()) {
     const bool there = answer.error().code == ErrorCode::kRefused;
@@ -391,22 +392,6 @@ std::vector<Listener> read_listeners(std::string_view table) {
   return found;
 }
 
-bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {
-  // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF
-  const std::string file = ":" + std::to_string(inode) + " ";
-  const std::string process = " " + std::to_string(pid) + " ";
-  while (!locks.empty()) {
-    const std::string_view line = locks.substr(0, locks.find('\n'));
-    locks.remove_prefix(std::min(locks.size(), line.size() + 1));
-    const bool waits = line.find("->") != std::string_view::npos;
-    if (!waits && line.find("FLOCK") != std::string_view::npos &&
-        line.find(file) != std::string_view::npos && line.find(process) != std::string_view::npos) {
-      return true;
-    }
-  }
-  return false;
-}
-
 std::string nvidia_module_version(std::string_view text) {
   // NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
   text = text.substr(0, text.find('\n'));
@@ -440,18 +425,16 @@ std::string value_of(std::string_view text, std::string_view key) {
   return "";
 }
 
-ClockFacts::Source clock_of(const std::string& name, const HttpReply& reply, double before,
+ClockFacts::Source clock_of(const std::string& name, const client::HttpReply& reply, double before,
                             double after) {
   ClockFacts::Source source;
   source.name = name;
-  const auto date = reply.headers.find("date");
-  const std::time_t theirs =
-      date == reply.headers.end() ? -1 : curl_getdate(date->second.c_str(), nullptr);
-  if (theirs < 0) {
-    source.error = "its answer has no Date";
+  const auto theirs = client::date_of(reply);
+  if (!theirs) {
+    source.error = "its answer has no Date header";
     return source;
   }
-  source.offset_seconds = static_cast<double>(theirs) + 0.5 - (before + after) / 2.0;
+  source.offset_seconds = static_cast<double>(*theirs) + 0.5 - (before + after) / 2.0;
   source.uncertainty_seconds = 0.5 + (after - before) / 2.0;
   return source;
 }

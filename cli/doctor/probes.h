@@ -1,5 +1,6 @@
-// The facts of this machine for cli/doctor/findings.h. Nothing is changed by looking; what cannot
-// be read is left out. Only coordinator and clocks are dialled, and neither with `offline`.
+// Gathers the facts of this machine for cli/doctor/findings.h, without changing anything. What
+// cannot be read is omitted. Only the coordinator and clocks are contacted, and neither with
+// `offline`.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "cli/doctor/findings.h"
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
 namespace hearth::cli {
 
@@ -24,17 +25,13 @@ struct DoctorOptions {
 
 MachineFacts probe_machine(const DoctorOptions& options);
 
-// An address that a program waits at.
+// An address on which a program listens.
 struct Listener {
   std::uint16_t port = 0;
   bool loopback = false;
 };
-// Of /proc/net/tcp and /proc/net/tcp6; lines that are none are left out.
+// Parses /proc/net/tcp and /proc/net/tcp6; other lines are skipped.
 std::vector<Listener> read_listeners(std::string_view table);
-
-// Whether the process holds a lock on the file of that number. Of /proc/locks, which only looks: a
-// lock that was tried could stop a server that starts just then.
-bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode);
 
 // "535.183.01" of /proc/driver/nvidia/version; empty when it is not there.
 std::string nvidia_module_version(std::string_view text);
@@ -45,9 +42,9 @@ std::uint32_t wsl_version(std::string_view release);
 // The value of a line KEY=VALUE, without quotes; empty: none. Of /etc/os-release.
 std::string value_of(std::string_view text, std::string_view key);
 
-// How the clock of an answer stands to ours, which was `before` when the request left and `after`
-// when the answer was there (seconds since 1970). A Date has whole seconds.
-ClockFacts::Source clock_of(const std::string& name, const HttpReply& reply, double before,
+// Compares the clock of an answer with ours, which was `before` when the request left and `after`
+// when the answer arrived (unix seconds). A Date has whole seconds.
+ClockFacts::Source clock_of(const std::string& name, const client::HttpReply& reply, double before,
                             double after);
 
 }  // namespace hearth::cli

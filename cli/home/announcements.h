@@ -1,5 +1,5 @@
-// What clusters announce of themselves on a network, by DNS-SD (_hearth._tcp). It is the word of
-// strangers: shown, compared by a person, and believed in nothing but which key to ask for.
+// Cluster announcements on a network, by DNS-SD (_hearth._tcp). They are unauthenticated: shown,
+// compared by a person, and used only to learn which key to ask for.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 namespace hearth::cli {
 
 struct FoundCluster {
-  std::string name;     // printable ASCII, anybody's choice
+  std::string name;     // printable ASCII, not verified
   std::string address;  // "host:port" that joiners dial
   PublicKey key;        // that the machine there claims to hold
   friend bool operator==(const FoundCluster&, const FoundCluster&) = default;
 };
 
-// Of `avahi-browse --parsable --resolve`; any bytes. Lines that announce no cluster as ours do are
-// left out, the same one is there once, and at most limits::kFoundClusters are.
+// Parses the output of `avahi-browse --parsable --resolve`; any bytes. Skips other lines and
+// duplicates; at most limits::kFoundClusters.
 std::vector<FoundCluster> parse_announcements(std::string_view text);
 
 }  // namespace hearth::cli

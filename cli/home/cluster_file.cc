@@ -26,7 +26,7 @@ Result<Cluster> parse_cluster(const Json& json) {
   cluster.name = json.value("name", "");
   TRY_VOID(check_node_name(cluster.name));
   const auto port = json.value("control_port", std::uint32_t{0});
-  REQUIRE(port >= 1 && port <= 65'535, "its control_port is no port");
+  REQUIRE(port >= 1 && port <= 65'535, "control_port must be from 1 to 65535");
   cluster.control_port = static_cast<std::uint16_t>(port);
   TRY(const Address address,
       parse_address(Address{json.value("host", ""), cluster.control_port}.text()));
@@ -66,7 +66,7 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   try {
     cluster = parse_cluster(Json::parse(as_text(*bytes)));
   } catch (const Json::exception&) {
-    cluster = Error::invalid("no JSON of ours");
+    cluster = Error::invalid("it is not JSON that hearth wrote");
   }
   REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
   return std::optional(std::move(*cluster));
@@ -77,22 +77,21 @@ Result<Cluster> need_cluster(const std::string& folder) {
   if (cluster) return *cluster;
   TRY(const auto member, read_member_file(folder));
   if (member) {
-    return Error{ErrorCode::kNotFound, "this machine is " + member->node +
-                                           " in another machine's cluster; that is to be done on "
-                                           "its coordinator's machine"};
+    return Error{ErrorCode::kNotFound,
+                 "this machine is " + member->node +
+                     " in another machine's cluster; run this on its coordinator's machine"};
   }
   return Error{ErrorCode::kNotFound, "the data folder " + data_folder(folder) +
-                                         " has no cluster that others could join; make one: hearth "
-                                         "init NAME"};
+                                         " has no cluster; create one: hearth init NAME"};
 }
 
 Status check_own_address(const Cluster& cluster) {
   if (is_own_host(cluster.host)) return ok_status();
   const auto now = own_host();
-  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " is dialled at " +
-                                            cluster.host + ", which is no address of this machine" +
+  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " has the address " +
+                                            cluster.host + ", which this machine does not have" +
                                             (now.ok() ? ", but " + *now + " is" : std::string()) +
-                                            "; if it has moved: hearth init --address " +
+                                            "; to change it: hearth init --address " +
                                             (now.ok() ? *now : "ADDRESS")};
 }
 

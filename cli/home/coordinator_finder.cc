@@ -52,7 +52,7 @@ void CoordinatorFinder::look() {
   const std::lock_guard lock(search_->mutex);
   for (const std::string& address : std::exchange(search_->found, {})) {
     if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) continue;
-    spdlog::info("this network announces the coordinator at {}", address);
+    spdlog::info("found the coordinator on this network at {}", address);
     put_first(address);
     at_ = 0;
   }
@@ -60,8 +60,8 @@ void CoordinatorFinder::look() {
   const auto now = std::chrono::steady_clock::now();
   if (search_->began && now - *search_->began < kSearchEvery) return;
   spdlog::warn(
-      "the coordinator answers at none of {}; this network is asked for it. If it has another "
-      "address, say so here: hearth join ADDRESS:PORT",
+      "the coordinator does not answer at {}; searching this network for it. If its address has "
+      "changed: hearth join ADDRESS:PORT",
       joined(addresses_));
   search_->runs = true;
   search_->began = now;

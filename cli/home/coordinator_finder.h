@@ -1,8 +1,8 @@
-// Where a machine that has joined dials its coordinator: as member.json says, as the coordinator
-// itself says in its rosters, and where it announces itself when it is at none of these any more.
-// Whoever answers must have the coordinator's key, so that a wrong address costs a dial.
+// CoordinatorFinder: the addresses at which a member dials its coordinator. They come from
+// member.json, from rosters, and, when none of these answers, from announcements on this network.
+// The other side must prove the coordinator's key, so that a wrong address only costs a connection.
 //
-// Threads: the owner's; `search` runs on one of ours, at most once a minute.
+// Threads: the owner's; `search` runs on a thread of its own, at most once a minute.
 #pragma once
 
 #include <chrono>

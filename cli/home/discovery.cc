@@ -20,17 +20,16 @@ constexpr std::size_t kAnswerBytes = 256 * 1024;
 constexpr int kNotInstalled = 127;
 
 Error not_here(const std::string& why) {
-  return {ErrorCode::kUnsupported,
-          "clusters of this network cannot be listed: " + why +
-              "; or name the machine that answers requests (hearth join 192.168.1.20:11501), "
-              "or take a token from it (hearth join TOKEN)"};
+  return {ErrorCode::kUnsupported, "cannot list the clusters on this network: " + why +
+                                       "; or give the coordinator's address (hearth join "
+                                       "192.168.1.20:11501) or a join token (hearth join TOKEN)"};
 }
 
 }  // namespace
 
 Result<std::vector<FoundCluster>> discover_clusters() {
   std::FILE* pipe = ::popen(kBrowse, "re");
-  if (pipe == nullptr) return not_here("no program can be started");
+  if (pipe == nullptr) return not_here("starting a program failed");
   std::string text;
   std::array<char, 4096> piece{};
   // The rest of a longer answer is read as well, or the program would wait for ever.
@@ -42,7 +41,7 @@ Result<std::vector<FoundCluster>> discover_clusters() {
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotInstalled) {
     return not_here("avahi-browse is missing (sudo apt install avahi-daemon avahi-utils)");
   }
-  return not_here("no Avahi daemon runs (sudo systemctl start avahi-daemon)");
+  return not_here("the Avahi daemon does not run (sudo systemctl start avahi-daemon)");
 }
 
 std::optional<ChildSpec> announcement(const FoundCluster& cluster) {

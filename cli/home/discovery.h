@@ -1,4 +1,4 @@
-// The clusters of this network, and our own for others to find, by Avahi's programs.
+// Lists the clusters on this network and announces our own, by Avahi's programs.
 #pragma once
 
 #include <optional>

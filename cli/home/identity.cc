@@ -31,7 +31,7 @@ void keep_evidence(const std::string& folder, const std::string& what, std::uint
       folder + "/" + prefix + std::to_string(number) + "-" + blake2b(bytes).hex().substr(0, 16);
   if (kept >= kEvidenceFiles || std::filesystem::exists(name, error)) return;
   const Status written = write_private_file(name, bytes);
-  if (!written) spdlog::error("keeping evidence: {}", written.error().message);
+  if (!written) spdlog::error("cannot keep evidence: {}", written.error().message);
 }
 
 Result<std::unique_ptr<RosterFile>> RosterFile::open(const std::string& folder,
@@ -57,7 +57,7 @@ std::optional<Offer> RosterFile::take(ByteSpan roster) const {
   const auto before = book_->roster();
   const auto offered = book_->offer(roster);
   if (!offered) {
-    spdlog::error("the coordinator sent a roster that is none: {}", offered.error().message);
+    spdlog::error("the coordinator sent an invalid roster: {}", offered.error().message);
     return std::nullopt;
   }
   switch (*offered) {
@@ -65,7 +65,7 @@ std::optional<Offer> RosterFile::take(ByteSpan roster) const {
     case Offer::kRollback:
     case Offer::kFork:
       spdlog::error(
-          "the coordinator sent {} signed roster of number {} or less; refused, and kept as "
+          "the coordinator sent {} signed roster with number {} or lower; refused and kept as "
           "evidence",
           *offered == Offer::kFork ? "another" : "an older", before->number);
       if (const auto parsed = parse_roster(roster); parsed) {
@@ -74,7 +74,7 @@ std::optional<Offer> RosterFile::take(ByteSpan roster) const {
       break;
     case Offer::kNewer:
       if (const Status kept = keep(roster); !kept) {
-        spdlog::error("the roster could not be kept: {}", kept.error().message);
+        spdlog::error("cannot store the roster: {}", kept.error().message);
       }
       break;
   }
@@ -83,7 +83,7 @@ std::optional<Offer> RosterFile::take(ByteSpan roster) const {
 
 Result<bool> RosterFile::contradicts(ByteSpan bytes) const {
   TRY(const Roster roster, parse_roster(bytes));
-  REQUIRE(roster.cluster == book_->cluster(), "the roster is of another cluster");
+  REQUIRE(roster.cluster == book_->cluster(), "the roster belongs to another cluster");
   const auto ours = book_->roster();
   REQUIRE(ours != nullptr, "there is no roster yet");
   const Offer offer = judge_offer(roster.number, bytes, ours->number, book_->bytes());

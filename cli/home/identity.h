@@ -1,4 +1,4 @@
-// Who this process is, and whom it knows: keys and rosters of the data folder.
+// The keys and rosters of the data folder: who this process is, and whom it knows.
 //
 //   cluster.key   of the machine that signs the rosters       node.key   of a node
 //   cluster.json  where other machines reach it (cli/home/cluster_file.h)
@@ -7,7 +7,7 @@
 //   local.token   while a server runs: with it, processes of the same user join it as workers
 //   local/*.key   of those workers, by their names
 //
-// All of them for their owner alone (base/private_file.h).
+// All are readable by their user only (base/private_file.h).
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ Result<ManifestFile> ManifestFile::open(const std::string& folder, const PublicK
   if (!bytes) return bytes.error();
   auto manifest = read_signed(*bytes, cluster);
   REQUIRE(manifest.ok(), path_of(folder) + ": " + manifest.error().message +
-                             "; remove it, and it comes again from the coordinator");
+                             "; remove it, and the coordinator sends it again");
   file.manifest_ = std::move(*manifest);
   file.bytes_ = std::move(*bytes);
   return file;
@@ -47,11 +47,11 @@ Status ManifestFile::take(ByteSpan bytes) {
       case Offer::kFork:
         keep_evidence(folder_, "manifest", manifest.number, bytes);
         return Error{ErrorCode::kRefused,
-                     "the coordinator describes its model by a signed manifest of number " +
+                     "the coordinator sent a signed manifest with number " +
                          std::to_string(manifest.number) + ", which contradicts number " +
                          std::to_string(manifest_->number) +
-                         " that this machine has; refused, and kept as evidence. Where the "
-                         "coordinator's state was set back on purpose: remove " +
+                         " of this machine; refused and kept as evidence. If the coordinator was "
+                         "restored from a backup on purpose, remove " +
                          path_of(folder_)};
     }
   }

@@ -16,7 +16,7 @@ namespace hearth::cli {
 
 class ManifestFile {
  public:
-  // Reads what an earlier process kept; a file that is none of this cluster's is kInvalidInput.
+  // Reads what an earlier process kept; kInvalidInput for a file of another cluster.
   static Result<ManifestFile> open(const std::string& folder, const PublicKey& cluster);
 
   const std::optional<model::Manifest>& manifest() const { return manifest_; }

@@ -43,7 +43,7 @@ Result<MemberFile> parse_member_file(const Json& json) {
   TRY_VOID(check_node_name(member.node));
   member.coordinators = json.value("coordinators", std::vector<std::string>());
   REQUIRE(!member.coordinators.empty() && member.coordinators.size() <= limits::kRosterAddresses,
-          "no coordinator, or too many");
+          "coordinators must list 1 to 4 addresses");
   for (const std::string& address : member.coordinators) TRY_VOID(parse_address(address));
   TRY(member.role, parse_role(json.value("role", "worker")));
   member.api = json.value("api", "");
@@ -65,8 +65,8 @@ Result<JoinToken> read_local_token(const std::string& folder) {
   if (!text && text.error().code == ErrorCode::kNotFound) {
     return Error{ErrorCode::kUnavailable,
                  "no server runs with the data folder " + folder +
-                     ", and it belongs to no cluster: start one (hearth serve --model MODEL), name "
-                     "its folder with --data-dir, or join another machine's (hearth join TOKEN)"};
+                     ", and it belongs to no cluster: start a server (hearth serve --model MODEL), "
+                     "pass its folder as --data-dir, or join a cluster (hearth join TOKEN)"};
   }
   if (!text) return text.error();
   return parse_join_token(as_text(*text));
@@ -130,7 +130,7 @@ void keep_coordinators(const std::string& folder, const std::vector<std::string>
   if (!member.ok() || !*member) return;
   (*member)->coordinators = addresses;
   const Status kept = write_member_file(folder, **member);
-  if (!kept) spdlog::warn("where the coordinator is could not be noted: {}", kept.error().message);
+  if (!kept) spdlog::warn("cannot store the coordinator's address: {}", kept.error().message);
 }
 
 // A worker of a machine that has joined.
@@ -140,11 +140,11 @@ class JoinedMember final : public Member {
                                                const MemberFile& file) {
     REQUIRE(name.empty() || name == file.node,
             "this machine is " + file.node + " in its cluster, not " + name +
-                "; leave --name out, or leave the cluster first (hearth leave)");
-    REQUIRE(file.role == Role::kWorker,
-            "this machine has joined as " + std::string(role_name(file.role)) +
-                ", which serves nothing; to serve, leave (hearth leave) and join with a worker's "
-                "token");
+                "; omit --name, or leave the cluster first (hearth leave)");
+    REQUIRE(
+        file.role == Role::kWorker,
+        "this machine has joined as " + std::string(role_name(file.role)) +
+            ", which cannot serve; to serve, leave (hearth leave) and join with a worker token");
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
     member->name_ = file.node;
@@ -189,13 +189,12 @@ class JoinedMember final : public Member {
 
 Error not_for_members(const std::string& folder) {
   return Error::invalid("the folder " + folder +
-                        " is a server's, which has a cluster of its own; choose another with "
-                        "--data-dir");
+                        " belongs to a server with its own cluster; pass another --data-dir");
 }
 
 Error not_joined(const std::string& folder) {
-  return {ErrorCode::kNotFound, "this machine has joined no cluster with the data folder " +
-                                    folder + "; hearth join TOKEN does"};
+  return {ErrorCode::kNotFound, "this machine is in no cluster with the data folder " + folder +
+                                    "; join one with hearth join TOKEN"};
 }
 
 // What a machine needs before it may join the cluster of that fingerprint (empty: any) under a
@@ -208,7 +207,7 @@ Result<TlsIdentity> identity_to_join(const std::string& folder, const std::strin
   TRY(const auto before, read_member_file(folder));
   REQUIRE(!before || fingerprint(before->cluster) == cluster,
           "this machine is in another cluster (" + three_words(before->cluster) +
-              ") already; leave it first (hearth leave), or choose another --data-dir");
+              ") already; leave that first (hearth leave), or pass another --data-dir");
   REQUIRE(!before || before->node == name,
           "this machine is " + before->node + " in this cluster already, not " + name);
   TRY(const SecretKey key, own_key_file(node_key_file(folder)));
@@ -243,7 +242,7 @@ Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   try {
     member = parse_member_file(Json::parse(as_text(*bytes)));
   } catch (const Json::exception&) {
-    member = Error::invalid("no JSON of ours");
+    member = Error::invalid("it is not JSON that hearth wrote");
   }
   REQUIRE(member.ok(), path + " is damaged (" + member.error().message +
                            "); leave the cluster (hearth leave --here-only) and join it again");
@@ -279,9 +278,9 @@ Result<MemberFile> find_coordinator_at(const std::string& given, const std::stri
   auto found = join_cluster(folder, token, before->node, before->role);
   if (!found.ok() && found.error().code == ErrorCode::kInvalidInput) {
     return Error::invalid("the machine at " + address +
-                          " is no coordinator of the cluster that this machine is in (" +
+                          " is not the coordinator of this machine's cluster (" +
                           three_words(before->cluster) +
-                          "), or this machine was removed there (to come back: hearth leave "
+                          "), or this machine was removed from it (to rejoin: hearth leave "
                           "--here-only, then hearth join with a new token)");
   }
   return found;
@@ -321,7 +320,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
 
 Error Member::removed() {
   return {ErrorCode::kRefused,
-          "this machine was removed from the cluster, or has left it; to come back: hearth leave "
+          "this machine was removed from the cluster or has left it; to rejoin: hearth leave "
           "--here-only, then hearth join with a new token"};
 }
 

@@ -1,6 +1,6 @@
-// A worker's place in a cluster, as the data folder of this machine has it. Either the folder is a
-// server's, whose workers enter with its local.token; or the machine has joined the cluster of
-// another one (hearth join), and these files say so:
+// The membership of this machine, as its data folder records it. Either the folder belongs to a
+// server, whose workers enter with its local.token; or the machine has joined another machine's
+// cluster (hearth join), and the folder has these files:
 //
 //   member.json   cluster, own name and role, where coordinator and API are dialled
 //   node.key      own key            api.key   of the API, of a client or an admin
@@ -53,19 +53,19 @@ Result<MemberFile> find_coordinator_at(const std::string& folder, const std::str
 Result<MemberFile> wait_to_join(const std::string& folder, const node::Waiting& waiting,
                                 const std::string& name);
 
-// Takes this machine out, here and at the coordinator. `here_only`: only forgets it here.
+// Leaves the cluster, here and at the coordinator. `here_only`: only forgets it here.
 Status leave_cluster(const std::string& folder, bool here_only);
 
 // A running worker's.
 class Member {
  public:
-  // As what the folder says. `name`: of a worker of this machine's server, which it enrols under
+  // Enters as the folder says. `name`: of a worker of this machine's server, which it enrols under
   // (empty: host name and process id); one that has joined has a name already, and may only be
   // given that. kUnavailable when the folder is no member's and no server runs there, kRefused when
   // the roster that it holds does not name it.
   static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
   virtual ~Member() = default;
-  static Error removed();  // what a worker ends with that is in the roster no longer
+  static Error removed();  // for a worker that the roster does not name any more
 
   const std::string& name() const { return name_; }
   const TlsIdentity& identity() const { return identity_; }
@@ -74,14 +74,14 @@ class Member {
   // Before each dial: where the coordinator is. A server that started again has another local.token
   // by then, and asks to be shown it.
   virtual Result<std::string> coordinator() = 0;
-  // Where it may be; all of them.
+  // All of its known addresses.
   virtual std::vector<std::string> coordinators() = 0;
   // It answered where it was dialled last, and this is its roster.
   virtual void on_reached(const Roster& /*roster*/) {}
   // Where data links listen unless somebody says otherwise; port 0. kUnavailable when no address of
   // this machine leads to the coordinator.
   virtual Result<std::string> listen_address() const = 0;
-  // That peers beyond this machine know us by a key that they were told of.
+  // Whether peers on other machines know our key.
   virtual bool beyond_loopback() const = 0;
 
  protected:

@@ -16,7 +16,7 @@
 namespace hearth::cli {
 namespace {
 
-// Of the documentation block, where nobody is; nothing is sent there.
+// From the documentation block (RFC 5737); nothing is sent to it.
 const Address kSomewhere = {"192.0.2.1", 9};
 
 struct SocketAddress {
@@ -66,7 +66,7 @@ Result<std::string> own_host_towards(const Address& peer) {
   if (probe >= 0) ::close(probe);
   if (!found) {
     return Error{ErrorCode::kUnavailable,
-                 "no way leads from this machine to " + peer.host + ": " + std::strerror(why)};
+                 "this machine has no route to " + peer.host + ": " + std::strerror(why)};
   }
   return host_of(reinterpret_cast<const sockaddr*>(&own.bytes));
 }
@@ -90,7 +90,8 @@ Result<std::string> own_host() {
   if (auto host = own_host_towards(kSomewhere); host.ok()) return host;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
-    return Error{ErrorCode::kIo, std::string("reading interfaces: ") + std::strerror(errno)};
+    return Error{ErrorCode::kIo,
+                 std::string("cannot read the network interfaces: ") + std::strerror(errno)};
   }
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(list, &::freeifaddrs);
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
@@ -99,8 +100,8 @@ Result<std::string> own_host() {
     if (usable) return host_of(each->ifa_addr);
   }
   return Error{ErrorCode::kNotFound,
-               "this machine has no address that another could reach; connect it to a network, or "
-               "name an address of it with --address"};
+               "this machine has no address that others can reach; connect it to a network, or "
+               "pass --address"};
 }
 
 }  // namespace hearth::cli

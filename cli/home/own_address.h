@@ -1,4 +1,4 @@
-// What this machine is called, and which address of it others reach it at.
+// The name of this machine, and the address at which others reach it.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ Result<std::string> own_host_towards(const Address& peer);
 // Whether this machine could listen at that numeric host.
 bool is_own_host(const std::string& host);
 
-// As the machine calls itself; "worker" for one without a name.
+// The host name; "worker" where there is no name.
 std::string host_name();
 
-// Of the way to everywhere, else of the first interface that is up and has an IPv4 address beyond
-// loopback. kNotFound when there is none.
+// The address of the default route, else of the first interface that is up and has an IPv4 address
+// other than loopback; else kNotFound.
 Result<std::string> own_host();
 
 }  // namespace hearth::cli

@@ -23,14 +23,14 @@ Result<Place> find_place(const std::string& folder) {
   if (member && member->role != Role::kWorker) {
     return Error{ErrorCode::kRefused, "this machine has joined as " +
                                           std::string(role_name(member->role)) +
-                                          ", which has no links to other nodes"};
+                                          ", which has no data links"};
   }
   if (member) return Place{member->cluster, member->coordinators};
   const auto running = read_server_file(folder);
   if (!running.ok()) {
     return Error{ErrorCode::kNotFound,
                  "no server runs with the data folder " + folder +
-                     ", and it belongs to no cluster; name another with --data-dir"};
+                     ", and it belongs to no cluster; pass another --data-dir"};
   }
   TRY(const SecretKey cluster, read_key_file(folder + "/cluster.key"));
   return Place{cluster.public_key(), {running->control}};

@@ -1,5 +1,5 @@
-// This machine's place in a cluster, as who may ask the coordinator and open data links: a worker
-// that has joined, or the coordinator's own machine.
+// This machine as a peer that may query the coordinator and open data links: a worker that has
+// joined, or the coordinator's machine.
 #pragma once
 
 #include <string>

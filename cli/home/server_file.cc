@@ -36,7 +36,7 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
   if (!json.is_object() || text_of(json, "control").empty()) {
     return Error{ErrorCode::kUnavailable,
                  "no server runs with the data folder " + data_folder(folder) +
-                     "; start one (hearth serve --model MODEL) or name its control address"};
+                     "; start one (hearth serve --model MODEL), or pass its control address"};
   }
   ServerInfo info;
   info.api = text_of(json, "api");
@@ -58,7 +58,7 @@ Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) 
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
     return Error{ErrorCode::kIo, "another server runs with the data folder " + path +
-                                     "; stop it, or choose another with --data-dir"};
+                                     "; stop that, or pass another --data-dir"};
   }
   return std::unique_ptr<ServerFile>(new ServerFile(path, lock));
 }
@@ -82,6 +82,22 @@ Status ServerFile::write(const ServerInfo& info) {
   if (!written || !closed) return io_error("writing " + draft);
   if (std::rename(draft.c_str(), name.c_str()) != 0) return io_error("renaming " + draft);
   return ok_status();
+}
+
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {
+  // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF
+  const std::string file = ":" + std::to_string(inode) + " ";
+  const std::string process = " " + std::to_string(pid) + " ";
+  while (!locks.empty()) {
+    const std::string_view line = locks.substr(0, locks.find('\n'));
+    locks.remove_prefix(std::min(locks.size(), line.size() + 1));
+    const bool waits = line.find("->") != std::string_view::npos;
+    if (!waits && line.find("FLOCK") != std::string_view::npos &&
+        line.find(file) != std::string_view::npos && line.find(process) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace hearth::cli

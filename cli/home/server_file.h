@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -39,5 +40,9 @@ class ServerFile {
   std::string folder_;
   int lock_;
 };
+
+// Whether the process holds a lock on the file with that inode, by the text of /proc/locks. Trying
+// the lock instead could stop a server that starts at that moment.
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode);
 
 }  // namespace hearth::cli

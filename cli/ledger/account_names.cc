@@ -51,7 +51,7 @@ Result<PublicKey> node_account(const std::string& folder, const std::string& nod
     if (name == node) return key;
   }
   return Error{ErrorCode::kNotFound,
-               "the cluster knows no node '" + node + "'; hearth status shows those that serve"};
+               "the cluster has no node '" + node + "'; hearth status lists the nodes"};
 }
 
 Result<ledger::Books> read_books(const std::string& folder) {

@@ -1,4 +1,4 @@
-// What people call the accounts of a server's data folder, and what its ledger says of them.
+// Names of the accounts in a server's data folder, and its ledger.
 #pragma once
 
 #include <map>

@@ -73,7 +73,7 @@ struct Fold {
     const auto entry = ledger::parse_entry(bytes);
     if (index == 0) is_ledger = entry && std::holds_alternative<ledger::RulesEntry>(entry->body);
     REQUIRE(is_ledger || !entry,
-            "it is a ledger's, and the log does not begin with the rules of one");
+            "this log has ledger entries but does not begin with the ledger's rules");
     if (!is_ledger) return ok_status();
     TRY_VOID(books.apply(bytes));
     if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry->body)) {
@@ -84,7 +84,7 @@ struct Fold {
   Status check_cluster(const PublicKey& log) const {
     REQUIRE(!is_ledger || books.cluster() == log, "tile/entries: entry 0 names cluster " +
                                                       books.cluster().hex() +
-                                                      ", but the log is of key " + log.hex());
+                                                      ", but the log's key is " + log.hex());
     return ok_status();
   }
 };
@@ -96,7 +96,7 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
         return fold.visit(index, bytes);
       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
-  // Nobody was found guilty without it: it is on the disk before its verdict.
+  // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
   TRY(fold.evidence, check_evidence(folder, scan.checkpoint, fold.verdicts));
   std::erase_if(scan.strange,
                 [&fold](const std::string& name) { return fold.evidence.files.contains(name); });
@@ -124,31 +124,31 @@ Json books_json(const Fold& fold) {
 
 void print_books(const Fold& fold) {
   if (!fold.is_ledger) {
-    std::printf("  books         none: the entries are no ledger's, only the log was verified\n");
+    std::printf("books         none: the entries are not a ledger's; only the log was verified\n");
     return;
   }
   std::printf("  books         members: %zu; credits in circulation: %lld; open disputes: %zu\n",
               fold.books.members(), static_cast<long long>(-fold.books.balance({})),
               fold.books.disputes().size());
-  std::printf("                folded from nothing to %s\n", fold.books.hash().hex().c_str());
+  std::printf("replayed from the first entry to %s\n", fold.books.hash().hex().c_str());
   if (!fold.verdicts.empty()) {
     std::printf(
-        "  verdicts      %zu, the evidence of each beside the log; of them %llu that nobody could "
-        "judge any more\n",
+        "  verdicts      %zu, each with its evidence beside the log; %llu ended without a "
+        "decision\n",
         fold.verdicts.size(), static_cast<unsigned long long>(fold.books.audits().unjudged));
     std::printf("                games of the two sides, each played again: %zu\n",
                 fold.evidence.disputes);
   }
   const ledger::AuditCounts& audits = fold.books.audits();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::printf("  audits        draws, each drawn again: %llu; windows that they selected: %llu\n",
+  std::printf("  audits        draws, each verified: %llu; windows that they selected: %llu\n",
               number(audits.draws), number(audits.selected));
   std::printf(
-      "                agreed: %llu; disagreed: %llu; selected, and past their hour without one: "
+      "                agreed: %llu; disagreed: %llu; selected but not audited within an hour: "
       "%llu\n",
       number(audits.agreed), number(audits.disagreed), number(audits.missed));
   std::printf(
-      "                drawn for the coordinator's referee: %llu; not done by it in time: %llu\n",
+      "                drawn for the coordinator's referee: %llu; not recomputed in time: %llu\n",
       number(audits.refereed), number(audits.referee_missed));
 }
 
@@ -184,8 +184,8 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
   std::printf("  key           %s\n", checkpoint.log.hex().c_str());
   if (options.key.empty()) {
     std::printf(
-        "                taken from the log itself; whether it is the right one, only who "
-        "knows it can say (--key)\n");
+        "                taken from the log itself; compare it with the key that you know "
+        "(--key)\n");
   }
   std::printf("  entries       %llu, each hashed and compared\n",
               static_cast<unsigned long long>(checkpoint.size));
@@ -200,13 +200,13 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
   }
   print_books(fold);
   for (const std::string& name : scan.leftover) {
-    std::printf("  beyond the checkpoint, of an append that never ended: %s\n",
+    std::printf("  beyond the checkpoint, from an unfinished append: %s\n",
                 escape_control(name).c_str());
   }
   for (const std::string& name : scan.strange) {
-    std::printf(
-        name.starts_with(kEvidenceFolder) ? "  no verdict names: %s\n" : "  no file of a log: %s\n",
-        escape_control(name).c_str());
+    std::printf(name.starts_with(kEvidenceFolder) ? "  named by no verdict: %s\n"
+                                                  : "  not a file of the log: %s\n",
+                escape_control(name).c_str());
   }
 }
 
@@ -220,7 +220,7 @@ int show_fork(const AuditOptions& options) {
   if (!fork) return fail(Error::invalid(options.fork + ": " + fork.error().message));
   const PublicKey& log = fork->one.log;
   if (*key && **key != log) {
-    return fail(Error::invalid(options.fork + ": it is of another log, " + log.hex()));
+    return fail(Error::invalid(options.fork + ": it belongs to another log, " + log.hex()));
   }
   if (options.json) {
     const auto side = [](const ledger::Checkpoint& one) {
@@ -246,7 +246,7 @@ int show_fork(const AuditOptions& options) {
 Result<std::optional<PublicKey>> log_key(const std::string& hex) {
   if (hex.empty()) return std::optional<PublicKey>();
   const auto bytes = from_hex(hex);
-  REQUIRE(bytes, "--key: a log's key is 64 hex digits");
+  REQUIRE(bytes, "--key: must be 64 hex digits");
   TRY(const PublicKey key, PublicKey::parse(*bytes));
   return std::optional(key);
 }
@@ -260,8 +260,8 @@ std::string log_folder(const std::string& given) {
 int run_audit(const AuditOptions& options) {
   if (options.folder.empty() == options.fork.empty()) {
     fail(Error{ErrorCode::kInvalidInput,
-               "audit takes one of two: a folder (a server's data folder, or a log's own), or "
-               "--fork FILE; see hearth audit --help"});
+               "give either a folder (a server's data folder or a log folder) or --fork FILE; see "
+               "hearth audit --help"});
     return kExitUsage;
   }
   if (!options.fork.empty()) return show_fork(options);
@@ -288,9 +288,9 @@ int run_audit(const AuditOptions& options) {
                 escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
   }
   const std::string kept =
-      options.keep.empty() ? "" : "\n" + options.keep + " is left as it is, and is evidence too";
+      options.keep.empty() ? "" : "\n" + options.keep + " is unchanged; keep it as evidence";
   (void)fail(Error::invalid("the log in " + path + " is not sound: " + scan.error().message +
-                            "\nkeep the folder as it is; it is evidence" + kept));
+                            "\nkeep the folder unchanged as evidence" + kept));
   return kExitVerification;
 }
 

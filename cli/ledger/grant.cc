@@ -6,11 +6,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "cli/api_client.h"
-#include "cli/command/server_option.h"
-#include "cli/http_client.h"
+#include "cli/home/own_server.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "coordinator/client/api_client.h"
+#include "coordinator/client/http_client.h"
 #include "ledger/books.h"
 
 namespace hearth::cli {
@@ -23,16 +24,16 @@ Result<std::int64_t> amount_of(const std::string& text) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), amount);
   const bool whole = failed == std::errc() && end == text.data() + text.size();
   REQUIRE(whole && amount >= 1 && amount <= ledger::kGrantMax,
-          "'" + text + "' is no amount: a grant is a whole number of credits, from 1 to " +
+          "'" + text + "': the amount must be a whole number of credits from 1 to " +
               std::to_string(ledger::kGrantMax));
   return amount;
 }
 
 Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
-  HttpClient http;
-  HttpClient::Options with;
+  client::HttpClient http(interrupted);
+  client::HttpClient::Options with;
   with.timeout = std::chrono::seconds(30);
-  with.headers = api_headers(options.api_key);
+  with.headers = client::api_headers(options.api_key);
   const std::string url = options.api_base + "/api/v1/grants";
   const Json body = {{"to", options.to}, {"amount", amount}};
   auto reply = http.post_json(url, body.dump(-1, ' ', false, Json::error_handler_t::replace), with);
@@ -43,13 +44,13 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
     }
     return error;
   }
-  if (reply->status != 200) return api_error(*reply, url);
+  if (reply->status != 200) return client::api_error(*reply, url);
   Json said = Json::parse(reply->body, nullptr, false);
   const bool right = said.is_object() && said.value("account", Json()).is_string() &&
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
     return Error{ErrorCode::kUnavailable,
-                 options.api_base + " is no Hearth server of this version"};
+                 options.api_base + " is not a Hearth server of this version"};
   }
   return said;
 }

@@ -1,5 +1,5 @@
-// hearth ledger grant: credit from the treasury, through the API of the server that keeps the
-// ledger.
+// hearth ledger grant: moves credits from the treasury to an account, through the API of the server
+// that keeps the ledger.
 #pragma once
 
 #include <string>

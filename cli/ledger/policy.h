@@ -1,4 +1,4 @@
-// hearth ledger: what a ledger says, and the rules by which it says it.
+// hearth ledger policy: prints the rules of a ledger.
 #pragma once
 
 namespace hearth::cli {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/crypto.h"
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 #include "ledger/receipt.h"
 #include "node/runner/local_runner.h"
 
@@ -27,7 +27,7 @@ struct ChoiceClaim {
   std::vector<TokenId> prompt;
   SamplingParams sampling;  // whole, as the server had it
   Hash256 salt;             // of the choice
-  SavedChoice saved;
+  client::SavedChoice saved;
   // Of one epoch, as ledger::check_receipts() gives them: by window, then by stage.
   std::vector<ledger::Receipt> receipts;
 };

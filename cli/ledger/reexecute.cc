@@ -116,7 +116,7 @@ Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body
 }
 
 // As a server has them (coordinator/http/generation/generation.cc).
-SamplingParams sampling_of(const Prepared& prepared, const SavedAnswer& saved,
+SamplingParams sampling_of(const Prepared& prepared, const client::SavedAnswer& saved,
                            std::uint32_t choice) {
   const http::GenerationRequest& request = prepared.input.request;
   SamplingParams out = request.sampling;
@@ -174,7 +174,7 @@ Result<std::optional<Difference>> check_model(const model::GgufFile& file, const
 }
 
 // What can be told without computing.
-std::optional<Difference> check_prepared(const Prepared& prepared, const SavedAnswer& saved,
+std::optional<Difference> check_prepared(const Prepared& prepared, const client::SavedAnswer& saved,
                                          const ledger::AnswerName& name,
                                          const std::map<std::uint32_t, Receipts>& receipts) {
   const std::int64_t asked = ledger::asked_at(name);
@@ -216,7 +216,7 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
                       input.request.echo ? input.echoes[prompt] : "", prepared.texts.tokenizer);
   for (const SampledToken& token : tokens) choice.push(token);
   const std::string text = http::valid_utf8(choice.part(0).text);  // as JSON has it
-  const SavedChoice& saved = claim.saved;
+  const client::SavedChoice& saved = claim.saved;
   const auto differs = [&claim](std::string what) {
     Difference out{Differs::kAnswer,
                    "choice " + std::to_string(claim.choice) + ": " + std::move(what)};
@@ -289,7 +289,7 @@ class Machine {
   std::uint32_t positions_ = 0;
 };
 
-Result<ledger::AnswerName> name_in(const SavedAnswer& saved) {
+Result<ledger::AnswerName> name_in(const client::SavedAnswer& saved) {
   ledger::AnswerName name{};
   const auto bytes = from_hex(saved.receipt);
   REQUIRE(bytes && bytes->size() == name.size(), "hearth.receipt is no name of receipts");
@@ -297,8 +297,8 @@ Result<ledger::AnswerName> name_in(const SavedAnswer& saved) {
   return name;
 }
 
-ChoiceClaim claim_of(const Prepared& prepared, const SavedAnswer& saved, std::uint32_t choice,
-                     const Receipts& receipts) {
+ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
+                     std::uint32_t choice, const Receipts& receipts) {
   ChoiceClaim claim;
   claim.choice = choice;
   claim.prompt = prepared.input.prompts[choice / prepared.input.request.n];
@@ -313,7 +313,7 @@ ChoiceClaim claim_of(const Prepared& prepared, const SavedAnswer& saved, std::ui
 
 }  // namespace
 
-Result<Reexecuted> reexecute(const ReexecuteOptions& options, const SavedAnswer& saved,
+Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::SavedAnswer& saved,
                              const std::vector<ledger::Receipt>& receipts) {
   const auto begun = Clock::now();
   Reexecuted out;

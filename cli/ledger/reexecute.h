@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "cli/ledger/recompute.h"
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 #include "ledger/receipt.h"
 
 namespace hearth::cli {
@@ -29,7 +29,7 @@ struct Reexecuted {
 };
 
 // `receipts`: all of the answer, as ledger::check_receipts() gives them; at least one.
-Result<Reexecuted> reexecute(const ReexecuteOptions& options, const SavedAnswer& saved,
+Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::SavedAnswer& saved,
                              const std::vector<ledger::Receipt>& receipts);
 
 }  // namespace hearth::cli

@@ -77,11 +77,11 @@ Result<PublicKey> key_of(const std::string& node, const std::map<PublicKey, std:
   }
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
-    return Error{ErrorCode::kNotFound, "several keys begin with " + node + "; give more digits"};
+    return Error{ErrorCode::kNotFound, "several keys begin with " + node + "; pass more digits"};
   }
   return Error{ErrorCode::kNotFound,
-               "the ledger knows no node '" + node +
-                   "'; `hearth ledger` lists those it knows, and keys may stand for names"};
+               "the ledger has no node '" + node +
+                   "'; `hearth ledger` lists its nodes; a node's key works too"};
 }
 
 std::string name_of(const PublicKey& key, const std::map<PublicKey, std::string>& names) {
@@ -174,8 +174,8 @@ std::string sentence(const Event& event) {
   switch (event.kind) {
     case Event::Kind::kJoined: text = "joined as a newcomer"; break;
     case Event::Kind::kVouched: text = "joined, vouched for by the cluster"; break;
-    case Event::Kind::kChanged: text = "came back with another driver, build or address"; break;
-    case Event::Kind::kGranted: text = "was granted credit"; break;
+    case Event::Kind::kChanged: text = "reconnected with another driver, build or address"; break;
+    case Event::Kind::kGranted: text = "received a grant"; break;
     case Event::Kind::kPaid: text = "paid for " + windows; break;
     case Event::Kind::kServed: text = "served " + windows; break;
     case Event::Kind::kChecked: text = "checked " + windows + " of others and agreed"; break;
@@ -188,8 +188,7 @@ std::string sentence(const Event& event) {
       text = "signed two receipts of one window: its escrow was seized";
       break;
     case Event::Kind::kUnjudged:
-      text = "was in " + (one ? "a dispute" : n + " disputes") +
-             " that ended without a verdict: nobody can judge any more";
+      text = "was in " + (one ? "a dispute" : n + " disputes") + " that ended without a verdict";
       break;
     case Event::Kind::kVested: text = "had credit set free from escrow"; break;
   }
@@ -200,26 +199,28 @@ std::string sentence(const Event& event) {
   return text;
 }
 
+void print_node_json(const Reading& reading, const PublicKey& key, const std::string& name,
+                     const ledger::History& history) {
+  Json out = standing_json(reading, key, name);
+  out["history"] = Json::array();
+  for (const Event& event : history.events()) {
+    out["history"].push_back({{"time", event.time},
+                              {"entry", event.entry},
+                              {"event", ledger::event_name(event.kind)},
+                              {"count", event.count},
+                              {"credits", event.credits}});
+  }
+  out["history_forgotten"] = history.forgotten();
+  std::printf("%s\n",
+              escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+}
+
 void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
   const Books& books = reading.books;
   const auto found = reading.histories.find(key);
   const ledger::History history =
       found == reading.histories.end() ? ledger::History(key) : found->second;
-  if (json) {
-    Json out = standing_json(reading, key, name);
-    out["history"] = Json::array();
-    for (const Event& event : history.events()) {
-      out["history"].push_back({{"time", event.time},
-                                {"entry", event.entry},
-                                {"event", ledger::event_name(event.kind)},
-                                {"count", event.count},
-                                {"credits", event.credits}});
-    }
-    out["history_forgotten"] = history.forgotten();
-    std::printf("%s\n",
-                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
-    return;
-  }
+  if (json) return print_node_json(reading, key, name, history);
   std::printf("%s  %s\n", escape_control(name).c_str(), key.hex().c_str());
   const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
   if (const ledger::Standing* standing = books.standing(key)) {
@@ -231,7 +232,8 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
         number(standing->faults(books.policy(), books.time())));
     if (const std::uint64_t open = in_dispute(books, key); open > 0) {
       std::printf(
-          "  disputes  %llu of its windows: others have another result, and nobody has judged\n",
+          "  disputes  %llu of its windows: an auditor has another result, and there is no verdict "
+          "yet\n",
           static_cast<unsigned long long>(open));
     }
     if (const std::uint64_t ended = books.unjudged(key); ended > 0) {
@@ -239,10 +241,10 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
                   static_cast<unsigned long long>(ended));
     }
     if (standing->is_tombstoned()) {
-      std::printf("  ended     for fraud or equivocation: it neither serves nor checks again\n");
+      std::printf("  banned    for fraud or equivocation: it neither serves nor audits again\n");
     }
     if (const std::size_t others = others_of_owner(books, key); others > 0) {
-      std::printf("  owner     %s, who has %zu other nodes: none of them checks another\n",
+      std::printf("  owner     %s, who has %zu other nodes: they do not audit one another\n",
                   books.owner(key)->hex().substr(0, 16).c_str(), others);
     }
     if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
@@ -307,7 +309,7 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
     }
   };
   if (keys.empty()) {
-    std::printf("nobody has served or checked yet\n");
+    std::printf("no node has served or audited yet\n");
     return print_payers();
   }
   Table table({"NODE", "STANDING", "SERVED", "RIGHT", "FAULTS", "AUDITED", "ESCROW", "BALANCE"});
@@ -362,7 +364,7 @@ int run_standings(const StandingsOptions& options) {
   if (shown.ok()) return kExitDone;
   if (shown.error().code != ErrorCode::kInvalidInput) return fail(shown.error());
   (void)fail(Error::invalid("the log in " + path + " is not sound: " + shown.error().message +
-                            "\n`hearth audit` names what is wrong with it"));
+                            "\n`hearth audit` names the fault"));
   return kExitVerification;
 }
 

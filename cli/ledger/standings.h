@@ -1,6 +1,6 @@
-// hearth ledger [NODE] and hearth ledger top: what a ledger says of those who serve, read from its
-// files as hearth audit reads them, every hash, signature and rule checked. Exit code 6 where
-// anything is wrong.
+// hearth ledger [NODE] and hearth ledger top: standing, credits and history of nodes. Read from the
+// files of a ledger and verified like hearth audit: every hash, signature and rule. Exit code 6 for
+// any fault.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 // What is asked for: receipts, and where they are computed again, the answer.
 struct Asked {
   ledger::AnswerName name{};
-  std::optional<SavedAnswer> saved;
+  std::optional<client::SavedAnswer> saved;
 };
 
 // What was verified, and how long that took once it was found.
@@ -55,11 +55,11 @@ Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
   char buffer[64 * 1024];
-  while (file && text.size() <= kSavedAnswerBytes) {
+  while (file && text.size() <= client::kSavedAnswerBytes) {
     file.read(buffer, sizeof buffer);
     text.append(buffer, static_cast<std::size_t>(file.gcount()));
   }
-  if (!file.eof() && text.size() <= kSavedAnswerBytes) {
+  if (!file.eof() && text.size() <= client::kSavedAnswerBytes) {
     return Error{ErrorCode::kIo, "cannot read " + path};
   }
   return text;
@@ -81,7 +81,7 @@ Result<Asked> read_asked(const VerifyOptions& options) {
   if (!options.request.empty()) {
     TRY(request, read_file(options.request));
   }
-  TRY(out.saved, read_saved_answer(answer, request));
+  TRY(out.saved, client::read_saved_answer(answer, request));
   TRY(out.name, parse_name(out.saved->receipt));
   out.saved->receipt = to_hex(out.name);
   return out;

@@ -1,17 +1,19 @@
 #include "cli/models/http_source.h"
 
+#include "cli/terminal/interrupt.h"
+
 namespace hearth::cli {
 
-std::unique_ptr<HttpClient> HttpSource::take_client() {
+std::unique_ptr<client::HttpClient> HttpSource::take_client() {
   const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return std::make_unique<HttpClient>();
+  if (idle_.empty()) return std::make_unique<client::HttpClient>(interrupted);
   auto client = std::move(idle_.back());
   idle_.pop_back();
   return client;
 }
 
 Status HttpSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {
-  HttpClient::Options options;
+  client::HttpClient::Options options;
   options.headers = remote_.headers;
   options.follow_redirects = true;
   options.stall = stall_;

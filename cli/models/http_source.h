@@ -1,4 +1,4 @@
-// A web server as a source of ranges of a model file.
+// HttpSource: reads ranges of a model file from a web server.
 #pragma once
 
 #include <memory>
@@ -23,13 +23,13 @@ class HttpSource final : public node::RangeSource {
   Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) override;
 
  private:
-  std::unique_ptr<HttpClient> take_client();
+  std::unique_ptr<client::HttpClient> take_client();
 
   const Remote remote_;
   const std::uint64_t file_bytes_;
   const std::chrono::seconds stall_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<HttpClient>> idle_;  // with connections that are still open
+  std::vector<std::unique_ptr<client::HttpClient>> idle_;  // with connections that are still open
 };
 
 }  // namespace hearth::cli

@@ -43,7 +43,7 @@ bool is_sha256(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-Result<Remote> resolve_hub(HttpClient& http, std::string reference) {
+Result<Remote> resolve_hub(client::HttpClient& http, std::string reference) {
   std::string revision = "main";
   if (const auto at = reference.rfind('@'); at != std::string::npos) {
     revision = reference.substr(at + 1);
@@ -63,10 +63,12 @@ Result<Remote> resolve_hub(HttpClient& http, std::string reference) {
   if (const auto token = environment("HF_TOKEN"); !token.empty()) {
     remote.headers["Authorization"] = "Bearer " + token;
   }
-  TRY(HttpReply reply, http.head(remote.url, {std::chrono::seconds(20), remote.headers, false}));
+  TRY(client::HttpReply reply,
+      http.head(remote.url, {std::chrono::seconds(20), remote.headers, false}));
   if (reply.status == 401 || reply.status == 403) {
     return Error{ErrorCode::kNotFound,
-                 "the hub refuses " + remote.url + ": accept its licence there and set HF_TOKEN"};
+                 "the hub refuses " + remote.url +
+                     ": accept the model's licence on the hub and set HF_TOKEN"};
   }
   if (reply.status >= 400) {
     return Error{ErrorCode::kNotFound,

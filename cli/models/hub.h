@@ -1,11 +1,11 @@
-// Where a model's bytes are on the network: an address, or a file of a model hub.
+// Locates a model on the network: an address, or a file of a model hub.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "base/result.h"
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
 namespace hearth::cli {
 
@@ -14,15 +14,15 @@ struct Remote {
   std::string url;
   std::string sha256;       // empty: unknown
   std::uint64_t bytes = 0;  // 0: unknown
-  HttpClient::Headers headers;
+  client::HttpClient::Headers headers;
 };
 
-// kInvalidInput for what is neither https:// nor http:// of this machine.
+// kInvalidInput unless it is https://, or http:// of this machine.
 Status check_url(const std::string& url);
 
 bool is_sha256(const std::string& text);
 
 // org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN).
-Result<Remote> resolve_hub(HttpClient& http, std::string reference);
+Result<Remote> resolve_hub(client::HttpClient& http, std::string reference);
 
 }  // namespace hearth::cli

@@ -1,4 +1,4 @@
-// Model files that other programs have put on this disk, to be used where they lie.
+// Finds model files that other programs have put on this disk, to be used in place.
 #pragma once
 
 #include <cstdint>

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "cli/http_client.h"
 #include "cli/models/hub.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
+#include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
 
 namespace hearth::cli {
@@ -38,7 +38,8 @@ Error io_error(const std::string& what, const fs::path& path) {
 // One resumable download into `partial`.
 class Download {
  public:
-  Download(HttpClient& http, const Remote& remote, fs::path partial, std::string label, bool quiet)
+  Download(client::HttpClient& http, const Remote& remote, fs::path partial, std::string label,
+           bool quiet)
       : http_(http),
         remote_(remote),
         partial_(std::move(partial)),
@@ -126,7 +127,7 @@ class Download {
       TRY_VOID(restart());  // the next attempt asks for the whole file
       return Error{ErrorCode::kUnavailable, got.error().message};
     }
-    TRY(const HttpReply reply, std::move(got));
+    TRY(const client::HttpReply reply, std::move(got));
     if (reply.status == 416 && offset > 0) {  // our partial file is not a beginning of that file
       TRY_VOID(restart());
       return Error{ErrorCode::kUnavailable, remote_.url + " has nothing after byte " +
@@ -144,7 +145,7 @@ class Download {
     return ok_status();
   }
 
-  HttpClient& http_;
+  client::HttpClient& http_;
   const Remote& remote_;
   fs::path partial_;
   std::string label_;
@@ -191,14 +192,14 @@ Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
     TRY_VOID(copy_local(options.source, partial, options.quiet));
     return options.sha256;
   }
-  HttpClient http;
+  client::HttpClient http(interrupted);
   Remote remote;
   if (options.source.starts_with("hf:")) {
     TRY(remote, resolve_hub(http, options.source.substr(3)));
   } else if (options.source.find("://") != std::string::npos) {
     TRY_VOID(check_url(options.source));
     remote.url = options.source;
-    TRY(HttpReply reply, http.head(remote.url, {std::chrono::seconds(20), {}, true}));
+    TRY(client::HttpReply reply, http.head(remote.url, {std::chrono::seconds(20), {}, true}));
     if (reply.status < 400 && reply.headers.contains("content-length")) {
       const auto& size = reply.headers["content-length"];
       if (size.size() < 19 && size.find_first_not_of("0123456789") == size.npos && !size.empty()) {

@@ -70,11 +70,11 @@ Result<std::string> write_manifest(const ManifestOptions& options, std::size_t& 
   return out;
 }
 
-Result<Remote> remote_of(HttpClient& http, const std::string& source) {
+Result<Remote> remote_of(client::HttpClient& http, const std::string& source) {
   if (source.starts_with("hf:")) return resolve_hub(http, source.substr(3));
   // Any server will do: what it sends is checked against the manifest.
   REQUIRE(source.starts_with("https://") || source.starts_with("http://"),
-          "source " + source + ": layers come from https://..., http://... or hf:org/repo/file");
+          "source " + source + ": give https://..., http://... or hf:org/repo/file");
   Remote remote;
   remote.url = source;
   return remote;
@@ -94,7 +94,7 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   fetch.connections = options.connections;
   fetch.cancelled = [] { return interrupted(); };
   fetch.warn = [](const std::string& text) { std::fprintf(stderr, "hearth: %s\n", text.c_str()); };
-  HttpClient http;
+  client::HttpClient http(interrupted);
   for (const std::string& source : options.sources) {
     if (options.offline) break;
     TRY(Remote remote, remote_of(http, source));

@@ -30,10 +30,10 @@ std::string in_quotes(std::string_view text) {
 
 Status check_keys(const Json& object, const std::string& whose,
                   std::initializer_list<std::string_view> known) {
-  REQUIRE(object.is_object(), whose + " is no object");
+  REQUIRE(object.is_object(), whose + " must be an object");
   for (const auto& [key, value] : object.items()) {
     REQUIRE(std::find(known.begin(), known.end(), key) != known.end(),
-            whose + " has " + in_quotes(key) + ", which means nothing");
+            whose + " has " + in_quotes(key) + ", which is not a known field");
   }
   return ok_status();
 }
@@ -61,7 +61,7 @@ Result<std::uint64_t> count_of(const Json& object, const std::string& whose, con
 Result<std::string> text_of(const Json& object, const std::string& whose, const char* key) {
   const auto found = object.find(key);
   REQUIRE(found != object.end() && found->is_string(),
-          whose + " must have a text " + std::string(key));
+          whose + " must have a string " + std::string(key));
   const auto& text = found->get_ref<const std::string&>();
   REQUIRE(!text.empty() && text.size() <= limits::kNodeNameBytes,
           whose + ": " + std::string(key) + " has " + std::to_string(text.size()) +
@@ -98,7 +98,7 @@ Result<Node> node_of(const Json& json, const placement::Model& model) {
     return node;
   }
   REQUIRE(!json.contains("layer_seconds") && !json.contains("head_seconds"),
-          whose + " has weight_bytes_per_second and seconds; one of them");
+          whose + " has both weight_bytes_per_second and seconds; give one of them");
   TRY(const RowSeconds rate, pair_of(json, whose, "weight_bytes_per_second"));
   REQUIRE(rate.one > 0.0 && rate.batch > 0.0, whose + ": weight_bytes_per_second must be above 0");
   const double layer = model.mean_layer_bytes();
@@ -120,7 +120,7 @@ Status read_nodes(const Json& file, Problem& problem) {
   const auto nodes = file.find("nodes");
   REQUIRE(nodes != file.end() && nodes->is_array() && !nodes->empty() &&
               nodes->size() <= limits::kWorkers,
-          "there must be a list \"nodes\" of 1 to " + std::to_string(limits::kWorkers));
+          "\"nodes\" must be a list of 1 to " + std::to_string(limits::kWorkers));
   for (const Json& json : *nodes) {
     TRY(Node node, node_of(json, problem.model));
     problem.nodes.push_back(std::move(node));
@@ -144,7 +144,7 @@ Status read_links(const Json& file, Problem& problem) {
   const auto links = file.find("links");
   if (links == file.end()) return ok_status();
   REQUIRE(links->is_array() && links->size() <= count * count,
-          "\"links\" is no list, or one of more than a link a pair");
+          "\"links\" must be a list with at most one link for each pair of nodes");
   std::vector<bool> given(count * count);
   for (const Json& json : *links) {
     TRY_VOID(check_keys(json, "a link", {"from", "to", "seconds", "bytes_per_second"}));
@@ -152,13 +152,13 @@ Status read_links(const Json& file, Problem& problem) {
     TRY(const std::string to, text_of(json, "a link", "to"));
     const auto begin = places.find(from);
     const auto end = places.find(to);
-    REQUIRE(
-        begin != places.end() && end != places.end(),
-        "a link from " + in_quotes(from) + " to " + in_quotes(to) + ", of which one is no node");
+    REQUIRE(begin != places.end() && end != places.end(), "a link from " + in_quotes(from) +
+                                                              " to " + in_quotes(to) +
+                                                              ", but one of these is not a node");
     REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
     const std::string whose = "the link from " + in_quotes(from) + " to " + in_quotes(to);
     const std::size_t place = begin->second * count + end->second;
-    REQUIRE(!given[place], whose + " is there twice");
+    REQUIRE(!given[place], whose + " is listed twice");
     given[place] = true;
     TRY(problem.links[place], link_of(json, whose));
   }
@@ -185,7 +185,7 @@ Json parse(const std::string& json, std::optional<std::string>& twice) {
 Result<Problem> read_plan_nodes(const std::string& json, placement::Model model) {
   std::optional<std::string> key;
   const Json file = parse(json, key);
-  REQUIRE(!file.is_discarded(), "the nodes are no JSON");
+  REQUIRE(!file.is_discarded(), "the file of nodes is not valid JSON");
   REQUIRE(!key, "an object has " + in_quotes(*key) + " twice");
   TRY_VOID(check_keys(file, "the file", {"batch_rows", "nodes", "links", "link"}));
   Problem problem;

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "cli/home/fetch_swarm.h"
 #include "cli/models/models.h"
 #include "cli/plan/nodes_file.h"
 #include "cli/plan/ranges.h"
 #include "cli/plan/words.h"
-#include "cli/swarm_view.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
 #include "model/gguf/gguf.h"
@@ -75,7 +76,7 @@ Json plan_object(const Problem& problem, const Plan& plan) {
 Result<std::string> read_nodes_file(const std::string& path) {
   std::error_code ignored;
   REQUIRE(!std::filesystem::is_directory(path, ignored),
-          path + " is a folder, not a file of nodes");
+          path + " is a folder; give a file of nodes");
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
   std::string text(limits::kNodesFileBytes + 1, '\0');
@@ -83,22 +84,21 @@ Result<std::string> read_nodes_file(const std::string& path) {
   text.resize(static_cast<std::size_t>(in.gcount()));
   REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
                                                       std::to_string(limits::kNodesFileBytes) +
-                                                      " bytes, the limit of a file of nodes");
+                                                      " bytes, the limit for a file of nodes");
   return text;
 }
 
 // The server's nodes in the form of the file. What the server places by counts where nothing is
 // said here.
 Result<std::string> measured_nodes(PlanOptions& options) {
-  HttpClient http;
+  client::HttpClient http(interrupted);
   TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
   const auto state = nlohmann::json::parse(answer.json, nullptr, false);
   const auto found = state.find("measured");
   if (found == state.end() || !found->is_object()) {
-    return Error{
-        ErrorCode::kUnavailable,
-        "the server has no node that has measured itself; start it with --optimise, wait a "
-        "few seconds, or give --nodes FILE"};
+    return Error{ErrorCode::kUnavailable,
+                 "no node of the server has measured itself yet; start the server with --optimise, "
+                 "wait a few seconds, or give --nodes FILE"};
   }
   const auto optimise = state.find("optimise");
   if (!options.objective && optimise != state.end() && *optimise == "throughput") {
@@ -158,7 +158,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
   lines.push_back(plan_title(problem));
   append(lines, problem, plans.front());
   for (std::size_t i = 1; i < plans.size(); ++i) {
-    lines.push_back("a pipeline beside it, of its spares:");
+    lines.push_back("a second pipeline, of spares:");
     append(lines, problem, plans[i]);
   }
   for (const placement::Spare& spare : plans.front().spares) {

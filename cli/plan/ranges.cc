@@ -26,7 +26,7 @@ std::string name_of(const Problem& problem, std::uint32_t node) {
 }
 
 std::string way_text(const Problem& problem, const RangePlan& plan) {
-  std::string text = "the quickest way of one stream:";
+  std::string text = "the fastest pipeline for one stream:";
   for (const placement::Stage& stage : plan.way.stages) {
     text += " " + name_of(problem, stage.node);
   }
@@ -41,8 +41,7 @@ std::string pipelines_text(const Chains& chains) {
     text += text_of(layers);
   }
   return text + "; " + plan_rate(1.0 / chains.pipelines.front().seconds) +
-         " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) +
-         " of all together";
+         " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) + " in total";
 }
 
 Json pipelines_object(const Problem& problem, const Chains& chains) {
@@ -71,7 +70,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
                                           const Chains& chains,
                                           const std::vector<std::string>& improvements) {
   std::vector<std::string> lines{plan_title(problem)};
-  Table ranges({"RANGE", "LAYERS", "REPLICAS", "WEIGHTS", "KV", "TOKENS/S OF ALL"});
+  Table ranges({"RANGE", "LAYERS", "REPLICAS", "WEIGHTS", "KV", "TOKENS/S TOTAL"});
   Table nodes({"NODE", "RANGE", "LAYERS", "WEIGHTS", "KV", "OF", "ONE ROW"});
   for (std::size_t i = 0; i < plan.ranges.size(); ++i) {
     const Range& range = plan.ranges[i];
@@ -90,7 +89,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   append(lines, ranges);
   append_figures(lines, plan.prediction);
   lines.push_back("no placement of these " + std::to_string(problem.nodes.size()) +
-                  " nodes gives more than " + plan_rate(plan.bound) + " tokens/s of all together");
+                  " nodes gives more than " + plan_rate(plan.bound) + " tokens/s in total");
   lines.push_back(pipelines_text(chains));
   lines.push_back(way_text(problem, plan));
   append(lines, nodes);

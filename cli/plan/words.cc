@@ -32,7 +32,7 @@ std::uint64_t weight_bytes_of(const Problem& problem, LayerRange layers) {
 
 std::string plan_title(const Problem& problem) {
   return std::to_string(problem.layers()) + " layers, " +
-         format_bytes(weight_bytes_of(problem, {0, problem.layers()})) + " of weights, KV of " +
+         format_bytes(weight_bytes_of(problem, {0, problem.layers()})) + " of weights, KV for " +
          std::to_string(problem.kv_tokens) + " positions; planned for " +
          (problem.objective == placement::Objective::kLatency ? "the latency of one stream"
                                                               : "the throughput of many streams");
@@ -50,7 +50,7 @@ void append_figures(std::vector<std::string>& lines, const placement::Prediction
 
 void append_improvements(std::vector<std::string>& lines,
                          const std::vector<std::string>& improvements) {
-  if (!improvements.empty()) lines.push_back("what would make it quicker:");
+  if (!improvements.empty()) lines.push_back("what would make it faster:");
   for (const std::string& sentence : improvements) {
     lines.push_back("  " + escape_control(sentence));
   }

@@ -63,7 +63,8 @@ Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
   arguments.push_back(nullptr);
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    return Error{ErrorCode::kIo, std::string("a pipe for a worker: ") + std::strerror(errno)};
+    return Error{ErrorCode::kIo,
+                 std::string("cannot make a pipe for a worker: ") + std::strerror(errno)};
   }
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -71,7 +72,7 @@ Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
   close(pipe_ends[1]);
   if (child < 0) {
     close(pipe_ends[0]);
-    return Error{ErrorCode::kIo, std::string("starting a worker: ") + std::strerror(errno)};
+    return Error{ErrorCode::kIo, std::string("cannot start a worker: ") + std::strerror(errno)};
   }
   return std::pair(child, pipe_ends[0]);
 }
@@ -155,11 +156,9 @@ class Children::Child {
     if (stopping) return;
     if (std::chrono::steady_clock::now() - started_ > kHealthy) backoff_ = kFirstBackoff;
     if (said_ == nullptr) {
-      spdlog::warn("{} {}; it is started again in {} ms", spec_.name, ending(status),
-                   backoff_.count());
+      spdlog::warn("{} {}; restarting in {} ms", spec_.name, ending(status), backoff_.count());
     } else if (is_new(*said_, ending(status))) {
-      spdlog::warn("{} {}; it is started again and again until it stays", spec_.name,
-                   ending(status));
+      spdlog::warn("{} {}; restarting until it stays up", spec_.name, ending(status));
     }
     start_later();
   }

@@ -46,7 +46,7 @@ void Loop::tick() {
 void Loop::wait_for_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int /*signal*/) {
     if (error) return;
-    signals_.clear();  // the next one acts as if nobody listened
+    signals_.clear();  // the next signal has its default action
     exit_in(kStopMilliseconds);
     on_stop_();
   });

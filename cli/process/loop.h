@@ -41,7 +41,7 @@ class Loop {
   std::function<void()> on_user_signal_;
 };
 
-// Ends the process with exit code 0 in so many milliseconds, whatever still runs by then.
+// Ends the process with exit code 0 after so many milliseconds, even if something still runs.
 void exit_in(int milliseconds);
 
 }  // namespace hearth::cli

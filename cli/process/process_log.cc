@@ -75,7 +75,7 @@ void log_failed_handshake(std::string_view why) {
   const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex);
   if (now - second >= std::chrono::seconds(1)) {
-    if (unsaid > 0) spdlog::warn("{} more handshakes of the control plane failed", unsaid);
+    if (unsaid > 0) spdlog::warn("{} more control handshakes failed", unsaid);
     second = now;
     said = unsaid = 0;
   }
@@ -84,15 +84,15 @@ void log_failed_handshake(std::string_view why) {
     return;
   }
   ++said;
-  spdlog::warn("a handshake of the control plane failed: {}", why);
+  spdlog::warn("a control handshake failed: {}", why);
 }
 
 Status start_process_log(const std::string& level) {
   on_failed_handshake(log_failed_handshake);
   const auto parsed = spdlog::level::from_str(level);
-  REQUIRE(parsed != spdlog::level::off || level == "off",
-          "log level \"" + escape_control(level) +
-              "\" is none of trace, debug, info, warn, error, off");
+  REQUIRE(
+      parsed != spdlog::level::off || level == "off",
+      "log level \"" + escape_control(level) + "\" must be trace, debug, info, warn, error or off");
   auto logger =
       std::make_shared<spdlog::logger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_formatter(line_formatter("%H:%M:%S.%e"));
@@ -114,7 +114,7 @@ Status log_to_file(const std::string& path, std::size_t bytes) {
     children->flush_on(spdlog::level::trace);
     spdlog::default_logger()->sinks().push_back(std::move(file));
   } catch (const spdlog::spdlog_ex& error) {
-    return Error{ErrorCode::kIo, std::string("no log file: ") + error.what()};
+    return Error{ErrorCode::kIo, std::string("cannot write a log file: ") + error.what()};
   }
   return ok_status();
 }

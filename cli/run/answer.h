@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "cli/run/run.h"
-#include "cli/verified.h"
+#include "coordinator/client/verified.h"
 #include "coordinator/http/server.h"
 #include "model/chat_template.h"
 #include "model/gguf/gguf.h"
@@ -38,7 +38,7 @@ struct Answer {
   std::string finish_reason;  // stop, length, or cancelled
   std::vector<HashLine> hashes;
   RunFigures figures;
-  Verified verified;
+  client::Verified verified;
   std::string receipt;  // its name, as the API's hearth.receipt; empty where it has none
   std::string saved;    // a saved_answer.h file; empty where the answer has no receipt
 };
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
 Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
 
 // On stderr. True where the right answer is another one, which is to be printed behind it.
-bool print_verified(const Verified& verified);
+bool print_verified(const client::Verified& verified);
 
 Error answer_timed_out(const RunOptions& options);
 

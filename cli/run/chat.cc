@@ -14,17 +14,13 @@ namespace hearth::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "  \"\"\"                     begin and end a message of several lines\n"
-    "  /set                    the parameters and their values\n"
-    "  /set NAME VALUE         change one: temperature (temp), top_k, top_p, min_p, seed,\n"
-    "                          num_predict (n), repeat_penalty, presence_penalty,\n"
-    "                          frequency_penalty, stop\n"
-    "  /set system TEXT        what the model is told first\n"
-    "  /set verbose | quiet    figures after each answer\n"
-    "  /show                   the settings\n"
-    "  /clear                  forget the conversation\n"
-    "  /bye                    leave (also Ctrl-D); Ctrl-C stops an answer\n"
-    "  /help, /?               this text\n";
+    "  \"\"\"                     begin and end a message of several lines\n  /set                 "
+    "   the parameters and their values\n  /set NAME VALUE         change one: temperature (temp), "
+    "top_k, top_p, min_p, seed,\n                          num_predict (n), repeat_penalty, "
+    "presence_penalty,\n                          frequency_penalty, stop\n  /set system TEXT      "
+    "  the system prompt\n  /set verbose | quiet    figures after each answer\n  /show             "
+    "      the settings\n  /clear                  clear the conversation\n  /bye                  "
+    "  leave (also Ctrl-D); Ctrl-C stops an answer\n  /help, /?               this text\n";
 
 class Chat {
  public:
@@ -74,7 +70,7 @@ class Chat {
       std::fputs(kHelp, stderr);
     } else if (verb == "/clear") {
       history_.clear();
-      std::fputs("The conversation is forgotten.\n", stderr);
+      std::fputs("The conversation is cleared.\n", stderr);
     } else if (verb == "/show") {
       std::fprintf(stderr, "model %s\nsystem: %s\n", options_.model.c_str(),
                    options_.system.empty() ? "(the model's own)" : options_.system.c_str());

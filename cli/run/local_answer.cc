@@ -80,9 +80,9 @@ class LocalAnswerer final : public Answerer {
   Result<SequenceOpen> open_sequence(const RunOptions& options, const Question& question,
                                      const std::vector<TokenId>& prompt) {
     const std::uint32_t context = runner_->spec().context;
-    REQUIRE(!prompt.empty(), "the prompt has no tokens");
+    REQUIRE(!prompt.empty(), "the prompt has no tokens; give some text");
     REQUIRE(prompt.size() < context, "the prompt has " + std::to_string(prompt.size()) +
-                                         " tokens, the context holds " + std::to_string(context));
+                                         " tokens; the context holds " + std::to_string(context));
     SequenceOpen open;
     open.sequence = SequenceId(next_id_++);
     open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());

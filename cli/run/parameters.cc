@@ -52,14 +52,15 @@ Parameter seed() {
 }
 
 Parameter stop() {
-  return {{"stop"},
-          text_within(limits::kStopStringBytes).description("end before this text; empty: forget"),
-          [](RunOptions& o, const std::string& v) { o.stop.push_back(v); },
-          [](const RunOptions& o) {
-            std::string list;
-            for (const std::string& text : o.stop) list += (list.empty() ? "" : ", ") + text;
-            return list.empty() ? "none" : list;
-          }};
+  return {
+      {"stop"},
+      text_within(limits::kStopStringBytes).description("text to end before; empty: remove all"),
+      [](RunOptions& o, const std::string& v) { o.stop.push_back(v); },
+      [](const RunOptions& o) {
+        std::string list;
+        for (const std::string& text : o.stop) list += (list.empty() ? "" : ", ") + text;
+        return list.empty() ? "none" : list;
+      }};
 }
 
 const std::vector<Parameter>& parameters() {
@@ -94,7 +95,7 @@ Status set_parameter(RunOptions& options, const std::string& name, const std::st
     const std::string wrong = parameter.range(value);
     REQUIRE(wrong.empty(), names.front() + ": " + wrong);
     REQUIRE(names.front() != "stop" || options.stop.size() < limits::kStopStrings,
-            "stop: there are " + std::to_string(limits::kStopStrings) + " already, the limit");
+            "stop: there are already " + std::to_string(limits::kStopStrings) + ", the limit");
     parameter.set(options, value);
     return ok_status();
   }

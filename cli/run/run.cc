@@ -116,9 +116,9 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
 
 }  // namespace
 
-bool print_verified(const Verified& verified) {
+bool print_verified(const client::Verified& verified) {
   if (verified.sentence.empty()) return false;
-  std::fprintf(stderr, "hearth: %s\n", verified.sentence.c_str());
+  std::fprintf(stderr, "hearth: %s\n", escape_control(verified.sentence).c_str());
   if (verified.right) std::fputs("hearth: the right answer:\n", stderr);
   return verified.right.has_value();
 }
@@ -127,13 +127,14 @@ Error answer_timed_out(const RunOptions& options) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g", options.timeout_seconds);
   return {ErrorCode::kTimeout, std::string("the answer was not complete after ") + seconds +
-                                   " seconds (--timeout); allow more, or 0 for any time"};
+                                   " seconds (--timeout); pass a larger value, or 0 for no limit"};
 }
 
 Status write_receipt(const std::string& path, const std::string& saved) {
   if (saved.empty()) {
-    return Error{ErrorCode::kNotFound, "the answer has no receipt to write to " + path +
-                                           ": its server keeps none, or it was not complete"};
+    return Error{ErrorCode::kNotFound,
+                 "the answer has no receipt to write to " + path +
+                     ": the server keeps no ledger, or the answer was incomplete"};
   }
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
@@ -205,8 +206,9 @@ int run_run(RunOptions options) {
     return kExitUsage;
   }
   if (!options.receipt_file.empty() && (chat || options.local)) {
-    std::fprintf(stderr, "hearth: --receipt is of one answer of a swarm, not of %s\n",
-                 chat ? "a chat" : "this process alone");
+    std::fprintf(stderr,
+                 "hearth: --receipt needs one answer of a swarm; it does not work with %s\n",
+                 chat ? "a chat" : "--local");
     return kExitUsage;
   }
   std::unique_ptr<Answerer> answerer;

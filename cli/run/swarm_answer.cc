@@ -6,12 +6,12 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/limits.h"
-#include "cli/api_client.h"
-#include "cli/command/server_option.h"
-#include "cli/http_client.h"
+#include "cli/home/own_server.h"
 #include "cli/run/answer.h"
-#include "cli/saved_answer.h"
 #include "cli/terminal/interrupt.h"
+#include "coordinator/client/api_client.h"
+#include "coordinator/client/http_client.h"
+#include "coordinator/client/saved_answer.h"
 
 namespace hearth::cli {
 namespace {
@@ -41,7 +41,7 @@ class SwarmAnswerer final : public Answerer {
     reached_ = again_ = false;
     begun_ = heard_ = clock_.now();
     first_ = last_ = TimePoint{};
-    headers_ = api_headers(options_.api_key);
+    headers_ = client::api_headers(options_.api_key);
     if (!options_.no_resume) headers_["Idempotency-Key"] = new_key();
     asked_ = request(question, chat);
     const std::string body = asked_.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -68,19 +68,19 @@ class SwarmAnswerer final : public Answerer {
     return key.hex();
   }
 
-  // Nobody comes back: the server need neither compute nor keep anything of it.
+  // The answer is over: the server need neither compute nor keep the request any more.
   void forget() {
     if (options_.no_resume || !http_.connected()) return;
-    HttpClient::Options http;
+    client::HttpClient::Options http;
     http.headers = headers_;
     http.timeout = kFarewell;
-    http.after_interrupt = true;
+    http.after_cancel = true;
     static_cast<void>(http_.erase(options_.api_base + "/v1/requests", http));
   }
 
   // One connection: the answer, or what of it has not come yet.
   Status post(const std::string& body, const std::function<void(std::string_view)>& on_text) {
-    HttpClient::Options http;
+    client::HttpClient::Options http;
     http.headers = headers_;
     if (!last_event_.empty()) http.headers["Last-Event-ID"] = last_event_;
     error_ = ok_status();
@@ -103,15 +103,15 @@ class SwarmAnswerer final : public Answerer {
       }
       lost_ = error.code == ErrorCode::kUnavailable;
       if (lost_ && !reached_) {
-        error.message += "; no server there, " + no_server_step();
+        error.message += "; no server answers there; " + no_server_step();
       }
       return error;
     }
     if (reply->status >= 400) {
-      // To the first question it is the answer.
+      // On the first connection a refusal is final.
       const bool may_pass = reply->headers["x-should-retry"] != "false";
       lost_ = again_ && may_pass && (reply->status == 503 || reply->status == 429);
-      return api_error(*reply, url_);
+      return client::api_error(*reply, url_);
     }
     lost_ = !done_;
     if (lost_) return Error{ErrorCode::kUnavailable, "the stream from " + url_ + " broke off"};
@@ -165,12 +165,12 @@ class SwarmAnswerer final : public Answerer {
     }
     const Json chunk = Json::parse(event, nullptr, false);
     if (!chunk.is_object()) {
-      error_ = Error::invalid("the server sent an event that is no JSON object");
+      error_ = Error::invalid("the server sent an event that is not a JSON object");
       return false;
     }
     if (chunk.contains("error")) {
       error_ = Error{ErrorCode::kNoCapacity,
-                     "the answer was cut off: " + error_sentence(chunk["error"])};
+                     "the answer was cut off: " + client::error_sentence(chunk["error"])};
       return false;
     }
     try {
@@ -213,7 +213,7 @@ class SwarmAnswerer final : public Answerer {
         if (chunk.contains(name)) head_[name] = chunk[name];
       }
       take_hashes(chunk["hearth"].value("hashes", Json::array()));
-      answer_.verified = read_verified(head_["hearth"]);
+      answer_.verified = client::read_verified(head_["hearth"]);
       const Json& hearth = head_["hearth"];
       if (hearth.contains("receipt")) answer_.receipt = hearth["receipt"].get<std::string>();
       if (hearth.contains("credits")) {
@@ -246,8 +246,8 @@ class SwarmAnswerer final : public Answerer {
       answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
     }
     if (!answer_.receipt.empty()) {
-      answer_.saved =
-          write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
+      answer_.saved = client::write_saved_answer(asked_, head_, answer_.text, answer_.token_ids,
+                                                 answer_.finish_reason);
     }
     // What was saved is what the receipts are of.
     if (const auto& right = answer_.verified.right) {
@@ -260,8 +260,8 @@ class SwarmAnswerer final : public Answerer {
 
   RunOptions options_;
   std::string url_;
-  HttpClient::Headers headers_;
-  HttpClient http_;
+  client::HttpClient::Headers headers_;
+  client::HttpClient http_{interrupted};
   SystemClock clock_;
   Json asked_;  // the body of the request
   Json head_;   // of the answer, beside its choice; null before its last event

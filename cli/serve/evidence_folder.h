@@ -1,4 +1,4 @@
-// The folder beside a ledger's log in which the evidence of its verdicts lies, each file under its
+// The folder beside a ledger's log with the evidence of its verdicts, each file named by its
 // BLAKE2b in hex: lines, and the files of disputes that they name.
 #pragma once
 

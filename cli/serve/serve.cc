@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/private_file.h"
 #include "base/random.h"
-#include "cli/api_address.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/discovery.h"
 #include "cli/home/identity.h"
@@ -37,6 +36,7 @@
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/worker.h"
+#include "coordinator/client/api_address.h"
 #include "coordinator/control/service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/routes/prompt.h"
@@ -238,16 +238,15 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.verify = options.verify;
   http.min_level = options.min_level;
   http.store = std::move(store);
-  http.open = is_loopback_address(options.host);
+  http.open = client::is_loopback_address(options.host);
   if (http.open) return http;
   http.names = names_of_machine(options);
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
-    return Error{
-        ErrorCode::kRefused,
-        "beyond this machine (--host) the API asks for a key, and none is valid, so nobody "
-        "could use it; make one: hearth key create NAME"};
+    return Error{ErrorCode::kRefused,
+                 "an API beyond this machine (--host) requires a key, and there is no valid one; "
+                 "create one: hearth key create NAME"};
   }
   return http;
 }
@@ -255,13 +254,13 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
 // Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
 // names what makes one.
 Status check_host(const ServeOptions& options) {
-  if (is_loopback_address(options.host)) return ok_status();
+  if (client::is_loopback_address(options.host)) return ok_status();
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
-  return Error{cluster.error().code, "--host " + options.host +
-                                         " opens the API to other machines, and only a cluster's "
-                                         "server does that: " +
-                                         cluster.error().message};
+  return Error{
+      cluster.error().code,
+      "--host " + options.host +
+          " opens the API to other machines, which requires a cluster: " + cluster.error().message};
 }
 
 // Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
@@ -269,9 +268,10 @@ Status check_host(const ServeOptions& options) {
 std::string api_address_of(const ServeOptions& options, const std::optional<Cluster>& cluster,
                            std::uint16_t port) {
   if (!cluster) return "";
-  const bool every = dialled_host(options.host) != options.host;
+  const bool every = client::dialled_host(options.host) != options.host;
   const std::string host = every ? cluster->host : options.host;
-  const bool reached = !is_loopback_address(host) || is_loopback_address(cluster->host);
+  const bool reached =
+      !client::is_loopback_address(host) || client::is_loopback_address(cluster->host);
   return reached ? Address{host, port}.text() : "";
 }
 
@@ -325,7 +325,7 @@ class Server {
     http.ledger = receipts_.get();
     pay_by_credits(http);
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
-    info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
+    info_.api = "http://" + Address{client::dialled_host(options.host), http_->port()}.text();
     api_address_ = api_address_of(options, cluster_, http_->port());
     info_.control = control_->address();
     info_.data = data_->address();
@@ -334,7 +334,7 @@ class Server {
     TRY(token_,
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
-    spdlog::info("{} at {}/v1, workers dial {}", info_.model, info_.api, info_.control);
+    spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
     children_ = std::make_unique<Children>(loop_.io());
     children_->start(
         local_workers(options, std::filesystem::absolute(path).string(), info_.control));
@@ -353,9 +353,9 @@ class Server {
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
-            "stages and local workers are limited to " + std::to_string(limits::kStages));
+            "--stages and --local-workers are limited to " + std::to_string(limits::kStages));
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
-            "batch rows must be 1 to " + std::to_string(limits::kBatchRows));
+            "--batch-rows must be from 1 to " + std::to_string(limits::kBatchRows));
     return ok_status();
   }
 
@@ -403,13 +403,13 @@ class Server {
     return "";
   }
 
-  // For hearth join without a token. On loopback there is nobody to tell.
+  // For hearth join without a token; pointless on loopback.
   void announce() {
-    if (!cluster_ || is_loopback_address(cluster_->host)) return;
+    if (!cluster_ || client::is_loopback_address(cluster_->host)) return;
     const auto spec =
         announcement({cluster_->name, info_.control, identity_->cluster.public_key()});
     if (spec) return children_->start({*spec});
-    spdlog::info("the cluster is not announced to this network: avahi-utils is not installed");
+    spdlog::info("the cluster is not announced on this network: avahi-utils is not installed");
   }
 
   void on_roster_changed() {
@@ -420,17 +420,17 @@ class Server {
   }
 
   // A member that has a newer roster of ours than we have says that this folder was set back to an
-  // older copy of itself. Whoever was removed since would be in again, so nobody is served.
+  // older copy of itself. Nodes that were removed since would be readmitted, so it does not serve.
   bool on_held_roster(const std::string& node, ByteSpan roster) {
     const auto newer = identity_->roster->contradicts(roster);
     if (!newer.ok() || !*newer || set_back_) return newer.ok();
-    set_back_ = Error{ErrorCode::kRefused,
-                      node +
-                          " holds a roster that this cluster signed and this folder does not "
-                          "know, as roster.evidence-* now: the folder was set back to an older "
-                          "copy, which would let nodes in again that were removed since. Put "
-                          "the newest copy back, or take the members from the newest roster: "
-                          "hearth nodes restore"};
+    set_back_ =
+        Error{ErrorCode::kRefused,
+              node +
+                  " holds a roster that this cluster signed and this folder does not have (now "
+                  "kept as roster.evidence-*): the folder was replaced by an older copy, which "
+                  "would readmit nodes that were removed since. Put the newest copy back, or take "
+                  "the members from the newest roster: hearth nodes restore"};
     spdlog::error("{}", set_back_->message);
     on_stop();
     return true;
@@ -463,14 +463,14 @@ class Server {
     return ok_status();
   }
 
-  // Who pays is written in receipts, so without them there is nobody to pay.
+  // Receipts name the nodes that are paid.
   Status open_credits(const ServeOptions& options) {
     if (!cluster_ || !cluster_->credits) return ok_status();
     if (options.no_receipts) {
       return Error{ErrorCode::kRefused,
                    "the cluster " + cluster_->name +
-                       " runs with credits, which are paid by receipts, and --no-receipts makes "
-                       "none: leave it out, or switch credits off (hearth init --credits=false)"};
+                       " runs with credits, which receipts pay; omit --no-receipts, or switch "
+                       "credits off (hearth init --credits=false)"};
     }
     credits_ = std::make_shared<coordinator::Credits>();
     return ok_status();
@@ -496,8 +496,8 @@ class Server {
                                     options.audits, clock_, loop_.poster(), credits_);
     if (!receipts) {
       return Error{receipts.error().code,
-                   "the ledger in " + path + " cannot go on: " + receipts.error().message +
-                       "\nhearth audit says more; --no-receipts serves without one"};
+                   "the ledger in " + path + " cannot be continued: " + receipts.error().message +
+                       "\nhearth audit shows more; --no-receipts serves without a ledger"};
     }
     receipts_ = *std::move(receipts);
     TRY(const auto machines, store_->machines());
@@ -538,9 +538,10 @@ class Server {
     node::RangeSet all;
     all.add(0, manifest.manifest()->file_bytes);
     const Status shared = shared_->share(id, path, std::move(all));
-    if (!shared) spdlog::error("no node gets the model from here: {}", shared.error().message);
+    if (!shared)
+      spdlog::error("no node can fetch the model from this server: {}", shared.error().message);
     if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
-      spdlog::error("the model has too many tensors for machines to join without its file");
+      spdlog::error("the model has too many tensors: nodes need the model file to join");
       return;
     }
     described_ = manifest.bytes();
@@ -548,7 +549,7 @@ class Server {
   }
 
   Result<control::v1::Description> describe() const {
-    REQUIRE(manifest_ != nullptr, "this server has no cluster that others were told of");
+    REQUIRE(manifest_ != nullptr, "this server has no cluster that others know");
     control::v1::Description description;
     description.set_manifest(described_.data(), described_.size());
     description.set_data_address(data_->address());
@@ -560,7 +561,7 @@ class Server {
   // hearth nodes rm writes to the store alone.
   void follow_store() {
     const Status followed = membership_->follow_store();
-    if (!followed) spdlog::error("following the store: {}", followed.error().message);
+    if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
   }
 
   void on_timer() {

@@ -36,7 +36,7 @@ ServedManifest::ServedManifest(Options options) : options_(std::move(options)) {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
     const Status made = make();
     if (made.ok() || stopping_) return;
-    spdlog::error("no machine can join without the model file: its manifest: {}",
+    spdlog::error("nodes need the model file to join, since its manifest cannot be made: {}",
                   made.error().message);
   });
 }
@@ -67,7 +67,7 @@ Status ServedManifest::make() {
   manifest.sources = options_.sources;
   TRY_VOID(kept->publish(std::move(manifest), options_.cluster));
   TRY_VOID(write_private_file(note, as_bytes(identity)));
-  spdlog::info("the model's manifest has number {}; machines may join without its file",
+  spdlog::info("the model's manifest has number {}; nodes can join without the model file",
                kept->manifest()->number);
   options_.post([ready = options_.ready, kept] { ready(*kept); });
   return ok_status();

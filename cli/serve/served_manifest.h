@@ -1,5 +1,5 @@
-// The manifest of the model that a server serves, made while it serves: hashing takes a second or
-// so for every gigabyte. A file that has not changed since is not read again.
+// ServedManifest: makes the manifest of the served model in the background, since hashing takes
+// about a second per gigabyte. An unchanged file is not hashed again.
 #pragma once
 
 #include <atomic>

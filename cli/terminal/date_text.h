@@ -1,4 +1,4 @@
-// A moment for a table.
+// Dates for tables.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ std::size_t character_bytes(std::string_view text) {
   return model::is_utf8(text.substr(0, bytes)) ? bytes : 1;
 }
 
-// Of a whole character, or of a byte that is none.
+// The length of a whole character; 1 for an invalid byte.
 bool is_printable(std::string_view character) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 1) return byte(0) >= ' ' && byte(0) < 0x7F;

@@ -1,4 +1,4 @@
-// Text of peers and users, made safe for a terminal.
+// Makes text of peers and users safe for a terminal.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace hearth::cli {
 
-// Bytes below space and DEL become \xNN, and so do the controls of U+0080 to U+009F, which some
-// terminals obey, and what is no UTF-8; and the marks of Unicode that show text in another order.
+// Replaces by \xNN: bytes below space, DEL, the controls U+0080 to U+009F, which some terminals
+// obey, bytes that are not UTF-8, and Unicode marks that reorder text.
 std::string escape_control(std::string_view text);
 // The same, but newlines and tabs stay.
 std::string escape_lines(std::string_view text);

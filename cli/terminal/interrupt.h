@@ -1,5 +1,5 @@
-// Ctrl-C for verbs that run in the foreground: the first one stops what is being done, a second
-// one ends the program.
+// Ctrl-C for verbs that run in the foreground: the first cancels the current work, a second ends
+// the program.
 #pragma once
 
 namespace hearth::cli {

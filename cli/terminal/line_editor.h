@@ -1,4 +1,4 @@
-// Lines typed by a person: with arrows and a history on a terminal that has them, plain ones
+// LineEditor: reads lines that a person types, with arrow keys and history on a terminal and plain
 // elsewhere. The prompt and the echo go to stderr, so that stdout holds answers alone.
 #pragma once
 

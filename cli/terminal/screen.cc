@@ -162,7 +162,7 @@ int watch(const WatchOptions& options, const std::function<Result<Lines>()>& pic
         is_refused = true;
         break;
       }
-      const std::string why = "hearth: " + escape_control(next.error().message) + "; asking again";
+      const std::string why = "hearth: " + escape_control(next.error().message) + "; retrying";
       if (options.plain) {
         std::fprintf(stderr, "%s\n", why.c_str());
         continue;

@@ -1,6 +1,6 @@
-// A picture that is drawn again and again: in place on a terminal, one below the other elsewhere.
-// One object at a time; what it changes of the terminal is put back by its destructor, and by a
-// signal that ends the program.
+// Screen: lines that are redrawn repeatedly, in place on a terminal and below one another
+// elsewhere. One object at a time. Its destructor, or a signal that ends the program, restores the
+// terminal.
 #pragma once
 
 #include <chrono>

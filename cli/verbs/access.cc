@@ -12,7 +12,7 @@ namespace {
 CLI::App* add_key_verb(CLI::App& key, const char* name, const char* text, Action& action,
                        const std::shared_ptr<KeyOptions>& o, int (*go)(const KeyOptions&)) {
   CLI::App* verb = key.add_subcommand(name, text);
-  verb->add_option("--data-dir", o->data_dir, "folder of the server's state");
+  verb->add_option("--data-dir", o->data_dir, "data folder of the server");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, go, &action] { action = [o, go] { return go(*o); }; });
   return verb;
@@ -21,21 +21,21 @@ CLI::App* add_key_verb(CLI::App& key, const char* name, const char* text, Action
 }  // namespace
 
 void add_access_verbs(CLI::App& app, Action& action) {
-  CLI::App* key = app.add_subcommand("key", "Make, list and revoke keys of the API");
+  CLI::App* key = app.add_subcommand("key", "Create, list and revoke API keys");
   key->require_subcommand(1);
 
   auto made = std::make_shared<KeyOptions>();
   CLI::App* create =
-      add_key_verb(*key, "create", "Make a key and print it, once", action, made, run_key_create);
-  create->add_option("name", made->name, "to know it by (default: its id)")
+      add_key_verb(*key, "create", "Create a key and print it once", action, made, run_key_create);
+  create->add_option("name", made->name, "name of the key (default: its id)")
       ->check(text_within(limits::kApiKeyNameBytes));
-  create->add_option("--models", made->models, "names of the models it may use (default: all)")
+  create->add_option("--models", made->models, "models that it may use (default: all)")
       ->envname("HEARTH_KEY_MODELS")  // HEARTH_MODELS is the folder of pulled models
       ->delimiter(',')
       ->check(text_within(limits::kModelNameBytes));
   create
       ->add_option("--trust", made->trust,
-                   "nodes that its requests stay on unless they name others (default: any)")
+                   "nodes that compute its requests, unless a request names others (default: any)")
       ->envname("HEARTH_KEY_TRUST")
       ->delimiter(',')
       ->check(text_within(limits::kNodeNameBytes));
@@ -44,21 +44,21 @@ void add_access_verbs(CLI::App& app, Action& action) {
       ->check(whole_number(0, limits::kApiKeyRate));
   create
       ->add_option("--account", made->account,
-                   "where the cluster runs with credits: the node whose credit it spends (default: "
-                   "an account of its own, which is empty at first)")
+                   "with credits: the node whose account pays (default: an account of its own, "
+                   "which starts empty)")
       ->envname("HEARTH_KEY_ACCOUNT")
       ->check(text_within(limits::kNodeNameBytes));
   create
       ->add_option("--verify", made->verify,
-                   "how its answers are verified at least, whatever a request says")
+                   "least verification of its answers; a request can only ask for more")
       ->envname("HEARTH_KEY_VERIFY")
       ->check(verify_text());
   create
       ->add_option("--min-level", made->min_level,
-                   "nodes below this level see none of its prompts; a request can only raise it")
+                   "least level of nodes that see its prompts; a request can only raise it")
       ->envname("HEARTH_KEY_MIN_LEVEL")
       ->check(level_text());
-  create->add_flag("--admin", made->admin, "it may also read state and metrics")
+  create->add_flag("--admin", made->admin, "may also read state and metrics")
       ->envname("HEARTH_KEY_ADMIN");
 
   auto listed = std::make_shared<KeyOptions>();
@@ -66,8 +66,8 @@ void add_access_verbs(CLI::App& app, Action& action) {
       ->alias("ls");
 
   auto revoked = std::make_shared<KeyOptions>();
-  add_key_verb(*key, "revoke", "Make a key worthless at once", action, revoked, run_key_revoke)
-      ->add_option("key", revoked->name, "its name or id")
+  add_key_verb(*key, "revoke", "Revoke a key at once", action, revoked, run_key_revoke)
+      ->add_option("key", revoked->name, "name or id of the key")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
 }

@@ -7,6 +7,7 @@
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
+#include "cli/home/own_server.h"
 #include "cli/models/pull.h"
 #include "cli/models/pull_layers.h"
 #include "cli/run/run.h"
@@ -55,43 +56,42 @@ void add_sampling(CLI::App* verb, RunOptions& o) {
 void add_run(CLI::App& app, Action& action) {
   auto o = std::make_shared<RunOptions>();
   auto host = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("run", "Answer a prompt, or chat");
+  CLI::App* verb = app.add_subcommand("run", "Answer a prompt, or start a chat");
   verb->add_option("model", o->model,
                    "name of the served model; with --local a file or pulled name")
       ->required();
-  verb->add_option("prompt", o->prompt, "the prompt; without it stdin, or a chat on a terminal");
+  verb->add_option("prompt", o->prompt, "the prompt (default: stdin; on a terminal, a chat)");
   add_server(verb, *host, o->api_key);
   add_sampling(verb, *o);
-  verb->add_option("--system", o->system, "what the model is told first");
-  verb->add_flag("--raw", o->raw, "no chat template: the prompt as it is");
-  verb->add_flag("--ignore-eos", o->ignore_eos, "go on past the end of the answer");
+  verb->add_option("--system", o->system, "the system prompt");
+  verb->add_flag("--raw", o->raw, "send the prompt without the chat template");
+  verb->add_flag("--ignore-eos", o->ignore_eos, "continue past the end-of-sequence token");
   verb->add_flag("--token-ids", o->token_ids, "print token ids instead of text, one line");
   verb->add_option("--hashes", o->hashes_file,
                    "write JSON lines: step, stage, layers, hash in, hash out");
   verb->add_option("--receipt", o->receipt_file,
-                   "write question, answer and its receipt's name: what hearth verify needs");
+                   "write the prompt, the answer and its receipt id, as hearth verify reads them");
   verb->add_flag("--verbose", o->verbose, "print figures on stderr");
   verb->add_flag("--json", o->json, "print one JSON object when done");
-  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());
+  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: no limit)")->check(seconds());
   verb->add_flag("--no-resume", o->no_resume,
-                 "the server keeps nothing of it: a connection that breaks ends the answer");
-  verb->add_option("--trust", o->trust, "only nodes of these names may compute it (a,b,c)")
+                 "do not keep the request on the server; a lost connection ends the answer");
+  verb->add_option("--trust", o->trust, "only these nodes may compute it (a,b,c)")
       ->delimiter(',')
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--verify", o->verify,
-                   "none: others compute it again as the ledger draws; spot: and nodes of standing "
-                   "are preferred; full: all of it, and what came of it is said (6: it is false or "
-                   "in dispute)")
+                   "none: random windows are audited; spot: also prefer nodes with standing; full: "
+                   "audit every window and report the result (exit code 6: wrong or disputed)")
       ->check(verify_text());
   verb->add_flag("--share", o->share,
-                 "let newcomers, who serve nobody yet, compute it again to earn their standing: "
-                 "they see what it is about (default: nobody but those who serve sees it)");
+                 "let newcomers audit it to earn standing; they see its content (default: only "
+                 "serving nodes see it)");
   verb->add_option("--min-level", o->min_level,
-                   "only nodes of this level or above may see it: newcomer, probation, regular or "
+                   "only nodes of at least this level may see it: newcomer, probation, regular or "
                    "veteran (hearth ledger shows levels)")
       ->check(level_text());
-  verb->add_flag("--local", o->local, "in this process alone, no swarm");
-  verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
+  verb->add_flag("--local", o->local, "compute in this process, without a swarm");
+  verb->add_option("--stages", o->stages, "with --local: number of engines that share the layers")
       ->check(whole_number(1, limits::kStages));
   verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
@@ -99,7 +99,7 @@ void add_run(CLI::App& app, Action& action) {
                    "with --local: memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--device", o->device,
-                   "with --local: what computes; auto: the first card, if there is one")
+                   "with --local: device; auto: the first GPU, if there is one")
       ->check(device_text())
       ->capture_default_str();
   verb->callback([o, host, &action] {
@@ -115,8 +115,7 @@ void add_ps(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("ps", "Show the models being served");
   add_server(verb, *host, o->api_key);
   verb->add_flag("--json", o->json, "print JSON");
-  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
-      ->check(seconds());
+  verb->add_option("--wait", o->wait_seconds, "seconds to wait for the swarm")->check(seconds());
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host, o->api_key);
     action = [o] { return run_ps(*o); };
@@ -127,19 +126,19 @@ void add_ps(CLI::App& app, Action& action) {
 std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
   auto o = std::make_shared<PullLayersOptions>();
   pull.add_option("--layers", o->layers,
-                  "bring these layers alone, e.g. 0-9, checked against --manifest");
-  pull.add_option("--manifest", o->manifest, "file that hearth manifest wrote");
+                  "fetch only these layers, e.g. 0-9, verified against --manifest");
+  pull.add_option("--manifest", o->manifest, "file from hearth manifest");
   pull.add_option("--mirror", o->sources, "another address of the same file (repeatable)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   pull.add_option("--model-dir", o->model_folders,
-                  "look for the whole file here too, and use it in place (repeatable)")
+                  "also search this folder for the whole file, and use it in place (repeatable)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   pull.add_option("--connections", o->connections, "ranges to fetch at once")
       ->check(whole_number(1, limits::kFetchConnections))
       ->capture_default_str();
-  pull.add_option("--stall", o->stall_seconds, "seconds without a byte, then ask again")
+  pull.add_option("--stall", o->stall_seconds, "seconds without a byte before a retry")
       ->check(whole_number(1, 3600))
       ->capture_default_str();
   return o;
@@ -154,7 +153,7 @@ void add_models(CLI::App& app, Action& action) {
 
   auto shown = std::make_shared<std::string>();
   auto show_json = std::make_shared<bool>(false);
-  CLI::App* show = app.add_subcommand("show", "Show what a model file holds");
+  CLI::App* show = app.add_subcommand("show", "Show the contents of a model file");
   show->add_option("model", *shown, "file or pulled name")->required();
   show->add_flag("--json", *show_json, "print JSON");
   show->callback([shown, show_json, &action] {
@@ -182,8 +181,8 @@ void add_models(CLI::App& app, Action& action) {
     if (whole ? !part->sources.empty() : part->manifest.empty() || part->layers.empty()) {
       action = [] {
         std::fputs(
-            "hearth: --layers and --manifest go together, and --mirror with them; hearth manifest "
-            "MODEL makes one\n",
+            "hearth: --layers needs --manifest and the other way round, and --mirror needs both; "
+            "hearth manifest MODEL writes a manifest\n",
             stderr);
         return kExitUsage;
       };
@@ -201,8 +200,7 @@ void add_models(CLI::App& app, Action& action) {
   });
 
   auto made = std::make_shared<ManifestOptions>();
-  CLI::App* manifest =
-      app.add_subcommand("manifest", "Write what each tensor of a model must hash to");
+  CLI::App* manifest = app.add_subcommand("manifest", "Write the hash of each tensor of a model");
   manifest->add_option("model", made->model, "file or pulled name")->required();
   manifest->add_option("-o,--output", made->out, "file to write (default: beside the model)");
   manifest->add_flag("--json", made->json, "print JSON");

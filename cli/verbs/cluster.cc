@@ -21,23 +21,21 @@ constexpr std::size_t kTokenTextBytes = 4096;
 void add_init(CLI::App& app, Action& action) {
   const auto o = std::make_shared<InitOptions>();
   CLI::App* verb = app.add_subcommand(
-      "init", "Make a cluster that other machines can join, or give the one here another address");
-  verb->add_option(
-          "name", o->name,
-          "what people call it (left out: the cluster that is here gets another --address)")
+      "init", "Create a cluster on this machine, or change its address or credits");
+  verb->add_option("name", o->name, "name of the new cluster (default: change the existing one)")
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--address", o->host,
-                   "address of this machine that the others dial (default: found)")
+                   "address of this machine for other machines (default: detected)")
       ->check(numeric_host());
-  verb->add_option("--control-port", o->control_port, "port that they dial")
+  verb->add_option("--control-port", o->control_port, "port for other machines")
       ->check(whole_number(1, 65'535))
       ->default_str(std::to_string(kClusterPort));
   const auto credits = std::make_shared<bool>(false);
-  CLI::Option* const paid = verb->add_flag(
-      "--credits", *credits,
-      "who sends prompts pays, and who computes or checks earns (default: the ledger is a log "
-      "only; without a name, of the cluster that is here; --credits=false switches them off)");
-  verb->add_option("--data-dir", o->data_dir, "folder of its keys and its state");
+  CLI::Option* const paid =
+      verb->add_flag("--credits", *credits,
+                     "accounts pay for prompts, and nodes earn by computing and auditing (default: "
+                     "off for a new cluster; --credits=false switches them off)");
+  verb->add_option("--data-dir", o->data_dir, "data folder");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, credits, paid, &action] {
     if (paid->count() > 0) o->credits = *credits;
@@ -47,28 +45,28 @@ void add_init(CLI::App& app, Action& action) {
 
 // Of who joins by a token, or is let in.
 constexpr const char* kOwnerText =
-    "whose machine it is: no two of one owner check each other (default: nobody's but its own)";
+    "owner of the node; nodes of one owner do not audit each other (default: the node itself)";
 
 CLI::App* add_token_verb(CLI::App& token, const char* name, const char* text, Action& action,
                          const std::shared_ptr<TokenOptions>& o, int (*go)(const TokenOptions&)) {
   CLI::App* verb = token.add_subcommand(name, text);
-  verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
+  verb->add_option("--data-dir", o->data_dir, "data folder of the cluster");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, go, &action] { action = [o, go] { return go(*o); }; });
   return verb;
 }
 
 void add_token(CLI::App& app, Action& action) {
-  CLI::App* token = app.add_subcommand("token", "Make, list and revoke words to join with");
+  CLI::App* token = app.add_subcommand("token", "Create, list and revoke join tokens");
   token->require_subcommand(1);
 
   const auto made = std::make_shared<TokenOptions>();
-  CLI::App* create = add_token_verb(*token, "create", "Make a join token and print it, once",
+  CLI::App* create = add_token_verb(*token, "create", "Create a join token and print it once",
                                     action, made, run_token_create);
-  create->add_option("--ttl", made->seconds, "how long it is good for, e.g. 30m, 24h, 7d")
+  create->add_option("--ttl", made->seconds, "how long it is valid, e.g. 30m, 24h, 7d")
       ->transform(duration(1, limits::kTokenSeconds))
       ->default_str("24h");
-  create->add_option("--role", made->role, "what the machine may do: worker, client or admin")
+  create->add_option("--role", made->role, "role of the node: worker, client or admin")
       ->check(CLI::IsMember({"worker", "client", "admin"}))
       ->capture_default_str();
   create->add_option("--owner", made->owner, kOwnerText)
@@ -77,8 +75,8 @@ void add_token(CLI::App& app, Action& action) {
       ->check(whole_number(1, limits::kTokenUses))
       ->capture_default_str();
   create->add_flag("--newcomer", made->newcomer,
-                   "do not vouch for the worker: it checks others' results, and serves nobody "
-                   "before it has checked enough (hearth ledger policy)");
+                   "admit the worker as a newcomer: it must audit enough windows before it serves "
+                   "(hearth ledger policy)");
 
   const auto listed = std::make_shared<TokenOptions>();
   add_token_verb(*token, "list", "List all join tokens, without their secrets", action, listed,
@@ -86,8 +84,7 @@ void add_token(CLI::App& app, Action& action) {
       ->alias("ls");
 
   const auto revoked = std::make_shared<TokenOptions>();
-  add_token_verb(*token, "revoke", "Let nobody join with a token any more", action, revoked,
-                 run_token_revoke)
+  add_token_verb(*token, "revoke", "Revoke a join token", action, revoked, run_token_revoke)
       ->add_option("id", revoked->id, "its id")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
@@ -95,32 +92,34 @@ void add_token(CLI::App& app, Action& action) {
 
 void add_join(CLI::App& app, Action& action) {
   const auto o = std::make_shared<JoinOptions>();
-  CLI::App* verb = app.add_subcommand("join", "Join a cluster; as a worker, serve");
-  verb->add_option("token", o->target,
-                   "hh1...., of hearth token create on the cluster's machine; or its address, name "
-                   "or words, to ask without one (default: list the clusters of this network)")
+  CLI::App* verb = app.add_subcommand("join", "Join a cluster; a worker starts to serve");
+  verb->add_option(
+          "token", o->target,
+          "a join token (hh1....) from hearth token create; or the address, name or words of a "
+          "cluster, to ask without a token (default: list the clusters on this network)")
       ->check(text_within(kTokenTextBytes));
   verb->add_option("--wait", o->wait_seconds,
-                   "without a token: how long to wait to be let in, e.g. 10m")
+                   "without a token: how long to wait for approval, e.g. 10m")
       ->transform(duration(1, limits::kTokenSeconds))
       ->default_str("10m");
-  verb->add_flag("-y,--yes", o->yes, "without a token: ask to be let in without a question here");
+  verb->add_flag("-y,--yes", o->yes, "without a token: ask without comparing the keys here");
   add_worker_options(*verb, o->worker);
   verb->callback([o, &action] { action = [o] { return run_join(*o); }; });
 }
 
 void add_approve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ApproveOptions>();
-  CLI::App* verb = app.add_subcommand("approve", "Let a node in that asks, or list those that do");
-  verb->add_option("node", o->node, "its name, or the three words of its key")
+  CLI::App* verb =
+      app.add_subcommand("approve", "Admit a node that asks to join, or list the nodes that ask");
+  verb->add_option("node", o->node, "name of the node, or the three words of its key")
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--role", o->role, "what it may do: worker, client or admin")
       ->check(CLI::IsMember({"worker", "client", "admin"}))
       ->capture_default_str();
   verb->add_option("--owner", o->owner, kOwnerText)->check(text_within(limits::kNodeNameBytes));
   verb->add_flag("--newcomer", o->newcomer,
-                 "do not vouch for the worker: it checks others' results before it serves");
-  verb->add_option("--data-dir", o->data_dir, "folder of the cluster");
+                 "admit the worker as a newcomer: it must audit enough windows before it serves");
+  verb->add_option("--data-dir", o->data_dir, "data folder of the cluster");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });
 }
@@ -128,23 +127,22 @@ void add_approve(CLI::App& app, Action& action) {
 void add_nodes(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("nodes", "List the nodes of the cluster, or remove one");
   const auto listed = std::make_shared<NodesOptions>();
-  verb->add_option("--data-dir", listed->data_dir, "folder of the cluster");
+  verb->add_option("--data-dir", listed->data_dir, "data folder of the cluster");
   verb->add_flag("--json", listed->json, "print JSON");
 
   const auto removed = std::make_shared<NodesOptions>();
-  CLI::App* remove = verb->add_subcommand("rm", "Let a node take part no more, at once");
-  remove->add_option("name", removed->name, "as hearth nodes shows it")
+  CLI::App* remove = verb->add_subcommand("rm", "Remove a node at once");
+  remove->add_option("name", removed->name, "name, as hearth nodes shows it")
       ->required()
       ->check(text_within(limits::kNodeNameBytes));
-  remove->add_option("--data-dir", removed->data_dir, "folder of the cluster");
+  remove->add_option("--data-dir", removed->data_dir, "data folder of the cluster");
   remove->add_flag("--json", removed->json, "print JSON");
 
   const auto restored = std::make_shared<NodesOptions>();
-  CLI::App* restore = verb->add_subcommand(
-      "restore",
-      "After an older copy of the folder was put back: take the members from the newest "
-      "signed roster");
-  restore->add_option("--data-dir", restored->data_dir, "folder of the cluster");
+  CLI::App* restore = verb->add_subcommand("restore",
+                                           "Take the members from the newest signed roster, after "
+                                           "an older copy of the folder was put back");
+  restore->add_option("--data-dir", restored->data_dir, "data folder of the cluster");
   restore->add_flag("--json", restored->json, "print JSON");
   verb->callback([listed, removed, restored, remove, restore, &action] {
     if (restore->parsed()) {
@@ -161,8 +159,8 @@ void add_leave(CLI::App& app, Action& action) {
   const auto o = std::make_shared<NodesOptions>();
   CLI::App* verb = app.add_subcommand("leave", "Take this machine out of the cluster it joined");
   verb->add_flag("--here-only", o->here_only,
-                 "forget the cluster without asking the coordinator, when it is gone");
-  verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+                 "forget the cluster without telling the coordinator, when it is gone");
+  verb->add_option("--data-dir", o->data_dir, "data folder of this machine");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_leave(*o); }; });
 }

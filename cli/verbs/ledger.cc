@@ -5,6 +5,7 @@
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
+#include "cli/home/own_server.h"
 #include "cli/ledger/audit.h"
 #include "cli/ledger/dispute.h"
 #include "cli/ledger/grant.h"
@@ -19,17 +20,16 @@ namespace {
 
 void add_audit(CLI::App& app, Action& action) {
   auto o = std::make_shared<AuditOptions>();
-  CLI::App* verb =
-      app.add_subcommand("audit", "Verify a ledger from its files alone, offline (6: not sound)");
+  CLI::App* verb = app.add_subcommand(
+      "audit", "Verify a ledger offline, from its files alone (exit code 6: not sound)");
   verb->add_option("folder", o->folder, "a server's data folder, or a log's own");
-  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");  // HEARTH_KEY_... are the API's
-  CLI::Option* earlier =
-      verb->add_option("--earlier", o->earlier,
-                       "a file with a checkpoint of it that somebody kept: it must begin so");
-  verb->add_option("--keep", o->keep,
-                   "a file that remembers what was found sound: the next time the log must extend "
-                   "that")
+  CLI::Option* earlier = verb->add_option(
+      "--earlier", o->earlier, "a file with an earlier checkpoint that the log must extend");
+  verb->add_option(
+          "--keep", o->keep,
+          "a file that keeps the verified checkpoint; the next run requires the log to extend it")
       ->excludes(earlier);
   verb->add_option("--fork", o->fork,
                    "instead of a folder: a witness's file that proves two histories of one log");
@@ -40,20 +40,21 @@ void add_audit(CLI::App& app, Action& action) {
 void add_verify(CLI::App& app, Action& action) {
   auto o = std::make_shared<VerifyOptions>();
   CLI::App* verb = app.add_subcommand(
-      "verify", "Verify an answer's receipts by the ledger's files alone, offline (6: not proved)");
+      "verify",
+      "Verify an answer's receipts offline, by the ledger's files alone (exit code 6: not proved)");
   verb->add_option("receipt", o->receipt,
-                   "as the answer has it (hearth.receipt, x-hearth-receipt), or a file with the "
-                   "answer: of hearth run --receipt, or its saved body");
+                   "receipt id (hearth.receipt, x-hearth-receipt), or a file with the answer "
+                   "(hearth run --receipt, or a saved body)");
   verb->add_option("folder", o->folder,
                    "a server's data folder, or a log's own (default: this machine's)");
-  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
   CLI::Option* re_execute =
       verb->add_flag("--re-execute", o->re_execute,
-                     "compute the answer again with a model file of this machine, and compare");
+                     "recompute the answer with a model file on this machine, and compare");
   verb->add_option("--request", o->request,
-                   "a file with the body of the request, where the answer's has none");
+                   "a file with the body of the request, if the answer's file has none");
   verb->add_option(
       "--model", o->machine.model,
       "file or pulled name: with --re-execute (default: as the request names it); with "
@@ -65,7 +66,7 @@ void add_verify(CLI::App& app, Action& action) {
                    "with --re-execute: memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--device", o->machine.device,
-                   "with --re-execute: what computes; auto: the first card, if there is one")
+                   "with --re-execute: device; auto: the first GPU, if there is one")
       ->check(device_text())
       ->capture_default_str();
   CLI::Option* dispute = verb->add_option(
@@ -91,7 +92,7 @@ void add_verify(CLI::App& app, Action& action) {
 void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o) {
   verb->add_option("--folder", o->folder,
                    "a server's data folder, or a log's own (default: this machine's)");
-  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
 }
@@ -99,7 +100,7 @@ void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o)
 void add_policy(CLI::App* ledger, Action& action) {
   auto o = std::make_shared<LedgerPolicyOptions>();
   CLI::App* policy = ledger->add_subcommand(
-      "policy", "Print the rules, and by how much a cheat would lose under them");
+      "policy", "Print the rules, and how much a cheat would lose under them");
   policy->add_flag("--json", o->json, "print JSON");
   policy->callback([o, &action] { action = [o] { return run_ledger_policy(*o); }; });
 }
@@ -107,8 +108,8 @@ void add_policy(CLI::App* ledger, Action& action) {
 void add_grant(CLI::App* ledger, Action& action) {
   auto o = std::make_shared<GrantOptions>();
   auto host = std::make_shared<std::string>();
-  CLI::App* grant = ledger->add_subcommand(
-      "grant", "Give an account credit to spend, where the cluster runs with credits");
+  CLI::App* grant =
+      ledger->add_subcommand("grant", "Grant credits to an account, in a cluster with credits");
   grant->add_option("account", o->to, "a node's or an API key's name, or 64 hex digits")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
@@ -123,8 +124,9 @@ void add_grant(CLI::App* ledger, Action& action) {
 
 void add_ledger(CLI::App& app, Action& action) {
   auto o = std::make_shared<StandingsOptions>();
-  CLI::App* ledger = app.add_subcommand(
-      "ledger", "Standing, credit and history of nodes, read from a ledger's files (6: not sound)");
+  CLI::App* ledger = app.add_subcommand("ledger",
+                                        "Show standing, credits and history of nodes, from a "
+                                        "ledger's files (exit code 6: not sound)");
   ledger->add_option("node", o->node, "a node's name or key (default: all)");
   add_log_options(ledger, o);
   ledger->callback([o, ledger, &action] {
@@ -136,7 +138,7 @@ void add_ledger(CLI::App& app, Action& action) {
   auto t = std::make_shared<StandingsOptions>();
   t->by_work = true;
   t->most = 10;
-  CLI::App* top = ledger->add_subcommand("top", "Who served most");
+  CLI::App* top = ledger->add_subcommand("top", "List the nodes that served most");
   top->add_option("-n,--most", t->most, "rows (0: all)");
   add_log_options(top, t);
   // Options stand on either side of the word.

@@ -41,7 +41,7 @@ int print_version(bool json) {
 
 void add_bench_model(CLI::App& bench, Action& action) {
   auto o = std::make_shared<BenchModelOptions>();
-  CLI::App* model = bench.add_subcommand("model", "Tokens a second of one process");
+  CLI::App* model = bench.add_subcommand("model", "Measure tokens per second of one process");
   model->add_option("model", o->model, "file or pulled name")->required();
   model->add_option("-p,--n-prompt", o->prompt, "prompt lengths (0: no prefill test)")
       ->delimiter(',')
@@ -58,17 +58,14 @@ void add_bench_model(CLI::App& bench, Action& action) {
   model->add_option("-t,--threads", o->threads, "compute threads")
       ->delimiter(',')
       ->check(whole_number(1, limits::kComputeThreads));
-  model->add_option("-r,--repetitions", o->repetitions, "measurements of each test")
+  model->add_option("-r,--repetitions", o->repetitions, "repetitions of each test")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
-  model->add_option("--stages", o->stages, "split the layers over as many engines")
+  model->add_option("--stages", o->stages, "number of engines that share the layers")
       ->check(whole_number(1, limits::kStages))
       ->capture_default_str();
-  model->add_option("--device", o->device, "what computes")
-      ->check(device_text())
-      ->capture_default_str();
-  model->add_flag("--pin", o->pin,
-                  "each thread on a cpu of its own; refused where cpus are not as many");
+  model->add_option("--device", o->device, "device")->check(device_text())->capture_default_str();
+  model->add_flag("--pin", o->pin, "pin each thread to a CPU; an error if there are fewer CPUs");
   model->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
@@ -77,7 +74,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
 
 void add_bench_kernels(CLI::App& bench, Action& action) {
   auto o = std::make_shared<BenchKernelsOptions>();
-  CLI::App* kernels = bench.add_subcommand("kernels", "Each kernel beside this machine's peak");
+  CLI::App* kernels =
+      bench.add_subcommand("kernels", "Measure each kernel against this machine's peak");
   kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
   kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
   kernels->add_option("--tokens", o->tokens, "rows of activations of a product")
@@ -86,7 +84,7 @@ void add_bench_kernels(CLI::App& bench, Action& action) {
       ->capture_default_str();
   kernels->add_option("-t,--threads", o->threads, "compute threads (0: one a core)")
       ->check(whole_number(0, limits::kComputeThreads));
-  kernels->add_option("--seconds", o->seconds, "of each measurement")
+  kernels->add_option("--seconds", o->seconds, "seconds of each measurement")
       ->check(number(0.001, 60))
       ->capture_default_str();
   kernels->add_flag("--json", o->json, "print JSON");

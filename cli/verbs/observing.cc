@@ -5,25 +5,26 @@
 #include <string>
 
 #include "base/limits.h"
-#include "cli/api_address.h"
 #include "cli/command/server_option.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/doctor/doctor.h"
+#include "cli/home/own_server.h"
 #include "cli/plan/plan.h"
 #include "cli/watch/logs.h"
 #include "cli/watch/ping.h"
 #include "cli/watch/status.h"
 #include "cli/watch/top.h"
+#include "coordinator/client/api_address.h"
 
 namespace hearth::cli {
 namespace {
 
 void add_pace(CLI::App* verb, double& interval, std::uint64_t& count) {
-  verb->add_option("--interval", interval, "seconds between two pictures")
+  verb->add_option("--interval", interval, "seconds between updates")
       ->check(number(0.1, 3600))
       ->capture_default_str();
-  verb->add_option("--count", count, "pictures, then the end (0: until q or Ctrl-C)")
+  verb->add_option("--count", count, "number of updates (0: until q or Ctrl-C)")
       ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()));
 }
 
@@ -34,9 +35,8 @@ void add_status(CLI::App& app, Action& action) {
       app.add_subcommand("status", "Show the nodes, the layers they hold, and what is missing");
   add_server(verb, *host, o->api_key);
   verb->add_flag("--json", o->json, "print JSON");
-  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
-      ->check(seconds());
-  verb->add_flag("-w,--watch", o->watch, "again and again, in place on a terminal");
+  verb->add_option("--wait", o->wait_seconds, "seconds to wait for the swarm")->check(seconds());
+  verb->add_flag("-w,--watch", o->watch, "repeat, in place on a terminal");
   add_pace(verb, o->interval_seconds, o->count);
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host, o->api_key);
@@ -47,10 +47,10 @@ void add_status(CLI::App& app, Action& action) {
 void add_top(CLI::App& app, Action& action) {
   auto o = std::make_shared<TopOptions>();
   auto host = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(
-      "top", "Show the nodes at work: layers, rates, share of time busy, KV; q ends it");
+  CLI::App* verb =
+      app.add_subcommand("top", "Show nodes with layers, rates, load and KV, repeatedly; q quits");
   add_server(verb, *host, o->api_key);
-  verb->add_flag("--json", o->json, "print JSON, one line a picture");
+  verb->add_flag("--json", o->json, "print JSON, one line per update");
   add_pace(verb, o->interval_seconds, o->count);
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host, o->api_key);
@@ -61,9 +61,9 @@ void add_top(CLI::App& app, Action& action) {
 void add_doctor(CLI::App& app, Action& action) {
   auto o = std::make_shared<DoctorOptions>();
   auto host = std::make_shared<std::string>();
-  o->api_port = kDefaultApiPort;
+  o->api_port = client::kDefaultApiPort;
   CLI::App* verb = app.add_subcommand(
-      "doctor", "Find what stands in the way on this machine, and the line that mends it");
+      "doctor", "Diagnose this machine, with the command that fixes each problem");
   add_server(verb, *host, o->api_key);
   verb->add_option("-p,--port", o->api_port, "port that a server here would take")
       ->check(whole_number(1, 65'535))
@@ -74,7 +74,7 @@ void add_doctor(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(text_within(2048));
-  verb->add_flag("--offline", o->offline, "dial nothing, not even the server");
+  verb->add_flag("--offline", o->offline, "make no connections, not even to the server");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, host, &action] {
     o->api_base = server_base(*host, o->api_key);
@@ -86,18 +86,18 @@ void add_doctor(CLI::App& app, Action& action) {
 void add_ping(CLI::App& app, Action& action) {
   auto o = std::make_shared<PingOptions>();
   CLI::App* verb = app.add_subcommand(
-      "ping", "Measure the way to a node: round trips and rate, over the encrypted link");
-  verb->add_option("node", o->node, "as hearth nodes shows it; coordinator is one")
+      "ping", "Measure round trips and throughput of the encrypted link to a node");
+  verb->add_option("node", o->node, "name, as hearth nodes shows it; coordinator is one")
       ->required()
       ->check(text_within(limits::kNodeNameBytes));
-  verb->add_option("-c,--count", o->count, "probes, each over a connection of its own")
+  verb->add_option("-c,--count", o->count, "number of probes, each over its own connection")
       ->check(whole_number(1, 1'000'000))
       ->capture_default_str();
-  verb->add_option("--interval", o->interval_seconds, "seconds between two probes")
+  verb->add_option("--interval", o->interval_seconds, "seconds between probes")
       ->check(number(0, 3600))
       ->capture_default_str();
-  verb->add_flag("--no-rate", o->no_rate, "send no bulk to measure the rate");
-  verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+  verb->add_flag("--no-rate", o->no_rate, "do not measure the throughput");
+  verb->add_option("--data-dir", o->data_dir, "data folder of this machine");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, &action] { action = [o] { return run_ping(*o); }; });
 }
@@ -106,7 +106,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto o = std::make_shared<PlanOptions>();
   auto host = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(
-      "plan", "Show which nodes would take which layers of a model, and how fast that would be");
+      "plan", "Show which nodes would get which layers of a model, and the predicted speed");
   verb->add_option("model", o->model, "GGUF file or pulled name")->required();
   verb->add_option(
       "--nodes", o->nodes,
@@ -114,10 +114,10 @@ void add_plan(CLI::App& app, Action& action) {
       "weights and KV alone");
   add_server(verb, *host, o->api_key);
   add_objective(*verb, o->objective);
-  verb->add_option("--context", o->tokens, "positions of KV that every stage shall have room for")
+  verb->add_option("--context", o->tokens, "positions of KV that every stage must have room for")
       ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
   verb->add_option("--stages", o->stages,
-                   "so many (default: as the server, or as many as are best)")
+                   "number of stages (default: as the server, or the best number)")
       ->check(whole_number(1, limits::kStages));
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, host, &action] {
@@ -151,8 +151,7 @@ void add_objective(CLI::App& verb, std::optional<placement::Objective>& objectiv
   verb.add_option_function<std::string>(
           "--optimise",
           [&objective, names](const std::string& name) { objective = names.at(name); },
-          "place layers by what was measured, for the latency of one stream or the throughput of "
-          "many")
+          "place layers by measurements, for the latency of one stream or the throughput of many")
       ->check(CLI::IsMember({"latency", "throughput"}));
 }
 

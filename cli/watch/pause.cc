@@ -30,12 +30,14 @@ Result<double> say(const std::string& folder, const node::OwnerOrder& order,
   for (bool first = true;; first = false) {
     TRY(const bool work, node::workers_work(folder));
     if (!work) return first ? 0.0 : std::chrono::duration<double>(Clock::now() - begin).count();
-    if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted; the order stands"};
+    if (interrupted())
+      return Error{ErrorCode::kCancelled, "interrupted; the order remains in force"};
     if (Clock::now() - begin >= patience) {
-      return Error{ErrorCode::kTimeout,
-                   "a worker here still holds its memory after " +
-                       std::to_string(patience.count()) +
-                       " s; the order stands, and hearth logs says what the worker does"};
+      return Error{
+          ErrorCode::kTimeout,
+          "a worker on this machine still holds its memory after " +
+              std::to_string(patience.count()) +
+              " s; the order remains in force, and hearth logs shows what the worker does"};
     }
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -54,7 +56,8 @@ int order(const PauseOptions& options, bool drain) {
     std::printf("the workers' memory was free after %.2f s\n", *took);
   } else {
     std::printf(
-        "no worker with the folder %s had a model in memory; one that starts is bound by it\n",
+        "no worker with the data folder %s had a model in memory; workers that start later obey "
+        "too\n",
         escape_control(data_folder(options.data_dir)).c_str());
   }
   return kExitDone;
@@ -65,17 +68,16 @@ int order(const PauseOptions& options, bool drain) {
 int run_pause(const PauseOptions& options) { return order(options, false); }
 
 int run_drain(const PauseOptions& options) {
-  std::fprintf(stderr, "what runs here goes on elsewhere, or ends first\n");
+  std::fprintf(stderr, "running requests move to other nodes or finish first\n");
   return order(options, true);
 }
 
 int run_resume(const std::string& data_dir) {
   const auto removed = node::remove_pause_file(data_folder(data_dir));
   if (!removed.ok()) return fail(removed.error());
-  std::printf("%s\n", *removed
-                          ? "resumed"
-                          : "nothing was paused here; hearth status says whether hours, a game or "
-                            "the battery keep a worker away, which its configuration sets");
+  std::printf("%s\n", *removed ? "resumed"
+                               : "nothing was paused here; hearth status shows whether the "
+                                 "schedule, a game or the battery pauses a worker");
   return kExitDone;
 }
 

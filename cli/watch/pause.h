@@ -1,4 +1,4 @@
-// hearth pause, resume and drain: the owner's word to the workers of this machine's data folder.
+// hearth pause, resume and drain: the owner's orders to the workers of this machine's data folder.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct PauseOptions {
   std::string data_dir;       // empty: cli/process/paths.h
 };
 
-// Both wait until the workers here have given their memory back: kTimeout when they do not.
+// Both wait until the workers here have freed their memory; else kTimeout.
 int run_pause(const PauseOptions& options);
 int run_drain(const PauseOptions& options);  // until what they serve is elsewhere or over
 int run_resume(const std::string& data_dir);

@@ -1,5 +1,5 @@
-// hearth ping: how long the way to a node's data links takes, and how fast it is, over links like
-// those that activations travel on.
+// hearth ping: measures round trips and throughput to a node, over links like those that carry
+// activations.
 #pragma once
 
 #include <cstdint>

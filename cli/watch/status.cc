@@ -6,9 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "cli/http_client.h"
+#include "cli/home/fetch_swarm.h"
 #include "cli/models/models.h"
-#include "cli/swarm_view.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
@@ -16,6 +15,7 @@
 #include "cli/terminal/screen.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/swarm_lines.h"
+#include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 
@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 // With --wait: asks until the swarm is ready or the time is up.
 Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
-  HttpClient http;
+  client::HttpClient http(interrupted);
   const auto deadline = Clock::now() + std::chrono::duration<double>(options.wait_seconds);
   for (;;) {
     auto answer = fetch_swarm(http, options.api_base, options.api_key);
@@ -88,7 +88,7 @@ int run_status(const StatusOptions& options) {
   catch_interrupts();
   if (options.watch) {
     bool waited = false;  // for the first picture alone
-    HttpClient http;
+    client::HttpClient http(interrupted);
     return watch({options.interval_seconds, options.count, options.json}, [&]() -> Result<Lines> {
       auto answer = std::exchange(waited, true)
                         ? fetch_swarm(http, options.api_base, options.api_key)
@@ -124,7 +124,7 @@ int run_ps(const StatusOptions& options) {
                               .c_str());
       return kExitDone;
     }
-    const SwarmView& view = answer->view;
+    const client::SwarmView& view = answer->view;
     Table table({"NAME", "SIZE", "CONTEXT", "PIPELINES", "RUNNING", "WAITING"});
     table.add({view.model, format_bytes(view.model_bytes), model.at("context").dump(),
                std::to_string(pipelines.size()), std::to_string(view.running),

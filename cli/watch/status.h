@@ -1,4 +1,4 @@
-// What a running server and this machine's disk have: status, ps, ls, show.
+// hearth status, ps, ls and show: the swarm of a running server, and the models on this disk.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ std::string count_of(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string rates_text(const SwarmView& view) {
+std::string rates_text(const client::SwarmView& view) {
   return rate(view.prompt_tokens_per_second) + " tokens/s in, " + rate(view.tokens_per_second) +
          " out; " + count_of(view.running, "request") + " running, " +
          std::to_string(view.waiting) + " waiting";
@@ -48,14 +48,14 @@ std::string bar(double begin, double end) {
   return text + "▏";
 }
 
-std::string kv_text(const NodeView& node) {
+std::string kv_text(const client::NodeView& node) {
   if (node.kv_tokens == 0) return "-";
   const double share =
       static_cast<double>(node.kv_tokens_used) / static_cast<double>(node.kv_tokens);
   return bar(0.0, share) + " " + percent(share) + " of " + std::to_string(node.kv_tokens);
 }
 
-std::string layers_bar(const NodeView& node, std::uint32_t layers) {
+std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
   if (!node.placed || layers == 0) return "-";
   return bar(static_cast<double>(node.layers.begin) / layers,
              static_cast<double>(node.layers.end) / layers) +
@@ -63,10 +63,10 @@ std::string layers_bar(const NodeView& node, std::uint32_t layers) {
 }
 
 // The cards, with what their sensors say.
-Lines card_lines(const SwarmView& view) {
+Lines card_lines(const client::SwarmView& view) {
   Table table({"NODE", "CARD", "SENSORS"});
   bool any = false;
-  for (const NodeView& node : view.nodes) {
+  for (const client::NodeView& node : view.nodes) {
     if (node.device.empty()) continue;
     const std::string reading = text_of(node.card);
     table.add({node.name, node.device, reading.empty() ? "-" : reading});
@@ -75,9 +75,9 @@ Lines card_lines(const SwarmView& view) {
   return any ? table.lines() : Lines{};
 }
 
-Lines slow_lines(const SwarmView& view) {
+Lines slow_lines(const client::SwarmView& view) {
   Lines lines;
-  for (const NodeView& node : view.nodes) {
+  for (const client::NodeView& node : view.nodes) {
     if (node.slow.empty()) continue;
     lines.push_back("slow    " + escape_control(node.name) + ": " + escape_control(node.slow));
   }
@@ -85,21 +85,22 @@ Lines slow_lines(const SwarmView& view) {
 }
 
 // Why no prompt would be answered, and what to add; or why a worker has nothing to do.
-Lines why_lines(const SwarmView& view) {
+Lines why_lines(const client::SwarmView& view) {
   Lines lines;
   if (view.ready) {
-    const auto free = std::count_if(view.nodes.begin(), view.nodes.end(), [](const NodeView& node) {
-      return node.state == "free" && node.newcomer.empty() && node.barred.empty();
-    });
+    const auto free =
+        std::count_if(view.nodes.begin(), view.nodes.end(), [](const client::NodeView& node) {
+          return node.state == "free" && node.newcomer.empty() && node.barred.empty();
+        });
     if (free > 0 && view.stages_wanted > 0) {
       lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
                       "; one more pipeline takes " + std::to_string(view.stages_wanted));
     }
-    for (const NodeView& node : view.nodes) {
+    for (const client::NodeView& node : view.nodes) {
       if (node.spare.empty() || !node.barred.empty()) continue;
       lines.push_back("spare   " + escape_control(node.name) + ": " + escape_control(node.spare));
     }
-    for (const NodeView& node : view.nodes) {
+    for (const client::NodeView& node : view.nodes) {
       if (node.newcomer.empty()) continue;
       lines.push_back(escape_control(node.name) +
                       " is a newcomer: " + escape_control(node.newcomer));
@@ -107,7 +108,7 @@ Lines why_lines(const SwarmView& view) {
     return lines;
   }
   if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
-  for (const GapView& gap : view.gaps) {
+  for (const client::GapView& gap : view.gaps) {
     std::string line = "        no node for layers " + text_of(gap.layers);
     if (gap.memory_bytes > 0) {
       line += ": it needs " + format_bytes(gap.memory_bytes) + " of memory at least, " +
@@ -128,32 +129,33 @@ Lines why_lines(const SwarmView& view) {
 }
 
 // Who is said to have sent wrong bytes: the word of nodes that may be the ones that lie.
-Lines wrong_lines(const SwarmView& view) {
+Lines wrong_lines(const client::SwarmView& view) {
   Lines lines;
-  for (const AccusedView& one : view.accused) {
-    lines.push_back("wrong   " + escape_control(one.node) +
-                    ": it sent wrong bytes of the model, by the word of " +
-                    count_of(one.accusers, "node") + " (" + escape_control(one.item) + "); " +
-                    (one.out ? "nobody fetches from it until it starts again"
-                             : "who says so fetches elsewhere"));
+  for (const client::AccusedView& one : view.accused) {
+    lines.push_back(
+        "wrong   " + escape_control(one.node) +
+        ": it sent wrong bytes of the model, as reported by " + count_of(one.accusers, "node") +
+        " (" + escape_control(one.item) + "); " +
+        (one.out ? "no node fetches from it until it restarts" : "these nodes fetch elsewhere"));
   }
   return lines;
 }
 
-bool is_ended(const NodeView& node) { return node.standing && node.standing->tombstoned; }
+bool is_ended(const client::NodeView& node) { return node.standing && node.standing->tombstoned; }
 
 // Who is given no work, or may lose it, by the ledger; why, and what to do next.
-Lines barred_lines(const SwarmView& view) {
+Lines barred_lines(const client::SwarmView& view) {
   Lines lines;
-  for (const NodeView& node : view.nodes) {
+  for (const client::NodeView& node : view.nodes) {
     const std::string name = escape_control(node.name);
     if (!node.barred.empty()) {
       lines.push_back("barred  " + name + ": " + escape_control(node.barred));
-      lines.push_back(is_ended(node) ? "        take it out: hearth nodes rm " + name
-                                     : "        until it is whole; on its machine: hearth doctor");
+      lines.push_back(is_ended(node)
+                          ? "        remove it: hearth nodes rm " + name
+                          : "        until it is repaired; on its machine: hearth doctor");
     }
     if (!node.standing || node.standing->disputes == 0) continue;
-    lines.push_back("dispute " + name + " is a party of " +
+    lines.push_back("dispute " + name + " is involved in " +
                     count_of(node.standing->disputes, "open dispute") +
                     ": two results for one window, and no verdict yet");
     lines.push_back("        its history: hearth ledger " + name +
@@ -164,13 +166,13 @@ Lines barred_lines(const SwarmView& view) {
 
 // Nothing before the first audit has come to an end. Counts are of this server's process, but for
 // disputes, which are the log's.
-Lines audit_lines(const SwarmView& view) {
-  const AuditsView& audits = view.audits;
+Lines audit_lines(const client::SwarmView& view) {
+  const client::AuditsView& audits = view.audits;
   Lines lines;
   const std::uint64_t disputes =
       audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
   if (audits.agreed + audits.disputed + audits.missed + disputes > 0) {
-    lines.push_back("audits  since the server began: " + std::to_string(audits.agreed) +
+    lines.push_back("audits  since the server started: " + std::to_string(audits.agreed) +
                     " windows agree, " + std::to_string(audits.disputed) + " differ, " +
                     std::to_string(audits.missed) + " were given up");
     if (disputes > 0) {
@@ -194,17 +196,17 @@ Lines audit_lines(const SwarmView& view) {
   return lines;
 }
 
-Lines ledger_lines(const SwarmView& view) {
+Lines ledger_lines(const client::SwarmView& view) {
   Lines lines;
   if (!view.ledger_fault.empty()) {
-    lines.push_back("ledger  answers have no receipts until the server starts again: " +
+    lines.push_back("ledger  answers have no receipts until the server restarts: " +
                     escape_control(view.ledger_fault));
   }
   if (view.credits) {
-    const SwarmView::Credits& own = *view.credits;
-    lines.push_back("credits the server's own machine has " + std::to_string(own.balance) +
+    const client::SwarmView::Credits& own = *view.credits;
+    lines.push_back("credits the server's machine has " + std::to_string(own.balance) +
                     (own.reserved > 0 ? ", of which " + std::to_string(own.reserved) +
-                                            " are kept for requests that run"
+                                            " are reserved for running requests"
                                       : "") +
                     "; all accounts: hearth ledger");
   }
@@ -212,7 +214,7 @@ Lines ledger_lines(const SwarmView& view) {
 }
 
 // "paused until 2026-03-01 14:05 (hearth pause)".
-std::string away_text(const NodeView& node) {
+std::string away_text(const client::NodeView& node) {
   const char* const drain = node.placed ? "draining" : "drained";
   std::string text = node.away->drain ? drain : "paused";
   if (node.away->until > 0) text += " until " + date_text(node.away->until);
@@ -221,7 +223,7 @@ std::string away_text(const NodeView& node) {
 }
 
 // "loading, has 62%" while layers come.
-std::string state_text(const NodeView& node) {
+std::string state_text(const client::NodeView& node) {
   if (node.away) return away_text(node);
   if (!node.barred.empty()) return node.state + (is_ended(node) ? ", ended" : ", quarantined");
   if (node.held_bytes >= node.held_total) return node.state;
@@ -230,9 +232,9 @@ std::string state_text(const NodeView& node) {
 }
 
 // "regular, 84 right, 1 fault".
-std::string standing_text(const NodeView& node) {
+std::string standing_text(const client::NodeView& node) {
   if (!node.standing) return "-";
-  const NodeView::Standing& one = *node.standing;
+  const client::NodeView::Standing& one = *node.standing;
   if (one.tombstoned) return "ended: it lied";
   std::string text = one.level + ", " + std::to_string(one.audited_right) + " right";
   if (one.faults > 0) text += ", " + count_of(one.faults, "fault");
@@ -243,13 +245,13 @@ std::string standing_text(const NodeView& node) {
 // One row a node; with its standing, where the ledger names any of them, and its owner likewise.
 class NodeTable {
  public:
-  NodeTable(const SwarmView& view, std::vector<std::string> head)
+  NodeTable(const client::SwarmView& view, std::vector<std::string> head)
       : standings_(std::ranges::any_of(
-            view.nodes, [](const NodeView& node) { return node.standing.has_value(); })),
-        owners_(std::ranges::any_of(view.nodes,
-                                    [](const NodeView& node) { return !node.owner.empty(); })),
+            view.nodes, [](const client::NodeView& node) { return node.standing.has_value(); })),
+        owners_(std::ranges::any_of(
+            view.nodes, [](const client::NodeView& node) { return !node.owner.empty(); })),
         table_(with(std::move(head), "STANDING", "OWNER")) {}
-  void add(const NodeView& node, std::vector<std::string> cells) {
+  void add(const client::NodeView& node, std::vector<std::string> cells) {
     table_.add(with(std::move(cells), standing_text(node), node.owner.empty() ? "-" : node.owner));
   }
   Lines lines() const { return table_.lines(); }
@@ -268,7 +270,7 @@ class NodeTable {
 
 }  // namespace
 
-Lines status_lines(const SwarmView& view) {
+Lines status_lines(const client::SwarmView& view) {
   Lines lines = {"model   " + escape_control(view.model) + "  (" + std::to_string(view.layers) +
                      " layers, " + format_bytes(view.model_bytes) + ")",
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
@@ -281,7 +283,7 @@ Lines status_lines(const SwarmView& view) {
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
                          "BUSY", "ROWS"});
-  for (const NodeView& node : view.nodes) {
+  for (const client::NodeView& node : view.nodes) {
     table.add(node,
               {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
                node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
@@ -293,7 +295,8 @@ Lines status_lines(const SwarmView& view) {
   return lines;
 }
 
-Lines top_lines(const SwarmView& view, const std::string& api_base, const std::string& time) {
+Lines top_lines(const client::SwarmView& view, const std::string& api_base,
+                const std::string& time) {
   Lines lines;
   lines.push_back(escape_control(view.model) + " at " + api_base + "  " +
                   (view.ready ? "ready" : "not ready") + "  " + time);
@@ -305,7 +308,7 @@ Lines top_lines(const SwarmView& view, const std::string& api_base, const std::s
   for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
   for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
   NodeTable table(view, {"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
-  for (const NodeView& node : view.nodes) {
+  for (const client::NodeView& node : view.nodes) {
     table.add(node, {node.name, state_text(node), layers_bar(node, view.layers),
                      rate(node.rows_per_second),
                      bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),

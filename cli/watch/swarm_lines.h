@@ -3,16 +3,17 @@
 
 #include <string>
 
-#include "cli/swarm_view.h"
 #include "cli/terminal/screen.h"
+#include "coordinator/client/swarm_view.h"
 
 namespace hearth::cli {
 
 // The nodes with the layers that they hold, and where no prompt would be answered, why not and what
 // to add.
-Lines status_lines(const SwarmView& view);
+Lines status_lines(const client::SwarmView& view);
 
 // The nodes at work. `time`: as it is to be shown.
-Lines top_lines(const SwarmView& view, const std::string& api_base, const std::string& time);
+Lines top_lines(const client::SwarmView& view, const std::string& api_base,
+                const std::string& time);
 
 }  // namespace hearth::cli

@@ -2,6 +2,8 @@
 
 #include <ctime>
 
+#include "cli/home/fetch_swarm.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/screen.h"
 #include "cli/watch/swarm_lines.h"
 
@@ -20,7 +22,7 @@ std::string local_time() {
 }  // namespace
 
 int run_top(const TopOptions& options) {
-  HttpClient http;
+  client::HttpClient http(interrupted);
   WatchOptions drawing{options.interval_seconds, options.count, options.json};
   return watch(drawing, [&]() -> Result<Lines> {
     TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));

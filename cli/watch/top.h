@@ -1,4 +1,4 @@
-// hearth top: the swarm at work, drawn again every second.
+// hearth top: shows the working swarm, redrawn every second.
 #pragma once
 
 #include <cstdint>

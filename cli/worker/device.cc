@@ -24,21 +24,19 @@ constexpr std::uint32_t kCardsMost = 64;
 #ifdef HEARTH_CARDS
 // Nothing may reach for a lost card again, so that no destructor runs.
 [[noreturn]] void leave(const Error& error) {
-  fail({error.code, error.message + "; this process ends, for its card is lost to it"});
+  fail({error.code, error.message + "; this process ends, since its GPU failed"});
   std::fflush(nullptr);
   std::_Exit(kExitDevice);
 }
 
 std::unique_ptr<node::Device> left_to_the_processor(const Error& error) {
-  std::fprintf(stderr, "hearth: warning: %s; the processor computes instead\n",
-               error.message.c_str());
+  std::fprintf(stderr, "hearth: warning: %s; the CPU computes instead\n", error.message.c_str());
   return nullptr;
 }
 
 Error advised(Error error) {
   if (error.code == ErrorCode::kUnavailable) {
-    error.message +=
-        "; nvidia-smi shows what the driver sees, and --device cpu does without a card";
+    error.message += "; nvidia-smi shows the driver's GPUs, and --device cpu works without one";
   }
   return error;
 }
@@ -51,7 +49,7 @@ Status examine(node::Device& device, const model::GgufFile& file, const model::M
                                             node::weight_types(file, spec));
   if (answers.ok() || answers.error().code != ErrorCode::kNoCapacity) return answers;
   return Error{answers.error().code,
-               "the card has room for the model, but not for the small models of its self-test: " +
+               "the GPU has memory for the model, but not for the small models of the self-test: " +
                    answers.error().message};
 }
 
@@ -96,7 +94,7 @@ Result<DeviceChoice> parse_device(const std::string& text) {
     const auto [at, error] = std::from_chars(begin, end, choice.index);
     if (error == std::errc() && at == end && choice.index < kCardsMost) return choice;
   }
-  return Error::invalid("a device is auto, cpu, cuda, auto:N or cuda:N with N below " +
+  return Error::invalid("--device must be auto, cpu, cuda, auto:N or cuda:N with N below " +
                         std::to_string(kCardsMost) + ", not '" + text + "'");
 }
 
@@ -186,8 +184,8 @@ Status check_device_choice(const std::string& text) {
   if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
   return Error{ErrorCode::kUnsupported,
                "--device " + text +
-                   ": this build has no code for cards; configure it with -DHEARTH_CUDA=ON, which "
-                   "needs the CUDA toolkit, or use --device cpu"};
+                   ": this build has no GPU code; configure with -DHEARTH_CUDA=ON, which needs the "
+                   "CUDA toolkit, or use --device cpu"};
 }
 
 std::uint32_t cards_here() { return 0; }

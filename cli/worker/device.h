@@ -54,7 +54,7 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& choice,
                                                   const node::EngineOptions& least,
                                                   std::function<void(std::string_view)> say);
 
-// The same, but nobody has asked the card anything: for those who compare what it answers.
+// The same without the self-test, for callers that compare the GPU's results themselves.
 Result<std::unique_ptr<node::Device>> open_unasked_device(
     const std::string& choice, std::function<void(std::string_view)> say);
 

@@ -79,8 +79,8 @@ void HoldReport::done(LayerRange layers, std::uint64_t bytes, std::uint64_t fetc
   }
   if (bar_ && fetched > 0) bar_->finish();
   bar_.reset();
-  std::fprintf(stderr, "layers %s are here and right: %s fetched%s%s\n", text_of(layers).c_str(),
-               format_bytes(fetched).c_str(),
+  std::fprintf(stderr, "layers %s are complete and verified: %s fetched%s%s\n",
+               text_of(layers).c_str(), format_bytes(fetched).c_str(),
                in_place.empty() ? "" : ", used where they lie: ", in_place.c_str());
 }
 

@@ -185,7 +185,7 @@ class Worker {
     if (removed_) return fail(Member::removed());
     if (changed_) {
       return fail({ErrorCode::kRefused,
-                   "the coordinator serves another model than this worker has; start it again: "
+                   "the coordinator serves another model than this worker has; restart the worker: "
                    "hearth worker"});
     }
     if (stage_->refused().empty()) return kExitDone;
@@ -340,7 +340,7 @@ class Worker {
     TRY(const std::string path, model_->store->obtain(layers));
     TRY(const auto file, model::GgufFile::open(path));
     REQUIRE(file->fingerprint() == model_->file->fingerprint(),
-            path + " has changed: its header is another one");
+            path + " has changed: its header differs");
     return file;
   }
 
@@ -375,7 +375,7 @@ class Worker {
     return address.text();
   }
 
-  // Whoever sent an older one hears which is newer: it may have been set back to a copy.
+  // The sender of an older one receives the newer: its state may be an older copy.
   Bytes take_roster(ByteSpan roster) {
     const auto taken = member_->roster().take(roster);
     const auto book = member_->roster().book();

@@ -16,7 +16,7 @@ struct WorkerOptions {
   std::string model;  // file or pulled name; the coordinator must hold the same. May be empty, and
                       // is one place to look at, on a machine that has joined a cluster
   std::vector<std::string> model_folders;  // to look for the model's file, beside the usual ones
-  bool offline = false;                    // fetch from nobody beyond the cluster
+  bool offline = false;                    // fetch only from nodes of the cluster
   std::uint32_t connections = 4;           // at once, to fetch layers
   std::uint32_t stall_seconds = 10;        // without a byte, then a source is asked again
   bool json = false;                       // what is held and fetched, on stdout

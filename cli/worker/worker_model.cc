@@ -49,7 +49,7 @@ LayerRange read_holding(const std::string& folder) {
 void write_holding(const std::string& folder, LayerRange layers) {
   const std::string text = Json{{"begin", layers.begin}, {"end", layers.end}}.dump() + "\n";
   if (const Status kept = write_private_file(holding_file(folder), as_bytes(text)); !kept) {
-    spdlog::warn("which layers are held could not be noted: {}", kept.error().message);
+    spdlog::warn("cannot store which layers are held: {}", kept.error().message);
   }
 }
 
@@ -74,7 +74,7 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
     if (answer.error().code == ErrorCode::kRefused && !may_pass) return Member::removed();
     if (answer.error().code != ErrorCode::kUnavailable && !may_pass) return answer.error();
     if (manifest.manifest() && !may_pass) return node::Holder{};
-    if (!told) spdlog::warn("{}; asking again until it does", answer.error().message);
+    if (!told) spdlog::warn("{}; retrying until it does", answer.error().message);
     told = true;
     std::this_thread::sleep_for(kDialAgain);
   }
@@ -83,7 +83,7 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
 
 Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chrono::seconds stall) {
   node::Sources sources;
-  HttpClient http;
+  client::HttpClient http(interrupted);
   for (const std::string& source : manifest.sources) {
     Remote remote;
     remote.url = source;
@@ -198,9 +198,9 @@ Result<std::unique_ptr<WorkerModel>> open_worker_model(const WorkerOptions& opti
     TRY_VOID(open_joined(*model, options, folder, *joined));
     return model;
   }
-  REQUIRE(!options.model.empty(),
-          "no --model is given, and this machine has joined no cluster that would name one (hearth "
-          "join TOKEN)");
+  REQUIRE(
+      !options.model.empty(),
+      "no --model is given, and this machine is in no cluster that names one (hearth join TOKEN)");
   TRY(const auto path, resolve_model(options.model));
   TRY(model->file, model::GgufFile::open(path.string()));
   TRY(model->spec, model::ModelSpec::read(*model->file));

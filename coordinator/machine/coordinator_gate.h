@@ -1,5 +1,5 @@
-// CoordinatorGate: the way from the HTTP server's threads to the Coordinator, which belongs to the
-// owner's thread. It knows the sequences that run, so that all of them can be ended.
+// CoordinatorGate: passes calls from the HTTP server's threads to the Coordinator, which belongs to
+// the owner's thread. It keeps the running sequences, so that all of them can be ended.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Dials an address to see whether it can be dialled, and remembers for a while what came of it.
+// DialBack: connects to an address to test whether it is reachable, and caches the outcome briefly.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -20,7 +20,7 @@ namespace hearth::node {
 namespace {
 
 // The one key that a channel speaks to: that of its first handshake. gRPC may connect again at any
-// time, and what was proved must have been proved by whoever hears the secret.
+// time, and what was proved must have been proved by the receiver of the secret.
 class OneKey {
  public:
   Status admit(const PublicKey& key) {
@@ -57,10 +57,11 @@ Error failure_of(const grpc::Status& status, const std::string& address) {
 
 // It has shown its key and hung up on ours, before it read a word.
 Error closed_door(const std::string& address) {
-  return {ErrorCode::kRefused, "the coordinator at " + address +
-                                   " hears no machine that it does not know: no join token is good "
-                                   "there, and nobody lets machines ask; on its machine: hearth "
-                                   "token create, or hearth approve"};
+  return {
+      ErrorCode::kRefused,
+      "the coordinator at " + address +
+          " accepts no unknown machine now: no join token is valid there, and hearth approve is "
+          "not open; on its machine: hearth token create, or hearth approve"};
 }
 
 class Dialogue {
@@ -102,7 +103,7 @@ class Dialogue {
       return failure_of(status, address_);
     }
     return Error{ErrorCode::kRefused, "the coordinator at " + address_ +
-                                          " lets nobody in without a token, or not under this "
+                                          " admits no node without a token, or not under this "
                                           "name; its log says which"};
   }
 
@@ -136,7 +137,7 @@ Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKe
   const ByteSpan bytes = as_bytes(answer.roster());
   enrolled.roster.assign(bytes.begin(), bytes.end());
   TRY(const Roster roster, parse_roster(enrolled.roster));
-  REQUIRE(roster.cluster == cluster, "the roster is of another cluster");
+  REQUIRE(roster.cluster == cluster, "the roster belongs to another cluster");
   const RosterEntry* entry = roster.find(own);
   REQUIRE(entry != nullptr && entry->name == request.name &&
               request.role.value_or(entry->role) == entry->role,
@@ -145,7 +146,7 @@ Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKe
   const std::string& key = answer.api_key();
   REQUIRE(key.size() <= limits::kApiKeyNameBytes &&
               std::all_of(key.begin(), key.end(), [](char c) { return c > 0x20 && c <= 0x7E; }),
-          "the coordinator's API key is none");
+          "the coordinator sent an invalid API key");
   enrolled.api_key = key;
   if (answer.api_address().empty()) return enrolled;
   TRY(const Address api, parse_address(answer.api_address()));
@@ -203,7 +204,7 @@ Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
   Result<Enrolled> last = Error::invalid("a join token without an address");
   for (const std::string& address : token.addresses) {
     last = enrol_at(address, token, identity, request, patience);
-    // Whoever answered and refused says so for all; only silence is a reason to ask elsewhere.
+    // A refusal holds for all addresses; only silence is a reason to try the next one.
     if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
   }
   return last;

@@ -30,25 +30,26 @@ struct Enrolled {
   std::string api_address;  // for these two; empty: the API serves its own machine alone
 };
 
-// Asks at the token's addresses, one after another, `patience` each; blocks. The secret is said to
-// nobody but a machine that has proved, over the same connection, to be the coordinator of the
-// token's cluster. kUnavailable when nobody answers; kInvalidInput when somebody does who is not
-// that coordinator, or when it refuses, whose log alone says why.
+// Asks at the token's addresses, one after another, `patience` each; blocks. The secret is sent
+// only to a machine that has proved, over the same connection, to be the coordinator of the token's
+// cluster. kUnavailable without an answer; kInvalidInput when another machine answers or the
+// coordinator refuses, whose log alone says why.
 Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
                        const EnrolmentRequest& request, Duration patience);
 
 // A cluster that may let us in without a token, once a person there says so.
 class Door {
  public:
-  // kUnavailable when nobody answers at the address, kRefused when the door is closed and a person
-  // there has to open it first, kInvalidInput when somebody answers who holds no cluster key;
-  // blocks, as knock() does.
+  // kUnavailable without an answer at the address, kRefused while an operator there has not run
+  // hearth approve, kInvalidInput when the other side holds no cluster key; blocks, as knock()
+  // does.
   static Result<std::unique_ptr<Door>> find(const std::string& address, const TlsIdentity& identity,
                                             Duration patience);
   virtual ~Door() = default;
   // Whose door it is: proved over this connection, and to be compared by a person.
   virtual const PublicKey& cluster() const = 0;
-  // Nothing for as long as nobody has let us in. Only the machine that has proved itself hears it.
+  // Nothing while we are not admitted. Only the machine that has proved its key receives the
+  // question.
   virtual Result<std::optional<Enrolled>> knock(const std::string& name, Duration patience) = 0;
 };
 

@@ -1,7 +1,5 @@
-// MachineTurn: one worker of a machine measures at a time, since what a processor does for two at
-// once says nothing of what it will do for one.
-//
-// A lock on a file that the workers of one user share, whatever their data folders.
+// MachineTurn: a lock that lets one worker of a machine measure at a time, since two at once would
+// measure each other. It is a lock on a file that all workers of one user share.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +11,8 @@ namespace hearth::node {
 
 class MachineTurn {
  public:
-  // Waits until nobody else has the turn, `cancelled` says to give up, or so much time has passed:
-  // then, and where the file cannot be made, without it. Any thread but the owner's.
+  // Waits for the lock, until `cancelled` says so or `limit` has passed; then, and where the file
+  // cannot be made, it goes on without. Any thread but the owner's.
   MachineTurn(const std::filesystem::path& file, Duration limit,
               const std::function<bool()>& cancelled);
   ~MachineTurn();  // gives it back

@@ -1,5 +1,5 @@
-// Measuring: what a worker says of its machine's speed, measured once, on a thread of its own so
-// that heartbeats go on, and never while the machine is its owner's.
+// Measuring: measures the speed of this machine once, on a thread of its own so that heartbeats go
+// on, and never while the worker is paused.
 //
 // Threads: everything on the owner's thread but the measurement.
 #pragma once

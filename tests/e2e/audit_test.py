@@ -206,15 +206,15 @@ class Audit(unittest.TestCase):
         code, out, err = swarm.hearth("ledger", node["key"][:8], "--folder", str(good))
         self.assertEqual(code, 0, err)
         for words in (node["key"], "standing  probation", "balance   5000 credits",
-                      "joined, vouched for by the cluster", "was granted credit (+5000 credits)",
-                      "came back with another driver"):
+                      "joined, vouched for by the cluster", "received a grant (+5000 credits)",
+                      "reconnected with another driver"):
             self.assertIn(words, out)
         one = json.loads(swarm.hearth("ledger", node["key"], "--folder", str(good), "--json")[1])
         self.assertEqual([e["event"] for e in one["history"]], ["vouched", "granted", "changed"])
         for unknown in ("nobody", node["key"][:7], "0" * 64):
             code, out, err = swarm.hearth("ledger", unknown, "--folder", str(good))
             self.assertEqual((code, out), (1, ""), err)
-            self.assertIn("knows no node", err)
+            self.assertIn("has no node", err)
         # A bit of it is another one.
         entries = next((good / "tile/entries").glob("000*"))
         entries = next(entries.iterdir()) if entries.is_dir() else entries

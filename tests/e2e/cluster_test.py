@@ -33,8 +33,8 @@ class Joining(cluster.Cluster):
         self.refused(self.home, "holds the cluster home already", "init", "other", "--address",
                      "127.0.0.1")
         self.assertEqual(pathlib.Path(self.home, "cluster.key").read_bytes(), key)
-        self.refused(self.home, "is a server's", "leave")
-        self.refused(self.home, "is a server's", "join", self.token(), "--model", swarm.MODEL)
+        self.refused(self.home, "belongs to a server", "leave")
+        self.refused(self.home, "belongs to a server", "join", self.token(), "--model", swarm.MODEL)
         with self.serve() as s:
             self.refused(self.home, "another server runs", "init", "other")
             self.assertIn("127.0.0.1", s.info["control"])
@@ -111,7 +111,7 @@ class Joining(cluster.Cluster):
             self.assertEqual(json.loads(self.good(self.folder("admin"), "leave", "--json")),
                              {"left": "admin", "coordinator_told": True})
             self.assertFalse(pathlib.Path(self.folder("admin"), "api.key").exists())
-            self.refused(self.folder("admin"), "joined no", "leave", "--json")
+            self.refused(self.folder("admin"), "in no cluster", "leave", "--json")
             self.assertEqual(
                 json.loads(self.good(self.folder("client"), "leave", "--here-only", "--json")),
                 {"left": "client", "coordinator_told": False})
@@ -177,13 +177,13 @@ class Joining(cluster.Cluster):
             self.assertIn("hearth token create --role client", err)
             code, out, err = swarm.hearth("status", "--host", "127.0.0.1:9", env=where)
             self.assertEqual((code, out), (3, ""), err)
-            self.assertIn("this machine serves as worker desk, and its coordinator's machine alone "
-                          "shows the swarm: there hearth status", err)
+            self.assertIn("this machine serves as worker desk; "
+                          "run hearth status on its coordinator's machine", err)
             for words in (["create", "mine"], ["list"], ["revoke", "mine"]):
                 self.refused(self.folder("desk"), "another machine's cluster", "key", *words)
             for words in (["create"], ["list"], ["revoke", "mine"]):
                 self.refused(self.folder("desk"), "this machine is desk in another machine's "
-                             "cluster; that is to be done on its coordinator's machine", "token",
+                             "cluster; run this on its coordinator's machine", "token",
                              *words)
             self.assertFalse(pathlib.Path(self.folder("desk"), "hearth.db").exists())
             found = json.loads(swarm.hearth("doctor", "--json", env=where)[1])["findings"]
@@ -324,9 +324,9 @@ class Joining(cluster.Cluster):
         at.write_text(at.read_text().replace("127.0.0.1", "192.0.2.7"))  # as after another DHCP lease
         code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL)
         self.assertEqual(code, 3, err)
-        self.assertIn("192.0.2.7, which is no address of this machine", err)
+        self.assertIn("192.0.2.7, which this machine does not have", err)
         self.assertRegex(err, r"hearth init --address \d+\.")
-        self.refused(self.home, "no address of this machine", "init", "--address", "192.0.2.8",
+        self.refused(self.home, "which this machine does not have", "init", "--address", "192.0.2.8",
                      code=3)
         said = self.good(self.home, "init", "--address", "127.0.0.2")
         self.assertIn("hearth join 127.0.0.2:" + port, said)

@@ -163,7 +163,7 @@ class Credits(swarm.InOneFolder):
         swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0,
                          "nothing is kept when all has ended")
         code, out, err = swarm.hearth("status", *server, env={"HEARTH_API_KEY": self.admin})
-        self.assertIn(f"credits the server's own machine has {left};", out)
+        self.assertIn(f"credits the server's machine has {left};", out)
         code, out, _ = swarm.hearth("ledger", "--folder", self.folder)
         self.assertIn(f"coordinator has {left} credits to spend", out)
         code, out, _ = swarm.hearth("ledger", "laptop", "--folder", self.folder)

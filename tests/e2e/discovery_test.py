@@ -76,7 +76,7 @@ class Discovery(machines.Household):
             self.assertEqual(self.waiting(), [])
             code, _, err = self.desk.run("join", "elsewhere", "--model", swarm.MODEL, "--yes")
             self.assertEqual(code, 1)
-            self.assertIn("no cluster of this network announces itself as elsewhere", err)
+            self.assertIn("no cluster on this network announces itself as elsewhere", err)
 
         with self.subTest("asked, and let in"):
             self.desk.start(*join, "--yes")
@@ -97,7 +97,7 @@ class Discovery(machines.Household):
         with self.subTest("without a daemon"):
             code, _, err = self.attic.run("join")
             self.assertEqual(code, 1)
-            self.assertIn("no Avahi daemon runs", err)
+            self.assertIn("the Avahi daemon does not run", err)
             self.assertIn("hearth join TOKEN", err)
 
         with self.subTest("by address, and nobody opens"):
@@ -136,7 +136,7 @@ class Discovery(machines.Household):
             swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0,
                              "the desk is there again")
             self.assertIsNone(self.desk.process.poll(), self.desk.log())
-            self.assertIn("announces the coordinator at " + new + ":11501", self.desk.log())
+            self.assertIn("found the coordinator on this network at " + new + ":11501", self.desk.log())
 
 
 if __name__ == "__main__":

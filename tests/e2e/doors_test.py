@@ -545,7 +545,7 @@ class Doors(cluster.Cluster):
         with self.subTest("who asks too early waits until somebody looks"):
             laptop, log = self.start(self.folder("laptop"), "join", self.control, "--name",
                                      "laptop", "--yes")
-            self.asks(laptop, log, "hears no machine that it does not know")
+            self.asks(laptop, log, "accepts no unknown machine now")
             swarm.wait_until(lambda: "laptop" in self.good(self.home, "approve", "--json"),
                              "the laptop asks")
             self.assertTrue(self.said_to(self.someone))

@@ -296,8 +296,8 @@ class Intruders(cluster.Cluster):
         for kind, reason, times in (
                 ("an older roster", "sent an older signed roster .*kept as evidence", 8),
                 ("another roster of the same number", "sent another signed roster .*kept as", 8),
-                ("another cluster's roster", "sent a roster that is none: .*another cluster", 8),
-                ("a roster that nobody signed", "sent a roster that is none: .*signature", 16)):
+                ("another cluster's roster", "sent an invalid roster: .*another cluster", 8),
+                ("a roster that nobody signed", "sent an invalid roster: .*signature", 16)):
             self.count[kind] = times
             swarm.wait_until(lambda: len(re.findall(reason, log()[before:])) >= times,
                              f"{kind}, {times} times {reason!r},")

@@ -302,7 +302,7 @@ class Peers(Join):
             self.assertEqual(self.accused(1), [("desk", 1, False)])
             self.assertRegex(self.home.log(), r"attic says that desk sent it wrong bytes: tensor")
             shown = self.good(self.home, "status")
-            self.assertRegex(shown, r"wrong +desk: it sent wrong bytes of the model, by the word of "
+            self.assertRegex(shown, r"wrong +desk: it sent wrong bytes of the model, as reported by "
                                     r"1 node \(tensor ")
         with self.subTest("by the word of two nobody is sent there, until it starts again"):
             self.join(self.shed)

@@ -54,7 +54,7 @@ class Keys(unittest.TestCase):
             for words in (["list"], ["revoke", "laptop"]):
                 code, _, err = swarm.hearth("key", *words, "--data-dir", elsewhere)
                 self.assertEqual(code, 1, err)
-                self.assertIn("is no server's", err)
+                self.assertIn("belongs to no server", err)
                 self.assertIn("hearth init", err)
                 self.assertFalse(os.path.exists(elsewhere), "nothing is made")
             code, out, err = swarm.hearth("key", "create", "laptop", "--data-dir", elsewhere)

@@ -141,7 +141,7 @@ class Watching(unittest.TestCase):
                                         stderr=subprocess.PIPE, text=True)
             self.assertTrue(json.loads(watching.stdout.readline())["ready"])
             server.stop()
-            self.assertIn("asking again", watching.stderr.readline())
+            self.assertIn("retrying", watching.stderr.readline())
         with swarm.Swarm(1, port=port):
             deadline = time.monotonic() + swarm.PATIENCE_S
             while not json.loads(watching.stdout.readline())["ready"]:
@@ -198,7 +198,7 @@ class Doctor(unittest.TestCase):
                 self.assertIn(finding["health"], ("ok", "warning", "failed", "skipped"))
                 self.assertTrue(finding["text"])
         self.assertEqual(found["coordinator"][0]["health"], "skipped")
-        self.assertIn("not made yet", found["permissions"][0]["text"])
+        self.assertIn("does not exist yet", found["permissions"][0]["text"])
         code, out, err = swarm.hearth("doctor", "--offline", env=self.env)
         self.assertRegex(out.splitlines()[-1], r"^\d+ failed, \d+ warnings$")
 

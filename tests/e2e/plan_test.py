@@ -51,7 +51,7 @@ class FromAFile(unittest.TestCase):
         wrong["nodes"][1]["memory"] = 5
         code, _, err = self.plan(wrong)
         self.assertEqual(code, 1)
-        self.assertIn('"memory", which means nothing', err)
+        self.assertIn('"memory", which is not a known field', err)
         self.assertEqual(self.plan("{")[0], 1)
         self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--nodes", "/nowhere")[0], 1)
         code, _, err = swarm.hearth("plan", swarm.MODEL, "--nodes", tempfile.gettempdir())

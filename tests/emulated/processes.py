@@ -91,7 +91,7 @@ class ProcessesOnACard(unittest.TestCase):
         code, _, err = swarm.hearth("run", self.swarm.model, "Hi", "--host", self.swarm.api)
         if code != 0:
             self.assertIn("nobody holds the lost layers", err)
-        self.expect_restart(pid, "cuda:0: ", "its card is lost to it", "code 7")
+        self.expect_restart(pid, "cuda:0: ", "its GPU failed", "code 7")
         self.assertEqual(self.of_the_swarm(), expected)
 
     def test_weights_are_checked_when_asked(self):
@@ -132,7 +132,7 @@ class ProcessesOnACard(unittest.TestCase):
         code, out, err = swarm.hearth(*command, "--device", "auto", env=small)
         self.assertEqual((code, out), (0, expected[1]), err)
         figures = r"needs [0-9.]+ MiB: weights [0-9.]+ MiB, .*; may take 0\.1 MiB, "
-        self.assertRegex(err, figures + ".*the processor computes instead")
+        self.assertRegex(err, figures + ".*the CPU computes instead")
         needs = re.search(r"needs [0-9.]+ MiB", err).group()
         code, _, err = swarm.hearth(*command, "--device", "cuda", env=small)
         self.assertEqual(code, 4, err)

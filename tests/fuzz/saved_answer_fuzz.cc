@@ -5,20 +5,20 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth;
   const std::string_view text{reinterpret_cast<const char*>(data), size};
   for (const std::string_view request : {"", "{\"prompt\":\"a\"}"}) {
-    const auto read = cli::read_saved_answer(text, request);
+    const auto read = client::read_saved_answer(text, request);
     if (!read.ok()) {
       INVARIANT(!read.error().message.empty(), "a refusal says why");
       continue;
     }
     INVARIANT(read->request.is_object() && !read->receipt.empty() && read->max_tokens > 0,
               "what is read is whole");
-    INVARIANT(!read->choices.empty() && read->choices.rbegin()->first < cli::kSavedChoices,
+    INVARIANT(!read->choices.empty() && read->choices.rbegin()->first < client::kSavedChoices,
               "choices are as receipts number them");
     for (const auto& [index, choice] : read->choices) {
       if (!choice.token_ids) continue;

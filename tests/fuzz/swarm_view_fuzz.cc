@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "cli/swarm_view.h"
 #include "cli/watch/swarm_lines.h"
+#include "coordinator/client/swarm_view.h"
 
 namespace hearth::cli {
 namespace {
@@ -25,7 +25,7 @@ void check(const Lines& lines) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth::cli;
-  const auto view = read_swarm_view({reinterpret_cast<const char*>(data), size});
+  const auto view = hearth::client::read_swarm_view({reinterpret_cast<const char*>(data), size});
   if (!view.ok()) {
     INVARIANT(!view.error().message.empty(), "a refusal says why");
     return 0;

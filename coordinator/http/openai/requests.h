@@ -50,7 +50,7 @@ struct GenerationRequest {
   // `hearth` of the body; absent: the server's.
   std::optional<Verify> verify = {};
   std::optional<ledger::Level> min_level = {};
-  bool share = false;          // newcomers may compute it again
+  bool share = false;  // newcomers may compute it again
 };
 
 // Completions that name no max_tokens get OpenAI's default.

@@ -245,9 +245,9 @@ TEST_F(CommandLineTest, WrongWordsComeFirstAndTheNearestIsNamed) {
             "unknown option '--tmep' of hearth run; did you mean '--temp'?");
   EXPECT_EQ(error_of({"bench", "modle"}), "unknown command 'modle'; did you mean 'model'?");
   EXPECT_EQ(error_of({"status", "extra"}), "unexpected word 'extra' after hearth status");
-  EXPECT_TRUE(error_of({"bench"}).starts_with(
-      "no command given; the commands of hearth bench are model, "));
-  EXPECT_TRUE(error_of({}).starts_with("no command given; the commands of hearth are run, "));
+  EXPECT_TRUE(
+      error_of({"bench"}).starts_with("no command given; commands of hearth bench are model, "));
+  EXPECT_TRUE(error_of({}).starts_with("no command given; commands of hearth are run, "));
   EXPECT_EQ(error_of({"\x1b[2J"}).find('\x1b'), std::string::npos);
 }
 

@@ -31,19 +31,6 @@ TEST(DoctorProbes, LinesThatAreNoneAreLeftOut) {
   }
 }
 
-TEST(DoctorProbes, ALockIsHeldByItsProcessAlone) {
-  const std::string locks =
-      "1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF\n"
-      "1: -> FLOCK  ADVISORY  WRITE 55 08:01:131081 0 EOF\n"
-      "2: POSIX  ADVISORY  READ 77 08:01:5 128 128\n";
-  EXPECT_TRUE(holds_lock(locks, 1234, 131'081));
-  EXPECT_FALSE(holds_lock(locks, 123, 131'081)) << "another process has its number now";
-  EXPECT_FALSE(holds_lock(locks, 55, 131'081)) << "it waits";
-  EXPECT_FALSE(holds_lock(locks, 1234, 31'081));
-  EXPECT_FALSE(holds_lock(locks, 77, 5)) << "a database's";
-  EXPECT_FALSE(holds_lock("", 1, 1));
-}
-
 TEST(DoctorProbes, VersionOfNvidiasModule) {
   EXPECT_EQ(nvidia_module_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun "
                                   "May 12 19:39:15 UTC 2024\nGCC version: gcc version 12.2.0\n"),
@@ -72,7 +59,7 @@ TEST(DoctorProbes, ValuesOfAnOsRelease) {
 }
 
 TEST(DoctorProbes, TheDateOfAnAnswer) {
-  HttpReply reply;
+  client::HttpReply reply;
   EXPECT_NE(clock_of("x", reply, 0, 0).error, "");
   reply.headers["date"] = "yesterday";
   EXPECT_NE(clock_of("x", reply, 0, 0).error, "");

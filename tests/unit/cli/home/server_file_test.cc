@@ -65,5 +65,18 @@ TEST_F(ServerFileTest, AFileThatIsNoneIsNoServer) {
   }
 }
 
+TEST(HoldsLock, ALockIsHeldByItsProcessAlone) {
+  const std::string locks =
+      "1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF\n"
+      "1: -> FLOCK  ADVISORY  WRITE 55 08:01:131081 0 EOF\n"
+      "2: POSIX  ADVISORY  READ 77 08:01:5 128 128\n";
+  EXPECT_TRUE(holds_lock(locks, 1234, 131'081));
+  EXPECT_FALSE(holds_lock(locks, 123, 131'081)) << "another process has its number now";
+  EXPECT_FALSE(holds_lock(locks, 55, 131'081)) << "it waits";
+  EXPECT_FALSE(holds_lock(locks, 1234, 31'081));
+  EXPECT_FALSE(holds_lock(locks, 77, 5)) << "a database's";
+  EXPECT_FALSE(holds_lock("", 1, 1));
+}
+
 }  // namespace
 }  // namespace hearth::cli

@@ -8,10 +8,13 @@
 #include <fstream>
 
 #include "model/synthetic.h"
-#include "tests/unit/cli/web_server.h"
+#include "tests/unit/coordinator/client/web_server.h"
 
 namespace hearth::cli {
 namespace {
+
+using client::reply;
+using client::WebServer;
 
 namespace fs = std::filesystem;
 

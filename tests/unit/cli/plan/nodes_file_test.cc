@@ -31,7 +31,7 @@ TEST(PlanNodes, WhatIsThereTwiceIsRefused) {
       R"({"from": "den", "to": "attic", "seconds": 0.0001, "bytes_per_second": 110e6})";
   const auto twice = read_plan_nodes(with(link, link + ", " + link), kModel);
   ASSERT_FALSE(twice.ok());
-  EXPECT_EQ(twice.error().message, "the link from \"den\" to \"attic\" is there twice");
+  EXPECT_EQ(twice.error().message, "the link from \"den\" to \"attic\" is listed twice");
 }
 
 TEST(PlanNodes, ReadsNodesAndLinks) {
@@ -64,16 +64,16 @@ TEST(PlanNodes, WithoutALinkForAllAPairMayHaveNone) {
 
 TEST(PlanNodes, RefusesWithTheFieldThatIsWrong) {
   const std::pair<std::string, std::string> cases[] = {
-      {"", "no JSON"},
-      {"{", "no JSON"},
-      {"[]", "no object"},
+      {"", "not valid JSON"},
+      {"{", "not valid JSON"},
+      {"[]", "must be an object"},
       {"{}", "\"nodes\""},
       {with("\"batch_rows\": 8", "\"batch_rows\": 1"), "batch of 1 rows"},
       {with("\"batch_rows\": 8", "\"batch_rows\": 1e9"), "batch_rows"},
       {with("\"batch_rows\": 8", "\"batch_rows\": 4294967296"), "a batch of 4294967296 rows"},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": 0"), "memory_bytes must be above 0"},
       {with("\"to\": \"attic\"", "\"to\": \"den\""), "from \"den\" to itself"},
-      {with("\"batch_rows\": 8", "\"rows\": 8"), "\"rows\", which means nothing"},
+      {with("\"batch_rows\": 8", "\"rows\": 8"), "\"rows\", which is not a known field"},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": -1"), "node \"attic\""},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": 1e30"), "memory_bytes"},
       {with("\"memory_bytes\": 8000", "\"memory_bytes\": 8000.5"), "a whole number memory_bytes"},
@@ -84,10 +84,11 @@ TEST(PlanNodes, RefusesWithTheFieldThatIsWrong) {
       {with("\"step_seconds\": 0.00005", "\"weight_bytes_per_second\": [1, 1]"), "one of them"},
       {with("0.00005", "-1"), "the seconds of a step"},
       {with("\"attic\", \"memory", "\"den\", \"memory"), "two nodes"},
-      {with("\"to\": \"attic\"", "\"to\": \"cellar\""), "\"cellar\", of which one is no node"},
+      {with("\"to\": \"attic\"", "\"to\": \"cellar\""),
+       "\"cellar\", but one of these is not a node"},
       {with("110e6", "0"), "above 0"},
       {with("110e6", "1e300"), "from den to attic"},
-      {with("\"seconds\": 0.5", "\"second\": 0.5"), "means nothing"},
+      {with("\"seconds\": 0.5", "\"second\": 0.5"), "is not a known field"},
   };
   for (const auto& [text, word] : cases) {
     const auto problem = read_plan_nodes(text, kModel);

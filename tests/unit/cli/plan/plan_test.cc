@@ -35,10 +35,10 @@ TEST(PlanVerb, ShowsPlacementMemoryFiguresAndWhoIsSpare) {
   const std::string text =
       all_of(plan_lines(given, *plans, placement::improvements(given, plans->front())));
   for (const char* part :
-       {"8 layers, 8.0 MB of weights, KV of 1000 positions; planned for the latency of one stream",
+       {"8 layers, 8.0 MB of weights, KV for 1000 positions; planned for the latency of one stream",
         "STAGE", "1      den   0-3", "2      loft  4-7", "4.0 MB", "tokens/s for one stream",
         "48 streams together", "room for 2500 positions", "spare old\\x1b[31m: adding it makes",
-        "what would make it quicker:"}) {
+        "what would make it faster:"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_EQ(text.find('\x1b'), std::string::npos);

@@ -40,14 +40,14 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
     text += line + "\n";
   }
   for (const char* part :
-       {"8 layers, 8.0 MB of weights, KV of 1000 positions; planned for the latency of one stream",
+       {"8 layers, 8.0 MB of weights, KV for 1000 positions; planned for the latency of one stream",
         "RANGE  LAYERS  REPLICAS  WEIGHTS  KV", "1      0-3     10        4.0 MB   400 kB",
         "2      4-7     10        4.0 MB   400 kB", "tokens/s for one stream",
         "room for 25000 positions", "no placement of these 22 nodes gives more than",
         "a server forms 10 pipelines of these layers: 0-3, 4-7; ",
-        "the quickest way of one stream: card-", "NODE", "4.0 MB   400 kB  5.0 MB  4 ms",
+        "the fastest pipeline for one stream: card-", "NODE", "4.0 MB   400 kB  5.0 MB  4 ms",
         "spare old\\x1b[31m: a stream by way of it would get", "spare tiny: its 0.00 GB of memory",
-        "what would make it quicker:\n  machines twice as fast in place of the 20 machines like "
+        "what would make it faster:\n  machines twice as fast in place of the 20 machines like "
         "card-0"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/run/answer.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -42,6 +44,14 @@ TEST(WriteReceipt, AnAnswerWithoutAReceiptSaysWhy) {
   ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.error().code, ErrorCode::kNotFound);
   EXPECT_FALSE(fs::exists("x"));
+}
+
+TEST(PrintVerified, TheServersWordsAreEscaped) {
+  client::Verified verified;
+  verified.sentence = "not verified: a\x1b[2J";
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(print_verified(verified));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "hearth: not verified: a\\x1b[2J\n");
 }
 
 }  // namespace

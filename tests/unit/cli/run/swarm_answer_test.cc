@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include "cli/run/answer.h"
-#include "tests/unit/cli/web_server.h"
+#include "tests/unit/coordinator/client/web_server.h"
 
 namespace hearth::cli {
 namespace {
+
+using client::reply;
+using client::WebServer;
 
 Result<Answer> ask(const std::string& events) {
   WebServer server([&](const std::string& head) {

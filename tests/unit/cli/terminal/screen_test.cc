@@ -53,7 +53,7 @@ TEST(Watch, EndsWhereTheFirstFailsAndGoesOnWhereALaterOneDoes) {
       if (++asked == 2) return Error{ErrorCode::kUnavailable, "gone\x1b[2J"};
       return Lines{std::to_string(asked)};
     });
-    const std::string why = "hearth: gone\\x1b[2J; asking again\n";
+    const std::string why = "hearth: gone\\x1b[2J; retrying\n";
     EXPECT_EQ(testing::internal::GetCapturedStdout(), plain ? "1\n3\n" : "1\n\n1\n" + why + "3\n");
     EXPECT_EQ(testing::internal::GetCapturedStderr(), plain ? why : "");
     EXPECT_EQ(code, kExitDone);

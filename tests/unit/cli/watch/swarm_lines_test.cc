@@ -7,9 +7,9 @@
 namespace hearth::cli {
 namespace {
 
-NodeView node(const std::string& name, const std::string& state, std::uint32_t stage,
-              LayerRange layers) {
-  NodeView out;
+client::NodeView node(const std::string& name, const std::string& state, std::uint32_t stage,
+                      LayerRange layers) {
+  client::NodeView out;
   out.name = name;
   out.state = state;
   out.isa = "avx2";
@@ -26,8 +26,8 @@ NodeView node(const std::string& name, const std::string& state, std::uint32_t s
   return out;
 }
 
-SwarmView serving() {
-  SwarmView view;
+client::SwarmView serving() {
+  client::SwarmView view;
   view.model = "tiny";
   view.layers = 20;
   view.model_bytes = 145'000'000;
@@ -41,8 +41,8 @@ SwarmView serving() {
   return view;
 }
 
-SwarmView uncovered() {
-  SwarmView view = serving();
+client::SwarmView uncovered() {
+  client::SwarmView view = serving();
   view.ready = false;
   view.missing = "no pipeline serves: 1 of 2 workers are registered";
   view.nodes = {node("den", "free", 0, {})};
@@ -51,10 +51,10 @@ SwarmView uncovered() {
 }
 
 TEST(StatusLines, StandingStandsBesideEachNodeWhereALedgerNamesOne) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   view.nodes.push_back(node("cellar", "free", 0, {}));
-  view.nodes[0].standing = NodeView::Standing{"regular", 84, 1, false};
-  view.nodes[1].standing = NodeView::Standing{"newcomer", 0, 0, true};
+  view.nodes[0].standing = client::NodeView::Standing{"regular", 84, 1, false};
+  view.nodes[1].standing = client::NodeView::Standing{"newcomer", 0, 0, true};
   for (const Lines& lines : {status_lines(view), top_lines(view, "api", "now")}) {
     const auto row = [&](const std::string& name) {
       for (const std::string& line : lines) {
@@ -70,22 +70,22 @@ TEST(StatusLines, StandingStandsBesideEachNodeWhereALedgerNamesOne) {
 }
 
 TEST(StatusLines, ALogThatFailedIsSaid) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   view.ledger_fault = "no space\n left";
   const std::string line =
-      "ledger  answers have no receipts until the server starts again: no space\\x0a left";
+      "ledger  answers have no receipts until the server restarts: no space\\x0a left";
   EXPECT_EQ(status_lines(view)[3], line);
   EXPECT_EQ(top_lines(view, "api", "now")[2], line);
 }
 
 TEST(StatusLines, WhatTheServersMachineCanSpend) {
-  SwarmView view = serving();
-  view.credits = SwarmView::Credits{500, 0};
+  client::SwarmView view = serving();
+  view.credits = client::SwarmView::Credits{500, 0};
   EXPECT_EQ(status_lines(view)[3],
-            "credits the server's own machine has 500; all accounts: hearth ledger");
+            "credits the server's machine has 500; all accounts: hearth ledger");
   view.credits->reserved = 20;
   EXPECT_EQ(status_lines(view)[3],
-            "credits the server's own machine has 500, of which 20 are kept for requests that run; "
+            "credits the server's machine has 500, of which 20 are reserved for running requests; "
             "all accounts: hearth ledger");
 }
 
@@ -99,7 +99,7 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
 }
 
 TEST(StatusLines, WhoIsAwayUntilWhenAndWhy) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   const std::string until = date_text(1'700'000'000);
   view.nodes[0].away = Away{true, 1'700'000'000, "hearth drain"};
   EXPECT_NE(status_lines(view)[4].find("serving, draining until " + until + " (hearth drain)  0 "),
@@ -115,20 +115,20 @@ TEST(StatusLines, WhoIsAwayUntilWhenAndWhy) {
 }
 
 TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   view.accused = {{"den", 1, "tensor blk.0.attn_q.weight", false}, {"attic\x1b", 2, "x\x1b", true}};
   const Lines lines = status_lines(view);
   EXPECT_EQ(lines[3],
-            "wrong   den: it sent wrong bytes of the model, by the word of 1 node (tensor "
-            "blk.0.attn_q.weight); who says so fetches elsewhere");
+            "wrong   den: it sent wrong bytes of the model, as reported by 1 node (tensor "
+            "blk.0.attn_q.weight); these nodes fetch elsewhere");
   EXPECT_NE(lines[4].find("word of 2 nodes"), std::string::npos) << lines[4];
-  EXPECT_NE(lines[4].find("nobody fetches from it until it starts again"), std::string::npos);
+  EXPECT_NE(lines[4].find("no node fetches from it until it restarts"), std::string::npos);
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
 }
 
 TEST(StatusLines, WhatBecameOfAudits) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   const std::size_t before = status_lines(view).size();
   view.audits.waiting = 2;
   EXPECT_EQ(status_lines(view).size(), before) << "nothing has come to an end yet";
@@ -136,7 +136,7 @@ TEST(StatusLines, WhatBecameOfAudits) {
   const Lines lines = status_lines(view);
   ASSERT_EQ(lines.size(), before + 2);
   EXPECT_EQ(lines[3],
-            "audits  since the server began: 14 windows agree, 1 differ, 3 were given up");
+            "audits  since the server started: 14 windows agree, 1 differ, 3 were given up");
   EXPECT_TRUE(lines[4].starts_with("        2 windows wait: nobody")) << lines[4];
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
@@ -153,10 +153,10 @@ TEST(StatusLines, WhatBecameOfAudits) {
 }
 
 TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
-  SwarmView view = serving();
-  view.nodes[0].standing = NodeView::Standing{"probation", 3, 1, false, 0};
+  client::SwarmView view = serving();
+  view.nodes[0].standing = client::NodeView::Standing{"probation", 3, 1, false, 0};
   view.nodes[0].barred = view.nodes[0].spare = "it was found at fault (entry 7 of the ledger)";
-  view.nodes[1].standing = NodeView::Standing{"newcomer", 0, 0, true, 2};
+  view.nodes[1].standing = client::NodeView::Standing{"newcomer", 0, 0, true, 2};
   view.nodes[1].barred = view.nodes[1].spare = "the ledger has found it a fraud";
   for (const Lines& lines : {status_lines(view), top_lines(view, "api", "now")}) {
     std::string all;
@@ -173,14 +173,14 @@ TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
     EXPECT_TRUE(has("barred  " + second + ": the ledger has found it a fraud\n")) << all;
     EXPECT_TRUE(has("hearth nodes rm " + second)) << all;
     EXPECT_TRUE(has(", ended")) << all;
-    EXPECT_TRUE(has("dispute " + second + " is a party of 2 open disputes")) << all;
+    EXPECT_TRUE(has("dispute " + second + " is involved in 2 open disputes")) << all;
     EXPECT_TRUE(has("hearth ledger " + second)) << all;
     EXPECT_FALSE(has("spare   ")) << "it is said once\n" << all;
   }
 }
 
 TEST(StatusLines, AnOwnerIsShownWhereOneIsNamed) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   const auto row = [&view](std::size_t back) { return *(status_lines(view).rbegin() + back); };
   EXPECT_EQ(row(view.nodes.size()).find("OWNER"), std::string::npos);
   view.nodes[0].owner = "Ada";
@@ -202,7 +202,7 @@ TEST(StatusLines, WhyAModelIsNotCoveredAndWhatToAdd) {
 }
 
 TEST(StatusLines, AClusterIsJoined) {
-  SwarmView view = uncovered();
+  client::SwarmView view = uncovered();
   view.joinable = true;
   const Lines lines = status_lines(view);
   EXPECT_EQ(lines[5], "add     1 worker, with: hearth join TOKEN");
@@ -210,7 +210,7 @@ TEST(StatusLines, AClusterIsJoined) {
 }
 
 TEST(StatusLines, ANeedThatIsNotKnownIsNotShown) {
-  SwarmView view = uncovered();
+  client::SwarmView view = uncovered();
   view.gaps = {{{0, 10}, 0, 0}, {{10, 20}, 0, 0}};
   const Lines lines = status_lines(view);
   EXPECT_EQ(lines[4], "        no node for layers 0-9");
@@ -218,13 +218,13 @@ TEST(StatusLines, ANeedThatIsNotKnownIsNotShown) {
 }
 
 TEST(StatusLines, SpareWorkersAreExplained) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   view.nodes.push_back(node("nook", "free", 0, {}));
   EXPECT_EQ(status_lines(view)[3], "spare   1 worker; one more pipeline takes 2");
 }
 
 TEST(StatusLines, ACardAndWhatItsSensorsSay) {
-  SwarmView view = serving();
+  client::SwarmView view = serving();
   view.nodes[0].device = "cuda:0 RTX 4090";
   view.nodes[0].card.celsius = 61;
   view.nodes[1].device = "cuda:1 RTX 3060";
@@ -237,7 +237,7 @@ TEST(StatusLines, ACardAndWhatItsSensorsSay) {
 }
 
 TEST(StatusLines, AServersWordsDoNotSteerTheTerminal) {
-  SwarmView view = uncovered();
+  client::SwarmView view = uncovered();
   view.model = view.missing = view.nodes[0].name = view.nodes[0].state = "\x1b[2J";
   view.nodes[0].device = "\x1b[2J";
   for (const Lines& lines : {status_lines(view), top_lines(view, "http://x", "now")}) {
@@ -260,7 +260,7 @@ TEST(TopLines, TheNodesAtWork) {
 }
 
 TEST(TopLines, WhatIsNotThereIsNotShown) {
-  SwarmView view = uncovered();
+  client::SwarmView view = uncovered();
   view.nodes[0].kv_tokens = 0;
   view.nodes[0].busy_ratio = 0.0;
   const Lines lines = top_lines(view, "http://x", "now");

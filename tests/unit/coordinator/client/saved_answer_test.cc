@@ -1,8 +1,8 @@
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -128,4 +128,4 @@ TEST(SavedAnswer, WhatIsNoAnswerAtAllIsSaid) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

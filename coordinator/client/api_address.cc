@@ -1,4 +1,4 @@
-#include "cli/api_address.h"
+#include "coordinator/client/api_address.h"
 
 #include <arpa/inet.h>
 
@@ -9,7 +9,7 @@
 
 #include "proto/address.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 constexpr std::size_t kNameBytes = 253;  // RFC 1035
@@ -23,8 +23,8 @@ bool is_v6(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
 
-// Not "127.1" and the like, which some read as an address: a last part of digits alone is none of
-// a name.
+// Excludes "127.1" and the like, which some programs read as an address: the last part of a name is
+// not all digits.
 bool is_name(std::string_view host) {
   const auto good = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
@@ -98,4 +98,4 @@ std::string api_base(const ApiAddress& address) {
   return "http://" + Address{address.host, address.port.value_or(kDefaultApiPort)}.text();
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,8 +1,8 @@
-#include "cli/api_client.h"
+#include "coordinator/client/api_client.h"
 
 #include <nlohmann/json.hpp>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -43,4 +43,4 @@ Error api_error(const HttpReply& reply, const std::string& url) {
   return {code_of(reply.status), message};
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

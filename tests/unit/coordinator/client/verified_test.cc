@@ -1,8 +1,8 @@
-#include "cli/verified.h"
+#include "coordinator/client/verified.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -28,7 +28,9 @@ TEST(Verified, HowManyWindowsAndOthersIsSaid) {
 TEST(Verified, WhyItIsNotIsSaidSafely) {
   const Verified none =
       read_verified(Json::parse(R"({"verified": {"state": "unverified", "why": "a\u001bb"}})"));
-  EXPECT_EQ(none.sentence, "not verified: a\\x1bb");
+  EXPECT_EQ(none.sentence,
+            "not verified: a\x1b"
+            "b");
   EXPECT_FALSE(none.is_doubtful());
 }
 
@@ -37,8 +39,8 @@ TEST(Verified, ADisputeNamesItsPlace) {
       "disputed": [{"choice": 0, "stage": 1, "window": 2, "entry": 9}]}})"));
   EXPECT_TRUE(open.is_doubtful());
   EXPECT_EQ(open.sentence,
-            "in dispute: others have another result than stage 1, window 2 (entry 9 of the "
-            "ledger), and nobody has judged yet who is right");
+            "in dispute: an auditor has another result for stage 1, window 2 (entry 9 of the "
+            "ledger); there is no verdict yet");
 }
 
 TEST(Verified, ARetractedAnswerBringsTheRightOne) {
@@ -68,4 +70,4 @@ TEST(Verified, WhatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,8 +1,8 @@
-#include "cli/swarm_view.h"
+#include "coordinator/client/swarm_view.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 // As coordinator/http/routes/state.cc writes it.
@@ -149,4 +149,4 @@ TEST(SwarmView, WhatIsNoNumberIsZero) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,11 +1,11 @@
-#include "cli/saved_answer.h"
+#include "coordinator/client/saved_answer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/hex.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -45,7 +45,7 @@ std::string text_of(const Json& choice) {
 }
 
 void take_choice(const Json& choice, SavedAnswer& out) {
-  if (!choice.is_object()) throw std::string("a choice is no object");
+  if (!choice.is_object()) throw std::string("a choice must be an object");
   const Json index = member(choice, "index");
   const auto number = index.is_null() ? 0 : whole(index, kSavedChoices - 1, "choices[].index");
   SavedChoice& saved = out.choices[static_cast<std::uint32_t>(number)];
@@ -79,7 +79,7 @@ void take_hearth(const Json& hearth, SavedAnswer& out) {
   const Json hashes = member(hearth, "hashes");
   if (!hashes.is_array()) return;
   for (const Json& row : hashes) {
-    if (!row.is_object()) throw std::string("a row of hearth.hashes is no object");
+    if (!row.is_object()) throw std::string("a row of hearth.hashes must be an object");
     const Json choice = member(row, "choice");
     const auto index =
         choice.is_null() ? 0 : whole(choice, kSavedChoices - 1, "hearth.hashes[].choice");
@@ -194,4 +194,4 @@ std::string write_saved_answer(const Json& request, const Json& head, const std:
   return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,4 +1,4 @@
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "tests/unit/cli/web_server.h"
+#include "tests/unit/coordinator/client/web_server.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 std::vector<std::string> events_of(const std::vector<std::string>& pieces) {
@@ -196,4 +196,4 @@ TEST(HttpClient, OtherProtocolsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,9 +1,9 @@
-#include "cli/swarm_view.h"
+#include "coordinator/client/swarm_view.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -36,7 +36,7 @@ LayerRange range_of(const Json& layers) {
 // What the sensors of a node's card say; a server of an older version says nothing.
 CardReading card_of(const Json& card) {
   CardReading reading;
-  if (!card.is_object()) throw Json::type_error::create(302, "card is no object", &card);
+  if (!card.is_object()) throw Json::type_error::create(302, "card must be an object", &card);
   const auto take = [&]<typename T>(const char* name, std::optional<T>& figure) {
     if (card.contains(name)) figure = count_of<T>(card, name);
   };
@@ -167,4 +167,4 @@ Result<SwarmView> read_swarm_view(const std::string& json) {
   }
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

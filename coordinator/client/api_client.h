@@ -1,14 +1,13 @@
-// What every verb that asks a Hearth server shares: the key that it sends, and the server's refusal
-// as an Error.
+// The API key in requests to a Hearth server, and its error answers as an Error.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/error.h"
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 // Authorization with the key; nothing for an empty one.
 HttpClient::Headers api_headers(const std::string& api_key);
@@ -19,4 +18,4 @@ std::string error_sentence(const nlohmann::json& error);
 // The error of an answer with a status of 400 or more: the server's own sentence where it sent one.
 Error api_error(const HttpReply& reply, const std::string& url);
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

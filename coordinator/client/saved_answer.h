@@ -18,7 +18,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 inline constexpr std::size_t kSavedAnswerBytes = std::size_t{64} << 20;
 inline constexpr std::uint32_t kSavedChoices = 65'536;  // as a receipt can number them
@@ -51,4 +51,4 @@ std::string write_saved_answer(const nlohmann::json& request, const nlohmann::js
                                const std::string& text, const std::vector<TokenId>& token_ids,
                                const std::string& finish_reason);
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,18 +1,18 @@
-// GET /api/v1/state of a server.
+#include "cli/home/fetch_swarm.h"
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "cli/api_client.h"
-#include "cli/command/server_option.h"
-#include "cli/swarm_view.h"
+#include "cli/home/own_server.h"
+#include "coordinator/client/api_client.h"
 
 namespace hearth::cli {
 
-Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
+Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api_base,
                                 const std::string& api_key) {
-  HttpClient::Options options;
+  client::HttpClient::Options options;
   options.timeout = std::chrono::seconds(5);
-  options.headers = api_headers(api_key);
+  options.headers = client::api_headers(api_key);
   const std::string url = api_base + "/api/v1/state";
   auto reply = http.get(url, options);
   if (!reply.ok()) {
@@ -23,15 +23,15 @@ Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
     return error;
   }
   for (const int said : {401, 403, 429, 503}) {
-    if (reply->status == said) return api_error(*reply, url);
+    if (reply->status == said) return client::api_error(*reply, url);
   }
   const auto state = nlohmann::json::parse(reply->body, nullptr, false);
   if (reply->status != 200 || !state.is_object()) {
-    return Error{ErrorCode::kUnavailable, api_base + " is no Hearth server (it answers " +
+    return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server (it answers " +
                                               std::to_string(reply->status) + ")"};
   }
   SwarmAnswer answer;
-  TRY(answer.view, read_swarm_view(reply->body));
+  TRY(answer.view, client::read_swarm_view(reply->body));
   answer.json = state.dump();
   return answer;
 }

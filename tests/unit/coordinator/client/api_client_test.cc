@@ -1,8 +1,8 @@
-#include "cli/api_client.h"
+#include "coordinator/client/api_client.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 Error error_of(long status, const std::string& body) {
@@ -37,4 +37,4 @@ TEST(ApiClient, AnyBodyIsSurvived) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

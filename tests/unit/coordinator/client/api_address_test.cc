@@ -1,8 +1,8 @@
-#include "cli/api_address.h"
+#include "coordinator/client/api_address.h"
 
 #include <gtest/gtest.h>
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 TEST(ApiAddress, ReadsWhatUsersWrite) {
@@ -58,4 +58,4 @@ TEST(ApiAddress, KnowsWhatOthersCanReach) {
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace hearth::cli {
+namespace hearth::client {
 
 // One request at a time, each answered by a function from its head to the whole answer.
 class WebServer {
@@ -74,4 +74,4 @@ inline std::string reply(const std::string& status, const std::string& headers,
          (head.starts_with("HEAD") ? "" : body);
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

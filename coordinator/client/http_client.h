@@ -1,4 +1,4 @@
-// HTTP for the verbs, on libcurl: requests to a Hearth server, streams of server-sent events, and
+// An HTTP client, on libcurl: requests to a Hearth server, streams of server-sent events, and
 // downloads. One object a thread; every call blocks.
 #pragma once
 
@@ -7,12 +7,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 struct HttpReply {
   long status = 0;
@@ -26,7 +27,10 @@ using OnEvent = std::function<bool(std::string_view data, const std::string& id)
 
 class HttpClient {
  public:
-  HttpClient();
+  // Says that a transfer is to end, with kCancelled; asked several times a second. Null: never.
+  using Cancelled = std::function<bool()>;
+
+  explicit HttpClient(Cancelled cancelled = nullptr);
   ~HttpClient();
 
   using Headers = std::map<std::string, std::string>;
@@ -35,11 +39,11 @@ class HttpClient {
     Headers headers;
     bool follow_redirects = false;   // as check_redirect() allows
     std::chrono::seconds stall{30};  // of a download, without a byte; then kTimeout
-    bool after_interrupt = false;    // Ctrl-C does not end it
+    bool after_cancel = false;       // goes on after `cancelled` has said true
   };
 
-  // kUnavailable when nobody answers, kCancelled on Ctrl-C, kTimeout. A status of 400 and more is
-  // a reply, not an error. Bodies and events over limits::kClientBodyBytes are kInvalidInput.
+  // kUnavailable when there is no answer, kCancelled, kTimeout. A status of 400 and more is a
+  // reply, not an error. Bodies and events over limits::kClientBodyBytes are kInvalidInput.
   Result<HttpReply> get(const std::string& url, const Options& options);
   Result<HttpReply> head(const std::string& url, const Options& options);
   Result<HttpReply> erase(const std::string& url, const Options& options);  // DELETE
@@ -47,10 +51,10 @@ class HttpClient {
                               const Options& options);
 
   // POSTs and feeds each event of the stream to on_event, which returns false to stop (kCancelled).
-  // An answer that is no event stream comes back as the reply.
+  // An answer of another type than text/event-stream is the reply.
   Result<HttpReply> post_stream(const std::string& url, std::string_view body,
                                 const Options& options, const OnEvent& on_event);
-  // Whether the last request of this client found somebody to take it.
+  // Whether the last request of this client reached a server.
   bool connected() const;
 
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
@@ -71,6 +75,9 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
+// The time of the answer's Date header, in unix seconds; nothing when it has none that is valid.
+std::optional<std::int64_t> date_of(const HttpReply& reply);
+
 // Whether a download from one address may follow a redirect to another: to https://, and from plain
 // http on this machine to plain http on this machine. Else kRefused.
 Status check_redirect(const std::string& from, const std::string& location);
@@ -88,4 +95,4 @@ class EventStreamParser {
   bool has_data_ = false;
 };
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,5 +1,5 @@
 // The address of an API as users write it: "127.0.0.1", "den.local:11500", "http://[::1]:80/v1".
-// The server listens on what the clients dial, so that both read one HEARTH_HOST.
+// Server and clients read the same HEARTH_HOST.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 inline constexpr std::uint16_t kDefaultApiPort = 11'500;
 
@@ -28,4 +28,4 @@ std::string dialled_host(const std::string& listened);
 // "http://127.0.0.1:11500"
 std::string api_base(const ApiAddress& address);
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,10 +1,8 @@
-#include "cli/verified.h"
+#include "coordinator/client/verified.h"
 
 #include <algorithm>
 
-#include "cli/terminal/escape.h"
-
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
@@ -38,8 +36,8 @@ std::string sentence_of(const std::string& state, const Json& hearth) {
   const Json& verified = hearth.at("verified");
   if (state == "retracted") return retracted_text(hearth.at("retracted").at(0));
   if (state == "disputed") {
-    return "in dispute: others have another result than " +
-           place_of(verified.at("disputed").at(0)) + ", and nobody has judged yet who is right";
+    return "in dispute: an auditor has another result for " +
+           place_of(verified.at("disputed").at(0)) + "; there is no verdict yet";
   }
   if (state == "unverified") return "not verified: " + verified.value("why", "");
   if (state == "verified") return verified_text(verified);
@@ -52,7 +50,7 @@ Verified read_verified(const Json& hearth) {
   Verified out;
   if (!hearth.contains("verified")) return out;
   out.state = hearth.at("verified").at("state");
-  out.sentence = escape_control(sentence_of(out.state, hearth));
+  out.sentence = sentence_of(out.state, hearth);
   for (const char* name : {"verified", "retracted", "corrected"}) {
     if (hearth.contains(name)) out.object[name] = hearth[name];
   }
@@ -64,4 +62,4 @@ Verified read_verified(const Json& hearth) {
   return out;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,15 +1,16 @@
-#include "cli/http_client.h"
+#include "coordinator/client/http_client.h"
 
 #include <curl/curl.h>
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <optional>
+#include <utility>
 
 #include "base/limits.h"
-#include "cli/terminal/interrupt.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 namespace {
 
 std::string lower(std::string text) {
@@ -80,8 +81,8 @@ size_t on_data(char* data, size_t size, size_t count, void* user) {
   return size * count;
 }
 
-int on_progress(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  return interrupted() ? 1 : 0;
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return (*static_cast<const HttpClient::Cancelled*>(user))() ? 1 : 0;
 }
 
 Error curl_error(CURLcode code, const std::string& url) {
@@ -125,8 +126,9 @@ std::optional<std::string_view> value_of(std::string_view line, std::string_view
 struct HttpClient::State {
   CURL* curl = nullptr;
   bool connected = false;
+  const HttpClient::Cancelled cancelled;
 
-  State() {
+  explicit State(HttpClient::Cancelled when) : cancelled(std::move(when)) {
     static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
     if (ready) curl = curl_easy_init();
   }
@@ -153,8 +155,10 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, options.after_interrupt ? 1L : 0L);
+    const bool watched = cancelled && !options.after_cancel;
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, watched ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &cancelled);
     transfer.curl = curl;
     transfer.follows = options.follow_redirects;
     const CURLcode code = curl_easy_perform(curl);
@@ -185,7 +189,8 @@ struct HttpClient::State {
   }
 };
 
-HttpClient::HttpClient() : state_(std::make_unique<State>()) {}
+HttpClient::HttpClient(Cancelled cancelled)
+    : state_(std::make_unique<State>(std::move(cancelled))) {}
 HttpClient::~HttpClient() = default;
 
 bool HttpClient::connected() const { return state_->connected; }
@@ -287,6 +292,13 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
   return state_->perform(url, options, transfer, nullptr);
 }
 
+std::optional<std::int64_t> date_of(const HttpReply& reply) {
+  const auto date = reply.headers.find("date");
+  if (date == reply.headers.end()) return std::nullopt;
+  const std::time_t seconds = curl_getdate(date->second.c_str(), nullptr);
+  return seconds < 0 ? std::nullopt : std::optional<std::int64_t>(seconds);
+}
+
 Status check_redirect(const std::string& from, const std::string& location) {
   const auto refused = [&] {
     return Error{ErrorCode::kRefused,
@@ -334,4 +346,4 @@ Result<bool> EventStreamParser::push(std::string_view bytes, const OnEvent& on_e
   return true;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::client

@@ -1,6 +1,6 @@
-// What a running server says of its swarm, as the verbs that observe it need it. It is the answer
-// of a server that may be of another version or no Hearth at all: checked here, and its texts are
-// to be escaped before they are shown.
+// SwarmView: the state of a swarm, parsed from a server's answer. The server may have another
+// version or not be Hearth: every field is checked here, and texts must be escaped before they are
+// shown.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "cli/http_client.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
 
-namespace hearth::cli {
+namespace hearth::client {
 
 struct NodeView {
   std::string name;
@@ -49,7 +48,7 @@ struct NodeView {
   };
   std::optional<Standing> standing;
   std::string barred;  // why the ledger lets it have no work; empty: it may
-  std::string owner;   // whose machine it is; empty: nobody said
+  std::string owner;   // of the node; empty: none
 };
 
 // A stage for which no worker is here.
@@ -64,7 +63,7 @@ struct AccusedView {
   std::string node;
   std::uint32_t accusers = 0;
   std::string item;  // that the first of them named
-  bool out = false;  // nobody is told to fetch from it
+  bool out = false;  // no node is told to fetch from it
 };
 
 // Windows that were computed again, or should have been.
@@ -110,13 +109,4 @@ struct SwarmView {
 // Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.
 Result<SwarmView> read_swarm_view(const std::string& json);
 
-struct SwarmAnswer {
-  std::string json;  // one line
-  SwarmView view;
-};
-
-// kUnavailable, with what to do, when nobody is there; kRefused without a valid key.
-Result<SwarmAnswer> fetch_swarm(HttpClient& http, const std::string& api_base,
-                                const std::string& api_key);
-
-}  // namespace hearth::cli
+}  // namespace hearth::client

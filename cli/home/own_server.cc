@@ -1,0 +1,89 @@
+#include "cli/home/own_server.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "cli/home/cluster_file.h"
+#include "cli/home/member.h"
+#include "cli/home/own_address.h"
+#include "cli/home/server_file.h"
+#include "cli/process/paths.h"
+#include "coordinator/client/api_address.h"
+
+namespace hearth::cli {
+namespace {
+
+// hearth init's, for its own machine's user: only while the server that it opens runs there.
+std::string own_admin_key(const std::string& address) {
+  const auto running = read_server_file("");
+  struct stat lock {};
+  std::ifstream locks("/proc/locks");
+  const std::string held{std::istreambuf_iterator<char>(locks), {}};
+  // A file that a killed server left says nothing of who listens there now.
+  if (!running.ok() || ::stat((data_folder("") + "/serve.lock").c_str(), &lock) != 0 ||
+      !holds_lock(held, running->pid, lock.st_ino)) {
+    return "";
+  }
+  const auto asked = client::parse_api_address(address);
+  const auto served = client::parse_api_address(running->api);
+  if (!asked.ok() || !served.ok() ||
+      asked->port.value_or(client::kDefaultApiPort) !=
+          served->port.value_or(client::kDefaultApiPort)) {
+    return "";
+  }
+  // At another address of this machine somebody else may listen on that port, unless it has all.
+  const bool all = running->listens == "0.0.0.0" || running->listens == "::";
+  const bool ours = all && client::is_ip_address(asked->host) && is_own_host(asked->host);
+  if (asked->host != served->host && !ours) return "";
+  const auto key = read_admin_key(data_folder(""));
+  if (!key.ok()) return "";
+  const std::string_view text = as_text(*key);
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+}  // namespace
+
+Status check_can_ask(const std::string& given, const std::string& api_key) {
+  if (!given.empty() || !api_key.empty() || read_server_file("").ok()) return ok_status();
+  const auto member = read_member_file("");
+  if (!member.ok() || !*member || (*member)->role != Role::kWorker) return ok_status();
+  return Error{
+      ErrorCode::kRefused,
+      "this machine serves as worker " + (*member)->node +
+          ", which has no API key. To send prompts from here too: hearth token create --role "
+          "client on the coordinator's machine, then here, with a data folder of its own, hearth "
+          "join TOKEN --name NAME --data-dir FOLDER and HEARTH_DATA_DIR=FOLDER hearth run ..."};
+}
+
+std::string no_server_step() {
+  const auto member = read_member_file("");
+  if (!member.ok() || !*member) return "start one: hearth serve --model MODEL";
+  if ((*member)->role == Role::kWorker) {
+    return "this machine serves as worker " + (*member)->node +
+           "; run hearth status on its coordinator's machine to see the swarm";
+  }
+  return "this machine is " + (*member)->node +
+         " of a cluster; on the coordinator's machine run hearth serve ... --host 0.0.0.0";
+}
+
+std::string server_base(const std::string& given, std::string& api_key) {
+  std::string text = given;
+  if (text.empty()) {
+    const auto running = read_server_file("");
+    if (running.ok()) text = running->api;
+  }
+  if (const auto member = read_member_api("");
+      member && (text.empty() || text == member->address)) {
+    text = member->address;
+    if (api_key.empty()) api_key = member->key;
+  }
+  if (api_key.empty()) api_key = own_admin_key(text);
+  const auto address = client::parse_api_address(text);
+  return client::api_base(address.ok() ? *address
+                                       : client::ApiAddress{"127.0.0.1", client::kDefaultApiPort});
+}
+
+}  // namespace hearth::cli
