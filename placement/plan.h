@@ -12,18 +12,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "placement/gain.h"
 #include "placement/problem.h"
+#include "placement/shortage.h"
 
 namespace hearth::placement {
-
-struct Spare {
-  std::uint32_t node = 0;
-  std::string why;  // a sentence
-};
 
 struct Plan {
   std::vector<Stage> stages;
@@ -41,8 +37,8 @@ Result<std::vector<Stage>> place(const Problem& problem);
 // The plan, then one of its spares, and so on while they hold the model.
 Result<std::vector<Plan>> plan_replicas(const Problem& problem);
 
-// The changes that gain the most, each planned anew and as a sentence with its figure; at most
-// three, none that gains less than 3 %.
-std::vector<std::string> improvements(const Problem& problem, const Plan& plan);
+// The changes that gain the most, each planned anew; at most kMaxGains, none that gains less than
+// kMinGain.
+std::vector<Gain> improvements(const Problem& problem, const Plan& plan);
 
 }  // namespace hearth::placement

@@ -8,7 +8,7 @@
 #include "placement/classes.h"
 #include "placement/costs.h"
 #include "placement/replicas.h"
-#include "placement/words.h"
+#include "placement/shortage.h"
 
 namespace hearth::placement {
 namespace {
@@ -152,10 +152,9 @@ double detour_seconds(const Costs& costs, const Route& way, std::uint32_t node, 
   return std::max(seconds, way.seconds);
 }
 
-std::string why_slow(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
-  return "a stream by way of it would get " +
-         rate_text(1.0 / detour_seconds(costs, way, node, layers)) + " instead of " +
-         rate_text(1.0 / way.seconds) + " tokens/s";
+Spare slow_spare(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
+  const double seconds = detour_seconds(costs, way, node, layers);
+  return {node, SpareReason::kDetour, 0, 1.0 / seconds, 1.0 / way.seconds};
 }
 
 bool on_way(const Route& way, std::uint32_t node) {
@@ -178,8 +177,7 @@ void leave_out_who_slows(const Costs& costs, RangePlan& plan) {
       if (!latency && left < plan.prediction.all_tokens_per_second) continue;
       range.all_tokens_per_second = left;
       std::erase(range.nodes, node);
-      plan.spares.push_back({node, why_slow(costs, plan.way, node, range.layers) +
-                                       (latency ? "" : ", and the whole does without it")});
+      plan.spares.push_back(slow_spare(costs, plan.way, node, range.layers));
     }
   }
 }
@@ -197,18 +195,15 @@ bool joined_by_links(const Problem& problem, const std::vector<Range>& ranges, s
          });
 }
 
-std::string why_no_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
+Spare why_no_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
   const Problem& problem = costs.problem();
-  if (auto why = why_no_layer(problem, node)) return *why;
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  if (const auto no_layer = holds_no_layer(problem, node)) return *no_layer;
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   for (const Range& range : ranges) {
-    if (costs.fits(node, range.layers)) {
-      return "no link that was measured joins it to those before and after it";
-    }
-    least = std::min(least, stage_bytes(problem, range.layers));
+    if (costs.fits(node, range.layers)) return {node, SpareReason::kRangeLinks};
+    smallest = std::min(smallest, stage_bytes(problem, range.layers));
   }
-  return "its " + gigabytes(problem.nodes[node].memory_bytes) +
-         " of memory hold none of the ranges, of which the least takes " + gigabytes(least);
+  return {node, SpareReason::kRangeMemory, smallest};
 }
 
 // One cut with its replicas; false where a range has none or no way goes round.
@@ -241,7 +236,7 @@ class Planner {
     if (problem_.stages > most) try_cut(equal_ranges(costs_, problem_.stages));
     if (found_.empty() && !latency) try_pipeline();
     if (!latency) refine();
-    if (found_.empty()) return no_room(problem_);
+    if (found_.empty()) return no_placement(problem_);
     return chosen();
   }
 
@@ -334,7 +329,7 @@ class Planner {
     for (const Spare& spare : chosen->spares) named[spare.node] = true;
     for (std::uint32_t node = 0; node < problem_.nodes.size(); ++node) {
       if (named[node]) continue;
-      chosen->spares.push_back({node, why_no_range(costs_, chosen->ranges, node)});
+      chosen->spares.push_back(why_no_range(costs_, chosen->ranges, node));
     }
     std::sort(chosen->spares.begin(), chosen->spares.end(),
               [](const Spare& a, const Spare& b) { return a.node < b.node; });
@@ -346,23 +341,22 @@ class Planner {
   std::vector<RangePlan> found_;
 };
 
-void consider(const Problem& changed, const std::string& change, Gains& gains) {
+double rate_after(const Problem& changed) {
   const auto plan = plan_ranges(changed);
-  if (plan.ok()) gains.add(change, rate_of(changed, plan->prediction));
+  return plan.ok() ? rate_of(changed, plan->prediction) : 0.0;
 }
 
-// What the same nodes give to many streams where the plan is for the latency of one.
-std::optional<std::string> for_throughput(const Problem& problem, const RangePlan& plan) {
+// What the same nodes give to all streams together where the plan is for latency.
+std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan) {
   if (problem.objective != Objective::kLatency) return std::nullopt;
   Problem changed = problem;
   changed.objective = Objective::kThroughput;
   const auto other = plan_ranges(changed);
   if (!other.ok()) return std::nullopt;
-  const double all = other->prediction.all_tokens_per_second;
-  if (all < kGainLeast * plan.prediction.all_tokens_per_second) return std::nullopt;
-  return "--optimise throughput: " + rate_text(all) + " instead of " +
-         rate_text(plan.prediction.all_tokens_per_second) + " tokens/s of all together, with " +
-         rate_text(other->prediction.tokens_per_second) + " for one stream";
+  const double before = plan.prediction.all_tokens_per_second;
+  const double after = other->prediction.all_tokens_per_second;
+  if (after < kMinGain * before) return std::nullopt;
+  return Gain{Gain::Change::kThroughput, {}, before, after, other->prediction.tokens_per_second};
 }
 
 }  // namespace
@@ -394,14 +388,14 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
     }
   }
   if (slowest == nullptr) {
-    after.spares.push_back({node, why_no_range(costs, after.ranges, node)});
+    after.spares.push_back(why_no_range(costs, after.ranges, node));
     return after;
   }
   const bool latency = problem.objective == Objective::kLatency;
   const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.way.seconds;
   const LayerRange layers = slowest->layers;
   if (detour_seconds(costs, plan.way, node, layers) > most) {
-    after.spares.push_back({node, why_slow(costs, plan.way, node, layers)});
+    after.spares.push_back(slow_spare(costs, plan.way, node, layers));
     return after;
   }
   slowest->all_tokens_per_second += rows_per_second(costs, node, layers);
@@ -410,38 +404,31 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
   return after;
 }
 
-std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan) {
+std::vector<Gain> improvements(const Problem& problem, const RangePlan& plan) {
   Gains gains(rate_of(problem, plan.prediction));
   for (const NodeClass& one : classes_of(Costs(problem))) {
-    const bool is_alone = one.nodes.size() == 1;
-    const std::string whom =
-        (is_alone ? "" : "the " + std::to_string(one.nodes.size()) + " machines like ") +
-        problem.nodes[one.nodes.front()].name;
     Problem changed = problem;
     for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    consider(changed, "twice the memory in " + whom, gains);
+    gains.add(Gain::Change::kMemory, one.nodes, rate_after(changed));
     changed.nodes = problem.nodes;
     for (const std::uint32_t each : one.nodes) {
       Node& node = changed.nodes[each];
       node.layer = {node.layer.one / 2, node.layer.batch / 2};
       node.head = {node.head.one / 2, node.head.batch / 2};
     }
-    consider(
-        changed,
-        (is_alone ? "a machine" : "machines") + std::string(" twice as fast in place of ") + whom,
-        gains);
+    gains.add(Gain::Change::kSpeed, one.nodes, rate_after(changed));
   }
   if (plan.ranges.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    consider(changed, "links of ten times the rate", gains);
+    gains.add(Gain::Change::kLinkRate, {}, rate_after(changed));
     changed.links = problem.links;
     for (Link& link : changed.links) link.delay_seconds /= 2;
-    consider(changed, "half the delay of every link", gains);
+    gains.add(Gain::Change::kLinkDelay, {}, rate_after(changed));
   }
-  std::vector<std::string> sentences = gains.largest();
-  if (auto other = for_throughput(problem, plan)) sentences.push_back(std::move(*other));
-  return sentences;
+  std::vector<Gain> all = gains.largest();
+  if (auto other = for_throughput(problem, plan)) all.push_back(std::move(*other));
+  return all;
 }
 
 }  // namespace hearth::placement

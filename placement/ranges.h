@@ -22,7 +22,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -66,9 +65,9 @@ Result<RangePlan> plan_ranges(const Problem& problem);
 // neither figure of the plan gets worse.
 RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t node);
 
-// The changes that gain the most, each planned anew and as a sentence with its figure; at most
-// three, none that gains less than 3 %. After them what the same nodes give all streams together
-// where the plan is for the latency of one.
-std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan);
+// The changes that gain the most, each planned anew; at most kMaxGains, none that gains less than
+// kMinGain. After them, where the plan is for latency, what the same nodes give to all streams
+// together with throughput as the objective (Gain::Change::kThroughput).
+std::vector<Gain> improvements(const Problem& problem, const RangePlan& plan);
 
 }  // namespace hearth::placement

@@ -7,6 +7,7 @@
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
+#include "coordinator/pipelines/placement_text.h"
 
 namespace hearth::cli {
 namespace {
@@ -95,7 +96,8 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   lines.push_back(way_text(problem, plan));
   append(lines, nodes);
   for (const placement::Spare& spare : plan.spares) {
-    lines.push_back("spare " + name_of(problem, spare.node) + ": " + spare.why);
+    lines.push_back("spare " + name_of(problem, spare.node) + ": " +
+                    coordinator::spare_text(problem, spare));
   }
   append_improvements(lines, improvements);
   return lines;
@@ -132,7 +134,8 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
   json["kv_tokens"] = p.kv_tokens;
   json["spares"] = Json::array();
   for (const placement::Spare& spare : plan.spares) {
-    json["spares"].push_back({{"node", problem.nodes[spare.node].name}, {"why", spare.why}});
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
+                              {"why", coordinator::spare_text(problem, spare)}});
   }
   json["improvements"] = improvements;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
