@@ -37,12 +37,15 @@ Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes)
 }
 
 std::vector<Stage> numbered_as(const std::vector<std::uint32_t>& nodes, std::vector<Stage> stages) {
-  for (Stage& stage : stages) stage.node = nodes[stage.node];
+  for (Stage& stage : stages) {
+    INVARIANT(stage.node < nodes.size(), "a stage is on one of the part's nodes");
+    stage.node = nodes[stage.node];
+  }
   return stages;
 }
 
-// Those that the exact search looks at: the quickest, or where they have too little memory those
-// that have the most.
+// The nodes that the exact search considers: the quickest, or where those have too little memory
+// the nodes with the most memory.
 std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
   std::vector<std::uint32_t> nodes(problem.nodes.size());
   std::iota(nodes.begin(), nodes.end(), 0U);
@@ -90,7 +93,7 @@ Spare why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
 }
 
 struct Placed {
-  std::vector<std::uint32_t> nodes;  // that were looked at
+  std::vector<std::uint32_t> nodes;  // that were considered
   std::vector<Stage> stages;
 };
 
@@ -120,6 +123,7 @@ Result<Plan> plan(const Problem& problem) {
   Plan plan;
   plan.stages = std::move(one.stages);
   plan.prediction = predict(problem, plan.stages);
+  INVARIANT(plan.stages.size() <= problem.nodes.size(), "no node has two stages");
   for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
     const bool used = std::any_of(plan.stages.begin(), plan.stages.end(),
                                   [&](const Stage& stage) { return stage.node == node; });
@@ -132,6 +136,7 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
   TRY(Plan first, plan(problem));
   std::vector<Plan> plans{std::move(first)};
   while (true) {
+    INVARIANT(plans.size() <= problem.nodes.size(), "every pipeline takes a node");
     std::vector<std::uint32_t> nodes;
     for (const Spare& spare : plans.back().spares) nodes.push_back(spare.node);
     if (nodes.empty()) return plans;

@@ -26,9 +26,9 @@ std::string name_of(const Problem& problem, std::uint32_t node) {
   return escape_control(problem.nodes[node].name);
 }
 
-std::string way_text(const Problem& problem, const RangePlan& plan) {
+std::string route_text(const Problem& problem, const RangePlan& plan) {
   std::string text = "the quickest way of one stream:";
-  for (const placement::Stage& stage : plan.way.stages) {
+  for (const placement::Stage& stage : plan.route.stages) {
     text += " " + name_of(problem, stage.node);
   }
   return text;
@@ -93,7 +93,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   lines.push_back("no placement of these " + std::to_string(problem.nodes.size()) +
                   " nodes gives more than " + plan_rate(plan.bound) + " tokens/s of all together");
   lines.push_back(pipelines_text(chains));
-  lines.push_back(way_text(problem, plan));
+  lines.push_back(route_text(problem, plan));
   append(lines, nodes);
   for (const placement::Spare& spare : plan.spares) {
     lines.push_back("spare " + name_of(problem, spare.node) + ": " +
@@ -120,7 +120,7 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
                               {"replicas", std::move(replicas)}});
   }
   json["way"] = Json::array();
-  for (const placement::Stage& stage : plan.way.stages) {
+  for (const placement::Stage& stage : plan.route.stages) {
     json["way"].push_back(problem.nodes[stage.node].name);
   }
   json["pipelines"] = pipelines_object(problem, chains);

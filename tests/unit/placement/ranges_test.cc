@@ -36,15 +36,15 @@ void check_shape(const Problem& problem, const RangePlan& plan) {
     ASSERT_TRUE(nodes.insert(spare.node).second) << "spare and not";
   }
   ASSERT_EQ(nodes.size(), problem.nodes.size());
-  ASSERT_EQ(plan.way.stages.size(), plan.ranges.size());
+  ASSERT_EQ(plan.route.stages.size(), plan.ranges.size());
   for (std::size_t i = 0; i < plan.ranges.size(); ++i) {
-    ASSERT_EQ(plan.way.stages[i].layers, plan.ranges[i].layers);
+    ASSERT_EQ(plan.route.stages[i].layers, plan.ranges[i].layers);
     const auto& replicas = plan.ranges[i].nodes;
-    ASSERT_TRUE(std::count(replicas.begin(), replicas.end(), plan.way.stages[i].node));
+    ASSERT_TRUE(std::count(replicas.begin(), replicas.end(), plan.route.stages[i].node));
   }
-  ASSERT_TRUE(instances::linked(problem, plan.way.stages));
-  ASSERT_NEAR(plan.prediction.tokens_per_second * ring_seconds(problem, plan.way.stages, 1.0), 1.0,
-              1e-9);
+  ASSERT_TRUE(instances::linked(problem, plan.route.stages));
+  ASSERT_NEAR(plan.prediction.tokens_per_second * ring_seconds(problem, plan.route.stages, 1.0),
+              1.0, 1e-9);
   if (problem.stages > 0) {
     ASSERT_EQ(plan.ranges.size(), problem.stages);
   }
@@ -146,7 +146,7 @@ TEST(RangesTest, ForLatencyNoPipelineOfAFewNodesIsShorter) {
     if (!plan.ok()) continue;
     ++solved;
     check_shape(problem, *plan);
-    ASSERT_LE(plan->way.seconds, least * 1.0501) << "seed " << seed;
+    ASSERT_LE(plan->route.seconds, least * 1.0501) << "seed " << seed;
   }
   EXPECT_GT(solved, 300U);
 }
@@ -176,7 +176,7 @@ TEST(RangesTest, TheSameSwarmHasTheSamePlan) {
     ASSERT_EQ(one.ok(), two.ok());
     if (!one.ok()) continue;
     ASSERT_EQ(offers_of(one->ranges), offers_of(two->ranges));
-    ASSERT_EQ(one->way.stages, two->way.stages);
+    ASSERT_EQ(one->route.stages, two->route.stages);
     ASSERT_EQ(one->prediction.all_tokens_per_second, two->prediction.all_tokens_per_second);
   }
 }
