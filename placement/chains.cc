@@ -18,18 +18,19 @@ constexpr double kAlikeLatency = 1.05;
 constexpr std::size_t kTried = 8;
 constexpr std::uint32_t kHalvings = 50;  // of an interval of 12 decades: to a part in 10^12
 
-struct Cut {
+struct LayerSplit {
   std::vector<LayerRange> ranges;
   std::vector<std::uint32_t> range_of;
-  double steps_per_second = 0.0;  // of all pipelines, if none were quicker than the slowest
+  double steps_per_second = 0.0;  // of all pipelines, each at the pace of the slowest
 };
 
-// Groups of `pipelines` nodes that are alike, each as slow and as small as its least.
+// Groups of `pipelines` similar nodes. A group counts as slow and as small as its weakest node.
 class Groups {
  public:
   Groups(const Costs& costs, const std::vector<std::uint32_t>& by_speed,
          const std::vector<std::uint32_t>& class_of, std::uint32_t pipelines)
       : costs_(costs), pipelines_(pipelines) {
+    INVARIANT(pipelines >= 1 && pipelines <= by_speed.size(), "a group has nodes");
     const std::size_t count = by_speed.size() / pipelines;
     nodes_.assign(by_speed.begin(),
                   by_speed.begin() + static_cast<std::ptrdiff_t>(count * pipelines));
@@ -39,7 +40,7 @@ class Groups {
   }
 
   // Empty: they do not hold the model.
-  std::optional<Cut> cut() {
+  std::optional<LayerSplit> split() {
     double least = 1e-9;
     double most = 1e3;
     if (!reaches(most)) return std::nullopt;
@@ -47,20 +48,23 @@ class Groups {
       const double middle = std::sqrt(least * most);
       (reaches(middle) ? most : least) = middle;
     }
-    reaches(most);
-    Cut cut;
-    cut.range_of.assign(costs_.problem().nodes.size(), kNoRange);
-    cut.steps_per_second = pipelines_ / most;
+    const bool reached = reaches(most);
+    INVARIANT(reached, "the upper end of the interval is always kept");
+    LayerSplit split;
+    split.range_of.assign(costs_.problem().nodes.size(), kNoRange);
+    split.steps_per_second = pipelines_ / most;
     std::uint32_t begin = 0;
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       if (ends_[i] == begin) continue;
       for (std::uint32_t j = 0; j < pipelines_; ++j) {
-        cut.range_of[nodes_[i * pipelines_ + j]] = static_cast<std::uint32_t>(cut.ranges.size());
+        split.range_of[nodes_[i * pipelines_ + j]] =
+            static_cast<std::uint32_t>(split.ranges.size());
       }
-      cut.ranges.push_back({begin, ends_[i]});
+      INVARIANT(ends_[i] > begin, "ranges are neighbours");
+      split.ranges.push_back({begin, ends_[i]});
       begin = ends_[i];
     }
-    return cut;
+    return split;
   }
 
  private:
@@ -78,8 +82,8 @@ class Groups {
     return slowest;
   }
 
-  // Whether all layers are computed in steps of so many seconds: each group takes as many as it
-  // can, for who reaches further never loses by it. Leaves where each ends.
+  // Whether all layers are computed in steps of so many seconds. Each group takes as many layers as
+  // it can, since a longer reach never costs anything. Sets ends_.
   bool reaches(double seconds) {
     const std::uint32_t layers = costs_.layers();
     std::uint32_t end = 0;
@@ -91,7 +95,8 @@ class Groups {
                costs_.batch_seconds(speed, {begin, to}) <= seconds;
       };
       while (end < layers && can(end + 1)) ++end;
-      if (begin < layers && end < layers && can(layers)) end = layers;  // nothing to send on
+      if (begin < layers && end < layers && can(layers))
+        end = layers;  // the last stage sends no activations
       ends_.push_back(end);
     }
     return end == layers;
@@ -104,7 +109,7 @@ class Groups {
   std::vector<std::uint32_t> ends_;
 };
 
-std::vector<Cut> cuts_of_groups(const Costs& costs) {
+std::vector<LayerSplit> splits_of_groups(const Costs& costs) {
   const Problem& problem = costs.problem();
   const auto count = static_cast<std::uint32_t>(problem.nodes.size());
   std::vector<std::uint32_t> class_of(count);
@@ -117,53 +122,54 @@ std::vector<Cut> cuts_of_groups(const Costs& costs) {
   std::stable_sort(by_speed.begin(), by_speed.end(), [&](std::uint32_t a, std::uint32_t b) {
     return costs.speed(a).layer < costs.speed(b).layer;
   });
-  std::vector<Cut> cuts;
+  std::vector<LayerSplit> splits;
   for (std::uint32_t pipelines = 1; pipelines <= count; ++pipelines) {
-    auto cut = Groups(costs, by_speed, class_of, pipelines).cut();
-    if (!cut || (problem.stages != 0 && problem.stages != cut->ranges.size())) continue;
-    cuts.push_back(std::move(*cut));
+    auto split = Groups(costs, by_speed, class_of, pipelines).split();
+    if (!split || (problem.stages != 0 && problem.stages != split->ranges.size())) continue;
+    splits.push_back(std::move(*split));
   }
-  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+  std::stable_sort(splits.begin(), splits.end(), [](const LayerSplit& a, const LayerSplit& b) {
     return a.steps_per_second > b.steps_per_second;
   });
-  if (cuts.size() > kTried) cuts.resize(kTried);
-  return cuts;
+  if (splits.size() > kTried) splits.resize(kTried);
+  return splits;
 }
 
-Cut cut_of(const RangePlan& plan, std::size_t nodes) {
-  Cut cut;
-  cut.range_of.assign(nodes, kNoRange);
+LayerSplit split_of(const RangePlan& plan, std::size_t nodes) {
+  LayerSplit split;
+  split.range_of.assign(nodes, kNoRange);
   for (const Range& range : plan.ranges) {
     for (const std::uint32_t node : range.nodes) {
-      cut.range_of[node] = static_cast<std::uint32_t>(cut.ranges.size());
+      split.range_of[node] = static_cast<std::uint32_t>(split.ranges.size());
     }
-    cut.ranges.push_back(range.layers);
+    split.ranges.push_back(range.layers);
   }
-  return cut;
+  return split;
 }
 
-Chains chains_of(const Costs& costs, Cut cut) {
+Chains chains_of(const Costs& costs, LayerSplit split) {
   const Problem& problem = costs.problem();
   Chains chains;
-  chains.ranges = std::move(cut.ranges);
-  chains.range_of = replicate(costs, chains.ranges, std::move(cut.range_of));
+  chains.ranges = std::move(split.ranges);
+  chains.range_of = replicate(costs, chains.ranges, std::move(split.range_of));
   std::vector<Stage> offers;
   for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
     const std::uint32_t range = chains.range_of[node];
     if (range != kNoRange) offers.push_back({node, chains.ranges[range]});
   }
-  while (auto way = quickest_route(problem, offers, {}, 0)) {
+  while (auto route = quickest_route(problem, offers, {}, 0)) {
     std::erase_if(offers, [&](const Stage& offer) {
-      return std::find(way->stages.begin(), way->stages.end(), offer) != way->stages.end();
+      return std::find(route->stages.begin(), route->stages.end(), offer) != route->stages.end();
     });
     chains.all_tokens_per_second +=
-        problem.batch_rows / pace_seconds(problem, way->stages, problem.batch_rows);
-    chains.pipelines.push_back(std::move(*way));
+        problem.batch_rows / pace_seconds(problem, route->stages, problem.batch_rows);
+    INVARIANT(route->stages.size() == chains.ranges.size(), "a pipeline has a stage a range");
+    chains.pipelines.push_back(std::move(*route));
   }
   return chains;
 }
 
-// What the objective makes great, and the other figure.
+// The figure that the objective maximises, and the other one.
 std::pair<double, double> rates_of(const Problem& problem, const Chains& chains) {
   const double one = 1.0 / chains.pipelines.front().seconds;
   const double all = chains.all_tokens_per_second;
@@ -175,11 +181,11 @@ std::pair<double, double> rates_of(const Problem& problem, const Chains& chains)
 Result<Chains> plan_chains(const Problem& problem) {
   TRY(const RangePlan ranges, plan_ranges(problem));
   const Costs costs(problem);
-  std::vector<Cut> cuts = cuts_of_groups(costs);
-  cuts.push_back(cut_of(ranges, problem.nodes.size()));
+  std::vector<LayerSplit> splits = splits_of_groups(costs);
+  splits.push_back(split_of(ranges, problem.nodes.size()));
   std::vector<Chains> found;
-  for (Cut& cut : cuts) {
-    Chains chains = chains_of(costs, std::move(cut));
+  for (LayerSplit& split : splits) {
+    Chains chains = chains_of(costs, std::move(split));
     if (!chains.pipelines.empty()) found.push_back(std::move(chains));
   }
   double best = 0.0;
@@ -192,7 +198,7 @@ Result<Chains> plan_chains(const Problem& problem) {
     if (rate * alike < best) continue;
     if (chosen == nullptr || other > rates_of(problem, *chosen).second) chosen = &chains;
   }
-  INVARIANT(chosen != nullptr, "the way of the ranges is a pipeline of their cut");
+  INVARIANT(chosen != nullptr, "the route of the ranges is a pipeline of their split");
   chosen->bound = ranges.bound;
   return std::move(*chosen);
 }

@@ -1,13 +1,13 @@
-// Swarms of more nodes than an exact search sees, as pipelines that share no node: all have the
-// same cut, so that whoever has loaded a range stands in for a stage of any of them.
+// Pipelines that share no node, for swarms of more nodes than the exact search takes. All pipelines
+// have the same layer split, so that a node with a loaded range can replace a stage of any of them.
 //
-// A pipeline is as quick as its slowest stage, so that its nodes are to be of like speed for their
-// ranges, and each range wants as many nodes as there are pipelines. Tried are the cut of
-// placement/ranges.h and, for every number of pipelines, nodes in groups of so many, alike in speed
-// and memory, each group with the range that makes the slowest of them as quick as can be: exact
-// for the groups and their order. The eight that promise most are made into pipelines by the
-// quickest way (placement/route.h), one after the other: the quickest nodes of all ranges come
-// together first.
+// A pipeline is as quick as its slowest stage. So its nodes should have similar speeds for their
+// ranges, and each range needs as many nodes as there are pipelines. The candidates are the layer
+// split of placement/ranges.h and, for every number P of pipelines, nodes in groups of P that are
+// alike in speed and memory, each group with the range that minimises the slowest stage: exact for
+// the groups and their order. The eight best candidates are made into pipelines by quickest routes
+// (placement/route.h), one after the other, so that the quickest nodes of all ranges come together
+// first.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ namespace hearth::placement {
 
 struct Chains {
   std::vector<LayerRange> ranges;       // of every pipeline, by stage
-  std::vector<std::uint32_t> range_of;  // of each node; kNoRange: it holds none, or is not wanted
+  std::vector<std::uint32_t> range_of;  // of each node; kNoRange: it holds none or is not used
   std::vector<Route> pipelines;         // the quickest first
   double all_tokens_per_second = 0.0;   // of all pipelines together, each with many streams
   double bound = 0.0;                   // that no placement of these nodes exceeds
 };
 
-// kInvalidInput and kNoCapacity as of plan_ranges. For throughput the most of all pipelines
-// together, for latency the quickest of them; within 2 % and 5 % the other figure decides. Steps
-// for n nodes and L layers: those of plan_ranges, and n L for each of n numbers of pipelines.
+// kInvalidInput and kNoCapacity as of plan_ranges. Maximises the throughput of all pipelines
+// together, or for latency the rate of the quickest one; among plans within 2 % (5 % for latency)
+// of the best, the other figure decides. Steps for n nodes and L layers: those of plan_ranges, and
+// n L for each of n numbers of pipelines.
 Result<Chains> plan_chains(const Problem& problem);
 
 }  // namespace hearth::placement

@@ -6,8 +6,12 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::placement {
 namespace {
+
+static_assert(kMaxClasses < 16, "the splitter visits every set of classes");
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1e-9;  // of what rounding may take from a bound that is just kept
@@ -47,6 +51,7 @@ NodeClass class_of(const Costs& costs, std::vector<std::uint32_t> nodes) {
     sum.head += speed.head;
     sum.bytes += speed.bytes;
   }
+  INVARIANT(!nodes.empty(), "a class has a node");
   const auto count = static_cast<double>(nodes.size());
   one.speed.step = sum.step / count;
   one.speed.one_layer = sum.one_layer / count;
@@ -58,11 +63,12 @@ NodeClass class_of(const Costs& costs, std::vector<std::uint32_t> nodes) {
   return one;
 }
 
-// The cuts that keep a pace, in steps a second.
-class Cutter {
+// The layer split that keeps a pace, in steps a second.
+class ClassSplitter {
  public:
-  Cutter(const Costs& costs, const std::vector<NodeClass>& classes)
+  ClassSplitter(const Costs& costs, const std::vector<NodeClass>& classes)
       : classes_(classes), layers_(costs.layers()) {
+    INVARIANT(classes.size() <= kMaxClasses, "sets of classes are few");
     for (const NodeClass& one : classes) {
       std::vector<double>& seconds =
           seconds_.emplace_back(std::size_t{layers_ + 1} * layers_, kNever);
@@ -94,18 +100,20 @@ class Cutter {
   }
 
   // After keeps() of the same pace.
-  std::vector<std::uint32_t> cuts(double pace) {
-    std::vector<std::uint32_t> cuts{layers_};
+  std::vector<std::uint32_t> boundaries(double pace) {
+    std::vector<std::uint32_t> boundaries{layers_};
     for (std::size_t set = reach_.size() - 1; set != 0; set &= ~(std::size_t{1} << last_[set])) {
       const std::size_t before = set & ~(std::size_t{1} << last_[set]);
       if (reach_[before] == reach_[set]) continue;
       walk(last_[set], reach_[before], pace);
+      INVARIANT(nodes_[reach_[set]] <= static_cast<double>(classes_[last_[set]].nodes.size()),
+                "a class has the nodes for its ranges");
       for (std::uint32_t end = reach_[set]; end != reach_[before]; end = from_[end]) {
-        cuts.push_back(from_[end]);
+        boundaries.push_back(from_[end]);
       }
     }
-    std::reverse(cuts.begin(), cuts.end());
-    return cuts;
+    std::reverse(boundaries.begin(), boundaries.end());
+    return boundaries;
   }
 
  private:
@@ -113,8 +121,8 @@ class Cutter {
     return std::size_t{begin} * (layers_ + 1) + end;
   }
 
-  // The fewest nodes of a class from a boundary to each later one, and of those ways the one with
-  // the fewest ranges.
+  // The fewest nodes of a class from a boundary to each later one, and among equal numbers the
+  // fewest ranges.
   void walk(std::uint32_t one, std::uint32_t begin, double pace) {
     const std::vector<double>& seconds = seconds_[one];
     const auto most = static_cast<double>(classes_[one].nodes.size());
@@ -145,6 +153,7 @@ class Cutter {
     walk(one, begin, pace);
     std::uint32_t end = layers_;
     while (nodes_[end] == kNever) --end;
+    INVARIANT(end >= begin, "a walk reaches its own begin");
     reached_[{one, begin}] = end;
     return end;
   }
@@ -182,8 +191,8 @@ Heaviest heaviest(const Costs& costs, std::uint32_t node) {
   return heaviest;
 }
 
-// Rows need every layer, and the head once, which counts as so many layers. Whatever it counts as,
-// no node does more work a second than at its best range.
+// Rows need every layer, and the head once, which counts as `head_layers` layers. For any value of
+// it no node does more work a second than at its best range.
 double bound_steps(const Costs& costs, double head_layers) {
   double work = 0.0;
   for (std::uint32_t node = 0; node < costs.problem().nodes.size(); ++node) {
@@ -199,6 +208,7 @@ double bound_steps(const Costs& costs, double head_layers) {
     }
     work += rate;
   }
+  INVARIANT(work >= 0.0, "a rate is not negative");
   return work / (costs.weight({0, costs.layers()}) + head_layers);
 }
 
@@ -232,7 +242,7 @@ std::vector<NodeClass> classes_of(const Costs& costs) {
         classes.push_back(class_of(costs, std::move(both)));
       }
     }
-    if (classes.size() <= kClassesMost) break;
+    if (classes.size() <= kMaxClasses) break;
   }
   std::stable_sort(classes.begin(), classes.end(), [](const NodeClass& a, const NodeClass& b) {
     return a.speed.memory > b.speed.memory;
@@ -240,19 +250,20 @@ std::vector<NodeClass> classes_of(const Costs& costs) {
   return classes;
 }
 
-std::vector<std::uint32_t> cut_for_classes(const Costs& costs,
-                                           const std::vector<NodeClass>& classes) {
+std::vector<std::uint32_t> boundaries_for_classes(const Costs& costs,
+                                                  const std::vector<NodeClass>& classes) {
   if (classes.empty()) return {};
-  Cutter cutter(costs, classes);
+  ClassSplitter splitter(costs, classes);
   double high = bound_steps(costs);
   double low = 1e-9 * high;
-  if (!cutter.keeps(low)) return {};
+  if (!splitter.keeps(low)) return {};
   for (std::uint32_t halvings = 0; halvings < 36; ++halvings) {
     const double pace = low + (high - low) / 2.0;
-    (cutter.keeps(pace) ? low : high) = pace;
+    (splitter.keeps(pace) ? low : high) = pace;
   }
-  cutter.keeps(low);
-  return cutter.cuts(low);
+  const bool kept = splitter.keeps(low);
+  INVARIANT(kept, "the lower end of the interval is always kept");
+  return splitter.boundaries(low);
 }
 
 double bound_rows_per_second(const Costs& costs) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace hearth::placement {
 namespace {
 
@@ -17,7 +19,7 @@ Speed speed_of(const Problem& problem, const Node& node) {
   speed.step = node.step_seconds;
   speed.one_layer = node.layer.one;
   speed.one_head = node.head.one;
-  // A batch that was measured as quicker than one row is noise.
+  // A batch that was measured as quicker than one row is measuring noise.
   speed.layer = std::max(node.layer.one, node.layer.batch);
   speed.head = std::max(node.head.one, node.head.batch);
   speed.memory = node.memory_bytes;
@@ -30,6 +32,7 @@ Speed speed_of(const Problem& problem, const Node& node) {
 
 Costs::Costs(const Problem& problem)
     : problem_(problem), mean_bytes_(problem.model.mean_layer_bytes()), bytes_{0} {
+  INVARIANT(mean_bytes_ > 0.0, "every layer has bytes");
   for (const std::uint64_t bytes : problem.model.layer_bytes) {
     bytes_.push_back(bytes_.back() + bytes);
   }
@@ -49,12 +52,15 @@ Costs::Costs(const Problem& problem)
     }
     Speed& speed = speeds_.emplace_back(speed_of(problem, problem.nodes[from]));
     const double rate = median(rates);
-    speed.bytes = rate > 0.0 ? batch / rate : 0.0;  // with no link it is a stage alone or none
+    speed.bytes =
+        rate > 0.0 ? batch / rate : 0.0;  // without a link the node can only hold the whole model
     delays_.push_back(median(delays));
   }
+  INVARIANT(speeds_.size() == count && delays_.size() == count, "every node has its speed");
 }
 
 double Costs::weight(LayerRange layers) const {
+  INVARIANT(layers.begin <= layers.end && layers.end < bytes_.size(), "layers are the model's");
   return static_cast<double>(bytes_[layers.end] - bytes_[layers.begin]) / mean_bytes_;
 }
 
@@ -72,7 +78,7 @@ double Costs::row_seconds(std::uint32_t node, LayerRange layers) const {
   return speed.step + weight(layers) * speed.one_layer + head;
 }
 
-// Tokens go back to the first stage in a few bytes.
+// The last stage sends tokens, which have a few bytes.
 double Costs::batch_seconds(const Speed& speed, LayerRange layers) const {
   const double stage = speed.step + weight(layers) * speed.layer;
   if (layers.end == this->layers()) return stage + speed.head;

@@ -9,29 +9,31 @@
 
 namespace hearth::placement {
 
-// What a stage takes of its node. Of a class of nodes: what each of them has at least, and the mean
-// of their speeds.
+// Speeds and memory of a node. Of a class of nodes: the minimum of their memory, and the mean of
+// their speeds.
 struct Speed {
   double step = 0.0;       // seconds of every step
   double one_layer = 0.0;  // of a layer of mean size, in a step of one row
   double one_head = 0.0;   // of the head
   double layer = 0.0;      // the same of a batch
   double head = 0.0;
-  double bytes = 0.0;  // of a batch's activations on the node's usual way out
+  double bytes = 0.0;  // of a batch's activations on the node's usual outgoing link
   std::uint64_t memory = 0;
   std::uint64_t kv_budget = 0;
 };
 
 class Costs {
  public:
-  // n^2 steps for n nodes: a node's usual way out is the median of the links that it has. Keeps a
+  // n^2 steps for n nodes: a node's usual outgoing link is the median of its links. Keeps a
   // reference to the problem.
   explicit Costs(const Problem& problem);
 
   const Problem& problem() const { return problem_; }
   std::uint32_t layers() const { return static_cast<std::uint32_t>(bytes_.size() - 1); }
   const Speed& speed(std::uint32_t node) const { return speeds_[node]; }
-  double delay(std::uint32_t node) const { return delays_[node]; }  // of the usual way out, seconds
+  double delay(std::uint32_t node) const {
+    return delays_[node];
+  }  // of the usual outgoing link, seconds
 
   // Of the weights, in layers of mean size.
   double weight(LayerRange layers) const;
@@ -39,7 +41,7 @@ class Costs {
   bool fits(std::uint32_t node, LayerRange layers) const { return fits(speeds_[node], layers); }
   // Of a step of one row.
   double row_seconds(std::uint32_t node, LayerRange layers) const;
-  // Between two steps of a batch on one replica: the stage's, or its bytes' on the way out.
+  // Between two steps of a batch on one replica: the stage's, or that of its bytes on the link.
   double batch_seconds(const Speed& speed, LayerRange layers) const;
   double batch_seconds(std::uint32_t node, LayerRange layers) const {
     return batch_seconds(speeds_[node], layers);

@@ -5,17 +5,19 @@
 #include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "placement/search.h"
-#include "placement/words.h"
 
 namespace hearth::placement {
 namespace {
 
-constexpr std::size_t kExactWords = 12;  // nodes; of more, what else there could be is less exact
+// Of more nodes the alternatives to a plan are searched for with less effort.
+constexpr std::size_t kExactAlternatives = 12;
+static_assert(kExactAlternatives <= limits::kExactNodes);
 
 Effort effort_for(std::size_t nodes) {
-  return nodes <= kExactWords ? Effort::kExact : Effort::kOrders;
+  return nodes <= kExactAlternatives ? Effort::kExact : Effort::kOrders;
 }
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
@@ -35,12 +37,15 @@ Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes)
 }
 
 std::vector<Stage> numbered_as(const std::vector<std::uint32_t>& nodes, std::vector<Stage> stages) {
-  for (Stage& stage : stages) stage.node = nodes[stage.node];
+  for (Stage& stage : stages) {
+    INVARIANT(stage.node < nodes.size(), "a stage is on one of the part's nodes");
+    stage.node = nodes[stage.node];
+  }
   return stages;
 }
 
-// Those that the exact search looks at: the quickest, or where they have too little memory those
-// that have the most.
+// The nodes that the exact search considers: the quickest, or where those have too little memory
+// the nodes with the most memory.
 std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
   std::vector<std::uint32_t> nodes(problem.nodes.size());
   std::iota(nodes.begin(), nodes.end(), 0U);
@@ -62,36 +67,33 @@ std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
           })};
 }
 
-std::string why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
-                      const std::vector<Stage>& stages, std::uint32_t spare) {
-  if (std::find(nodes.begin(), nodes.end(), spare) == nodes.end()) {
-    return "not looked at: the search sees " + std::to_string(limits::kExactNodes) + " nodes of " +
-           std::to_string(problem.nodes.size());
-  }
-  if (auto why = why_no_layer(problem, spare)) return *why;
+Spare why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
+                const std::vector<Stage>& stages, std::uint32_t spare) {
+  if (std::find(nodes.begin(), nodes.end(), spare) == nodes.end()) return {spare};
+  if (const auto no_layer = holds_no_layer(problem, spare)) return *no_layer;
   const Problem part = part_of(problem, nodes);
   const auto bit = [&](std::uint32_t node) {
     const auto place = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
+    INVARIANT(place < static_cast<std::ptrdiff_t>(nodes.size()), "a stage is on a searched node");
     return std::uint32_t{1} << place;
   };
   std::uint32_t all = bit(spare);
   for (const Stage& stage : stages) all |= bit(stage.node);
-  std::string what = "adding it makes the whole ";
+  Spare why{spare, SpareReason::kAdded};
   const Effort effort = effort_for(nodes.size());
   auto with = search(part, all, effort);
   if (!with) {
-    what = "in place of another it makes the whole ";
+    why.reason = SpareReason::kExchanged;
     with = search(part, bit(spare), effort);
   }
-  if (!with) return "no pipeline with it holds the model over links that were measured";
-  const double rate = rate_of(problem, predict(problem, stages));
-  const double after = rate_of(part, predict(part, *with));
-  return what + (after < 0.999 * rate ? "slower: " : "no quicker: ") + rate_text(after) +
-         " instead of " + rate_text(rate) + " tokens/s";
+  if (!with) return {spare, SpareReason::kNotLinked};
+  why.tokens_per_second = rate_of(problem, predict(problem, stages));
+  why.with_tokens_per_second = rate_of(part, predict(part, *with));
+  return why;
 }
 
 struct Placed {
-  std::vector<std::uint32_t> nodes;  // that were looked at
+  std::vector<std::uint32_t> nodes;  // that were considered
   std::vector<Stage> stages;
 };
 
@@ -101,12 +103,12 @@ Result<Placed> placed(const Problem& problem, Effort effort) {
     const auto stages = search(part_of(problem, nodes), 0, effort);
     if (stages) return Placed{nodes, numbered_as(nodes, *stages)};
   }
-  return no_room(problem);
+  return no_placement(problem);
 }
 
-void consider(const Problem& changed, const std::string& change, Gains& gains) {
+double rate_after(const Problem& changed) {
   const auto one = placed(changed, effort_for(changed.nodes.size()));
-  if (one.ok()) gains.add(change, rate_of(changed, predict(changed, one->stages)));
+  return one.ok() ? rate_of(changed, predict(changed, one->stages)) : 0.0;
 }
 
 }  // namespace
@@ -121,10 +123,11 @@ Result<Plan> plan(const Problem& problem) {
   Plan plan;
   plan.stages = std::move(one.stages);
   plan.prediction = predict(problem, plan.stages);
+  INVARIANT(plan.stages.size() <= problem.nodes.size(), "no node has two stages");
   for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
     const bool used = std::any_of(plan.stages.begin(), plan.stages.end(),
                                   [&](const Stage& stage) { return stage.node == node; });
-    if (!used) plan.spares.push_back({node, why_spare(problem, one.nodes, plan.stages, node)});
+    if (!used) plan.spares.push_back(why_spare(problem, one.nodes, plan.stages, node));
   }
   return plan;
 }
@@ -133,6 +136,7 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
   TRY(Plan first, plan(problem));
   std::vector<Plan> plans{std::move(first)};
   while (true) {
+    INVARIANT(plans.size() <= problem.nodes.size(), "every pipeline takes a node");
     std::vector<std::uint32_t> nodes;
     for (const Spare& spare : plans.back().spares) nodes.push_back(spare.node);
     if (nodes.empty()) return plans;
@@ -144,26 +148,26 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
   }
 }
 
-std::vector<std::string> improvements(const Problem& problem, const Plan& plan) {
+std::vector<Gain> improvements(const Problem& problem, const Plan& plan) {
   Gains gains(rate_of(problem, plan.prediction));
   for (const Stage& stage : plan.stages) {
     Problem changed = problem;
     Node& node = changed.nodes[stage.node];
     node.memory_bytes *= 2;
-    consider(changed, "twice the memory in " + node.name, gains);
+    gains.add(Gain::Change::kMemory, {stage.node}, rate_after(changed));
     node.memory_bytes /= 2;
     node.layer = {node.layer.one / 2, node.layer.batch / 2};
     node.head = {node.head.one / 2, node.head.batch / 2};
-    consider(changed, "a machine twice as fast in place of " + node.name, gains);
+    gains.add(Gain::Change::kSpeed, {stage.node}, rate_after(changed));
   }
   if (plan.stages.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    consider(changed, "links of ten times the rate", gains);
+    gains.add(Gain::Change::kLinkRate, {}, rate_after(changed));
     for (Link& link : changed.links) {
       link = {link.delay_seconds / 2, link.bytes_per_second / 10};
     }
-    consider(changed, "half the delay of every link", gains);
+    gains.add(Gain::Change::kLinkDelay, {}, rate_after(changed));
   }
   return gains.largest();
 }

@@ -1,29 +1,24 @@
-// The plan: which nodes form a pipeline, what it will do, who is spare and why, and what would make
-// it quicker.
+// The plan: the nodes of a pipeline with their layers, its predicted speed, the spare nodes with
+// their reasons, and the changes that would make it quicker.
 //
-// For at most limits::kExactNodes nodes the plan is the best one of all orders and splits, by
-// placement/search.h where layers have equal sizes and by placement/uneven.h where they differ (for
-// throughput of nearly so many nodes it may give up, and be a percent or so short: see there).
-// Then what a spare or a change would give is exact for up to 12 nodes; of more it is the best of
-// the orders for equal layers, split by the sizes as they are. Of more nodes the exact search sees
-// limits::kExactNodes; the rest are spare, and spares that hold the model form pipelines of their
-// own (plan_replicas). Ranges that pipelines share are in placement/ranges.h, the way of a request
-// by live load in placement/route.h.
+// For at most limits::kExactNodes nodes the plan is the best one of all orders and splits
+// (placement/search.h; throughput with layers of different sizes may be a percent short for nearly
+// so many nodes). The alternatives that a spare or a change would give are searched exactly for up
+// to 12 nodes; for more nodes and layers of different sizes they are the best of three orders. Of
+// more nodes the exact search considers limits::kExactNodes; the rest are spare, and spares that
+// hold the model form pipelines of their own (plan_replicas). Ranges that pipelines share are in
+// placement/ranges.h, the route of a request by live load in placement/route.h.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "placement/gain.h"
 #include "placement/problem.h"
+#include "placement/shortage.h"
 
 namespace hearth::placement {
-
-struct Spare {
-  std::uint32_t node = 0;
-  std::string why;  // a sentence
-};
 
 struct Plan {
   std::vector<Stage> stages;
@@ -31,18 +26,18 @@ struct Plan {
   std::vector<Spare> spares;
 };
 
-// kInvalidInput where a number is out of its range; kNoCapacity, with what is wanted and what there
-// is, where the nodes do not hold the model.
+// kInvalidInput where a number is out of its range; kNoCapacity where the nodes do not hold the
+// model: shortage_of() says what they lack.
 Result<Plan> plan(const Problem& problem);
 
-// The plan's stages without its words: no spare says why.
+// The plan's stages alone, without the search for the reasons of spares.
 Result<std::vector<Stage>> place(const Problem& problem);
 
 // The plan, then one of its spares, and so on while they hold the model.
 Result<std::vector<Plan>> plan_replicas(const Problem& problem);
 
-// The changes that gain the most, each planned anew and as a sentence with its figure; at most
-// three, none that gains less than 3 %.
-std::vector<std::string> improvements(const Problem& problem, const Plan& plan);
+// The changes that gain the most, each planned anew; at most kMaxGains, none that gains less than
+// kMinGain.
+std::vector<Gain> improvements(const Problem& problem, const Plan& plan);
 
 }  // namespace hearth::placement

@@ -6,19 +6,19 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::placement {
 namespace {
 
-constexpr double kPromptRows = 128.0;  // of one step, as the first stage cuts prompts
+constexpr double kPromptRows = 128.0;  // of one step of prefill
 
-Status check_seconds(const std::string& whose, const char* field, double seconds, double least) {
+Status check_seconds(const std::string& whose, const char* field, double seconds, double min) {
   char range[64];
-  std::snprintf(range, sizeof range, "%g to %g", least,
-                static_cast<double>(limits::kPlacedSeconds));
-  REQUIRE(std::isfinite(seconds) && seconds >= least && seconds <= limits::kPlacedSeconds,
-          whose + ": " + field + " is no number from " + range);
+  std::snprintf(range, sizeof range, "%g to %g", min, static_cast<double>(limits::kPlacedSeconds));
+  REQUIRE(std::isfinite(seconds) && seconds >= min && seconds <= limits::kPlacedSeconds,
+          whose + ": " + field + " must be a number from " + range);
   return ok_status();
 }
 
@@ -35,15 +35,15 @@ Status check_model(const Problem& problem) {
           "the model has " + std::to_string(model.layer_bytes.size()) +
               " layers; it must have 1 to " + std::to_string(limits::kModelLayers));
   for (const std::uint64_t bytes : model.layer_bytes) {
-    REQUIRE(bytes > 0, "a layer has no bytes");
+    REQUIRE(bytes > 0, "the bytes of a layer are 0; they must be at least 1");
     TRY_VOID(check_bytes("the bytes of a layer", bytes));
   }
   TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
   TRY_VOID(check_bytes("the head", model.head_bytes));
   TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
-  // Of all layers together these are within 64 bits.
+  // Then the KV of all layers together is within 64 bits.
   REQUIRE(model.kv_bytes <= limits::kPlacedKvBytes,
-          "the KV of a position in a layer has " + std::to_string(model.kv_bytes) +
+          "the KV of a position in a layer takes " + std::to_string(model.kv_bytes) +
               " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
   REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, std::to_string(problem.kv_tokens) +
                                                           " positions of KV; the limit is " +
@@ -52,6 +52,8 @@ Status check_model(const Problem& problem) {
 }
 
 std::uint64_t weight_bytes(const Problem& problem, LayerRange layers) {
+  INVARIANT(layers.begin <= layers.end && layers.end <= problem.layers(),
+            "a stage's layers are the model's");
   const auto begin = problem.model.layer_bytes.begin();
   std::uint64_t bytes = std::accumulate(begin + layers.begin, begin + layers.end, std::uint64_t{0});
   if (layers.begin == 0) bytes += problem.model.embedding_bytes;
@@ -59,9 +61,11 @@ std::uint64_t weight_bytes(const Problem& problem, LayerRange layers) {
   return bytes;
 }
 
+static_assert(limits::kBatchRows >= 2, "a batch has more than one row");
+
 double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows) {
   const double share = (rows - 1.0) / (static_cast<double>(batch_rows) - 1.0);
-  // A batch that was measured as quicker than one row is noise.
+  // A batch that was measured as quicker than one row is measuring noise.
   return seconds.one + std::max(0.0, seconds.batch - seconds.one) * share;
 }
 
@@ -94,13 +98,14 @@ Status check(const Node& node) {
   TRY_VOID(check_seconds(whose, "the seconds of the head", node.head.one, 0.0));
   TRY_VOID(check_seconds(whose, "the seconds of the head in a batch", node.head.batch, 0.0));
   REQUIRE(node.memory_bytes <= limits::kPlacedBytes,
-          whose + ": memory of more than " + std::to_string(limits::kPlacedBytes) + " bytes");
+          whose + ": the memory is " + std::to_string(node.memory_bytes) + " bytes; the limit is " +
+              std::to_string(limits::kPlacedBytes));
   return ok_status();
 }
 
-// The words are made where they are wanted: a swarm has a million links.
+// Builds texts only for an error: a swarm has a million links.
 Status check(const Link& link, const std::string& from, const std::string& to) {
-  const auto within = [](double value, double most) { return value >= 0.0 && value <= most; };
+  const auto within = [](double value, double max) { return value >= 0.0 && value <= max; };
   if (within(link.delay_seconds, limits::kPlacedSeconds) &&
       within(link.bytes_per_second, limits::kLinkBytesPerSecond)) {
     return ok_status();
@@ -109,7 +114,7 @@ Status check(const Link& link, const std::string& from, const std::string& to) {
   TRY_VOID(check_seconds(whose, "the delay", link.delay_seconds, 0.0));
   REQUIRE(std::isfinite(link.bytes_per_second) && link.bytes_per_second >= 0.0 &&
               link.bytes_per_second <= limits::kLinkBytesPerSecond,
-          whose + ": the bytes a second are no number from 0 to " +
+          whose + ": the bytes a second must be a number from 0 to " +
               std::to_string(limits::kLinkBytesPerSecond));
   return ok_status();
 }
@@ -117,15 +122,18 @@ Status check(const Link& link, const std::string& from, const std::string& to) {
 Status check(const Problem& problem) {
   TRY_VOID(check_model(problem));
   const std::size_t nodes = problem.nodes.size();
-  REQUIRE(nodes >= 1 && nodes <= limits::kWorkers,
-          std::to_string(nodes) + " nodes; there must be 1 to " + std::to_string(limits::kWorkers));
-  REQUIRE(problem.links.size() == nodes * nodes, "not every pair of nodes has a link");
+  REQUIRE(nodes >= 1 && nodes <= limits::kWorkers, "the problem has " + std::to_string(nodes) +
+                                                       " nodes; it must have 1 to " +
+                                                       std::to_string(limits::kWorkers));
+  REQUIRE(problem.links.size() == nodes * nodes,
+          std::to_string(problem.links.size()) + " links of " + std::to_string(nodes) +
+              " nodes; there must be one for every pair of nodes");
   REQUIRE(problem.batch_rows >= 2 && problem.batch_rows <= limits::kBatchRows,
-          "a batch of " + std::to_string(problem.batch_rows) + " rows; it must have 2 to " +
+          "a batch has " + std::to_string(problem.batch_rows) + " rows; it must have 2 to " +
               std::to_string(limits::kBatchRows));
-  REQUIRE(problem.stages <= problem.layers(), "the model has " + std::to_string(problem.layers()) +
-                                                  " layers, fewer than " +
-                                                  std::to_string(problem.stages) + " stages");
+  REQUIRE(problem.stages <= problem.layers(),
+          std::to_string(problem.stages) + " stages need as many layers, and the model has " +
+              std::to_string(problem.layers()) + "; ask for fewer stages");
   for (const Node& node : problem.nodes) TRY_VOID(check(node));
   for (std::size_t from = 0; from < nodes; ++from) {
     for (std::size_t to = 0; to < nodes; ++to) {
@@ -147,6 +155,7 @@ bool fits(const Problem& problem, const Stage& stage) {
 }
 
 double stage_seconds(const Problem& problem, const Stage& stage, double rows) {
+  INVARIANT(stage.node < problem.nodes.size(), "a stage is on one of the problem's nodes");
   const Node& node = problem.nodes[stage.node];
   double bytes = 0.0;
   for (std::uint32_t i = stage.layers.begin; i < stage.layers.end; ++i) {
@@ -166,7 +175,7 @@ double delay_seconds(const Problem& problem, const std::vector<Stage>& stages, s
   return problem.link(stages[from].node, to.node).delay_seconds;
 }
 
-// Tokens go back to the first stage in a few bytes.
+// The last stage sends tokens, which have a few bytes.
 double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from,
                      double rows) {
   if (from + 1 == stages.size()) return 0.0;
@@ -175,6 +184,7 @@ double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, s
 }
 
 double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows) {
+  INVARIANT(!stages.empty(), "a pipeline has a stage");
   double seconds = 0.0;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     seconds += stage_seconds(problem, stages[i], rows) + delay_seconds(problem, stages, i) +

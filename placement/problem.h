@@ -1,10 +1,9 @@
-// What placement goes by: nodes and links as they were measured, and what a model takes. Numbers
-// alone; who measures them and who loads anything is elsewhere.
+// The input of placement: the measured figures of nodes and links, and the sizes of a model.
 //
 // Seconds of a stage are linear in its layers (a step's fixed cost, each layer by its bytes, the
 // head on the last stage) and in its rows between one row and a batch. A row of one stream travels
-// the ring: it waits for every stage and every link. With many streams a pipeline of S stages keeps
-// S + 1 steps under way, and the slowest stage or link sets the pace.
+// the ring: it waits for every stage and every link. With many streams a pipeline of S stages has
+// S + 1 steps in flight, and the slowest stage or link sets the pace.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +18,11 @@
 namespace hearth::placement {
 
 enum class Objective : std::uint8_t {
-  kLatency,     // the most tokens a second for a single stream
-  kThroughput,  // the most of all streams together
+  kLatency,     // maximise the tokens a second of a single stream
+  kThroughput,  // maximise those of all streams together
 };
 
-// As --optimise takes it.
+// As the flag --optimise spells it.
 constexpr std::string_view name_of(Objective objective) {
   return objective == Objective::kLatency ? "latency" : "throughput";
 }
@@ -49,7 +48,7 @@ struct Node {
   RowSeconds layer;                // of a layer of mean size
   RowSeconds head;                 // of the last stage alone: norm, head and sampling
   std::uint64_t memory_bytes = 0;  // for weights and KV
-  // Of these, for KV at most.
+  // The part of these that KV may take.
   std::uint64_t kv_budget_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -61,10 +60,10 @@ struct Link {
 struct Problem {
   Model model;
   std::vector<Node> nodes;
-  std::vector<Link> links;  // [from * nodes + to]; a node's link to itself means nothing
+  std::vector<Link> links;  // [from * nodes + to]; a node's link to itself is ignored
   std::uint32_t batch_rows = 16;
   std::uint64_t kv_tokens = 0;  // positions that every stage must have room for, of all sequences
-  std::uint32_t stages = 0;     // 0: as many as are best
+  std::uint32_t stages = 0;     // 0: the number that is best
   Objective objective = Objective::kLatency;
 
   const Link& link(std::uint32_t from, std::uint32_t to) const {
@@ -84,30 +83,30 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-// Weights and the KV asked for.
+// Weights and the KV of kv_tokens positions.
 std::uint64_t stage_bytes(const Problem& problem, LayerRange layers);
 bool fits(const Problem& problem, const Stage& stage);
 
-// Of a step of so many rows.
+// Seconds of a step of `rows` rows.
 double stage_seconds(const Problem& problem, const Stage& stage, double rows);
-// Of a hop from one stage to the next: the delay, and the bytes.
+// Seconds of a hop from one stage to the next: of the delay, and of the bytes.
 double delay_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from);
 double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from,
                      double rows);
 
-// Of a step of so many rows, once round the ring.
+// Seconds of a step of `rows` rows, once round the ring.
 double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
-// Between two steps of so many rows, with S + 1 steps under way.
+// Seconds between two steps of `rows` rows, with S + 1 steps in flight.
 double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
-// What the objective makes small: the ring of one row, or the pace of a batch.
+// Seconds that the objective minimises: the ring of one row, or the pace of a batch.
 double cost_seconds(const Problem& problem, const std::vector<Stage>& stages);
 
 struct Prediction {
-  double tokens_per_second = 0.0;         // of one stream, near the beginning of its context
-  double all_tokens_per_second = 0.0;     // of so many streams together
+  double tokens_per_second = 0.0;         // of one stream with a short context
+  double all_tokens_per_second = 0.0;     // of `streams` streams together
   std::uint32_t streams = 0;              // S + 1 steps of batch_rows
   double prompt_tokens_per_second = 0.0;  // of a long prompt alone
-  std::uint64_t kv_tokens = 0;            // positions that the fullest stage has room for
+  std::uint64_t kv_tokens = 0;            // positions that the fullest stage holds
 };
 Prediction predict(const Problem& problem, const std::vector<Stage>& stages);
 

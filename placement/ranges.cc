@@ -5,71 +5,75 @@
 #include <limits>
 #include <optional>
 
+#include "base/check.h"
 #include "placement/classes.h"
 #include "placement/costs.h"
 #include "placement/replicas.h"
-#include "placement/words.h"
+#include "placement/shortage.h"
 
 namespace hearth::placement {
 namespace {
 
-constexpr std::uint32_t kEqualRangesMost = 64;
-// Figures within this are decided by the other one.
+constexpr std::uint32_t kMaxEqualRanges = 64;
+// Among figures within these factors of the best one the other figure decides.
 constexpr double kAlikeThroughput = 1.02;
 constexpr double kAlikeLatency = 1.05;
-// What a replica may make of the way of one stream: more, and it is left out. For throughput only
-// where the whole does without it.
+// The longest route through a replica, relative to the quickest route. A slower replica is left
+// out; for throughput only where the slowest range is as quick without it.
 constexpr double kDetourOfLatency = 1.25;
 constexpr double kDetourOfThroughput = 2.0;
 constexpr std::uint32_t kRefinements = 8;
 
-std::vector<LayerRange> ranges_between(const std::vector<std::uint32_t>& cuts) {
+std::vector<LayerRange> ranges_between(const std::vector<std::uint32_t>& boundaries) {
   std::vector<LayerRange> ranges;
-  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) ranges.push_back({cuts[i], cuts[i + 1]});
+  for (std::size_t i = 0; i + 1 < boundaries.size(); ++i)
+    ranges.push_back({boundaries[i], boundaries[i + 1]});
   return ranges;
 }
 
-// So many ranges of about the same weight.
+// `count` ranges of about the same weight.
 std::vector<LayerRange> equal_ranges(const Costs& costs, std::uint32_t count) {
   const std::uint32_t layers = costs.layers();
   const double all = costs.weight({0, layers});
-  std::vector<std::uint32_t> cuts{0};
+  std::vector<std::uint32_t> boundaries{0};
   for (std::uint32_t i = 1; i < count; ++i) {
-    std::uint32_t end = cuts.back() + 1;
+    std::uint32_t end = boundaries.back() + 1;
     const auto off = [&](std::uint32_t at) {
       return std::abs(costs.weight({0, at}) - all * i / count);
     };
     while (end < layers - (count - i) && off(end + 1) <= off(end)) ++end;
-    cuts.push_back(end);
+    boundaries.push_back(end);
   }
-  cuts.push_back(layers);
-  return ranges_between(cuts);
+  boundaries.push_back(layers);
+  INVARIANT(boundaries.size() == std::size_t{count} + 1, "as many ranges as were asked for");
+  return ranges_between(boundaries);
 }
 
-// A boundary moved by a layer; where their number is free, one boundary less or more.
-std::vector<std::vector<std::uint32_t>> cuts_beside(const std::vector<std::uint32_t>& cuts,
-                                                    bool any_number) {
+// The splits with one boundary moved by a layer and, where their number is free, one boundary
+// removed or added.
+std::vector<std::vector<std::uint32_t>> neighbours_of(const std::vector<std::uint32_t>& boundaries,
+                                                      bool any_number) {
   std::vector<std::vector<std::uint32_t>> all;
-  for (std::size_t i = 1; i + 1 < cuts.size(); ++i) {
-    std::vector<std::uint32_t> other = cuts;
-    if (cuts[i] - 1 > cuts[i - 1]) {
-      other[i] = cuts[i] - 1;
+  for (std::size_t i = 1; i + 1 < boundaries.size(); ++i) {
+    std::vector<std::uint32_t> other = boundaries;
+    if (boundaries[i] - 1 > boundaries[i - 1]) {
+      other[i] = boundaries[i] - 1;
       all.push_back(other);
     }
-    if (cuts[i] + 1 < cuts[i + 1]) {
-      other[i] = cuts[i] + 1;
+    if (boundaries[i] + 1 < boundaries[i + 1]) {
+      other[i] = boundaries[i] + 1;
       all.push_back(other);
     }
     if (!any_number) continue;
-    other = cuts;
+    other = boundaries;
     other.erase(other.begin() + static_cast<std::ptrdiff_t>(i));
     all.push_back(std::move(other));
   }
-  for (std::size_t i = 0; any_number && i + 1 < cuts.size(); ++i) {
-    if (cuts[i + 1] - cuts[i] < 2) continue;
-    std::vector<std::uint32_t> other = cuts;
+  for (std::size_t i = 0; any_number && i + 1 < boundaries.size(); ++i) {
+    if (boundaries[i + 1] - boundaries[i] < 2) continue;
+    std::vector<std::uint32_t> other = boundaries;
     other.insert(other.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                 cuts[i] + (cuts[i + 1] - cuts[i]) / 2);
+                 boundaries[i] + (boundaries[i + 1] - boundaries[i]) / 2);
     all.push_back(std::move(other));
   }
   return all;
@@ -89,7 +93,7 @@ double rows_per_second(const Costs& costs, std::uint32_t node, LayerRange layers
   return costs.problem().batch_rows / costs.batch_seconds(node, layers);
 }
 
-// Of all replicas of the range with the least room.
+// The sum over the replicas of the range with the least room.
 std::uint64_t kv_tokens_of(const Problem& problem, const std::vector<Range>& ranges) {
   constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t least = kAny;
@@ -104,7 +108,7 @@ std::uint64_t kv_tokens_of(const Problem& problem, const std::vector<Range>& ran
   return least;
 }
 
-// Streams that keep the slowest range busy: the rows under way on every stage and every hop.
+// The streams that keep the slowest range busy: the rows in flight on every stage and every hop.
 std::uint32_t streams_of(const Costs& costs, const std::vector<Range>& ranges, double rate) {
   double under_way = 0.0;
   for (const Range& range : ranges) {
@@ -119,13 +123,14 @@ std::uint32_t streams_of(const Costs& costs, const std::vector<Range>& ranges, d
   return static_cast<std::uint32_t>(std::ceil(std::min(under_way, 1e9)));
 }
 
-// The way and the figures, of ranges that have replicas. False: no way goes all round.
+// Sets the route and the figures of a plan whose ranges have replicas. False: no route goes all
+// round.
 bool predict_ranges(const Costs& costs, RangePlan& plan) {
   const Problem& problem = costs.problem();
-  auto way = quickest_route(problem, offers_of(plan.ranges), {}, 0);
-  if (!way) return false;
-  plan.way = std::move(*way);
-  plan.prediction = predict(problem, plan.way.stages);
+  auto route = quickest_route(problem, offers_of(plan.ranges), {}, 0);
+  if (!route) return false;
+  plan.route = std::move(*route);
+  plan.prediction = predict(problem, plan.route.stages);
   double rate = std::numeric_limits<double>::infinity();
   for (const Range& range : plan.ranges) rate = std::min(rate, range.all_tokens_per_second);
   plan.prediction.all_tokens_per_second = rate;
@@ -142,35 +147,35 @@ double row_and_hop(const Costs& costs, std::uint32_t node, LayerRange layers) {
          (last ? 0.0 : costs.speed(node).bytes / costs.problem().batch_rows);
 }
 
-// Of a token whose way goes by this node in place of the one on the quickest way.
-double detour_seconds(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
-  double seconds = way.seconds;
-  for (const Stage& stage : way.stages) {
+// Seconds of a token through this node in place of the one on the quickest route.
+double detour_seconds(const Costs& costs, const Route& route, std::uint32_t node,
+                      LayerRange layers) {
+  double seconds = route.seconds;
+  for (const Stage& stage : route.stages) {
     if (stage.layers != layers) continue;
     seconds += row_and_hop(costs, node, layers) - row_and_hop(costs, stage.node, layers);
   }
-  return std::max(seconds, way.seconds);
+  return std::max(seconds, route.seconds);
 }
 
-std::string why_slow(const Costs& costs, const Route& way, std::uint32_t node, LayerRange layers) {
-  return "a stream by way of it would get " +
-         rate_text(1.0 / detour_seconds(costs, way, node, layers)) + " instead of " +
-         rate_text(1.0 / way.seconds) + " tokens/s";
+Spare slow_spare(const Costs& costs, const Route& route, std::uint32_t node, LayerRange layers) {
+  const double seconds = detour_seconds(costs, route, node, layers);
+  return {node, SpareReason::kDetour, 0, 1.0 / seconds, 1.0 / route.seconds};
 }
 
-bool on_way(const Route& way, std::uint32_t node) {
-  return std::any_of(way.stages.begin(), way.stages.end(),
+bool on_route(const Route& route, std::uint32_t node) {
+  return std::any_of(route.stages.begin(), route.stages.end(),
                      [&](const Stage& stage) { return stage.node == node; });
 }
 
-void leave_out_who_slows(const Costs& costs, RangePlan& plan) {
+void leave_out_slow_replicas(const Costs& costs, RangePlan& plan) {
   const bool latency = costs.problem().objective == Objective::kLatency;
-  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.way.seconds;
+  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
   for (Range& range : plan.ranges) {
     std::vector<std::pair<double, std::uint32_t>> slow;
     for (const std::uint32_t node : range.nodes) {
-      const double seconds = detour_seconds(costs, plan.way, node, range.layers);
-      if (seconds > most && !on_way(plan.way, node)) slow.emplace_back(seconds, node);
+      const double seconds = detour_seconds(costs, plan.route, node, range.layers);
+      if (seconds > most && !on_route(plan.route, node)) slow.emplace_back(seconds, node);
     }
     std::sort(slow.rbegin(), slow.rend());
     for (const auto& [seconds, node] : slow) {
@@ -178,8 +183,8 @@ void leave_out_who_slows(const Costs& costs, RangePlan& plan) {
       if (!latency && left < plan.prediction.all_tokens_per_second) continue;
       range.all_tokens_per_second = left;
       std::erase(range.nodes, node);
-      plan.spares.push_back({node, why_slow(costs, plan.way, node, range.layers) +
-                                       (latency ? "" : ", and the whole does without it")});
+      INVARIANT(!range.nodes.empty(), "the quickest route keeps a replica of every range");
+      plan.spares.push_back(slow_spare(costs, plan.route, node, range.layers));
     }
   }
 }
@@ -197,27 +202,27 @@ bool joined_by_links(const Problem& problem, const std::vector<Range>& ranges, s
          });
 }
 
-std::string why_no_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
+Spare without_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
   const Problem& problem = costs.problem();
-  if (auto why = why_no_layer(problem, node)) return *why;
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  if (const auto no_layer = holds_no_layer(problem, node)) return *no_layer;
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   for (const Range& range : ranges) {
-    if (costs.fits(node, range.layers)) {
-      return "no link that was measured joins it to those before and after it";
-    }
-    least = std::min(least, stage_bytes(problem, range.layers));
+    if (costs.fits(node, range.layers)) return {node, SpareReason::kRangeLinks};
+    smallest = std::min(smallest, stage_bytes(problem, range.layers));
   }
-  return "its " + gigabytes(problem.nodes[node].memory_bytes) +
-         " of memory hold none of the ranges, of which the least takes " + gigabytes(least);
+  return {node, SpareReason::kRangeMemory, smallest};
 }
 
-// One cut with its replicas; false where a range has none or no way goes round.
+// One layer split with its replicas; false where a range has none or no route goes all round.
 bool fill(const Costs& costs, const std::vector<LayerRange>& ranges,
           const std::vector<std::uint32_t>& range_of, RangePlan& plan) {
+  INVARIANT(!ranges.empty() && ranges.front().begin == 0 && ranges.back().end == costs.layers(),
+            "ranges have all layers");
   plan.ranges.clear();
   for (const LayerRange layers : ranges) plan.ranges.push_back({layers, {}, 0.0});
   for (std::uint32_t node = 0; node < range_of.size(); ++node) {
     if (range_of[node] == kNoRange) continue;
+    INVARIANT(range_of[node] < plan.ranges.size(), "a node's range is one of the split");
     Range& range = plan.ranges[range_of[node]];
     range.nodes.push_back(node);
     range.all_tokens_per_second += rows_per_second(costs, node, range.layers);
@@ -234,14 +239,14 @@ class Planner {
   Result<RangePlan> run() {
     const bool latency = problem_.objective == Objective::kLatency;
     if (latency) try_pipeline();
-    try_cut(ranges_between(cut_for_classes(costs_, classes_of(costs_))));
+    try_split(ranges_between(boundaries_for_classes(costs_, classes_of(costs_))));
     const auto nodes = static_cast<std::uint32_t>(problem_.nodes.size());
-    const std::uint32_t most = std::min({costs_.layers(), nodes, kEqualRangesMost});
-    for (std::uint32_t count = 1; count <= most; ++count) try_cut(equal_ranges(costs_, count));
-    if (problem_.stages > most) try_cut(equal_ranges(costs_, problem_.stages));
+    const std::uint32_t most = std::min({costs_.layers(), nodes, kMaxEqualRanges});
+    for (std::uint32_t count = 1; count <= most; ++count) try_split(equal_ranges(costs_, count));
+    if (problem_.stages > most) try_split(equal_ranges(costs_, problem_.stages));
     if (found_.empty() && !latency) try_pipeline();
     if (!latency) refine();
-    if (found_.empty()) return no_room(problem_);
+    if (found_.empty()) return no_placement(problem_);
     return chosen();
   }
 
@@ -255,25 +260,25 @@ class Planner {
       taken[stage.node] = static_cast<std::uint32_t>(ranges.size());
       ranges.push_back(stage.layers);
     }
-    try_cut(ranges, taken);
+    try_split(ranges, taken);
   }
 
-  void try_cut(const std::vector<LayerRange>& ranges) {
+  void try_split(const std::vector<LayerRange>& ranges) {
     const bool latency = problem_.objective == Objective::kLatency;
-    try_cut(ranges, latency ? quickest_each(costs_, ranges)
-                            : std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
+    try_split(ranges, latency ? quickest_each(costs_, ranges)
+                              : std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
   }
 
-  void try_cut(const std::vector<LayerRange>& ranges, const std::vector<std::uint32_t>& taken) {
+  void try_split(const std::vector<LayerRange>& ranges, const std::vector<std::uint32_t>& taken) {
     if (ranges.empty() || ranges.size() > problem_.nodes.size()) return;
     if (problem_.stages != 0 && problem_.stages != ranges.size()) return;
     RangePlan plan;
     if (!fill(costs_, ranges, replicate(costs_, ranges, taken), plan)) return;
-    leave_out_who_slows(costs_, plan);
+    leave_out_slow_replicas(costs_, plan);
     if (predict_ranges(costs_, plan)) found_.push_back(std::move(plan));
   }
 
-  // Cuts beside the best one, as long as one of them is quicker.
+  // Moves from the best split to a neighbour as long as one is quicker.
   void refine() {
     const RangePlan* best = nullptr;
     for (const RangePlan& plan : found_) {
@@ -283,28 +288,28 @@ class Planner {
       }
     }
     if (best == nullptr) return;
-    std::vector<std::uint32_t> cuts{0};
-    for (const Range& range : best->ranges) cuts.push_back(range.layers.end);
-    double rate = slowest(cuts);
+    std::vector<std::uint32_t> boundaries{0};
+    for (const Range& range : best->ranges) boundaries.push_back(range.layers.end);
+    double rate = slowest(boundaries);
     bool refined = false;
     for (std::uint32_t round = 0; round < kRefinements; ++round) {
       std::vector<std::uint32_t> better;
-      for (std::vector<std::uint32_t>& beside : cuts_beside(cuts, problem_.stages == 0)) {
+      for (std::vector<std::uint32_t>& beside : neighbours_of(boundaries, problem_.stages == 0)) {
         const double there = slowest(beside);
         if (there <= rate * (1.0 + 1e-9)) continue;
         rate = there;
         better = std::move(beside);
       }
       if (better.empty()) break;
-      cuts = std::move(better);
+      boundaries = std::move(better);
       refined = true;
     }
-    if (refined) try_cut(ranges_between(cuts));
+    if (refined) try_split(ranges_between(boundaries));
   }
 
-  // Of the slowest range, in steps a second.
-  double slowest(const std::vector<std::uint32_t>& cuts) const {
-    const std::vector<LayerRange> ranges = ranges_between(cuts);
+  // The rate of the slowest range, in steps a second.
+  double slowest(const std::vector<std::uint32_t>& boundaries) const {
+    const std::vector<LayerRange> ranges = ranges_between(boundaries);
     const std::vector<std::uint32_t> range_of =
         replicate(costs_, ranges, std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
     std::vector<double> rates(ranges.size(), 0.0);
@@ -326,6 +331,7 @@ class Planner {
       const double other = other_rate_of(problem_, plan.prediction);
       if (chosen == nullptr || other > other_rate_of(problem_, chosen->prediction)) chosen = &plan;
     }
+    INVARIANT(chosen != nullptr, "the best plan is within its own margin");
     chosen->bound = bound_rows_per_second(costs_);
     std::vector<bool> named(problem_.nodes.size());
     for (const Range& range : chosen->ranges) {
@@ -334,7 +340,7 @@ class Planner {
     for (const Spare& spare : chosen->spares) named[spare.node] = true;
     for (std::uint32_t node = 0; node < problem_.nodes.size(); ++node) {
       if (named[node]) continue;
-      chosen->spares.push_back({node, why_no_range(costs_, chosen->ranges, node)});
+      chosen->spares.push_back(without_range(costs_, chosen->ranges, node));
     }
     std::sort(chosen->spares.begin(), chosen->spares.end(),
               [](const Spare& a, const Spare& b) { return a.node < b.node; });
@@ -346,23 +352,22 @@ class Planner {
   std::vector<RangePlan> found_;
 };
 
-void consider(const Problem& changed, const std::string& change, Gains& gains) {
+double rate_after(const Problem& changed) {
   const auto plan = plan_ranges(changed);
-  if (plan.ok()) gains.add(change, rate_of(changed, plan->prediction));
+  return plan.ok() ? rate_of(changed, plan->prediction) : 0.0;
 }
 
-// What the same nodes give to many streams where the plan is for the latency of one.
-std::optional<std::string> for_throughput(const Problem& problem, const RangePlan& plan) {
+// What the same nodes give to all streams together where the plan is for latency.
+std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan) {
   if (problem.objective != Objective::kLatency) return std::nullopt;
   Problem changed = problem;
   changed.objective = Objective::kThroughput;
   const auto other = plan_ranges(changed);
   if (!other.ok()) return std::nullopt;
-  const double all = other->prediction.all_tokens_per_second;
-  if (all < kGainLeast * plan.prediction.all_tokens_per_second) return std::nullopt;
-  return "--optimise throughput: " + rate_text(all) + " instead of " +
-         rate_text(plan.prediction.all_tokens_per_second) + " tokens/s of all together, with " +
-         rate_text(other->prediction.tokens_per_second) + " for one stream";
+  const double before = plan.prediction.all_tokens_per_second;
+  const double after = other->prediction.all_tokens_per_second;
+  if (after < kMinGain * before) return std::nullopt;
+  return Gain{Gain::Change::kThroughput, {}, before, after, other->prediction.tokens_per_second};
 }
 
 }  // namespace
@@ -394,54 +399,48 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
     }
   }
   if (slowest == nullptr) {
-    after.spares.push_back({node, why_no_range(costs, after.ranges, node)});
+    after.spares.push_back(without_range(costs, after.ranges, node));
     return after;
   }
   const bool latency = problem.objective == Objective::kLatency;
-  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.way.seconds;
+  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
   const LayerRange layers = slowest->layers;
-  if (detour_seconds(costs, plan.way, node, layers) > most) {
-    after.spares.push_back({node, why_slow(costs, plan.way, node, layers)});
+  if (detour_seconds(costs, plan.route, node, layers) > most) {
+    after.spares.push_back(slow_spare(costs, plan.route, node, layers));
     return after;
   }
+  INVARIANT(!on_route(plan.route, node), "a node that joins has no range yet");
   slowest->all_tokens_per_second += rows_per_second(costs, node, layers);
   slowest->nodes.insert(std::upper_bound(slowest->nodes.begin(), slowest->nodes.end(), node), node);
   predict_ranges(costs, after);
   return after;
 }
 
-std::vector<std::string> improvements(const Problem& problem, const RangePlan& plan) {
+std::vector<Gain> improvements(const Problem& problem, const RangePlan& plan) {
   Gains gains(rate_of(problem, plan.prediction));
   for (const NodeClass& one : classes_of(Costs(problem))) {
-    const bool is_alone = one.nodes.size() == 1;
-    const std::string whom =
-        (is_alone ? "" : "the " + std::to_string(one.nodes.size()) + " machines like ") +
-        problem.nodes[one.nodes.front()].name;
     Problem changed = problem;
     for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    consider(changed, "twice the memory in " + whom, gains);
+    gains.add(Gain::Change::kMemory, one.nodes, rate_after(changed));
     changed.nodes = problem.nodes;
     for (const std::uint32_t each : one.nodes) {
       Node& node = changed.nodes[each];
       node.layer = {node.layer.one / 2, node.layer.batch / 2};
       node.head = {node.head.one / 2, node.head.batch / 2};
     }
-    consider(
-        changed,
-        (is_alone ? "a machine" : "machines") + std::string(" twice as fast in place of ") + whom,
-        gains);
+    gains.add(Gain::Change::kSpeed, one.nodes, rate_after(changed));
   }
   if (plan.ranges.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    consider(changed, "links of ten times the rate", gains);
+    gains.add(Gain::Change::kLinkRate, {}, rate_after(changed));
     changed.links = problem.links;
     for (Link& link : changed.links) link.delay_seconds /= 2;
-    consider(changed, "half the delay of every link", gains);
+    gains.add(Gain::Change::kLinkDelay, {}, rate_after(changed));
   }
-  std::vector<std::string> sentences = gains.largest();
-  if (auto other = for_throughput(problem, plan)) sentences.push_back(std::move(*other));
-  return sentences;
+  std::vector<Gain> all = gains.largest();
+  if (auto other = for_throughput(problem, plan)) all.push_back(std::move(*other));
+  return all;
 }
 
 }  // namespace hearth::placement

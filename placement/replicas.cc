@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace hearth::placement {
 namespace {
 
@@ -20,6 +22,9 @@ class Giving {
         fixed_(nodes_),
         rates_(ranges.size(), 0.0),
         rate_(nodes_ * ranges.size(), 0.0) {
+    INVARIANT(range_of_.size() == nodes_, "every node has a range or kNoRange");
+    INVARIANT(!ranges.empty() && ranges.front().begin == 0 && ranges.back().end == costs.layers(),
+              "ranges have all layers");
     for (std::uint32_t node = 0; node < nodes_; ++node) {
       fixed_[node] = range_of_[node] != kNoRange;
       for (std::uint32_t range = 0; range < ranges.size(); ++range) {
@@ -58,12 +63,13 @@ class Giving {
         if (rate(node, range) == 0.0) continue;
         if (neediest == kNoRange || rates_[range] < rates_[neediest]) neediest = range;
       }
+      INVARIANT(range_of_[node] == kNoRange, "a node has one range");
       range_of_[node] = neediest;
       rates_[neediest] += rate(node, neediest);
     }
   }
 
-  // Whoever leaves the slowest range and its own as quick as can be.
+  // Moves the node that leaves the slowest range and its own range as quick as possible.
   bool move() {
     const std::uint32_t slowest = slowest_range();
     double best = rates_[slowest] * (1.0 + 1e-9);
@@ -83,7 +89,7 @@ class Giving {
     return true;
   }
 
-  // Two that are each of more use where the other is. Where many share a range one moves as well.
+  // Exchanges two nodes that are each of more use in the range of the other.
   bool swap() {
     if (nodes_ > kSwapNodes) return false;
     const std::uint32_t slowest = slowest_range();
@@ -115,6 +121,8 @@ class Giving {
   }
 
   void put(std::uint32_t node, std::uint32_t range) {
+    INVARIANT(!fixed_[node] && range_of_[node] != kNoRange, "only a node with a range moves");
+    INVARIANT(rate(node, range) > 0.0, "a node holds the range that it moves to");
     rates_[range_of_[node]] -= rate(node, range_of_[node]);
     rates_[range] += rate(node, range);
     range_of_[node] = range;
@@ -150,7 +158,7 @@ class Giving {
   const std::vector<LayerRange>& ranges_;
   const std::size_t nodes_;
   std::vector<std::uint32_t> range_of_;
-  std::vector<std::uint32_t> held_;  // ranges that a node holds
+  std::vector<std::uint32_t> held_;  // number of ranges that a node holds
   std::vector<bool> fixed_;
   std::vector<double> rates_;  // of each range, in steps a second
   std::vector<double> rate_;   // [node * ranges + range]; 0: it does not hold it

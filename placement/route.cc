@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "placement/costs.h"
 
 namespace hearth::placement {
@@ -20,7 +21,11 @@ class Router {
   Router(const Problem& problem, const std::vector<Stage>& offers, const std::vector<Load>& loads,
          std::uint64_t kv_tokens)
       : problem_(problem), offers_(offers), begins_(problem.layers() + 1) {
+    INVARIANT(loads.empty() || loads.size() == offers.size(), "every offer has its load");
     for (std::uint32_t i = 0; i < offers.size(); ++i) {
+      INVARIANT(
+          offers[i].layers.begin < offers[i].layers.end && offers[i].layers.end <= problem.layers(),
+          "an offer has layers of the model");
       const Load load = loads.empty() ? Load() : loads[i];
       seconds_.push_back(loaded_seconds(problem, offers[i], load));
       if (!load.away && load.kv_tokens >= kv_tokens) begins_[offers[i].layers.begin].push_back(i);
@@ -43,6 +48,7 @@ class Router {
       if (to_end_[first] < best.seconds) best = {stages_from(first), to_end_[first]};
     }
     if (best.stages.empty()) return std::nullopt;
+    INVARIANT(best.stages.back().layers.end == problem_.layers(), "a route ends at the last layer");
     return best;
   }
 
@@ -73,7 +79,7 @@ class Router {
     return least;
   }
 
-  // From each stage to the end, and from there back to `first`; of kNone without the way back.
+  // Seconds from each stage to the end and back to `first`; kNone: without the link back.
   void walk(std::uint32_t first) {
     to_end_.assign(offers_.size(), kNever);
     next_.assign(offers_.size(), kNone);
@@ -105,7 +111,7 @@ class Router {
   const Problem& problem_;
   const std::vector<Stage>& offers_;
   std::vector<double> seconds_;
-  std::vector<std::vector<std::uint32_t>> begins_;  // offers that may be taken, by first layer
+  std::vector<std::vector<std::uint32_t>> begins_;  // offers that may be used, by first layer
   std::vector<double> to_end_;
   std::vector<std::uint32_t> next_;
 };

@@ -18,6 +18,7 @@
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
+#include "coordinator/pipelines/placement_text.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/placement_model.h"
@@ -142,10 +143,11 @@ int print(const std::vector<std::string>& lines) {
 
 int print_ranges(const Problem& problem, bool json) {
   const auto plan = placement::plan_ranges(problem);
-  if (!plan.ok()) return fail(plan.error());
+  if (!plan.ok()) return fail(coordinator::placement_error(problem, plan.error()));
   const auto chains = placement::plan_chains(problem);
-  if (!chains.ok()) return fail(chains.error());
-  const std::vector<std::string> improvements = placement::improvements(problem, *plan);
+  if (!chains.ok()) return fail(coordinator::placement_error(problem, chains.error()));
+  const std::vector<std::string> improvements =
+      gain_texts(problem, placement::improvements(problem, *plan));
   if (json) return print({range_plan_json(problem, *plan, *chains, improvements)});
   return print(range_plan_lines(problem, *plan, *chains, improvements));
 }
@@ -162,7 +164,8 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
     append(lines, problem, plans[i]);
   }
   for (const placement::Spare& spare : plans.front().spares) {
-    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " + spare.why);
+    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " +
+                    coordinator::spare_text(problem, spare));
   }
   append_improvements(lines, improvements);
   return lines;
@@ -176,7 +179,8 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
   for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
   json["spares"] = Json::array();
   for (const placement::Spare& spare : plans.front().spares) {
-    json["spares"].push_back({{"node", problem.nodes[spare.node].name}, {"why", spare.why}});
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
+                              {"why", coordinator::spare_text(problem, spare)}});
   }
   json["improvements"] = improvements;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -187,8 +191,9 @@ int run_plan(const PlanOptions& options) {
   if (!problem.ok()) return fail(problem.error());
   if (problem->nodes.size() > limits::kExactNodes) return print_ranges(*problem, options.json);
   const auto plans = placement::plan_replicas(*problem);
-  if (!plans.ok()) return fail(plans.error());
-  const std::vector<std::string> improvements = placement::improvements(*problem, plans->front());
+  if (!plans.ok()) return fail(coordinator::placement_error(*problem, plans.error()));
+  const std::vector<std::string> improvements =
+      gain_texts(*problem, placement::improvements(*problem, plans->front()));
   if (options.json) return print({plan_json(*problem, *plans, improvements)});
   return print(plan_lines(*problem, *plans, improvements));
 }

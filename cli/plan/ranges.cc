@@ -7,6 +7,7 @@
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
+#include "coordinator/pipelines/placement_text.h"
 
 namespace hearth::cli {
 namespace {
@@ -25,9 +26,9 @@ std::string name_of(const Problem& problem, std::uint32_t node) {
   return escape_control(problem.nodes[node].name);
 }
 
-std::string way_text(const Problem& problem, const RangePlan& plan) {
+std::string route_text(const Problem& problem, const RangePlan& plan) {
   std::string text = "the fastest pipeline for one stream:";
-  for (const placement::Stage& stage : plan.way.stages) {
+  for (const placement::Stage& stage : plan.route.stages) {
     text += " " + name_of(problem, stage.node);
   }
   return text;
@@ -91,10 +92,11 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   lines.push_back("no placement of these " + std::to_string(problem.nodes.size()) +
                   " nodes gives more than " + plan_rate(plan.bound) + " tokens/s in total");
   lines.push_back(pipelines_text(chains));
-  lines.push_back(way_text(problem, plan));
+  lines.push_back(route_text(problem, plan));
   append(lines, nodes);
   for (const placement::Spare& spare : plan.spares) {
-    lines.push_back("spare " + name_of(problem, spare.node) + ": " + spare.why);
+    lines.push_back("spare " + name_of(problem, spare.node) + ": " +
+                    coordinator::spare_text(problem, spare));
   }
   append_improvements(lines, improvements);
   return lines;
@@ -117,7 +119,7 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
                               {"replicas", std::move(replicas)}});
   }
   json["way"] = Json::array();
-  for (const placement::Stage& stage : plan.way.stages) {
+  for (const placement::Stage& stage : plan.route.stages) {
     json["way"].push_back(problem.nodes[stage.node].name);
   }
   json["pipelines"] = pipelines_object(problem, chains);
@@ -131,7 +133,8 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
   json["kv_tokens"] = p.kv_tokens;
   json["spares"] = Json::array();
   for (const placement::Spare& spare : plan.spares) {
-    json["spares"].push_back({{"node", problem.nodes[spare.node].name}, {"why", spare.why}});
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
+                              {"why", coordinator::spare_text(problem, spare)}});
   }
   json["improvements"] = improvements;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -2,12 +2,15 @@
 
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
+#include "coordinator/pipelines/placement_text.h"
 
 namespace hearth::cli {
 
+using placement::Gain;
 using placement::Problem;
 
 std::string plan_rate(double tokens_per_second) {
@@ -54,6 +57,47 @@ void append_improvements(std::vector<std::string>& lines,
   for (const std::string& sentence : improvements) {
     lines.push_back("  " + escape_control(sentence));
   }
+}
+
+namespace {
+
+// "den", "the 20 machines like den"
+std::string nodes_text(const Problem& problem, const std::vector<std::uint32_t>& nodes) {
+  const std::string first = problem.nodes[nodes.front()].name;
+  if (nodes.size() == 1) return first;
+  return "the " + std::to_string(nodes.size()) + " machines like " + first;
+}
+
+std::string change_text(const Problem& problem, const Gain& gain) {
+  switch (gain.change) {
+    case Gain::Change::kMemory: return "twice the memory in " + nodes_text(problem, gain.nodes);
+    case Gain::Change::kSpeed:
+      return std::string(gain.nodes.size() == 1 ? "a machine" : "machines") +
+             " twice as fast in place of " + nodes_text(problem, gain.nodes);
+    case Gain::Change::kLinkRate: return "links of ten times the rate";
+    case Gain::Change::kLinkDelay: return "half the delay of every link";
+    case Gain::Change::kThroughput: return "--optimise throughput";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string gain_text(const Problem& problem, const Gain& gain) {
+  using coordinator::rate_text;
+  std::string text = change_text(problem, gain) + ": " + rate_text(gain.after_tokens_per_second) +
+                     " instead of " + rate_text(gain.tokens_per_second) + " tokens/s";
+  if (gain.change == Gain::Change::kThroughput) {
+    text +=
+        " for all streams together, with " + rate_text(gain.after_one_stream) + " for one stream";
+  }
+  return text;
+}
+
+std::vector<std::string> gain_texts(const Problem& problem, const std::vector<Gain>& gains) {
+  std::vector<std::string> texts;
+  for (const Gain& gain : gains) texts.push_back(gain_text(problem, gain));
+  return texts;
 }
 
 }  // namespace hearth::cli

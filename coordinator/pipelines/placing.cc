@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/pipelines/placement_text.h"
 #include "coordinator/workers/holdings.h"
 #include "placement/plan.h"
 
@@ -148,7 +149,7 @@ struct Placing::Search {
       if (problem.nodes.size() > limits::kExactNodes) {
         auto planned = placement::plan_chains(problem);
         if (!planned.ok()) {
-          why_not = planned.error().message;
+          why_not = placement_error(problem, planned.error()).message;
           continue;
         }
         chains = std::move(*planned);
@@ -156,7 +157,7 @@ struct Placing::Search {
       }
       auto best = placement::place(problem);
       if (!best.ok()) {
-        why_not = best.error().message;
+        why_not = placement_error(problem, best.error()).message;
         continue;
       }
       stages = std::move(*best);
@@ -390,7 +391,7 @@ Placing::Placed Placing::take(const Search& search, const std::vector<Node*>& fr
     if (!node->status.measured) spares_[node->status.name] = "it has not measured itself";
   }
   for (const placement::Spare& spare : search.spares)
-    spares_[attempt.names[spare.node]] = spare.why;
+    spares_[attempt.names[spare.node]] = spare_text(attempt.problem, spare);
   if (nodes.size() > kFew) {
     for (const std::string& name : attempt.names) {
       spares_[name] =

@@ -30,7 +30,7 @@ class FromAFile(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"STAGE +NODE +LAYERS")
         self.assertRegex(out, r"\n1 +den ")
-        self.assertRegex(out, r"spare attic: adding it makes the whole slower: [\d.]+ instead of")
+        self.assertRegex(out, r"spare attic: adding it makes the pipeline slower: [\d.]+ instead of")
 
     def test_json_covers_every_layer_once(self):
         layers = json.loads(swarm.hearth("show", swarm.MODEL, "--json")[1])["layers"]
@@ -86,7 +86,7 @@ class OfManyNodes(unittest.TestCase):
             placed = [node["node"] for one in ranges for node in one["replicas"]]
             spare = {node["node"]: node["why"] for node in plan["spares"]}
             self.assertEqual(sorted(placed + list(spare)), sorted(names))
-            self.assertIn("hold no layer", spare["tiny"])
+            self.assertIn("holds no layer", spare["tiny"])
             for one in ranges:
                 for node in one["replicas"]:
                     self.assertLessEqual(one["weight_bytes"] + one["kv_bytes"],

@@ -40,7 +40,7 @@ TEST(ClassesTest, AreFewWhateverTheNodes) {
   for (int i = 0; i < 100; ++i) nodes.emplace_back(1.0 + i * i, 100 + 50 * ((i * 37) % 100));
   const Problem problem = swarm(nodes, 4);
   const auto classes = classes_of(Costs(problem));
-  EXPECT_LE(classes.size(), kClassesMost);
+  EXPECT_LE(classes.size(), kMaxClasses);
   std::set<std::uint32_t> named;
   for (const NodeClass& one : classes) named.insert(one.nodes.begin(), one.nodes.end());
   EXPECT_EQ(named.size(), 100U);
@@ -53,26 +53,27 @@ TEST(ClassesTest, LayersGoToClassesByTheirSpeed) {
   nodes.insert(nodes.end(), 8, {2.0, 200});
   const Problem problem = swarm(nodes, 12);
   const Costs costs(problem);
-  const auto cuts = cut_for_classes(costs, classes_of(costs));
-  ASSERT_GE(cuts.size(), 4U);
-  EXPECT_EQ(cuts.front(), 0U);
-  EXPECT_EQ(cuts.back(), 12U);
-  EXPECT_TRUE(std::is_sorted(cuts.begin(), cuts.end()));
-  EXPECT_TRUE(std::count(cuts.begin(), cuts.end(), 4U) + std::count(cuts.begin(), cuts.end(), 8U))
+  const auto boundaries = boundaries_for_classes(costs, classes_of(costs));
+  ASSERT_GE(boundaries.size(), 4U);
+  EXPECT_EQ(boundaries.front(), 0U);
+  EXPECT_EQ(boundaries.back(), 12U);
+  EXPECT_TRUE(std::is_sorted(boundaries.begin(), boundaries.end()));
+  EXPECT_TRUE(std::count(boundaries.begin(), boundaries.end(), 4U) +
+              std::count(boundaries.begin(), boundaries.end(), 8U))
       << "a third is cut off";
 }
 
 TEST(ClassesTest, WhereNoCutHoldsTheModelThereIsNone) {
   const Problem problem = swarm({{1.0, 300}, {1.0, 300}}, 8);
   const Costs costs(problem);
-  EXPECT_TRUE(cut_for_classes(costs, classes_of(costs)).empty());
+  EXPECT_TRUE(boundaries_for_classes(costs, classes_of(costs)).empty());
   const Problem nobody = swarm({{1.0, 50}}, 2);
   const Costs none(nobody);
-  EXPECT_TRUE(cut_for_classes(none, classes_of(none)).empty());
+  EXPECT_TRUE(boundaries_for_classes(none, classes_of(none)).empty());
   EXPECT_EQ(bound_rows_per_second(none), 0.0);
 }
 
-// Of all cuts and all ways to give nodes to ranges the best is never above the bound.
+// Of all boundaries and all ways to give nodes to ranges the best is never above the bound.
 TEST(ClassesTest, NoPlacementExceedsTheBound) {
   double closest = 0.0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/plan/words.h"
 namespace hearth::cli {
 namespace {
 
@@ -32,8 +33,8 @@ TEST(PlanVerb, ShowsPlacementMemoryFiguresAndWhoIsSpare) {
   const Problem given = problem();
   const auto plans = placement::plan_replicas(given);
   ASSERT_TRUE(plans.ok());
-  const std::string text =
-      all_of(plan_lines(given, *plans, placement::improvements(given, plans->front())));
+  const std::string text = all_of(
+      plan_lines(given, *plans, gain_texts(given, placement::improvements(given, plans->front()))));
   for (const char* part :
        {"8 layers, 8.0 MB of weights, KV for 1000 positions; planned for the latency of one stream",
         "STAGE", "1      den   0-3", "2      loft  4-7", "4.0 MB", "tokens/s for one stream",

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
+#include "cli/plan/words.h"
 
 namespace hearth::cli {
 namespace {
@@ -35,8 +36,8 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
   const auto chains = placement::plan_chains(given);
   ASSERT_TRUE(chains.ok());
   std::string text;
-  for (const auto& line :
-       range_plan_lines(given, *plan, *chains, placement::improvements(given, *plan))) {
+  for (const auto& line : range_plan_lines(
+           given, *plan, *chains, gain_texts(given, placement::improvements(given, *plan)))) {
     text += line + "\n";
   }
   for (const char* part :
@@ -46,7 +47,8 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
         "room for 25000 positions", "no placement of these 22 nodes gives more than",
         "a server forms 10 pipelines of these layers: 0-3, 4-7; ",
         "the fastest pipeline for one stream: card-", "NODE", "4.0 MB   400 kB  5.0 MB  4 ms",
-        "spare old\\x1b[31m: a stream by way of it would get", "spare tiny: its 0.00 GB of memory",
+        "spare old\\x1b[31m: a stream through it would be too slow",
+        "spare tiny: its memory of 0.00 GB holds no layer",
         "what would make it faster:\n  machines twice as fast in place of the 20 machines like "
         "card-0"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;

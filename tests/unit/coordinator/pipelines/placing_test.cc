@@ -82,7 +82,7 @@ TEST_F(PlacingTest, TakesAsManyAsAreBestAndSaysWhyOthersAreSpare) {
   settle();
   EXPECT_EQ(text(placing.choose(registry.free_nodes())), "a 0-8; ");
   EXPECT_EQ(placing.why_spare("b"),
-            "adding it makes the whole slower: 122 instead of 125 tokens/s");
+            "adding it makes the pipeline slower: 122 instead of 125 tokens/s");
   EXPECT_EQ(placing.why_spare("a"), "");
 }
 
