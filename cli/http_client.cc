@@ -71,7 +71,7 @@ Error curl_error(CURLcode code, const std::string& url) {
 }
 
 // Of a line of an event stream; nothing when it is another field's.
-std::optional<std::string_view> value_of(std::string_view line, std::string_view field) {
+std::optional<std::string_view> field_value(std::string_view line, std::string_view field) {
   if (!line.starts_with(field)) return std::nullopt;
   line.remove_prefix(field.size());
   if (line.starts_with(' ')) line.remove_prefix(1);
@@ -247,11 +247,11 @@ bool EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
       has_data_ = false;
       const std::string event = std::exchange(data_, {});
       if (!on_event(event, id_)) return false;
-    } else if (const auto data = value_of(line_, "data:")) {
+    } else if (const auto data = field_value(line_, "data:")) {
       if (has_data_) data_ += '\n';
       data_ += *data;
       has_data_ = true;
-    } else if (const auto id = value_of(line_, "id:")) {
+    } else if (const auto id = field_value(line_, "id:")) {
       if (id->find('\0') == std::string_view::npos) id_ = *id;
     }
     line_.clear();

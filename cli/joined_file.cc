@@ -9,7 +9,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using coordinator::NodeRecord;
 
 // A key, two names, each of whose bytes may be escaped, and their words.
@@ -22,7 +22,7 @@ std::string path_of(const std::string& folder) { return folder + "/joined.json";
 
 Status write_joined_file(const std::string& folder, coordinator::Store& store) {
   TRY(const auto nodes, store.nodes());
-  Json all = Json::array();
+  OrderedJson all = OrderedJson::array();
   for (const NodeRecord& node : nodes) {
     if (node.revoked) continue;
     all.push_back({{"name", node.name},
@@ -30,7 +30,7 @@ Status write_joined_file(const std::string& folder, coordinator::Store& store) {
                    {"owner", node.owner},
                    {"newcomer", node.newcomer}});
   }
-  const std::string text = all.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+  const std::string text = all.dump(-1, ' ', true, OrderedJson::error_handler_t::replace) + "\n";
   return write_private_file(path_of(folder), as_bytes(text));
 }
 
@@ -40,7 +40,7 @@ Result<std::vector<NodeRecord>> read_joined_file(const std::string& folder) {
   if (!bytes) return bytes.error();
   std::vector<NodeRecord> nodes;
   try {
-    for (const Json& one : Json::parse(as_text(*bytes))) {
+    for (const OrderedJson& one : OrderedJson::parse(as_text(*bytes))) {
       NodeRecord& node = nodes.emplace_back();
       const auto key = from_hex(one.at("key").get<std::string>());
       REQUIRE(key, path_of(folder) + ": a key is no hex digits");
@@ -49,7 +49,7 @@ Result<std::vector<NodeRecord>> read_joined_file(const std::string& folder) {
       node.owner = one.at("owner").get<std::string>();
       node.newcomer = one.at("newcomer").get<bool>();
     }
-  } catch (const Json::exception& bad) {
+  } catch (const OrderedJson::exception& bad) {
     return Error::invalid(path_of(folder) + " is damaged: " + bad.what() +
                           "; remove it to go on without what it says of nodes");
   }

@@ -22,16 +22,16 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr std::size_t kClusterFileBytes = 16 * limits::kKiB;
 constexpr const char* kAdminKey = "admin";
 constexpr std::size_t kAdminKeyFileBytes = 4096;
 
 std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
 std::string admin_key_file(const std::string& folder) { return folder + "/admin.key"; }
 
-Result<Cluster> parse_cluster(const Json& json) {
+Result<Cluster> parse_cluster(const OrderedJson& json) {
   Cluster cluster;
   cluster.name = json.value("name", "");
   TRY_VOID(check_node_name(cluster.name));
@@ -46,10 +46,10 @@ Result<Cluster> parse_cluster(const Json& json) {
 }
 
 Status write_cluster(const std::string& folder, const Cluster& cluster) {
-  const Json json = {{"name", cluster.name},
-                     {"host", cluster.host},
-                     {"control_port", cluster.control_port},
-                     {"credits", cluster.credits}};
+  const OrderedJson json = {{"name", cluster.name},
+                            {"host", cluster.host},
+                            {"control_port", cluster.control_port},
+                            {"credits", cluster.credits}};
   return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -148,13 +148,13 @@ Status check_admin_key(const std::string& folder) {
 
 Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   const std::string path = cluster_file(data_folder(given));
-  const auto bytes = read_private_file(path, kFileBytes);
+  const auto bytes = read_private_file(path, kClusterFileBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
   if (!bytes) return bytes.error();
   Result<Cluster> cluster = Error::invalid("no JSON");
   try {
-    cluster = parse_cluster(Json::parse(as_text(*bytes)));
-  } catch (const Json::exception&) {
+    cluster = parse_cluster(OrderedJson::parse(as_text(*bytes)));
+  } catch (const OrderedJson::exception&) {
     cluster = Error::invalid("no JSON of ours");
   }
   REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
@@ -195,7 +195,7 @@ int run_init(const InitOptions& options) {
   if (!made.ok()) return fail(made.error());
   const std::string address = Address{made->cluster.host, made->cluster.control_port}.text();
   if (options.json) {
-    const Json json = {
+    const OrderedJson json = {
         {"cluster", made->cluster.name},   {"fingerprint", fingerprint(made->key)},
         {"words", three_words(made->key)}, {"control", address},
         {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)},

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kDialsInVain = 4;
 constexpr auto kSearchEvery = std::chrono::minutes(1);
 
-std::string joined(const std::vector<std::string>& words) {
+std::string address_list(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
@@ -62,7 +62,7 @@ void CoordinatorFinder::look() {
   spdlog::warn(
       "the coordinator answers at none of {}; this network is asked for it. If it has another "
       "address, say so here: hearth join ADDRESS:PORT",
-      joined(addresses_));
+      address_list(addresses_));
   search_->runs = true;
   search_->began = now;
   std::thread([search = search_, ask = options_.search, cluster = options_.cluster] {

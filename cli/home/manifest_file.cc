@@ -12,7 +12,7 @@
 namespace hearth::cli {
 namespace {
 
-std::string path_of(const std::string& folder) { return folder + "/manifest"; }
+std::string manifest_path(const std::string& folder) { return folder + "/manifest"; }
 
 Result<model::Manifest> read_signed(ByteSpan bytes, const PublicKey& cluster) {
   return model::parse_manifest(bytes, [&](ByteSpan message, ByteSpan signature) {
@@ -26,11 +26,11 @@ Result<ManifestFile> ManifestFile::open(const std::string& folder, const PublicK
   ManifestFile file;
   file.folder_ = folder;
   file.cluster_ = cluster;
-  auto bytes = read_private_file(path_of(folder), limits::kManifestBytes);
+  auto bytes = read_private_file(manifest_path(folder), limits::kManifestBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return file;
   if (!bytes) return bytes.error();
   auto manifest = read_signed(*bytes, cluster);
-  REQUIRE(manifest.ok(), path_of(folder) + ": " + manifest.error().message +
+  REQUIRE(manifest.ok(), manifest_path(folder) + ": " + manifest.error().message +
                              "; remove it, and it comes again from the coordinator");
   file.manifest_ = std::move(*manifest);
   file.bytes_ = std::move(*bytes);
@@ -52,10 +52,10 @@ Status ManifestFile::take(ByteSpan bytes) {
                          std::to_string(manifest_->number) +
                          " that this machine has; refused, and kept as evidence. Where the "
                          "coordinator's state was set back on purpose: remove " +
-                         path_of(folder_)};
+                         manifest_path(folder_)};
     }
   }
-  TRY_VOID(write_private_file(path_of(folder_), bytes));
+  TRY_VOID(write_private_file(manifest_path(folder_), bytes));
   bytes_.assign(bytes.begin(), bytes.end());
   manifest_ = std::move(manifest);
   return ok_status();

@@ -27,9 +27,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr std::size_t kMemberFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
-constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kAddressPatience = std::chrono::seconds(10);  // with each address of a coordinator
 constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
@@ -63,7 +63,7 @@ Status write_member_file(const std::string& folder, const MemberFile& member) {
 }
 
 Result<JoinToken> read_local_token(const std::string& folder) {
-  auto text = read_private_file(local_token_file(folder), kFileBytes);
+  auto text = read_private_file(local_token_file(folder), kMemberFileBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) {
     return Error{ErrorCode::kUnavailable,
                  "no server runs with the data folder " + folder +
@@ -239,7 +239,7 @@ Result<std::unique_ptr<node::Door>> wait_for_door(const Waiting& waiting,
                                                   const TlsIdentity& identity,
                                                   std::chrono::steady_clock::time_point deadline) {
   for (bool told = false;; told = true) {
-    auto door = node::Door::find(waiting.address, identity, kPatience);
+    auto door = node::Door::find(waiting.address, identity, kAddressPatience);
     if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
     if (!told) waiting.closed(door.error());
     if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
@@ -254,7 +254,7 @@ Result<std::unique_ptr<node::Door>> wait_for_door(const Waiting& waiting,
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   const std::string path = member_file(data_folder(given));
-  const auto bytes = read_private_file(path, kFileBytes);
+  const auto bytes = read_private_file(path, kMemberFileBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
   if (!bytes) return bytes.error();
   Result<MemberFile> member = Error::invalid("no JSON");
@@ -272,7 +272,7 @@ std::optional<MemberApi> read_member_api(const std::string& given) {
   const std::string folder = data_folder(given);
   const auto member = read_member_file(folder);
   if (!member.ok() || !*member || (*member)->api.empty()) return std::nullopt;
-  const auto key = read_private_file(api_key_file(folder), kFileBytes);
+  const auto key = read_private_file(api_key_file(folder), kMemberFileBytes);
   if (!key.ok()) return std::nullopt;
   const std::string_view text = as_text(*key);
   return MemberApi{(*member)->api, std::string(text.substr(0, text.find('\n')))};
@@ -282,7 +282,8 @@ Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token
                                 const std::string& name, std::optional<Role> role) {
   const std::string folder = data_folder(given);
   TRY(const TlsIdentity identity, identity_to_join(folder, token.fingerprint, name));
-  TRY(const node::Enrolled enrolled, node::enrol(token, identity, {name, role, {}}, kPatience));
+  TRY(const node::Enrolled enrolled,
+      node::enrol(token, identity, {name, role, {}}, kAddressPatience));
   return keep_membership(folder, enrolled, name, token.addresses);
 }
 
@@ -319,7 +320,7 @@ Result<MemberFile> wait_to_join(const std::string& given, const Waiting& waiting
     return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
   }
   while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
-    const auto answer = door->knock(name, kPatience);
+    const auto answer = door->knock(name, kAddressPatience);
     if (answer.ok() && *answer) {
       return keep_membership(folder, **answer, name, {waiting.address});
     }
@@ -342,7 +343,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     TRY(const TlsIdentity identity, TlsIdentity::make(key));
     TRY(const auto roster, RosterFile::open(folder, member->cluster));
-    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kPatience));
+    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kAddressPatience));
   }
   // The key last: without it nothing of this could be tried again.
   std::error_code error;

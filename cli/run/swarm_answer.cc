@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr auto kRetryPause = std::chrono::milliseconds(250);
-constexpr auto kFarewell = std::chrono::milliseconds(1000);
-constexpr auto kPatience = std::chrono::seconds(60);  // without a word of the server
+constexpr auto kCancelPatience = std::chrono::milliseconds(1000);
+constexpr auto kSilencePatience = std::chrono::seconds(60);  // without a word of the server
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -73,7 +73,7 @@ class SwarmAnswerer final : public Answerer {
     if (options_.no_resume || !http_.connected()) return;
     HttpClient::Options http;
     http.headers = headers_;
-    http.timeout = kFarewell;
+    http.timeout = kCancelPatience;
     http.after_interrupt = true;
     static_cast<void>(http_.erase(options_.api_base + "/v1/requests", http));
   }
@@ -121,7 +121,7 @@ class SwarmAnswerer final : public Answerer {
   bool comes_back() {
     if (options_.no_resume || interrupted() || !lost_ || !reached_) return false;
     again_ = true;
-    return clock_.now() - heard_ < kPatience;
+    return clock_.now() - heard_ < kSilencePatience;
   }
 
   Json request(const Question& question, bool chat) const {

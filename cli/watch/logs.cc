@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kPause = std::chrono::milliseconds(200);
+constexpr auto kTailPause = std::chrono::milliseconds(200);
 
 // Which file is read, and whose lines of it are shown.
 struct Source {
@@ -32,7 +32,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string name_list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
@@ -47,7 +47,7 @@ Error nothing_of(const std::string& node, const std::string& data_dir) {
   }
   return {ErrorCode::kNotFound, (node.empty() ? "several workers log in " + folder + "; name one"
                                               : "nothing of " + node + " is logged in " + folder) +
-                                    ": " + joined(names)};
+                                    ": " + name_list(names)};
 }
 
 Result<Source> find_source(const LogsOptions& options) {
@@ -110,7 +110,7 @@ int run_logs(const LogsOptions& options) {
       if (shown(*source, line)) print(*source, std::string(line), options.json);
     });
     std::fflush(stdout);
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kTailPause);
   }
   return interrupted() ? kExitInterrupted : kExitDone;
 }
