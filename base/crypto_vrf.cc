@@ -17,15 +17,15 @@ constexpr std::size_t kChallengeBytes = 16;
 using Block = std::array<std::byte, 32>;  // a point, a scalar, or half a hash
 using Wide = std::array<std::byte, 64>;
 
-unsigned char* raw(Block& block) { return reinterpret_cast<unsigned char*>(block.data()); }
-const unsigned char* raw(ByteSpan bytes) {
+unsigned char* raw_bytes(Block& block) { return reinterpret_cast<unsigned char*>(block.data()); }
+const unsigned char* raw_bytes(ByteSpan bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
 Wide sha512(std::initializer_list<ByteSpan> parts) {
   crypto_hash_sha512_state state;
   crypto_hash_sha512_init(&state);
-  for (const ByteSpan part : parts) crypto_hash_sha512_update(&state, raw(part), part.size());
+  for (const ByteSpan part : parts) crypto_hash_sha512_update(&state, raw_bytes(part), part.size());
   Wide digest;
   crypto_hash_sha512_final(&state, reinterpret_cast<unsigned char*>(digest.data()));
   return digest;
@@ -39,7 +39,7 @@ Block half(ByteSpan bytes) {
 
 Block reduced(const Wide& wide) {
   Block scalar;
-  crypto_core_ed25519_scalar_reduce(raw(scalar),
+  crypto_core_ed25519_scalar_reduce(raw_bytes(scalar),
                                     reinterpret_cast<const unsigned char*>(wide.data()));
   return scalar;
 }
@@ -62,7 +62,8 @@ bool is_canonical(const Block& point) {
 bool times_cofactor(Block& point) {
   for (int i = 0; i < 3; ++i) {
     Block doubled;
-    if (crypto_core_ed25519_add(raw(doubled), raw(point), raw(point)) != 0) return false;
+    if (crypto_core_ed25519_add(raw_bytes(doubled), raw_bytes(point), raw_bytes(point)) != 0)
+      return false;
     point = doubled;
   }
   return true;
@@ -78,7 +79,8 @@ Block point_of(const PublicKey& key, ByteSpan message) {
         sha512({{&kSuite, 1}, {&kFront, 1}, key.bytes(), message, {&byte, 1}, {&kBack, 1}});
     Block point = half(digest);
     if (!is_canonical(point) || !times_cofactor(point)) continue;
-    if (crypto_core_ed25519_is_valid_point(raw(point)) == 1) return point;  // not the identity
+    if (crypto_core_ed25519_is_valid_point(raw_bytes(point)) == 1)
+      return point;  // not the identity
   }
   INVARIANT(false, "256 hashes of which none is a point");
 }
@@ -107,8 +109,9 @@ Block as_scalar(const Challenge& challenge) {
 bool minus_times(Block& left, const Block& scaled, ByteSpan point) {
   Block right;
   Block out;
-  if (crypto_scalarmult_ed25519_noclamp(raw(right), raw(scaled), raw(point)) != 0) return false;
-  if (crypto_core_ed25519_sub(raw(out), raw(left), raw(right)) != 0) return false;
+  if (crypto_scalarmult_ed25519_noclamp(raw_bytes(right), raw_bytes(scaled), raw_bytes(point)) != 0)
+    return false;
+  if (crypto_core_ed25519_sub(raw_bytes(out), raw_bytes(left), raw_bytes(right)) != 0) return false;
   left = out;
   return true;
 }
@@ -129,15 +132,18 @@ VrfProof vrf_prove(const SecretKey& key, ByteSpan message) {
   Block gamma;
   Block u;
   Block v;
-  const bool done = crypto_scalarmult_ed25519_noclamp(raw(gamma), raw(secret), raw(point)) == 0 &&
-                    crypto_scalarmult_ed25519_base_noclamp(raw(u), raw(k)) == 0 &&
-                    crypto_scalarmult_ed25519_noclamp(raw(v), raw(k), raw(point)) == 0;
+  const bool done =
+      crypto_scalarmult_ed25519_noclamp(raw_bytes(gamma), raw_bytes(secret), raw_bytes(point)) ==
+          0 &&
+      crypto_scalarmult_ed25519_base_noclamp(raw_bytes(u), raw_bytes(k)) == 0 &&
+      crypto_scalarmult_ed25519_noclamp(raw_bytes(v), raw_bytes(k), raw_bytes(point)) == 0;
   INVARIANT(done, "a point of the prime-order group times a scalar");
   const Challenge challenge = challenge_of({key.public_key().bytes(), point, gamma, u, v});
   Block product;
   Block s;
-  crypto_core_ed25519_scalar_mul(raw(product), raw(as_scalar(challenge)), raw(secret));
-  crypto_core_ed25519_scalar_add(raw(s), raw(k), raw(product));
+  crypto_core_ed25519_scalar_mul(raw_bytes(product), raw_bytes(as_scalar(challenge)),
+                                 raw_bytes(secret));
+  crypto_core_ed25519_scalar_add(raw_bytes(s), raw_bytes(k), raw_bytes(product));
   for (Block* hidden : {&secret, &k, &product}) wipe(*hidden);
   wipe(expanded);
   wipe(nonce);
@@ -155,14 +161,15 @@ std::optional<VrfOutput> vrf_verify(const PublicKey& key, ByteSpan message, Byte
   Challenge challenge;
   std::copy_n(proof.begin() + kPointBytes, challenge.size(), challenge.begin());
   const Block s = half(proof.last(32));
-  if (reduced(s) != s || crypto_core_ed25519_is_valid_point(raw(gamma)) != 1) return std::nullopt;
+  if (reduced(s) != s || crypto_core_ed25519_is_valid_point(raw_bytes(gamma)) != 1)
+    return std::nullopt;
 
   const Block point = point_of(key, message);
   const Block c = as_scalar(challenge);
   Block u;
   Block v;
-  if (crypto_scalarmult_ed25519_base_noclamp(raw(u), raw(s)) != 0 ||
-      crypto_scalarmult_ed25519_noclamp(raw(v), raw(s), raw(point)) != 0 ||
+  if (crypto_scalarmult_ed25519_base_noclamp(raw_bytes(u), raw_bytes(s)) != 0 ||
+      crypto_scalarmult_ed25519_noclamp(raw_bytes(v), raw_bytes(s), raw_bytes(point)) != 0 ||
       !minus_times(u, c, key.bytes()) || !minus_times(v, c, gamma) ||
       challenge_of({key.bytes(), point, gamma, u, v}) != challenge) {
     return std::nullopt;

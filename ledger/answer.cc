@@ -7,7 +7,7 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr std::string_view kPurpose = "hearth answer v1";
+constexpr std::string_view kAnswerPurpose = "hearth answer v1";
 
 Bytes words_of(const Answer& answer, const PublicKey& cluster) {
   Bytes words;
@@ -24,12 +24,12 @@ Bytes words_of(const Answer& answer, const PublicKey& cluster) {
 
 Answer sign_answer(Answer answer, const PublicKey& cluster, const SecretKey& accused) {
   answer.accused = accused.public_key();
-  answer.signature = accused.sign(kPurpose, words_of(answer, cluster));
+  answer.signature = accused.sign(kAnswerPurpose, words_of(answer, cluster));
   return answer;
 }
 
 bool check_answer(const Answer& answer, const PublicKey& cluster) {
-  return verify(answer.accused, kPurpose, words_of(answer, cluster), answer.signature);
+  return verify(answer.accused, kAnswerPurpose, words_of(answer, cluster), answer.signature);
 }
 
 }  // namespace hearth::ledger

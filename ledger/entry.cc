@@ -25,7 +25,7 @@ struct Writer {
   }
 };
 
-struct Reader {
+struct EntryReader {
   ByteReader in;
   Status status = ok_status();
   template <std::size_t kBytes>
@@ -137,7 +137,7 @@ Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
   } else {
     if (kind != kKind) return read_body<kKind + 1>(kind, in);
     std::variant_alternative_t<kKind - 1, EntryBody> body;
-    Reader reader{in};
+    EntryReader reader{in};
     fields(reader, body);
     REQUIRE(!reader.in.failed() && reader.in.remaining() == 0,
             "an entry of kind " + std::to_string(kind) + " has not the length of its kind");

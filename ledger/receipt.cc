@@ -12,12 +12,12 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr std::string_view kMagic = "HRC1";
+constexpr std::string_view kReceiptMagic = "HRC1";
 constexpr std::size_t kSecondsBytes = 4;  // big-endian
 constexpr std::size_t kRequestAt = 12;
 constexpr std::size_t kStageAt = 64;
 constexpr std::size_t kWorkerAt = 224;
-constexpr std::string_view kPurpose = "hearth receipt v1";
+constexpr std::string_view kReceiptPurpose = "hearth receipt v1";
 constexpr std::string_view kEdgePurpose = "hearth edge v1";
 
 Bytes in_cluster(const PublicKey& cluster, ByteSpan bytes) {
@@ -37,7 +37,7 @@ void read_into(ByteReader& reader, std::array<std::byte, kBytes>& to) {
 Bytes body_of(const Receipt& r) {
   Bytes body;
   ByteWriter writer(body);
-  writer.append(as_bytes(kMagic));
+  writer.append(as_bytes(kReceiptMagic));
   writer.write(r.slot.epoch);
   writer.append(r.slot.request);
   writer.append(r.program.bytes);
@@ -62,7 +62,7 @@ Bytes body_of(const Receipt& r) {
 }
 
 Result<Receipt> read_body(ByteSpan body) {
-  ByteReader reader(body.subspan(kMagic.size()));
+  ByteReader reader(body.subspan(kReceiptMagic.size()));
   Receipt r;
   r.slot.epoch = reader.read<std::uint64_t>();
   read_into(reader, r.slot.request);
@@ -151,9 +151,9 @@ std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t r
 }
 
 Result<Receipt> read_form(ByteSpan bytes) {
-  REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kMagic),
+  REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kReceiptMagic),
           "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
-              " bytes and begins with " + std::string(kMagic));
+              " bytes and begins with " + std::string(kReceiptMagic));
   return read_body(bytes.first(kReceiptBytes - kSignatureBytes));
 }
 
@@ -188,7 +188,7 @@ Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const Secr
   receipt.worker = key.public_key();
   TRY_VOID(check_fields(receipt));
   Bytes bytes = body_of(receipt);
-  const Signature signature = key.sign(kPurpose, in_cluster(cluster, bytes));
+  const Signature signature = key.sign(kReceiptPurpose, in_cluster(cluster, bytes));
   ByteWriter(bytes).append(signature);
   return bytes;
 }
@@ -196,7 +196,8 @@ Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const Secr
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster) {
   TRY(const Receipt receipt, read_form(bytes));
   const ByteSpan body = bytes.first(kReceiptBytes - kSignatureBytes);
-  REQUIRE(verify(receipt.worker, kPurpose, in_cluster(cluster, body), bytes.last(kSignatureBytes)),
+  REQUIRE(verify(receipt.worker, kReceiptPurpose, in_cluster(cluster, body),
+                 bytes.last(kSignatureBytes)),
           "a receipt's signature is not its worker's");
   TRY_VOID(check_fields(receipt));
   return receipt;
@@ -212,7 +213,7 @@ RequestId request_in(ByteSpan receipt) { return slot_in(receipt).request; }
 
 Slot slot_in(ByteSpan receipt) {
   ByteReader reader(receipt);
-  (void)reader.take(kMagic.size());
+  (void)reader.take(kReceiptMagic.size());
   Slot slot;
   slot.epoch = reader.read<std::uint64_t>();
   read_into(reader, slot.request);

@@ -6,7 +6,7 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr std::string_view kPurpose = "hearth draw v1";
+constexpr std::string_view kDrawPurpose = "hearth draw v1";
 
 // n / 2^64 < rate / 10^6, exactly.
 bool is_below(std::uint64_t n, std::int64_t rate) {
@@ -29,7 +29,7 @@ Bytes draw_message(const Checkpoint& checkpoint) {
             [](const NoteSignature* a, const NoteSignature* b) { return a->name < b->name; });
   Bytes message;
   ByteWriter writer(message);
-  writer.append(as_bytes(kPurpose));
+  writer.append(as_bytes(kDrawPurpose));
   writer.write(std::uint8_t{0});
   writer.append(as_bytes(checkpoint.note.text));
   for (const NoteSignature* line : lines) {

@@ -8,7 +8,7 @@
 namespace hearth::ledger {
 namespace {
 
-constexpr std::int64_t kDay = 24 * 3'600;
+constexpr std::int64_t kChanceDay = 24 * 3'600;
 
 }  // namespace
 
@@ -61,8 +61,8 @@ void Standing::check(const Policy& policy, std::int64_t pay, std::int64_t now) {
   earn(pay, now);
   if (paid_dues_) return;
   ++checks_;
-  if (now / kDay != last_day_) {
-    last_day_ = now / kDay;
+  if (now / kChanceDay != last_day_) {
+    last_day_ = now / kChanceDay;
     ++days_;
   }
   paid_dues_ = checks_ >= policy.newcomer_audits && days_ >= policy.newcomer_days &&

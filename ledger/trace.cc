@@ -42,14 +42,14 @@ constexpr std::array<std::string_view, kTraceOps> kNames = {"incoming",
                                                             "token",
                                                             "outgoing"};
 
-std::uint64_t split_of(std::uint64_t size) { return std::bit_floor(size - 1); }
+std::uint64_t larger_half(std::uint64_t size) { return std::bit_floor(size - 1); }
 
 void open(const TreeRange& node, unsigned levels, std::vector<TreeRange>& out) {
   if (levels == 0 || node.size() == 1) {
     out.push_back(node);
     return;
   }
-  const std::uint64_t middle = node.begin + split_of(node.size());
+  const std::uint64_t middle = node.begin + larger_half(node.size());
   open({node.begin, middle}, levels - 1, out);
   open({middle, node.end}, levels - 1, out);
 }
@@ -60,7 +60,7 @@ Hash256 close(const TreeRange& node, unsigned levels, std::span<const Hash256>& 
     left = left.subspan(1);
     return hash;
   }
-  const std::uint64_t middle = node.begin + split_of(node.size());
+  const std::uint64_t middle = node.begin + larger_half(node.size());
   const Hash256 lower = close({node.begin, middle}, levels - 1, left);
   return node_hash(lower, close({middle, node.end}, levels - 1, left));
 }
@@ -297,7 +297,7 @@ std::vector<Hash256> open_leaves(const TreeRange& node, std::span<const Hash256>
 std::vector<Hash256> path_of(std::uint64_t index, std::span<const Hash256> leaves) {
   std::vector<Hash256> out;
   while (leaves.size() > 1) {
-    const std::uint64_t middle = split_of(leaves.size());
+    const std::uint64_t middle = larger_half(leaves.size());
     const bool lower = index < middle;
     out.push_back(subtree_root(lower ? leaves.subspan(middle) : leaves.first(middle)));
     leaves = lower ? leaves.first(middle) : leaves.subspan(middle);

@@ -14,7 +14,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::string_view kMagic = "_logits_";
+constexpr std::string_view kLogitsMagic = "_logits_";
 constexpr float kDepth = 16.0F;  // below the largest logit: what lies deeper is cut off
 constexpr float kSteps = 65'535.0F;
 constexpr std::uint32_t kLeastContext = 4;                 // tokens that have a scored position
@@ -28,7 +28,7 @@ Status check_range(std::string_view field, std::uint64_t offset, std::uint64_t v
   return ok_status();
 }
 
-Error write_error(const std::string& path) {
+Error logits_write_error(const std::string& path) {
   return {ErrorCode::kIo, quote(path) + ": cannot write the file: " + std::strerror(errno)};
 }
 
@@ -45,7 +45,7 @@ std::size_t LogitsShape::row_bytes() const {
 }
 
 std::uint64_t LogitsShape::header_bytes() const {
-  return kMagic.size() + 3 * sizeof(std::uint32_t) + tokens() * sizeof(TokenId);
+  return kLogitsMagic.size() + 3 * sizeof(std::uint32_t) + tokens() * sizeof(TokenId);
 }
 
 std::uint64_t LogitsShape::row_offset(std::uint32_t chunk, std::uint32_t row) const {
@@ -53,7 +53,7 @@ std::uint64_t LogitsShape::row_offset(std::uint32_t chunk, std::uint32_t row) co
 }
 
 Status validate(const LogitsShape& shape) {
-  const std::size_t at = kMagic.size();
+  const std::size_t at = kLogitsMagic.size();
   TRY_VOID(check_range("context", at, shape.context, kLeastContext, limits::kModelContext));
   TRY_VOID(check_range("vocabulary", at + 4, shape.vocabulary, 1, limits::kVocabulary));
   TRY_VOID(check_range("chunks", at + 8, shape.chunks, 1, kMostTokens / shape.context));
@@ -64,8 +64,9 @@ Status LogitsBase::read(ByteSpan bytes, const std::string& name) {
   name_ = name;
   bytes_ = bytes;
   ByteReader reader(bytes);
-  REQUIRE(as_text(reader.take(kMagic.size())) == kMagic,
-          "the first bytes are not " + quote(kMagic) + ", this is no file of log probabilities");
+  REQUIRE(
+      as_text(reader.take(kLogitsMagic.size())) == kLogitsMagic,
+      "the first bytes are not " + quote(kLogitsMagic) + ", this is no file of log probabilities");
   shape_.context = reader.read<std::uint32_t>();
   shape_.vocabulary = reader.read<std::uint32_t>();
   shape_.chunks = reader.read<std::uint32_t>();
@@ -150,11 +151,11 @@ Result<std::unique_ptr<LogitsWriter>> LogitsWriter::create(const std::string& pa
   REQUIRE(tokens.size() == shape.tokens(), std::to_string(tokens.size()) + " tokens for " +
                                                std::to_string(shape.tokens()) + " places");
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) return write_error(path);
+  if (descriptor < 0) return logits_write_error(path);
   std::unique_ptr<LogitsWriter> file(new LogitsWriter(path, shape, descriptor));
   Bytes header;
   ByteWriter writer(header);
-  writer.append(as_bytes(kMagic));
+  writer.append(as_bytes(kLogitsMagic));
   writer.write(shape.context);
   writer.write(shape.vocabulary);
   writer.write(shape.chunks);
@@ -172,7 +173,7 @@ Status LogitsWriter::write_at(std::uint64_t offset, ByteSpan bytes) {
     const ssize_t written =
         ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return write_error(path_);
+    if (written <= 0) return logits_write_error(path_);
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -186,7 +187,7 @@ Status LogitsWriter::put(std::uint32_t chunk, std::uint32_t row, std::span<const
 Status LogitsWriter::finish() {
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
-  if (closed != 0) return write_error(path_);
+  if (closed != 0) return logits_write_error(path_);
   return ok_status();
 }
 

@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kFrequen
     {"_", "c"}, {"_", "the"}, {"_", "and"}, {"h", "e"}, {"l", "l"}, {"_", "i"},
 }};
 
-void append_utf8(std::string& out, std::uint32_t code) {
+void append_letter(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
     out += static_cast<char>(code);
     return;
@@ -41,7 +41,7 @@ std::vector<std::string> byte_letters() {
     const bool printable =
         (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
     std::string letter;
-    append_utf8(letter, printable ? byte : next++);
+    append_letter(letter, printable ? byte : next++);
     letters.push_back(std::move(letter));
   }
   return letters;

@@ -8,7 +8,7 @@ namespace hearth {
 namespace {
 
 constexpr std::string_view kVersion = "hh1.";
-constexpr std::string_view kPurpose = "hearth coordinator v1";
+constexpr std::string_view kTokenPurpose = "hearth coordinator v1";
 constexpr std::size_t kTokenBytes = 128 + limits::kRosterAddresses * (limits::kAddressBytes + 1);
 
 constexpr std::string_view kHexadecimal = "0123456789abcdef";
@@ -58,7 +58,7 @@ Result<JoinToken> parse_join_token(std::string_view text) {
 }
 
 Signature prove_coordinator(const SecretKey& cluster, const PublicKey& node) {
-  return cluster.sign(kPurpose, node.bytes());
+  return cluster.sign(kTokenPurpose, node.bytes());
 }
 
 Result<PublicKey> check_coordinator(std::string_view expected, ByteSpan cluster, ByteSpan proof,
@@ -67,7 +67,7 @@ Result<PublicKey> check_coordinator(std::string_view expected, ByteSpan cluster,
   REQUIRE(fingerprint(key) == expected, "the machine there belongs to another cluster (" +
                                             three_words(key) +
                                             ") than the join token; nothing was told to it");
-  REQUIRE(verify(key, kPurpose, node.bytes(), proof),
+  REQUIRE(verify(key, kTokenPurpose, node.bytes(), proof),
           "the machine there could not prove that it belongs to the cluster of the join token; "
           "nothing was told to it");
   return key;

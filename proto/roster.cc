@@ -11,8 +11,8 @@
 namespace hearth {
 namespace {
 
-constexpr std::string_view kMagic = "HEARTHR1";
-constexpr std::string_view kPurpose = "hearth roster v1";
+constexpr std::string_view kRosterMagic = "HEARTHR1";
+constexpr std::string_view kRosterPurpose = "hearth roster v1";
 
 Status check_entry(const RosterEntry& entry) {
   TRY_VOID(check_node_name(entry.name));
@@ -103,7 +103,7 @@ Result<Bytes> sign_roster(Roster roster, const SecretKey& key) {
   REQUIRE(roster.number >= 1, "a roster has number 0; numbers begin at 1");
   Bytes out;
   ByteWriter writer(out);
-  writer.append(as_bytes(kMagic));
+  writer.append(as_bytes(kRosterMagic));
   writer.append(key.public_key().bytes());
   writer.write(roster.number);
   writer.write(static_cast<std::uint32_t>(roster.entries.size()));
@@ -118,7 +118,7 @@ Result<Bytes> sign_roster(Roster roster, const SecretKey& key) {
       writer.append(as_bytes(address));
     }
   }
-  writer.append(key.sign(kPurpose, out));
+  writer.append(key.sign(kRosterPurpose, out));
   return out;
 }
 
@@ -126,14 +126,14 @@ Result<Roster> parse_roster(ByteSpan bytes) {
   REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of " + std::to_string(bytes.size()) +
                                                     " bytes; the limit is " +
                                                     std::to_string(limits::kRosterBytes));
-  REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kMagic),
-          "the bytes are no roster: they do not begin with " + std::string(kMagic));
+  REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kRosterMagic),
+          "the bytes are no roster: they do not begin with " + std::string(kRosterMagic));
   const ByteSpan body = bytes.first(bytes.size() - kSignatureBytes);
-  ByteReader reader(body.subspan(kMagic.size()));
+  ByteReader reader(body.subspan(kRosterMagic.size()));
   Roster roster;
   TRY(roster.cluster, PublicKey::parse(reader.take(PublicKey::kBytes)));
   // Before anything else is believed, its counts included.
-  REQUIRE(verify(roster.cluster, kPurpose, body, bytes.last(kSignatureBytes)),
+  REQUIRE(verify(roster.cluster, kRosterPurpose, body, bytes.last(kSignatureBytes)),
           "a roster's signature is not of the cluster key that it names");
   roster.number = reader.read<std::uint64_t>();
   const auto count = reader.read<std::uint32_t>();

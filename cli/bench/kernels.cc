@@ -24,18 +24,18 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using kernels::Kernels;
 using kernels::PackedMatrix;
 using kernels::QuantizedRows;
 using kernels::ThreadPool;
 using model::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBF16,
-                                 TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1,
-                                 TensorType::kQ5_0, TensorType::kQ5_1, TensorType::kIQ4_NL,
-                                 TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kQ4_K,
-                                 TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kIQ4_XS};
+constexpr TensorType kTensorTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBF16,
+                                       TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1,
+                                       TensorType::kQ5_0, TensorType::kQ5_1, TensorType::kIQ4_NL,
+                                       TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kQ4_K,
+                                       TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kIQ4_XS};
 
 // More than any cache: copies of a matrix take turns, as the layers of a model do.
 constexpr std::size_t kWorkingSet = std::size_t{256} << 20;
@@ -68,14 +68,14 @@ struct Measurement {
 // Seconds of one call of `run`, over about `budget` seconds after a tenth of it as warm-up.
 double time_of(double budget, const std::function<void()>& run) {
   const auto loop = [&run](double limit) {
-    const Clock::time_point start = Clock::now();
+    const SteadyClock::time_point start = SteadyClock::now();
     std::uint64_t calls = 0;
     std::uint64_t batch = 1;
     double passed = 0.0;
     while (passed < limit && !interrupted()) {
       for (std::uint64_t i = 0; i < batch; ++i) run();
       calls += batch;
-      passed = std::chrono::duration<double>(Clock::now() - start).count();
+      passed = std::chrono::duration<double>(SteadyClock::now() - start).count();
       if (passed < limit / 100) batch *= 2;
     }
     return passed / static_cast<double>(std::max<std::uint64_t>(calls, 1));
@@ -316,19 +316,19 @@ Result<std::vector<const Kernels*>> tables_of(const BenchKernelsOptions& options
 }
 
 Result<std::vector<TensorType>> types_of(const BenchKernelsOptions& options) {
-  if (options.types.empty()) return std::vector(std::begin(kTypes), std::end(kTypes));
+  if (options.types.empty()) return std::vector(std::begin(kTensorTypes), std::end(kTensorTypes));
   std::vector<TensorType> types;
   std::string choices;
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : kTensorTypes) {
     choices +=
         (choices.empty() ? "" : ", ") + model::tensor_type_name(static_cast<std::uint32_t>(type));
   }
   for (const std::string& name : options.types) {
-    const auto* found = std::ranges::find_if(kTypes, [&name](TensorType type) {
+    const auto* found = std::ranges::find_if(kTensorTypes, [&name](TensorType type) {
       return std::ranges::equal(model::tensor_type_name(static_cast<std::uint32_t>(type)), name,
                                 [](char a, char b) { return std::toupper(a) == std::toupper(b); });
     });
-    if (found == std::end(kTypes)) {
+    if (found == std::end(kTensorTypes)) {
       return Error{ErrorCode::kInvalidInput,
                    "--type: no weight type \"" + name + "\"; there are " + choices};
     }

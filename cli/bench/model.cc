@@ -23,7 +23,7 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 // One line of the table: a prefill of n_prompt tokens, or a decode of n_gen tokens in each of
 // `batch` sequences.
@@ -51,7 +51,7 @@ std::vector<TokenId> token_run(std::uint32_t count, std::uint32_t vocabulary, st
 Result<double> run_once(node::LocalRunner& runner, const Row& row, std::uint64_t& next_id) {
   std::uint32_t running = row.batch;
   std::uint32_t begun = 0;
-  Clock::time_point start = Clock::now();
+  SteadyClock::time_point start = SteadyClock::now();
   Status failed = ok_status();
   for (std::uint32_t i = 0; i < row.batch; ++i) {
     SequenceOpen open;
@@ -68,7 +68,7 @@ Result<double> run_once(node::LocalRunner& runner, const Row& row, std::uint64_t
             Error{token.error, "the engine failed on position " + std::to_string(token.position)};
       }
       // Decode is timed from the moment the last sequence has its first token.
-      if (first && row.n_gen > 0 && ++begun == row.batch) start = Clock::now();
+      if (first && row.n_gen > 0 && ++begun == row.batch) start = SteadyClock::now();
       first = false;
       if (token.finish != FinishReason::kNone) --running;
     };
@@ -80,7 +80,7 @@ Result<double> run_once(node::LocalRunner& runner, const Row& row, std::uint64_t
     if (!failed.ok()) return std::move(failed).error();
     if (!stepped && running > 0) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
   }
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+  return std::chrono::duration<double, std::nano>(SteadyClock::now() - start).count();
 }
 
 std::string cpu_name() {
@@ -175,9 +175,9 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
   if (options.pin) TRY_VOID(kernels::check_pins(threads));
   local.memory_bytes = options.memory_bytes;
   local.prefill_rows = limits::kBatchRows;
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   TRY(auto runner, node::LocalRunner::load(file, local));
-  const std::chrono::duration<double> load = Clock::now() - start;
+  const std::chrono::duration<double> load = SteadyClock::now() - start;
   std::uint64_t next_id = 1;
   for (Row& row : rows_of(options, threads)) {
     row.load_seconds = load.count();

@@ -29,7 +29,7 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 constexpr std::uint32_t kDefaultContext = 512;
 
 // A text as windows of `shape.context` tokens, with what they are compared with.
@@ -88,7 +88,7 @@ class Scorer final : public node::LogitsObserver {
   Status failed_ = ok_status();
 };
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_corpus(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Error{ErrorCode::kNotFound, path + ": cannot open the text"};
   std::string text(limits::kTextBytes + 1, '\0');
@@ -123,7 +123,7 @@ Status check_base(const model::LogitsBase& base, const std::vector<TokenId>& tex
 Result<Windows> make_windows(const BenchPerplexityOptions& options, const model::GgufFile& file,
                              const model::ModelSpec& spec) {
   TRY(const auto tokenizer, model::Tokenizer::load(file));
-  TRY(const std::string text, read_text(options.text));
+  TRY(const std::string text, read_corpus(options.text));
   Windows windows;
   TRY(windows.tokens, tokenizer->encode(text, model::SpecialTokens::kText, true));
   windows.bos = tokenizer->adds_bos() ? tokenizer->bos() : -1;
@@ -256,9 +256,9 @@ void print_figures(const Windows& windows, const std::vector<Score>& scores) {
 
 // The running value: on stdout, as llama-perplexity prints it; with --json on a terminal's stderr.
 void report(const BenchPerplexityOptions& options, std::uint32_t chunk, std::uint32_t chunks,
-            const std::vector<Score>& scores, Clock::time_point begun) {
+            const std::vector<Score>& scores, SteadyClock::time_point begun) {
   const double value = perplexity_of(scores).value;
-  const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  const double seconds = std::chrono::duration<double>(SteadyClock::now() - begun).count();
   const double left = seconds / chunk * (chunks - chunk);
   if (!options.json) {
     std::printf("[%u]%.4f,", chunk, value);
@@ -278,7 +278,7 @@ Status measure(const BenchPerplexityOptions& options) {
   TRY(const Windows windows, make_windows(options, *file, spec));
   Scorer scorer(windows);
   TRY(const auto runner, load(options, file, spec, windows.shape.context, scorer));
-  const Clock::time_point begun = Clock::now();
+  const SteadyClock::time_point begun = SteadyClock::now();
   TRY(const std::vector<Score> scores,
       score_windows(*runner, windows, scorer,
                     [&](std::uint32_t chunk, const std::vector<Score>& so_far) {

@@ -21,22 +21,22 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begun) {
-  return std::chrono::duration<double>(Clock::now() - begun).count();
+double seconds_since(SteadyClock::time_point begun) {
+  return std::chrono::duration<double>(SteadyClock::now() - begun).count();
 }
 
 // On stderr: one line redrawn on a terminal, else one now and then.
-class Progress {
+class SoakProgress {
  public:
-  explicit Progress(std::uint64_t tokens)
+  explicit SoakProgress(std::uint64_t tokens)
       : tokens_(tokens), terminal_(::isatty(STDERR_FILENO) != 0) {}
 
   void show(const SoakCount& count) {
     const bool last = count.compared >= tokens_;
     if (seconds_since(shown_) < (terminal_ ? 0.5 : 30.0) && !last) return;
-    shown_ = Clock::now();
+    shown_ = SteadyClock::now();
     const double rate = static_cast<double>(count.compared) / seconds_since(begun_);
     const double left =
         last ? 0.0 : static_cast<double>(tokens_ - count.compared) / std::max(rate, 1.0);
@@ -53,8 +53,8 @@ class Progress {
  private:
   const std::uint64_t tokens_;
   const bool terminal_;
-  const Clock::time_point begun_ = Clock::now();
-  Clock::time_point shown_ = begun_;
+  const SteadyClock::time_point begun_ = SteadyClock::now();
+  SteadyClock::time_point shown_ = begun_;
 };
 
 Result<SoakOptions> soak_options(const BenchSoakOptions& given, node::Device* device) {
@@ -100,7 +100,7 @@ int run_bench_soak(const BenchSoakOptions& given) {
   if (!device.ok()) return fail(device.error());
   auto options = soak_options(given, device->get());
   if (!options.ok()) return fail(options.error());
-  Progress progress(given.tokens);
+  SoakProgress progress(given.tokens);
   options->on_progress = [&](const SoakCount& count) { progress.show(count); };
   const auto result = soak(*options);
   progress.end();

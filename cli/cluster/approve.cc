@@ -20,7 +20,7 @@ namespace {
 
 using coordinator::Store;
 using coordinator::WaitingNode;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Those that still ask.
 Result<std::vector<WaitingNode>> waiting_of(Store& store) {
@@ -33,7 +33,7 @@ Result<std::vector<WaitingNode>> waiting_of(Store& store) {
 
 int list(const std::vector<WaitingNode>& all, bool json) {
   if (json) {
-    Json out = Json::array();
+    OrderedJson out = OrderedJson::array();
     for (const WaitingNode& node : all) {
       out.push_back({{"name", node.name},
                      {"words", three_words(node.key)},
@@ -101,7 +101,7 @@ int run_approve(const ApproveOptions& options) {
   if (const Status in = let_in(options, **store, *node); !in.ok()) return fail(in.error());
   const bool known = wait_for_roster(options.data_dir, node->key, true);
   if (options.json) {
-    Json json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
+    OrderedJson json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
     if (!options.owner.empty()) json["owner"] = options.owner;
     std::printf("%s\n", json.dump().c_str());
   } else {

@@ -23,7 +23,7 @@ namespace {
 
 using coordinator::ApiKey;
 using coordinator::Store;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // `made`: where there was none yet; else such a folder is refused, being most likely another one
 // than was meant.
@@ -55,8 +55,8 @@ Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
   return wish;
 }
 
-Json key_object(const ApiKey& key) {
-  Json out;
+OrderedJson key_object(const ApiKey& key) {
+  OrderedJson out;
   out["id"] = key.id;
   out["name"] = key.name;
   out["role"] = key.admin ? "admin" : "user";
@@ -70,7 +70,7 @@ Json key_object(const ApiKey& key) {
   return out;
 }
 
-void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
+void print_json(const OrderedJson& json) { std::printf("%s\n", json.dump().c_str()); }
 
 std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
@@ -94,7 +94,7 @@ class Purse {
   std::int64_t balance(const ApiKey& key) const {
     return books_.balance({ledger::Account::Kind::kSpendable, account(key)});
   }
-  void add(Json& object, const ApiKey& key) const {
+  void add(OrderedJson& object, const ApiKey& key) const {
     object["account"] = account(key).hex();
     object["balance"] = balance(key);
   }
@@ -144,7 +144,7 @@ int run_key_create(const KeyOptions& options) {
   const auto made = coordinator::create_key(**store, *wish, SystemClock().unix_seconds());
   if (!made.ok()) return fail(made.error());
   if (options.json) {
-    Json out = key_object(made->key);
+    OrderedJson out = key_object(made->key);
     const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
     if (purse.ok() && *purse) (*purse)->add(out, made->key);
     out["key"] = made->text;
@@ -177,9 +177,9 @@ int run_key_list(const KeyOptions& options) {
     if (*purse) print_balances(*keys, **purse);
     return kExitDone;
   }
-  Json out = Json::array();
+  OrderedJson out = OrderedJson::array();
   for (const ApiKey& key : *keys) {
-    Json& one = out.emplace_back(key_object(key));
+    OrderedJson& one = out.emplace_back(key_object(key));
     if (*purse) (*purse)->add(one, key);
   }
   print_json(out);

@@ -19,7 +19,7 @@ namespace hearth::cli {
 namespace {
 
 using coordinator::TokenRecord;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::int64_t now() { return SystemClock().unix_seconds(); }
 
@@ -29,8 +29,8 @@ const char* state_of(const TokenRecord& token) {
   return now() >= token.expires ? "expired" : "valid";
 }
 
-Json token_object(const TokenRecord& token) {
-  Json out;
+OrderedJson token_object(const TokenRecord& token) {
+  OrderedJson out;
   out["id"] = token.id;
   out["role"] = role_name(token.role);
   if (token.newcomer) out["newcomer"] = true;
@@ -73,11 +73,11 @@ int run_token_create(const TokenOptions& options) {
   const auto token = create(options);
   if (!token.ok()) return fail(token.error());
   if (options.json) {
-    Json json = {{"id", token->id},
-                 {"token", token->text()},
-                 {"role", options.role},
-                 {"expires", now() + options.seconds},
-                 {"uses", options.uses}};
+    OrderedJson json = {{"id", token->id},
+                        {"token", token->text()},
+                        {"role", options.role},
+                        {"expires", now() + options.seconds},
+                        {"uses", options.uses}};
     if (!options.owner.empty()) json["owner"] = options.owner;
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
@@ -98,7 +98,7 @@ int run_token_list(const TokenOptions& options) {
     print_table(*tokens);
     return kExitDone;
   }
-  Json out = Json::array();
+  OrderedJson out = OrderedJson::array();
   for (const TokenRecord& token : *tokens) out.push_back(token_object(token));
   std::printf("%s\n", out.dump().c_str());
   return kExitDone;
@@ -114,7 +114,7 @@ int run_token_revoke(const TokenOptions& options) {
                                            "\"; hearth token list shows them"});
   }
   if (options.json) {
-    std::printf("%s\n", Json{{"revoked", options.id}}.dump().c_str());
+    std::printf("%s\n", OrderedJson{{"revoked", options.id}}.dump().c_str());
   } else {
     std::fprintf(
         stderr,

@@ -44,19 +44,19 @@ std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
 }
 
 std::string doctor_json(const std::vector<Finding>& findings, const std::string& our_version) {
-  using Json = nlohmann::ordered_json;
-  Json all = Json::array();
+  using OrderedJson = nlohmann::ordered_json;
+  OrderedJson all = OrderedJson::array();
   for (const Finding& finding : findings) {
-    Json one = {
+    OrderedJson one = {
         {"check", finding.check}, {"health", health_name(finding.health)}, {"text", finding.text}};
     if (!finding.mend.empty()) one["mend"] = finding.mend;
     all.push_back(std::move(one));
   }
-  const Json out = {{"version", our_version},
-                    {"failed", count_of(findings, Health::kFailed)},
-                    {"warnings", count_of(findings, Health::kWarning)},
-                    {"findings", std::move(all)}};
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);  // paths may be no UTF-8
+  const OrderedJson out = {{"version", our_version},
+                           {"failed", count_of(findings, Health::kFailed)},
+                           {"warnings", count_of(findings, Health::kWarning)},
+                           {"findings", std::move(all)}};
+  return out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);  // paths may be no UTF-8
 }
 
 int run_doctor(const DoctorOptions& options) {

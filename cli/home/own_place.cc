@@ -10,22 +10,22 @@
 namespace hearth::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kInquiryPatience = std::chrono::seconds(5);
 
 // Where the coordinator is, and whose cluster it is.
-struct Place {
+struct ClusterPlace {
   PublicKey cluster;
   std::vector<std::string> coordinators;
 };
 
-Result<Place> find_place(const std::string& folder) {
+Result<ClusterPlace> find_place(const std::string& folder) {
   TRY(const auto member, read_member_file(folder));
   if (member && member->role != Role::kWorker) {
     return Error{ErrorCode::kRefused, "this machine has joined as " +
                                           std::string(role_name(member->role)) +
                                           ", which has no data links"};
   }
-  if (member) return Place{member->cluster, member->coordinators};
+  if (member) return ClusterPlace{member->cluster, member->coordinators};
   const auto running = read_server_file(folder);
   if (!running.ok()) {
     return Error{ErrorCode::kNotFound,
@@ -33,14 +33,14 @@ Result<Place> find_place(const std::string& folder) {
                      ", and it belongs to no cluster; pass another --data-dir"};
   }
   TRY(const SecretKey cluster, read_key_file(folder + "/cluster.key"));
-  return Place{cluster.public_key(), {running->control}};
+  return ClusterPlace{cluster.public_key(), {running->control}};
 }
 
 }  // namespace
 
 Result<OwnPlace> own_place(const std::string& given) {
   const std::string folder = data_folder(given);
-  TRY(const Place place, find_place(folder));
+  TRY(const ClusterPlace place, find_place(folder));
   TRY(const SecretKey key, read_key_file(folder + "/node.key"));
   OwnPlace own;
   TRY(own.roster, RosterFile::open(folder, place.cluster));
@@ -50,7 +50,7 @@ Result<OwnPlace> own_place(const std::string& given) {
   TRY(own.inquirer.identity, TlsIdentity::make(key));
   own.inquirer.addresses = place.coordinators;
   own.inquirer.roster = own.roster->book();
-  own.inquirer.patience = kPatience;
+  own.inquirer.patience = kInquiryPatience;
   return own;
 }
 

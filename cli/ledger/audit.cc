@@ -21,7 +21,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 Result<std::string> read_text(const std::string& path, std::size_t limit) {
@@ -103,8 +103,8 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
   return scan;
 }
 
-Json books_json(const Fold& fold) {
-  if (!fold.is_ledger) return Json();
+OrderedJson books_json(const Fold& fold) {
+  if (!fold.is_ledger) return OrderedJson();
   return {{"members", fold.books.members()},
           {"in_circulation", -fold.books.balance({})},
           {"disputes", fold.books.disputes()},
@@ -153,28 +153,29 @@ void print_books(const Fold& fold) {
 }
 
 void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {
-  Json cosignatures = Json::array();
+  OrderedJson cosignatures = OrderedJson::array();
   for (const ledger::Cosignature& one : scan.checkpoint.cosignatures) {
     cosignatures.push_back({{"key", one.witness.hex()}, {"time", one.time}});
   }
-  Json witnesses = Json::array();
+  OrderedJson witnesses = OrderedJson::array();
   for (const ledger::Checkpoint& one : scan.cosigned) {
     const ledger::Cosignature& line = one.cosignatures.front();
     witnesses.push_back({{"key", line.witness.hex()}, {"entries", one.size}, {"time", line.time}});
   }
-  const Json json = {{"sound", true},
-                     {"key", scan.checkpoint.log.hex()},
-                     {"key_given", !options.key.empty()},
-                     {"entries", scan.checkpoint.size},
-                     {"root", scan.checkpoint.root.hex()},
-                     {"cosignatures", cosignatures},
-                     {"witnesses", witnesses},
-                     {"books", books_json(fold)},
-                     {"leftover", scan.leftover},
-                     {"strange", scan.strange}};
+  const OrderedJson json = {{"sound", true},
+                            {"key", scan.checkpoint.log.hex()},
+                            {"key_given", !options.key.empty()},
+                            {"entries", scan.checkpoint.size},
+                            {"root", scan.checkpoint.root.hex()},
+                            {"cosignatures", cosignatures},
+                            {"witnesses", witnesses},
+                            {"books", books_json(fold)},
+                            {"leftover", scan.leftover},
+                            {"strange", scan.strange}};
   // A file's name may be no UTF-8.
-  std::printf("%s\n",
-              escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+  std::printf(
+      "%s\n",
+      escape_json(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
 }
 
 void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
@@ -224,12 +225,12 @@ int show_fork(const AuditOptions& options) {
   }
   if (options.json) {
     const auto side = [](const ledger::Checkpoint& one) {
-      return Json{{"entries", one.size}, {"root", one.root.hex()}};
+      return OrderedJson{{"entries", one.size}, {"root", one.root.hex()}};
     };
-    const Json json = {{"sound", false},
-                       {"key", log.hex()},
-                       {"signed", {side(fork->one), side(fork->other)}},
-                       {"root_of_the_first_in_the_second", fork->root.hex()}};
+    const OrderedJson json = {{"sound", false},
+                              {"key", log.hex()},
+                              {"signed", {side(fork->one), side(fork->other)}},
+                              {"root_of_the_first_in_the_second", fork->root.hex()}};
     std::printf("%s\n", json.dump().c_str());
   }
   (void)fail(Error::invalid(
@@ -283,9 +284,10 @@ int run_audit(const AuditOptions& options) {
     return fail({scan.error().code, path + ": " + scan.error().message});
   }
   if (options.json) {
-    const Json json = {{"sound", false}, {"fault", scan.error().message}};
-    std::printf("%s\n",
-                escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+    const OrderedJson json = {{"sound", false}, {"fault", scan.error().message}};
+    std::printf(
+        "%s\n",
+        escape_json(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
   }
   const std::string kept =
       options.keep.empty() ? "" : "\n" + options.keep + " is unchanged; keep it as evidence";

@@ -28,7 +28,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct Checked {
   ledger::DisputeFile file;
@@ -106,13 +106,13 @@ std::string_view weights_text(const Checked& checked) {
 
 void print_json(const Checked& checked) {
   const ledger::Receipt& receipt = checked.of.disputed();
-  Json guilty = Json::array();
+  OrderedJson guilty = OrderedJson::array();
   for (std::size_t i = 0; i < ledger::kDisputeSides; ++i) {
     if (checked.finding.decided && checked.finding.wrong[i]) {
       guilty.push_back(ledger::side_name(static_cast<ledger::DisputeSide>(i)));
     }
   }
-  Json where = {{"stage", receipt.slot.stage}, {"window", receipt.slot.window}};
+  OrderedJson where = {{"stage", receipt.slot.stage}, {"window", receipt.slot.window}};
   if (checked.finding.found) {
     const ledger::DisputeFound& found = *checked.finding.found;
     where["position"] = found.position;
@@ -120,20 +120,21 @@ void print_json(const Checked& checked) {
     where["operation"] = ledger::trace_op_name(found.what.op);
     where["element"] = found.element;
   }
-  const Json json = {{"decided", checked.finding.decided},
-                     {"guilty", std::move(guilty)},
-                     {"why", checked.finding.why},
-                     {"where", std::move(where)},
-                     {"weights", weights_text(checked)},
-                     {"moves", checked.file.moves.size()},
-                     {"cluster", checked.file.said.cluster.hex()},
-                     {"request", to_hex(receipt.slot.request)},
-                     {"entry", checked.file.said.seal.receipt},
-                     {"worker", receipt.worker.hex()},
-                     {"auditor", checked.file.said.seal.auditor.hex()},
-                     {"discloses", disclosed(checked.file)}};
-  std::printf("%s\n",
-              escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+  const OrderedJson json = {{"decided", checked.finding.decided},
+                            {"guilty", std::move(guilty)},
+                            {"why", checked.finding.why},
+                            {"where", std::move(where)},
+                            {"weights", weights_text(checked)},
+                            {"moves", checked.file.moves.size()},
+                            {"cluster", checked.file.said.cluster.hex()},
+                            {"request", to_hex(receipt.slot.request)},
+                            {"entry", checked.file.said.seal.receipt},
+                            {"worker", receipt.worker.hex()},
+                            {"auditor", checked.file.said.seal.auditor.hex()},
+                            {"discloses", disclosed(checked.file)}};
+  std::printf(
+      "%s\n",
+      escape_json(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
 }
 
 void print_text(const Checked& checked) {
@@ -184,9 +185,10 @@ int run_dispute(const DisputeOptions& options) {
   if (!checked) {
     if (checked.error().code != ErrorCode::kInvalidInput) return fail(checked.error());
     if (options.json) {
-      const Json out = {{"decided", false}, {"fault", checked.error().message}};
-      std::printf("%s\n",
-                  escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+      const OrderedJson out = {{"decided", false}, {"fault", checked.error().message}};
+      std::printf(
+          "%s\n",
+          escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
     }
     (void)fail(Error::invalid(options.file + " proves nothing: " + checked.error().message));
     return kExitVerification;

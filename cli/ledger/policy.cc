@@ -10,7 +10,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using ledger::Deterrence;
 using ledger::Level;
 using ledger::Policy;
@@ -28,7 +28,7 @@ double share(std::int64_t ppm) { return static_cast<double>(ppm) / ledger::kMill
 std::int64_t rate_of_a_tenth(const Policy& policy) { return ledger::stake_rate(policy, 1, 10); }
 
 void print_json(const Policy& policy) {
-  Json json;
+  OrderedJson json;
   json["hash"] = ledger::policy_hash(policy).hex();
   for (const ledger::PolicyRow& row : ledger::policy_table()) {
     json["policy"].push_back(

@@ -94,18 +94,18 @@ bool root_holds(const ChoiceClaim& claim, const ledger::Receipt& receipt,
          receipt.out_root;
 }
 
-struct Place {
+struct WindowPlace {
   std::size_t window = 0;
   std::uint32_t stage = 0;
 };
 
 // By window, then by stage: the first whose root is another one.
-std::optional<Place> wrong_root(const ChoiceClaim& claim,
-                                const std::vector<std::vector<Hash256>>& boundaries) {
+std::optional<WindowPlace> wrong_root(const ChoiceClaim& claim,
+                                      const std::vector<std::vector<Hash256>>& boundaries) {
   for (std::size_t w = 0; w < windows_of(claim); ++w) {
     for (std::uint32_t stage = 0; stage < boundaries.size(); ++stage) {
       if (!root_holds(claim, receipt_of(claim, w, stage), boundaries[stage])) {
-        return Place{w, stage};
+        return WindowPlace{w, stage};
       }
     }
   }
@@ -113,7 +113,7 @@ std::optional<Place> wrong_root(const ChoiceClaim& claim,
 }
 
 // The first position of a wrong window, where the client has the hashes that its receipt signs.
-std::optional<Position> wrong_row(const ChoiceClaim& claim, const Place& place,
+std::optional<Position> wrong_row(const ChoiceClaim& claim, const WindowPlace& place,
                                   const std::vector<Hash256>& rows) {
   const auto stage = claim.saved.hashes.find(place.stage);
   if (stage == claim.saved.hashes.end()) return std::nullopt;
@@ -132,7 +132,7 @@ std::optional<Position> wrong_row(const ChoiceClaim& claim, const Place& place,
   return std::nullopt;
 }
 
-Difference false_stage(const ChoiceClaim& claim, const Place& place,
+Difference false_stage(const ChoiceClaim& claim, const WindowPlace& place,
                        const std::vector<Hash256>& rows) {
   const ledger::Receipt& receipt = receipt_of(claim, place.window, place.stage);
   const auto row = wrong_row(claim, place, rows);

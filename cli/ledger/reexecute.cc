@@ -30,16 +30,16 @@ namespace hearth::cli {
 namespace {
 
 namespace http = coordinator::http;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using Receipts = std::vector<ledger::Receipt>;
 
 // A line that is drawn again on a terminal, and one now and then elsewhere.
-class Lines {
+class ProgressLines {
  public:
-  explicit Lines(std::uint32_t choices) : choices_(choices) {}
+  explicit ProgressLines(std::uint32_t choices) : choices_(choices) {}
   void begin(std::uint32_t choice) { choice_ = choice; }
   void show(std::uint64_t done, std::uint64_t of) {
-    const auto now = Clock::now();
+    const auto now = SteadyClock::now();
     if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) {
       return;
     }
@@ -50,7 +50,7 @@ class Lines {
                  static_cast<unsigned long long>(done), static_cast<unsigned long long>(of),
                  terminal_ ? "\x1b[K" : "\n");
   }
-  ~Lines() {
+  ~ProgressLines() {
     if (drawn_) std::fprintf(stderr, "\r\x1b[K");
   }
 
@@ -59,7 +59,7 @@ class Lines {
   const std::uint32_t choices_;
   std::uint32_t choice_ = 0;
   bool drawn_ = false;
-  Clock::time_point shown_ = Clock::now();
+  SteadyClock::time_point shown_ = SteadyClock::now();
 };
 
 std::uint16_t choice_of(const ledger::Receipt& receipt) {
@@ -315,7 +315,7 @@ ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
 
 Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::SavedAnswer& saved,
                              const std::vector<ledger::Receipt>& receipts) {
-  const auto begun = Clock::now();
+  const auto begun = SteadyClock::now();
   Reexecuted out;
   TRY(const ledger::AnswerName name, name_in(saved));
   std::string model = options.model;
@@ -333,7 +333,7 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();
-  Lines lines(out.choices);
+  ProgressLines lines(out.choices);
   Machine machine(options, file, spec,
                   [&lines](std::uint64_t done, std::uint64_t of) { lines.show(done, of); });
   if (!out.difference) TRY_VOID(machine.open());
@@ -354,7 +354,7 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
                             " has other weights: the server made no manifest of its model, so that "
                             "these receipts know it by its header alone";
   }
-  out.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  out.seconds = std::chrono::duration<double>(SteadyClock::now() - begun).count();
   return out;
 }
 

@@ -20,7 +20,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // What is asked for: receipts, and where they are computed again, the answer.
 struct Asked {
@@ -29,7 +29,7 @@ struct Asked {
 };
 
 // What was verified, and how long that took once it was found.
-struct Verified {
+struct VerifiedAnswer {
   ledger::Checkpoint checkpoint;
   std::vector<ledger::LoggedReceipt> found;
   std::vector<ledger::LoggedAudits> audits;  // of `found`
@@ -87,9 +87,9 @@ Result<Asked> read_asked(const VerifyOptions& options) {
   return out;
 }
 
-Result<Verified> verify(const VerifyOptions& options, const ledger::AnswerName& name,
-                        ledger::LogFolder& folder) {
-  Verified out;
+Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::AnswerName& name,
+                              ledger::LogFolder& folder) {
+  VerifiedAnswer out;
   TRY(out.checkpoint, ledger::read_checkpoint(folder));
   REQUIRE(options.key.empty() || out.checkpoint.log.hex() == options.key,
           "the log is of key " + out.checkpoint.log.hex() + ", not of the one that is given");
@@ -114,8 +114,8 @@ Result<Verified> verify(const VerifyOptions& options, const ledger::AnswerName& 
   return out;
 }
 
-void print_json(const Verified& verified) {
-  Json receipts = Json::array();
+void print_json(const VerifiedAnswer& verified) {
+  OrderedJson receipts = OrderedJson::array();
   for (const ledger::Receipt& r : verified.receipts) {
     receipts.push_back({{"request", to_hex(r.slot.request)},
                         {"window", r.slot.window},
@@ -126,16 +126,16 @@ void print_json(const Verified& verified) {
                         {"worker", r.worker.hex()},
                         {"program", r.program.hex()}});
   }
-  Json audits = Json::array();
+  OrderedJson audits = OrderedJson::array();
   for (std::size_t i = 0; i < verified.found.size(); ++i) {
     audits.push_back({{"entry", verified.found[i].entry}, {"agreed", verified.audits[i].agreed}});
   }
-  Json json = {{"sound", true},
-               {"key", verified.checkpoint.log.hex()},
-               {"entries", verified.checkpoint.size},
-               {"milliseconds", verified.milliseconds},
-               {"receipts", std::move(receipts)},
-               {"audits", std::move(audits)}};
+  OrderedJson json = {{"sound", true},
+                      {"key", verified.checkpoint.log.hex()},
+                      {"entries", verified.checkpoint.size},
+                      {"milliseconds", verified.milliseconds},
+                      {"receipts", std::move(receipts)},
+                      {"audits", std::move(audits)}};
   if (verified.again) {
     json["computed_again"] = {{"choices", verified.again->choices},
                               {"positions", verified.again->positions},
@@ -145,7 +145,7 @@ void print_json(const Verified& verified) {
   std::printf("%s\n", json.dump().c_str());
 }
 
-void print_text(const Verified& verified) {
+void print_text(const VerifiedAnswer& verified) {
   std::printf("%zu receipts, each signed, in the log's tree, and one with its neighbours\n",
               verified.receipts.size());
   std::printf("  log           %s, %llu entries\n", verified.checkpoint.log.hex().c_str(),
@@ -171,14 +171,16 @@ void print_text(const Verified& verified) {
 // The receipts are in order, and the answer, or who computed it, is not.
 int print_difference(const Difference& difference, bool json) {
   if (json) {
-    Json where = {{"what", differs_name(difference.what)}};
+    OrderedJson where = {{"what", differs_name(difference.what)}};
     if (difference.choice) where["choice"] = *difference.choice;
     if (difference.window) where["window"] = *difference.window;
     if (difference.stage) where["stage"] = *difference.stage;
     if (difference.position) where["position"] = *difference.position;
-    const Json out = {{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
-    std::printf("%s\n",
-                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+    const OrderedJson out = {
+        {"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
+    std::printf(
+        "%s\n",
+        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
   }
   (void)fail(Error::invalid("computed again, it is not what the receipts say: " + difference.text));
   return kExitVerification;
@@ -190,9 +192,10 @@ int print_fault(const std::string& path, const Error& error, bool json) {
     return fail({error.code, path + ": " + error.message});
   }
   if (json) {
-    const Json out = {{"sound", false}, {"fault", error.message}};
-    std::printf("%s\n",
-                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+    const OrderedJson out = {{"sound", false}, {"fault", error.message}};
+    std::printf(
+        "%s\n",
+        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
   }
   (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
   return kExitVerification;

@@ -6,7 +6,7 @@
 namespace hearth::cli {
 namespace {
 
-std::string environment(const char* name) {
+std::string environment_text(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
@@ -54,13 +54,13 @@ Result<Remote> resolve_hub(client::HttpClient& http, std::string reference) {
   REQUIRE(second != std::string::npos && second + 1 < reference.size() &&
               reference.find("..") == std::string::npos,
           "source hf:" + reference + ": expected hf:org/repo/file[@revision]");
-  std::string endpoint = environment("HF_ENDPOINT");
+  std::string endpoint = environment_text("HF_ENDPOINT");
   if (endpoint.empty()) endpoint = "https://huggingface.co";
   Remote remote;
   remote.url = endpoint + "/" + reference.substr(0, second) + "/resolve/" + revision + "/" +
                reference.substr(second + 1);
   TRY_VOID(check_url(remote.url));
-  if (const auto token = environment("HF_TOKEN"); !token.empty()) {
+  if (const auto token = environment_text("HF_TOKEN"); !token.empty()) {
     remote.headers["Authorization"] = "Bearer " + token;
   }
   TRY(client::HttpReply reply,

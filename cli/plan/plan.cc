@@ -26,7 +26,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using placement::Plan;
 using placement::Problem;
 using placement::Stage;
@@ -51,9 +51,9 @@ void append(std::vector<std::string>& lines, const Problem& problem, const Plan&
   append_figures(lines, plan.prediction);
 }
 
-Json plan_object(const Problem& problem, const Plan& plan) {
-  Json json;
-  json["stages"] = Json::array();
+OrderedJson plan_object(const Problem& problem, const Plan& plan) {
+  OrderedJson json;
+  json["stages"] = OrderedJson::array();
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
     const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
@@ -173,17 +173,17 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
 
 std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
                       const std::vector<std::string>& improvements) {
-  Json json;
+  OrderedJson json;
   json["objective"] = placement::name_of(problem.objective);
-  json["pipelines"] = Json::array();
+  json["pipelines"] = OrderedJson::array();
   for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
-  json["spares"] = Json::array();
+  json["spares"] = OrderedJson::array();
   for (const placement::Spare& spare : plans.front().spares) {
     json["spares"].push_back({{"node", problem.nodes[spare.node].name},
                               {"why", coordinator::spare_text(problem, spare)}});
   }
   json["improvements"] = improvements;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 int run_plan(const PlanOptions& options) {

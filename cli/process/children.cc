@@ -82,10 +82,10 @@ std::string ending(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-// Lines of a program that is not ours: one that is started again and again has the same to say each
-// time, which is news once.
-using Lines = std::set<std::string>;
-bool is_new(Lines& said, const std::string& line) {
+// SaidLines of a program that is not ours: one that is started again and again has the same to say
+// each time, which is news once.
+using SaidLines = std::set<std::string>;
+bool is_new(SaidLines& said, const std::string& line) {
   if (said.size() >= kLinesKnown) said.clear();
   return said.insert(line).second;
 }
@@ -94,7 +94,7 @@ bool is_new(Lines& said, const std::string& line) {
 class LogCopy : public std::enable_shared_from_this<LogCopy> {
  public:
   // `said`: what need not be said again; null: everything is said.
-  LogCopy(asio::io_context& io, int descriptor, std::string name, std::shared_ptr<Lines> said)
+  LogCopy(asio::io_context& io, int descriptor, std::string name, std::shared_ptr<SaidLines> said)
       : source_(io, descriptor), name_(std::move(name)), said_(std::move(said)) {}
 
   void read() {
@@ -121,7 +121,7 @@ class LogCopy : public std::enable_shared_from_this<LogCopy> {
 
   asio::posix::stream_descriptor source_;
   std::string name_;
-  std::shared_ptr<Lines> said_;
+  std::shared_ptr<SaidLines> said_;
   std::string line_;
   std::array<char, 4096> buffer_{};
 };
@@ -133,7 +133,7 @@ class Children::Child {
   Child(asio::io_context& io, ChildSpec spec)
       : io_(io),
         spec_(std::move(spec)),
-        said_(spec_.program.empty() ? nullptr : std::make_shared<Lines>()),
+        said_(spec_.program.empty() ? nullptr : std::make_shared<SaidLines>()),
         timer_(io) {}
 
   void start() {
@@ -187,7 +187,7 @@ class Children::Child {
 
   asio::io_context& io_;
   ChildSpec spec_;
-  const std::shared_ptr<Lines> said_;
+  const std::shared_ptr<SaidLines> said_;
   asio::steady_timer timer_;
   milliseconds backoff_ = kFirstBackoff;
   std::chrono::steady_clock::time_point started_;

@@ -15,7 +15,7 @@
 namespace hearth::cli {
 namespace {
 
-double seconds_between(TimePoint from, TimePoint to) {
+double elapsed_seconds(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
@@ -40,7 +40,7 @@ class LocalAnswerer final : public Answerer {
         }));
     if (self->device_ != nullptr) local.devices = {self->device_.get()};
     TRY(self->runner_, node::LocalRunner::load(file, local));
-    self->load_seconds_ = seconds_between(begun, self->clock_.now());
+    self->load_seconds_ = elapsed_seconds(begun, self->clock_.now());
     return std::unique_ptr<Answerer>(std::move(self));
   }
 
@@ -56,11 +56,11 @@ class LocalAnswerer final : public Answerer {
     answer.figures.prompt_tokens = open.prompt_tokens;
     TRY_VOID(generate(options, open, std::move(prompt), answer, on_text));
     const TimePoint end = clock_.now();
-    answer.figures.total_seconds = seconds_between(begun_, end);
+    answer.figures.total_seconds = elapsed_seconds(begun_, end);
     answer.figures.generated_tokens = static_cast<std::uint32_t>(answer.token_ids.size());
     if (first_ != TimePoint{}) {
-      answer.figures.prompt_seconds = seconds_between(begun_, first_);
-      answer.figures.generated_seconds = seconds_between(first_, last_);
+      answer.figures.prompt_seconds = elapsed_seconds(begun_, first_);
+      answer.figures.generated_seconds = elapsed_seconds(first_, last_);
     }
     std::sort(answer.hashes.begin(), answer.hashes.end(), [](const HashLine& a, const HashLine& b) {
       return std::pair(a.step, a.stage) < std::pair(b.step, b.stage);
@@ -150,7 +150,7 @@ class LocalAnswerer final : public Answerer {
         break;
       }
       if (options.timeout_seconds > 0 &&
-          seconds_between(begun_, clock_.now()) >= options.timeout_seconds) {
+          elapsed_seconds(begun_, clock_.now()) >= options.timeout_seconds) {
         failed = answer_timed_out(options);
         break;
       }

@@ -20,7 +20,7 @@ struct Parameter {
   std::function<std::string(const RunOptions&)> show;
 };
 
-std::string short_number(double value) {
+std::string parameter_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
   return text;
@@ -30,7 +30,7 @@ Parameter real(std::vector<std::string> names, CLI::Validator range, float RunOp
   return {
       std::move(names), std::move(range),
       [field](RunOptions& o, const std::string& v) { o.*field = std::strtof(v.c_str(), nullptr); },
-      [field](const RunOptions& o) { return short_number(o.*field); }};
+      [field](const RunOptions& o) { return parameter_text(o.*field); }};
 }
 
 Parameter count(std::vector<std::string> names, std::int64_t high,

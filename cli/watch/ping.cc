@@ -21,10 +21,10 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with one connection
+constexpr auto kConnectPatience = std::chrono::seconds(5);  // with one connection
 
 double since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
@@ -76,7 +76,7 @@ class PingLink final : public TransportEvents {
 
   template <typename Condition>
   Status wait(Condition condition) {
-    const auto deadline = SteadyClock::now() + kPatience;
+    const auto deadline = SteadyClock::now() + kConnectPatience;
     while (!condition()) {
       if (!refusal_.empty()) return Error{ErrorCode::kRefused, "the node says: " + refusal_};
       if (closed_) return Error{ErrorCode::kUnavailable, closed_->message};
@@ -166,8 +166,8 @@ std::optional<std::array<double, 3>> summary(const std::vector<Probe>& probes) {
 
 void print_json(const PingOptions& options, const std::string& address,
                 const std::vector<Probe>& probes, const Rates& rates) {
-  Json out = {{"node", options.node}, {"address", address}, {"path", "direct"}};
-  out["probes"] = Json::array();
+  OrderedJson out = {{"node", options.node}, {"address", address}, {"path", "direct"}};
+  out["probes"] = OrderedJson::array();
   for (const Probe& each : probes) {
     if (each.error.empty()) {
       out["probes"].push_back({{"milliseconds", each.seconds * 1e3},
@@ -183,7 +183,7 @@ void print_json(const PingOptions& options, const std::string& address,
   if (rates.to > 0.0) {
     out["bytes_per_second"] = {{"to", rates.to}, {"from", rates.from}};
   }
-  std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n", out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
 }
 
 void print_summary(const PingOptions& options, const std::vector<Probe>& probes,

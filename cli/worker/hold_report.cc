@@ -6,16 +6,18 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr Duration kEvery = std::chrono::milliseconds(500);
 
-void say(const Json& json) {
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+void say(const OrderedJson& json) {
+  std::printf("%s\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
 
-Json json_of(LayerRange layers) { return Json::array({layers.begin, layers.end - 1}); }
+OrderedJson json_of(LayerRange layers) {
+  return OrderedJson::array({layers.begin, layers.end - 1});
+}
 
 }  // namespace
 
@@ -56,7 +58,7 @@ void HoldReport::progress(const node::Holding& holding) {
   said_ = now;
   const double seconds = std::chrono::duration<double>(now - since_).count();
   const double rate = seconds > 0.05 ? static_cast<double>(holding.done - from_) / seconds : 0.0;
-  Json left;
+  OrderedJson left;
   if (rate > 0.0) left = static_cast<double>(holding.total - holding.done) / rate;
   say({{"event", "fetch"},
        {"layers", json_of(holding.layers)},

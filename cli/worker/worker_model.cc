@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kDescribePatience = std::chrono::seconds(10);  // with each address of a coordinator
 constexpr auto kAskAgain = std::chrono::milliseconds(300);
 constexpr auto kDialAgain = std::chrono::seconds(2);
 constexpr unsigned kRefusals = 3;
@@ -58,8 +58,8 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
   bool told = false;
   unsigned refused = 0;
   while (!interrupted()) {
-    const auto answer =
-        node::describe(member.coordinators(), member.identity(), member.roster().book(), kPatience);
+    const auto answer = node::describe(member.coordinators(), member.identity(),
+                                       member.roster().book(), kDescribePatience);
     if (answer.ok() && !answer->manifest.empty()) {
       TRY_VOID(manifest.take(answer->manifest));
       return answer->coordinator;

@@ -17,7 +17,7 @@ using placement::Problem;
 using placement::Stage;
 
 // Nobody has come for so long: then those who start together are all there.
-constexpr Duration kSettling = std::chrono::seconds(3);
+constexpr Duration kNodeSettling = std::chrono::seconds(3);
 // For a node to measure itself, and as long again for its ways to be measured. Workers of one
 // machine take turns, so it counts anew when another one is done, up to so many seconds.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
@@ -202,7 +202,7 @@ bool Placing::settled(const std::vector<Node*>& free) {
     if (node->loaded) return true;
   }
   for (const Node* node : free) {
-    if (clock_.now() - node->since >= kSettling) continue;
+    if (clock_.now() - node->since >= kNodeSettling) continue;
     waiting_ = "nodes are coming; the last one is " + node->status.name;
     return false;
   }

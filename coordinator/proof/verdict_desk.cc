@@ -12,11 +12,11 @@
 namespace hearth::coordinator {
 namespace {
 
-constexpr std::size_t kWordsMost = 1'024;  // of a node, kept as evidence
+constexpr std::size_t kAnswerBytesMax = 1'024;  // of a node, kept as evidence
 
 // One line for the process log and for evidence, whatever a node sends.
-std::string line_of(const std::string& words) {
-  std::string line = words.substr(0, kWordsMost);
+std::string answer_line(const std::string& words) {
+  std::string line = words.substr(0, kAnswerBytesMax);
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return line;
@@ -439,7 +439,7 @@ void VerdictDesk::take(const std::string& node, const control::v1::Answer& answe
   one.judged.plea = said.plea;
   one.judged.weights_whole = said.weights_whole;
   one.judged.self_test_passed = said.self_test_passed;
-  one.damage = line_of(answer.found().what());
+  one.damage = answer_line(answer.found().what());
   judge(at);
 }
 
@@ -524,7 +524,7 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
 
 // The file that shows it, or why there is none.
 std::string VerdictDesk::game_lines(const Case& one) {
-  std::string lines = "game " + line_of(one.played.why) + "\n";
+  std::string lines = "game " + answer_line(one.played.why) + "\n";
   if (one.played.file.empty()) return lines;
   lines += std::string(ledger::kEvidenceDispute) + blake2b(one.played.file).hex() + "\n";
   if (one.played.needs_model) lines += std::string(ledger::kEvidenceNeedsModel) + "\n";
@@ -574,7 +574,7 @@ void VerdictDesk::take(const std::string& node, const control::v1::SelfChecked& 
   const auto one = quarantined_.find(key->second);
   if (one == quarantined_.end() || one->second.number != found.number()) return;
   if (!found.weights_whole() || !found.self_test_passed()) {
-    spdlog::error("node {} is damaged: {}", node, line_of(found.what()));
+    spdlog::error("node {} is damaged: {}", node, answer_line(found.what()));
     return;  // asked again in a while: damaged weights are dropped, and read anew
   }
   spdlog::info("node {} has looked at itself and is whole; it is given work again", node);

@@ -12,7 +12,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::string_view kMagic = "HearthM2";
+constexpr std::string_view kManifestMagic = "HearthM2";
 constexpr std::size_t kHashStep = 4 * limits::kMiB;  // between two reports of progress
 constexpr std::size_t kTensorBytesMin = 2 + 1 + 8 + 8 + 32;
 
@@ -30,7 +30,7 @@ Hash256 read_hash(ByteReader& in) {
 }
 
 void write_file(const Manifest& manifest, ByteWriter& out) {
-  out.append(as_bytes(kMagic));
+  out.append(as_bytes(kManifestMagic));
   out.write(manifest.file_bytes);
   out.write(manifest.header_bytes);
   write_hash(out, manifest.header_sha256);
@@ -203,7 +203,8 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
                                                       " bytes, at most " +
                                                       std::to_string(limits::kManifestBytes));
   ByteReader in(bytes);
-  REQUIRE(as_text(in.take(kMagic.size())) == kMagic, "this is no manifest of a model");
+  REQUIRE(as_text(in.take(kManifestMagic.size())) == kManifestMagic,
+          "this is no manifest of a model");
   Manifest manifest;
   manifest.file_bytes = in.read<std::uint64_t>();
   manifest.header_bytes = in.read<std::uint64_t>();

@@ -27,7 +27,7 @@ enum ValueType : std::uint32_t {
   kF64,
 };
 
-constexpr std::uint32_t kMagic = 0x46554747;                          // "GGUF"
+constexpr std::uint32_t kGgufMagic = 0x46554747;                      // "GGUF"
 constexpr std::uint64_t kMinimumValueBytes = 8 + 1 + 4 + 1;           // key, type, one byte
 constexpr std::uint64_t kMinimumTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, one dim, type, offset
 
@@ -93,7 +93,7 @@ Status GgufParser::run() {
 
 Result<GgufParser::Counts> GgufParser::read_header() {
   TRY(const std::uint32_t magic, read_number<std::uint32_t>("the magic number"));
-  if (magic != kMagic) return bad("the file does not begin with the letters GGUF");
+  if (magic != kGgufMagic) return bad("the file does not begin with the letters GGUF");
   TRY(const std::uint32_t version, read_number<std::uint32_t>("the version"));
   TRY_VOID(check_version(version));
   Counts counts;

@@ -14,7 +14,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr std::uint32_t kGgufMagicWritten = 0x46554747;  // "GGUF"
 constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kHeadBytes = 24;  // magic, version and the two counts
 constexpr std::uint64_t kChunkBytes = 4 * limits::kMiB;
@@ -69,7 +69,7 @@ Bytes GgufWriter::header() const {
   Bytes out;
   out.reserve(kHeadBytes + values_.size() + records_.size() + alignment_);
   ByteWriter writer(out);
-  writer.write(kMagic);
+  writer.write(kGgufMagicWritten);
   writer.write(kVersion);
   writer.write(std::uint64_t{tensors_.size()});
   writer.write(value_count_);

@@ -140,7 +140,7 @@ std::optional<double> read_real(const Text& text) {
   return real;
 }
 
-std::optional<double> real_of(const Value& value) {
+std::optional<double> real_input(const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1.0 : 0.0;
   if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&value)) return *real;
@@ -161,7 +161,7 @@ Result<Value> filter_int(Meter& meter, const Value& input, const Arguments& argu
     const auto read = std::from_chars(digits.data(), end, whole);
     if (!digits.empty() && read.ec == std::errc() && read.ptr == end) return Value(whole);
   }
-  const std::optional<double> real = real_of(input);
+  const std::optional<double> real = real_input(input);
   if (!real || !std::isfinite(*real) || std::fabs(*real) >= 9.2e18) return fallback;
   return Value(static_cast<std::int64_t>(*real));
 }
@@ -170,7 +170,7 @@ Result<Value> filter_float(Meter& meter, const Value& input, const Arguments& ar
   TRY(const Bound bound, Bound::bind(arguments, {"default"}));
   REQUIRE(!is_undefined(input), "an undefined value is no number");
   if (const Text* text = as_text(input)) TRY_VOID(meter.scan(text->bytes.size()));
-  const std::optional<double> real = real_of(input);
+  const std::optional<double> real = real_input(input);
   if (real) return Value(*real);
   return bound.has(0) ? *bound.get(0) : Value(0.0);
 }
@@ -195,7 +195,7 @@ Result<Value> filter_round(Meter&, const Value& input, const Arguments& argument
   REQUIRE(method == "common" || method == "ceil" || method == "floor",
           "'method' is none of common, ceil and floor");
   if (std::holds_alternative<std::int64_t>(input) && method == "common") return input;
-  const std::optional<double> real = as_text(input) != nullptr ? std::nullopt : real_of(input);
+  const std::optional<double> real = as_text(input) != nullptr ? std::nullopt : real_input(input);
   REQUIRE(real.has_value() && std::fabs(*real) < 1e18, "needs a number below 1e18");
   if (method != "common") {
     const double scale = std::pow(10.0, static_cast<double>(precision));

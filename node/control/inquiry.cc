@@ -19,7 +19,7 @@ using control::v1::Control;
 constexpr auto kAskAgain = std::chrono::milliseconds(200);
 constexpr int kAsks = 50;  // ten seconds; the coordinator gives up long before
 
-Error failure_of(const grpc::Status& status, const std::string& address) {
+Error failed_inquiry(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     return {ErrorCode::kRefused, "the coordinator at " + address +
                                      " does not answer this machine; hearth nodes shows who is in"};
@@ -42,7 +42,7 @@ Status ask(const Inquirer& inquirer,
     context.set_deadline(std::chrono::system_clock::now() + inquirer.patience);
     const grpc::Status status = question(*stub, context);
     if (status.ok()) return ok_status();
-    last = failure_of(status, address);
+    last = failed_inquiry(status, address);
     if (last.code != ErrorCode::kUnavailable) return last;
   }
   return last;

@@ -16,7 +16,7 @@ using control::v1::CoordinatorMessage;
 using control::v1::WorkerMessage;
 
 // How long dialling and registering may take before the link is given up.
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kStepPatience = std::chrono::seconds(10);
 // How long a refusal that may pass is tried again: the coordinator notices a dead worker much
 // earlier, so that the reason is then here to stay.
 constexpr Duration kRefusedPatience = std::chrono::seconds(10);
@@ -37,7 +37,7 @@ ControlSession::ControlSession(const StageOptions& options, std::string data_add
 
 void ControlSession::dial() {
   state_ = State::kDialling;
-  deadline_ = clock_.now() + kPatience;
+  deadline_ = clock_.now() + kStepPatience;
   address_ = options_.find_coordinator ? options_.find_coordinator() : std::string();
   if (address_.empty()) address_ = options_.control_address;
   link_ = transport_.connect(address_);
@@ -95,7 +95,7 @@ void ControlSession::on_link_open(LinkId link, bool incoming) {
   }
   if (link != link_ || state_ != State::kDialling) return;
   state_ = State::kRegistering;
-  deadline_ = clock_.now() + kPatience;
+  deadline_ = clock_.now() + kStepPatience;
   register_worker();
 }
 

@@ -11,8 +11,6 @@
 namespace hearth::node {
 namespace {
 
-constexpr std::uint32_t kHeadRows = 32;  // sampled rows whose logits are held at once
-
 constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
 constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
 

@@ -31,6 +31,7 @@ struct ForwardRow {
 };
 
 inline constexpr std::uint32_t kStepsUnderWay = 2;  // each has buffers of its own
+inline constexpr std::uint32_t kHeadRows = 32;      // sampled rows whose logits are held at once
 
 class StageForward {
  public:

@@ -8,13 +8,12 @@
 #include "kernels/canonical.h"
 #include "node/engine/available_memory.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
 
 namespace hearth::node {
 namespace {
-
-constexpr std::uint64_t kHeadRows = 32;  // sampled rows whose logits are held at once
 
 std::string gib(std::uint64_t bytes) {
   char text[32];
@@ -38,7 +37,7 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   std::uint64_t thread = 4 * (spec.heads / spec.kv_heads) * positions;
   std::uint64_t bytes = rows * row;
   if (options.layers.end == spec.layers) {
-    bytes += std::min(rows, kHeadRows) * spec.vocabulary * 4;
+    bytes += std::min<std::uint64_t>(rows, kHeadRows) * spec.vocabulary * 4;
     thread += 16 * std::uint64_t{spec.vocabulary};  // a sampler
   }
   return bytes + options.threads * thread;

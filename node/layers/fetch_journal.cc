@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 32;
 constexpr std::size_t kCheckBytes = 8;
-constexpr auto kPatience = std::chrono::milliseconds(100);
+constexpr auto kLockPause = std::chrono::milliseconds(100);
 
 // The last 8 bytes of a record, from the 24 before.
 Hash256 check_of(const Hash256& key, ByteSpan record) {
@@ -85,7 +85,7 @@ Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return journal->io_error("cannot lock");
     if (cancelled && cancelled()) return Error{ErrorCode::kCancelled, "interrupted"};
-    std::this_thread::sleep_for(kPatience);
+    std::this_thread::sleep_for(kLockPause);
   }
   TRY_VOID(journal->read());
   return journal;

@@ -13,9 +13,9 @@
 namespace hearth::node {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-constexpr auto kAskAgain = std::chrono::milliseconds(50);  // whether a wait was given up
+constexpr auto kCancelPoll = std::chrono::milliseconds(50);  // whether a wait was given up
 
 bool within(LayerRange inner, LayerRange outer) {
   return inner.begin >= outer.begin && inner.end <= outer.end;
@@ -55,7 +55,7 @@ struct LayerStore::State {
   void note(const WrongBytes& wrong);
   bool held(LayerRange layers) const { return have && within(layers, have->layers); }
   bool waits() const {
-    return plan && !held(plan->layers) && !(failure && Clock::now() < retry_at);
+    return plan && !held(plan->layers) && !(failure && SteadyClock::now() < retry_at);
   }
 
   const LayerStoreOptions options;
@@ -74,7 +74,7 @@ struct LayerStore::State {
   std::optional<Have> have;
   std::optional<Error> failure;  // of the newest plan's last try
   std::uint64_t tries = 0;       // of all plans, that were seen to their end
-  Clock::time_point retry_at{};
+  SteadyClock::time_point retry_at{};
   Holding holding;
   std::vector<WrongBytes> wrong;  // and not yet taken
   std::thread thread;
@@ -85,7 +85,7 @@ void LayerStore::State::run() {
   while (!stopping) {
     if (!waits()) {
       const bool later = plan && failure && !held(plan->layers);
-      if (later && retry_at != Clock::time_point::max()) {
+      if (later && retry_at != SteadyClock::time_point::max()) {
         changed.wait_until(lock, retry_at);
       } else {
         changed.wait(lock);
@@ -114,7 +114,7 @@ void LayerStore::State::settle(const HoldPlan& now, const Result<Fetched>& fetch
   if (kept.ok()) return;
   // Memory does not come back by waiting for it.
   const bool final = kept.error().code == ErrorCode::kNoCapacity;
-  retry_at = final ? Clock::time_point::max() : Clock::now() + options.pause;
+  retry_at = final ? SteadyClock::time_point::max() : SteadyClock::now() + options.pause;
   failure = std::move(kept).error();
 }
 
@@ -248,11 +248,11 @@ Result<std::string> LayerStore::obtain(LayerRange layers, const std::function<bo
   const std::uint64_t tries = state.tries;
   const auto given_up = [&] { return cancelled && cancelled(); };
   const auto over = [&] {
-    const bool hopeless = state.failure && state.retry_at == Clock::time_point::max();
+    const bool hopeless = state.failure && state.retry_at == SteadyClock::time_point::max();
     return state.stopping || state.held(layers) || number != state.plans || tries != state.tries ||
            hopeless || given_up();
   };
-  while (!over()) state.changed.wait_for(lock, kAskAgain);
+  while (!over()) state.changed.wait_for(lock, kCancelPoll);
   if (state.held(layers)) return state.have->path;
   if (state.stopping || number != state.plans || !state.failure || given_up()) {
     return Error{ErrorCode::kCancelled, "these layers are wanted no more"};

@@ -13,7 +13,7 @@
 namespace hearth::node {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kWait = std::chrono::milliseconds(100);  // between two looks at the stall
 
@@ -31,13 +31,13 @@ class PeerSource::Connection final : private TransportEvents {
     end_ = end;
     sink_ = &sink;
     over_.reset();
-    moved_ = Clock::now();
+    moved_ = SteadyClock::now();
     TRY_VOID(open());
     if (opened_) ask();
     while (!over_ && taken_ < end_) {
       io_.restart();
       io_.run_one_for(kWait);
-      if (!over_ && Clock::now() - moved_ > options_.stall) {
+      if (!over_ && SteadyClock::now() - moved_ > options_.stall) {
         end_with({ErrorCode::kTimeout, "it sends nothing"});
       }
     }
@@ -81,7 +81,7 @@ class PeerSource::Connection final : private TransportEvents {
       return end_with(Error::invalid("the key there is not the one of " + holder_.node));
     }
     opened_ = true;
-    moved_ = Clock::now();
+    moved_ = SteadyClock::now();
     ask();
   }
 
@@ -89,7 +89,7 @@ class PeerSource::Connection final : private TransportEvents {
     if (over_) return;
     const Status taken = take(frame);
     if (!taken.ok()) return end_with(taken.error());
-    moved_ = Clock::now();
+    moved_ = SteadyClock::now();
     ask();
   }
 
@@ -128,7 +128,7 @@ class PeerSource::Connection final : private TransportEvents {
   std::uint32_t unanswered_ = 0;
   const Sink* sink_ = nullptr;
   std::optional<Error> over_;  // the read, and the link with it
-  Clock::time_point moved_;
+  SteadyClock::time_point moved_;
 };
 
 PeerSource::PeerSource(Holder holder, PeerOptions options)

@@ -27,7 +27,7 @@ constexpr std::uint64_t kWaitMicroseconds = 200'000;  // for news, then it looks
 constexpr std::uint64_t kAnswerMicroseconds = 2'000'000;
 constexpr auto kConnectAgain = std::chrono::seconds(5);
 
-struct Functions {
+struct BusFunctions {
   int (*open_user)(SdBus**) = nullptr;
   SdBus* (*close)(SdBus*) = nullptr;
   int (*add_match)(SdBus*, void** slot, const char* match, Handler, void* userdata) = nullptr;
@@ -42,8 +42,8 @@ struct Functions {
   SdMessage* (*unref)(SdMessage*) = nullptr;
 };
 
-Result<Functions> functions_of(const SharedLibrary& library) {
-  Functions f;
+Result<BusFunctions> bus_functions(const SharedLibrary& library) {
+  BusFunctions f;
   const auto find = [&](const char* name, auto& function) {
     return find_function(library, "sd-bus", name, function);
   };
@@ -65,7 +65,7 @@ Result<Functions> functions_of(const SharedLibrary& library) {
 
 class GameWatch::Bus {
  public:
-  Bus(SharedLibrary library, const Functions& functions)
+  Bus(SharedLibrary library, const BusFunctions& functions)
       : library_(std::move(library)), sd_(functions) {}
 
   // One connection after the other; `games` is 0 while there is none.
@@ -119,7 +119,7 @@ class GameWatch::Bus {
   }
 
   const SharedLibrary library_;
-  const Functions sd_;
+  const BusFunctions sd_;
 };
 
 GameWatch::GameWatch(std::unique_ptr<Bus> bus)
@@ -135,7 +135,7 @@ Result<std::unique_ptr<GameWatch>> GameWatch::open(const std::string& name) {
   if (library == nullptr) {
     return Error{ErrorCode::kUnavailable, "no sd-bus here: " + std::string(dlerror())};
   }
-  TRY(const Functions functions, functions_of(library));
+  TRY(const BusFunctions functions, bus_functions(library));
   return std::unique_ptr<GameWatch>(
       new GameWatch(std::make_unique<Bus>(std::move(library), functions)));
 }

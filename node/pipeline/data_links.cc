@@ -13,7 +13,7 @@ namespace {
 // A peer that dialled must say Hello within this; a Hello of an epoch to come waits as long.
 constexpr Duration kHelloPatience = std::chrono::seconds(5);
 // A refused peer hangs up by itself once it has read the sentence.
-constexpr Duration kRefusedPatience = std::chrono::seconds(1);
+constexpr Duration kRefusedWait = std::chrono::seconds(1);
 constexpr Duration kAnswerPatience = std::chrono::seconds(2);
 // Longest time over all attempts to reach the peers of an assignment. Loading keeps nobody from
 // answering.
@@ -302,7 +302,7 @@ void DataLinks::refuse(LinkId link, Incoming& in, const std::string& why, std::s
   spdlog::warn("{}: refused a data link of {}: {}", identity_.node,
                in.hello.node.empty() ? "an unnamed peer" : in.hello.node, why);
   in.state = Incoming::State::kRefused;
-  in.deadline = clock_.now() + kRefusedPatience;
+  in.deadline = clock_.now() + kRefusedWait;
   (void)transport_.send(link, {FrameType::kRefused, encode_refused(told)}).ok();
 }
 

@@ -16,7 +16,7 @@ namespace hearth::node {
 namespace {
 
 // Between two messages of claims: the control port allows no flood.
-constexpr auto kPause = std::chrono::milliseconds(20);
+constexpr auto kClaimPause = std::chrono::milliseconds(20);
 // Steps are hashed some at a time: to be woken by each would take a processor from what the step
 // itself has just woken, the stage behind this one if it is a process of the same machine, or the
 // thread that reads its answer.
@@ -93,7 +93,7 @@ void ReceiptMaker::State::run() {
   std::unique_lock lock(mutex);
   for (;;) {
     if (receipts.has_claims()) {
-      wake.wait_for(lock, kPause, due);
+      wake.wait_for(lock, kClaimPause, due);
     } else {
       wake.wait(lock, due);
     }
@@ -121,7 +121,7 @@ void ReceiptMaker::State::run() {
 void ReceiptMaker::State::send_claims() {
   const auto now = std::chrono::steady_clock::now();
   if (!receipts.has_claims() || now < next_claims) return;
-  next_claims = now + kPause;
+  next_claims = now + kClaimPause;
   control::v1::WorkerMessage message;
   *message.mutable_window_claims() = receipts.take_claims();
   to_owner(std::move(message));

@@ -25,7 +25,7 @@ constexpr std::size_t kReceiveBytes = 4 * (TlsKey::kHeaderBytes + kBodyBytes);
 // Records that bring no data keep the reader at work for nothing.
 constexpr int kMostWithoutData = 32;
 constexpr std::byte kOpaqueType{23};
-constexpr std::byte kVersion{3};  // both bytes of 0x0303
+constexpr std::byte kLegacyVersion{3};  // both bytes of 0x0303
 // KeyUpdate, of one byte: whether the peer should change its key as well.
 constexpr std::array<std::byte, 4> kKeyUpdate = {std::byte{24}, std::byte{0}, std::byte{0},
                                                  std::byte{1}};
@@ -132,7 +132,7 @@ void TlsKey::seal(TlsContent type, ByteSpan content, std::byte* record) {
   INVARIANT(use_ == Use::kSeal && content.size() <= kContentBytes, "a record has its limit");
   const std::size_t body = content.size() + 1 + kTagBytes;
   record[0] = kOpaqueType;
-  record[1] = record[2] = kVersion;
+  record[1] = record[2] = kLegacyVersion;
   record[3] = static_cast<std::byte>(body >> 8);
   record[4] = static_cast<std::byte>(body & 0xff);
   const auto once = nonce();
@@ -229,7 +229,7 @@ TlsStep TlsRecords::read(MutableByteSpan into, std::size_t& done) {
     std::size_t body = 0;
     if (ready.size() >= TlsKey::kHeaderBytes) {
       body = std::to_integer<std::size_t>(ready[3]) << 8 | std::to_integer<std::size_t>(ready[4]);
-      if (ready[0] != kOpaqueType || ready[1] != kVersion || ready[2] != kVersion) {
+      if (ready[0] != kOpaqueType || ready[1] != kLegacyVersion || ready[2] != kLegacyVersion) {
         return fail(Alert::kUnexpectedMessage, "a record of type " +
                                                    std::to_string(std::to_integer<int>(ready[0])) +
                                                    " that is not encrypted");

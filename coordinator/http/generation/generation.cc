@@ -10,7 +10,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Positions that the roomiest pipeline can hold; 0: no pipeline serves now.
 std::uint64_t kv_capacity(const SwarmStatus& status) {
@@ -294,7 +294,7 @@ void Generation::on_admitted(std::uint32_t index) {
     return;
   }
   running.admitted = api_->clock.now();
-  api_->metrics.queued(seconds(running.admitted - arrived_));
+  api_->metrics.queued(seconds_of(running.admitted - arrived_));
   if (set_aside_) set_back(running);
 }
 
@@ -414,18 +414,18 @@ void Generation::observe(Running& running, bool end) {
   const TimePoint now = api_->clock.now();
   if (running.choice.tokens() == 1) {
     running.first_token = now;
-    api_->metrics.first_token(seconds(now - arrived_));
-    api_->metrics.prefilled(seconds(now - running.admitted));
+    api_->metrics.first_token(seconds_of(now - arrived_));
+    api_->metrics.prefilled(seconds_of(now - running.admitted));
   } else {
-    api_->metrics.next_token(seconds(now - running.last_token));
+    api_->metrics.next_token(seconds_of(now - running.last_token));
   }
   running.last_token = now;
   if (!end) return;
   FinishedSequence sequence;
   sequence.reason = running.choice.finish_reason();
-  sequence.whole_seconds = seconds(now - arrived_);
-  sequence.inference_seconds = seconds(now - running.admitted);
-  sequence.decode_seconds = seconds(now - running.first_token);
+  sequence.whole_seconds = seconds_of(now - arrived_);
+  sequence.inference_seconds = seconds_of(now - running.admitted);
+  sequence.decode_seconds = seconds_of(now - running.first_token);
   const std::size_t prompt = running.choice.index() / input_.request.n;
   sequence.prompt_tokens = static_cast<std::uint32_t>(input_.prompts[prompt].size());
   sequence.generated_tokens = running.choice.tokens();

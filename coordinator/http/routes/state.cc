@@ -188,7 +188,7 @@ OrderedJson audits_object(const AuditStatus& audits) {
   return out;
 }
 
-OrderedJson model_object(const ServedModel& served) {
+OrderedJson state_of_model(const ServedModel& served) {
   OrderedJson out;
   out["id"] = served.id;
   out["fingerprint"] = served.fingerprint;
@@ -231,7 +231,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
                       {"reserved", own.reserved},
                       {"in_circulation", api.options.credits->in_circulation()}};
   }
-  out["model"] = model_object(api.model);
+  out["model"] = state_of_model(api.model);
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
   out["wrong_bytes"] = OrderedJson::array();

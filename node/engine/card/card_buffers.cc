@@ -7,7 +7,6 @@
 namespace hearth::node {
 namespace {
 
-constexpr std::uint32_t kHeadRows = 32;
 constexpr std::uint32_t kWordArrays = 8;  // of StepWords, beside the first and the pages
 constexpr std::uint32_t kFirstWords = 64;
 

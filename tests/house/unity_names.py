@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Names in anonymous namespaces do not collide inside a library.
+
+unity_names.py ROOT      prints each collision and exits with 1 where there is one
+unity_names.py --self-test
+
+A build without a compiler cache joins about a dozen sources of a library into one unit
+(cmake/HearthColdBuild.cmake), where two anonymous namespaces become one. Two functions of one name
+are fine while their parameters differ, and so is one alias that is written twice alike.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+
+# Folders whose sources one library holds: the longest that a path begins with.
+LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node", "node/engine", "node/engine/card",
+             "node/proof", "node/runner", "coordinator", "coordinator/http", "coordinator/proof", "cli")
+# Compiled one by one: each instruction set has its own flags.
+ALONE = ("kernels/x86/", "kernels/cuda/")
+
+NAMED = re.compile(r"^namespace ([\w:]+) \{$")
+TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)")
+ALIAS = re.compile(r"using (\w+) = (.*);$")
+FUNCTION = re.compile(r"[^=({]*?\b(\w+)\(([^)]*)\)")
+VALUE = re.compile(r"[^({=]*?\b(\w+)(?:\[[^\]]*\])*(?: =|\{|;)")
+
+
+def parameter_types(text):
+    """The types of a parameter list, without names and default values."""
+    types = []
+    for part in re.sub(r"\s+", " ", text).split(","):
+        part = part.split("=")[0].strip()
+        types.append(re.sub(r"(?<=[\s&*>])\w+$", "", part).strip() if " " in part else part)
+    return ", ".join(types)
+
+
+def declaration(text):
+    """(name, what tells it from others of that name) of one declaration, or None."""
+    alias = ALIAS.match(text)
+    if alias:
+        return alias.group(1), "= " + alias.group(2)
+    if text.startswith("using "):
+        return None
+    kind = TYPE.match(text)
+    if kind:
+        return kind.group(1), "type"
+    function = FUNCTION.match(text)
+    value = VALUE.match(text)
+    if value and not (function and function.end(1) < value.end(1)):
+        return value.group(1), "value"
+    return (function.group(1), f"({parameter_types(function.group(2))})") if function else None
+
+
+def anonymous_names(text):
+    """{(namespace, name): what} of all anonymous namespaces at the top of a source."""
+    found = {}
+    space, inside, pending = [], False, ""
+    for line in text.splitlines():
+        line = re.sub(r"\s*//(?!  ?namespace|.*\").*$", "", line) if inside and line != "}  // namespace" else line
+        named = NAMED.match(line)
+        if named:
+            space.append(named.group(1))
+        elif line == "namespace {":
+            inside = True
+        elif line.startswith("}  // namespace"):
+            if inside and line == "}  // namespace":
+                inside = False
+            elif space:
+                space.pop()
+        elif inside:
+            starts = re.match(r"[A-Za-z_]", line) and not line.startswith(
+                ("template", "namespace", "public", "private", "static_assert", "TEST", "INSTANTIATE"))
+            if starts or pending:
+                pending = (pending + " " + line.strip()).strip()
+                if re.search(r"[;{}]$", line) or len(pending) > 2000:
+                    what = declaration(pending)
+                    if what:
+                        found.setdefault(("::".join(space), what[0]), set()).add(what[1])
+                    pending = ""
+    return found
+
+
+def header_types(text):
+    """(namespace, name) of the types and aliases that a header gives at the top of a namespace."""
+    space = []
+    for line in text.splitlines():
+        named = NAMED.match(line)
+        if named:
+            space.append(named.group(1))
+        elif line.startswith("}  // namespace") and space:
+            space.pop()
+        else:
+            kind = TYPE.match(line) or ALIAS.match(line)
+            if kind and not line.endswith(";") or ALIAS.match(line):
+                yield "::".join(space), kind.group(1)
+
+
+def hidden(sources, headers):
+    """Sentences: a name of an anonymous namespace that hides a type of a header around it."""
+    types = {}
+    for path, text in sorted(headers.items()):
+        for found in header_types(text):
+            types.setdefault(found, path)
+    for path, text in sorted(sources.items()):
+        if library_of(path) is None:
+            continue
+        for space, name in sorted(anonymous_names(text)):
+            parts = space.split("::")
+            around = ("::".join(parts[:n]) for n in range(len(parts), 0, -1))
+            header = next((types[o, name] for o in around if (o, name) in types), None)
+            if header:
+                yield f"{path}: {name} is also a type of {header}: rename it"
+
+
+def library_of(path):
+    if path.startswith(ALONE):
+        return None
+    fits = [lib for lib in LIBRARIES if path.startswith(lib + "/")]
+    return max(fits, key=len) if fits else None
+
+
+def collisions(sources):
+    """sources: {path: text}. Sentences, one for each name that two sources of a library share."""
+    seen = collections.defaultdict(dict)  # (library, namespace, name) -> {path: {what}}
+    for path, text in sorted(sources.items()):
+        library = library_of(path)
+        if library is None:
+            continue
+        for (space, name), whats in anonymous_names(text).items():
+            seen[library, space, name][path] = whats
+    for (_, _, name), places in sorted(seen.items()):
+        paths = sorted(places)
+        for i, path in enumerate(paths):
+            other = next((o for o in paths[:i] if clash(places[o], places[path])), None)
+            if other:
+                yield f"{path}: {name} is also a name of {other}: rename one"
+
+
+def clash(first, second):
+    aliases = {w for w in first | second if w.startswith("= ")}
+    functions = {w for w in first | second if w.startswith("(")}
+    if first | second == aliases:
+        return len(aliases) > 1
+    if first | second == functions:
+        return bool(first & second)
+    return True
+
+
+def self_test():
+    def source(body):
+        return "namespace hearth {\nnamespace {\n\n" + body + "\n\n}  // namespace\n}  // namespace hearth\n"
+
+    def count(first, second, where="base/b.cc"):
+        return len(list(collisions({"base/a.cc": source(first), where: source(second)})))
+
+    assert count("constexpr int kWait = 1;", "constexpr auto kWait = 2;") == 1
+    assert count("constexpr int kWait = 1;", "constexpr auto kWait = 2;", "ledger/b.cc") == 0
+    assert count("struct Reader {\n  int kWait = 1;\n};", "constexpr int kWait = 1;") == 0
+    assert count("int f(int a) {\n  return a;\n}", "int f(int b) {\n  return b;\n}") == 1
+    assert count("int f(int a) {\n  return a;\n}", "int f(const int* b) {\n  return *b;\n}") == 0
+    assert count("int f(int a,\n      long b) {\n}", "int f(int c, long d) {\n}") == 1
+    assert count("using Json = nlohmann::json;", "using Json = nlohmann::json;") == 0
+    assert count("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;") == 1
+    assert count("constexpr int kWait = 1;  // of one", "constexpr int kTurn = 2;  // of two") == 0
+    assert count("int a();  // one\nint f(int a) {\n}", "int f(int b) {\n}") == 1
+    assert count("struct Slot {};", "constexpr int kWait = 1;") == 0
+    assert count("constexpr std::array<int, 2> kTypes = {1, 2};", "int kTypes[2] = {1, 2};") == 1
+
+    def hides(header, body):
+        return len(list(hidden({"base/a.cc": source(body)}, {"base/c.h": header})))
+
+    outer = "namespace hearth {\n\nclass Clock {\n};\n\n}  // namespace hearth\n"
+    assert hides(outer, "using Clock = std::chrono::steady_clock;") == 1
+    assert hides(outer, "using Watch = std::chrono::steady_clock;") == 0
+    assert hides("namespace hearth {\n\nclass Clock;\n\n}  // namespace hearth\n", "struct Clock {};") == 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+        return 0
+    root = pathlib.Path(sys.argv[1])
+    paths = [p for lib in LIBRARIES for p in (root / lib).rglob("*.cc")]
+    sources = {str(p.relative_to(root)): p.read_text() for p in paths}
+    headers = {str(p.relative_to(root)): p.read_text()
+               for lib in LIBRARIES for p in (root / lib).rglob("*.h")}
+    found = list(collisions(sources)) + list(hidden(sources, headers))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
