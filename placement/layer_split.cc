@@ -9,7 +9,7 @@
 namespace hearth::placement {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoSplit = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>
   const std::size_t count = order.size();
   INVARIANT(count >= 1 && count <= layers, "every stage of an order has a layer");
   // By stages and by where the layers of the last of them end.
-  std::vector<std::vector<double>> cost(count + 1, std::vector<double>(layers + 1, kNever));
+  std::vector<std::vector<double>> cost(count + 1, std::vector<double>(layers + 1, kNoSplit));
   std::vector<std::vector<std::uint32_t>> begins(count, std::vector<std::uint32_t>(layers + 1));
   cost[0][0] = 0.0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -28,7 +28,7 @@ std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>
       for (std::uint32_t begin = end; begin-- > 0;) {
         const Stage stage{order[i].node, {begin, end}};
         if (!fits(problem, stage)) break;
-        if (cost[i][begin] == kNever) continue;
+        if (cost[i][begin] == kNoSplit) continue;
         const double seconds = stage_seconds(problem, stage, rows);
         const double sum = latency ? cost[i][begin] + seconds : std::max(cost[i][begin], seconds);
         if (sum >= cost[i + 1][end]) continue;
@@ -37,7 +37,7 @@ std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>
       }
     }
   }
-  if (cost[count][layers] == kNever) return {};
+  if (cost[count][layers] == kNoSplit) return {};
   std::vector<Stage> stages = order;
   std::uint32_t end = layers;
   for (std::size_t i = count; i-- > 0;) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kMaxEqualRanges = 64;
 // Among figures within these factors of the best one the other figure decides.
-constexpr double kAlikeThroughput = 1.02;
-constexpr double kAlikeLatency = 1.05;
+constexpr double kRangesAlikeThroughput = 1.02;
+constexpr double kRangesAlikeLatency = 1.05;
 // The longest route through a replica, relative to the quickest route. A slower replica is left
 // out; for throughput only where the slowest range is as quick without it.
 constexpr double kDetourOfLatency = 1.25;
@@ -79,7 +79,7 @@ std::vector<std::vector<std::uint32_t>> neighbours_of(const std::vector<std::uin
   return all;
 }
 
-double rate_of(const Problem& problem, const Prediction& prediction) {
+double range_rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective == Objective::kLatency ? prediction.tokens_per_second
                                                   : prediction.all_tokens_per_second;
 }
@@ -283,7 +283,7 @@ class Planner {
     const RangePlan* best = nullptr;
     for (const RangePlan& plan : found_) {
       if (best == nullptr ||
-          rate_of(problem_, plan.prediction) > rate_of(problem_, best->prediction)) {
+          range_rate_of(problem_, plan.prediction) > range_rate_of(problem_, best->prediction)) {
         best = &plan;
       }
     }
@@ -322,12 +322,13 @@ class Planner {
 
   RangePlan chosen() {
     const bool latency = problem_.objective == Objective::kLatency;
-    const double alike = latency ? kAlikeLatency : kAlikeThroughput;
+    const double alike = latency ? kRangesAlikeLatency : kRangesAlikeThroughput;
     double best = 0.0;
-    for (const RangePlan& plan : found_) best = std::max(best, rate_of(problem_, plan.prediction));
+    for (const RangePlan& plan : found_)
+      best = std::max(best, range_rate_of(problem_, plan.prediction));
     RangePlan* chosen = nullptr;
     for (RangePlan& plan : found_) {
-      if (rate_of(problem_, plan.prediction) * alike < best) continue;
+      if (range_rate_of(problem_, plan.prediction) * alike < best) continue;
       const double other = other_rate_of(problem_, plan.prediction);
       if (chosen == nullptr || other > other_rate_of(problem_, chosen->prediction)) chosen = &plan;
     }
@@ -352,9 +353,9 @@ class Planner {
   std::vector<RangePlan> found_;
 };
 
-double rate_after(const Problem& changed) {
+double range_rate_after(const Problem& changed) {
   const auto plan = plan_ranges(changed);
-  return plan.ok() ? rate_of(changed, plan->prediction) : 0.0;
+  return plan.ok() ? range_rate_of(changed, plan->prediction) : 0.0;
 }
 
 // What the same nodes give to all streams together where the plan is for latency.
@@ -417,26 +418,26 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
 }
 
 std::vector<Gain> improvements(const Problem& problem, const RangePlan& plan) {
-  Gains gains(rate_of(problem, plan.prediction));
+  Gains gains(range_rate_of(problem, plan.prediction));
   for (const NodeClass& one : classes_of(Costs(problem))) {
     Problem changed = problem;
     for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    gains.add(Gain::Change::kMemory, one.nodes, rate_after(changed));
+    gains.add(Gain::Change::kMemory, one.nodes, range_rate_after(changed));
     changed.nodes = problem.nodes;
     for (const std::uint32_t each : one.nodes) {
       Node& node = changed.nodes[each];
       node.layer = {node.layer.one / 2, node.layer.batch / 2};
       node.head = {node.head.one / 2, node.head.batch / 2};
     }
-    gains.add(Gain::Change::kSpeed, one.nodes, rate_after(changed));
+    gains.add(Gain::Change::kSpeed, one.nodes, range_rate_after(changed));
   }
   if (plan.ranges.size() > 1) {
     Problem changed = problem;
     for (Link& link : changed.links) link.bytes_per_second *= 10;
-    gains.add(Gain::Change::kLinkRate, {}, rate_after(changed));
+    gains.add(Gain::Change::kLinkRate, {}, range_rate_after(changed));
     changed.links = problem.links;
     for (Link& link : changed.links) link.delay_seconds /= 2;
-    gains.add(Gain::Change::kLinkDelay, {}, rate_after(changed));
+    gains.add(Gain::Change::kLinkDelay, {}, range_rate_after(changed));
   }
   std::vector<Gain> all = gains.largest();
   if (auto other = for_throughput(problem, plan)) all.push_back(std::move(*other));

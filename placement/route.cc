@@ -9,8 +9,8 @@
 namespace hearth::placement {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr double kNoRoute = std::numeric_limits<double>::infinity();
+constexpr std::uint32_t kNoClass = std::numeric_limits<std::uint32_t>::max();
 
 double loaded_seconds(const Problem& problem, const Stage& stage, const Load& load) {
   return load.wait_seconds + load.slowdown * stage_seconds(problem, stage, 1.0);
@@ -33,15 +33,15 @@ class Router {
   }
 
   std::optional<Route> run() {
-    walk(kNone);
+    walk(kNoClass);
     const std::vector<double> open = to_end_;
     std::vector<std::pair<double, std::uint32_t>> firsts;
     for (const std::uint32_t first : begins_[0]) {
-      if (open[first] < kNever) firsts.emplace_back(open[first] + least_back(first), first);
+      if (open[first] < kNoRoute) firsts.emplace_back(open[first] + least_back(first), first);
     }
     std::sort(firsts.begin(), firsts.end());
     Route best;
-    best.seconds = kNever;
+    best.seconds = kNoRoute;
     for (const auto& [least, first] : firsts) {
       if (least >= best.seconds) break;
       walk(first);
@@ -57,7 +57,7 @@ class Router {
 
   double hop(std::uint32_t from, std::uint32_t to) const {
     const Link& link = problem_.link(offers_[from].node, offers_[to].node);
-    if (link.bytes_per_second <= 0.0) return kNever;
+    if (link.bytes_per_second <= 0.0) return kNoRoute;
     return link.delay_seconds +
            static_cast<double>(problem_.model.activation_bytes) / link.bytes_per_second;
   }
@@ -65,12 +65,12 @@ class Router {
   double back(std::uint32_t last, std::uint32_t first) const {
     if (last == first) return 0.0;
     const Link& link = problem_.link(offers_[last].node, offers_[first].node);
-    return link.bytes_per_second > 0.0 ? link.delay_seconds : kNever;
+    return link.bytes_per_second > 0.0 ? link.delay_seconds : kNoRoute;
   }
 
   double least_back(std::uint32_t first) const {
     if (is_last(first)) return 0.0;
-    double least = kNever;
+    double least = kNoRoute;
     for (const auto& offers : begins_) {
       for (const std::uint32_t last : offers) {
         if (is_last(last)) least = std::min(least, back(last, first));
@@ -79,16 +79,16 @@ class Router {
     return least;
   }
 
-  // Seconds from each stage to the end and back to `first`; kNone: without the link back.
+  // Seconds from each stage to the end and back to `first`; kNoClass: without the link back.
   void walk(std::uint32_t first) {
-    to_end_.assign(offers_.size(), kNever);
-    next_.assign(offers_.size(), kNone);
+    to_end_.assign(offers_.size(), kNoRoute);
+    next_.assign(offers_.size(), kNoClass);
     for (std::uint32_t begin = problem_.layers(); begin-- > 0;) {
       for (const std::uint32_t from : begins_[begin]) {
-        if (begin == 0 && first != kNone && from != first) continue;
-        double least = kNever;
+        if (begin == 0 && first != kNoClass && from != first) continue;
+        double least = kNoRoute;
         if (is_last(from)) {
-          least = first == kNone ? 0.0 : back(from, first);
+          least = first == kNoClass ? 0.0 : back(from, first);
         } else {
           for (const std::uint32_t to : begins_[offers_[from].layers.end]) {
             const double seconds = hop(from, to) + to_end_[to];
@@ -104,7 +104,7 @@ class Router {
 
   std::vector<Stage> stages_from(std::uint32_t first) const {
     std::vector<Stage> stages;
-    for (std::uint32_t at = first; at != kNone; at = next_[at]) stages.push_back(offers_[at]);
+    for (std::uint32_t at = first; at != kNoClass; at = next_[at]) stages.push_back(offers_[at]);
     return stages;
   }
 

@@ -22,7 +22,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kAdminKey = "admin";
 
@@ -112,7 +112,7 @@ int run_init(const InitOptions& options) {
   if (!made.ok()) return fail(made.error());
   const std::string address = Address{made->cluster.host, made->cluster.control_port}.text();
   if (options.json) {
-    const Json json = {
+    const OrderedJson json = {
         {"cluster", made->cluster.name},   {"fingerprint", fingerprint(made->key)},
         {"words", three_words(made->key)}, {"control", address},
         {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)},

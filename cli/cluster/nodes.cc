@@ -25,7 +25,7 @@ namespace hearth::cli {
 namespace {
 
 using coordinator::NodeRecord;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr auto kFollowPatience = std::chrono::seconds(5);
 
@@ -128,17 +128,18 @@ int run_nodes(const NodesOptions& options) {
   if (!roster.ok()) return fail(roster.error());
   const auto stored = stored_nodes(folder);
   if (!stored.ok()) return fail(stored.error());
-  Json nodes = Json::array();
+  OrderedJson nodes = OrderedJson::array();
   for (const RosterEntry& entry : roster->entries) {
     const NodeRecord record = record_of(*stored, entry.key);
-    nodes.push_back({{"name", entry.name},
-                     {"role", role_name(entry.role)},
-                     {"key", entry.key.hex()},
-                     {"joined", record.enrolled == 0 ? Json() : Json(record.enrolled)}});
+    nodes.push_back(
+        {{"name", entry.name},
+         {"role", role_name(entry.role)},
+         {"key", entry.key.hex()},
+         {"joined", record.enrolled == 0 ? OrderedJson() : OrderedJson(record.enrolled)}});
     if (!record.owner.empty()) nodes.back()["owner"] = record.owner;
   }
   if (options.json) {
-    const Json json = {
+    const OrderedJson json = {
         {"cluster", fingerprint(roster->cluster)}, {"number", roster->number}, {"nodes", nodes}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
@@ -167,7 +168,7 @@ int run_nodes_rm(const NodesOptions& options) {
                                               "the other members yet; hearth logs says why"});
   }
   if (options.json) {
-    std::printf("%s\n", Json{{"removed", options.name}}.dump().c_str());
+    std::printf("%s\n", OrderedJson{{"removed", options.name}}.dump().c_str());
   } else {
     std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
                  out ? "" : "; the other members learn so when the server starts next");
@@ -179,7 +180,7 @@ int run_nodes_restore(const NodesOptions& options) {
   const auto restored = restore(options);
   if (!restored.ok()) return fail(restored.error());
   if (options.json) {
-    const Json json = {
+    const OrderedJson json = {
         {"removed", restored->removed}, {"added", restored->added}, {"number", restored->number}};
     std::printf("%s\n", json.dump().c_str());
     return kExitDone;
@@ -206,8 +207,8 @@ int run_leave(const NodesOptions& options) {
   const Status left = leave_cluster(options.data_dir, options.here_only);
   if (!left) return fail(left.error());
   if (options.json) {
-    Json out;
-    out["left"] = member.ok() && *member ? Json((*member)->node) : Json(nullptr);
+    OrderedJson out;
+    out["left"] = member.ok() && *member ? OrderedJson((*member)->node) : OrderedJson(nullptr);
     out["coordinator_told"] = !options.here_only;
     std::printf("%s\n", out.dump().c_str());
     return kExitDone;

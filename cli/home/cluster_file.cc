@@ -14,14 +14,14 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kFileBytes = 16 * limits::kKiB;
 constexpr std::size_t kAdminKeyFileBytes = 4096;
 
 std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
 
-Result<Cluster> parse_cluster(const Json& json) {
+Result<Cluster> parse_cluster(const OrderedJson& json) {
   Cluster cluster;
   cluster.name = json.value("name", "");
   TRY_VOID(check_node_name(cluster.name));
@@ -40,10 +40,10 @@ Result<Cluster> parse_cluster(const Json& json) {
 std::string admin_key_file(const std::string& folder) { return folder + "/admin.key"; }
 
 Status write_cluster(const std::string& folder, const Cluster& cluster) {
-  const Json json = {{"name", cluster.name},
-                     {"host", cluster.host},
-                     {"control_port", cluster.control_port},
-                     {"credits", cluster.credits}};
+  const OrderedJson json = {{"name", cluster.name},
+                            {"host", cluster.host},
+                            {"control_port", cluster.control_port},
+                            {"credits", cluster.credits}};
   return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -64,8 +64,8 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   if (!bytes) return bytes.error();
   Result<Cluster> cluster = Error::invalid("no JSON");
   try {
-    cluster = parse_cluster(Json::parse(as_text(*bytes)));
-  } catch (const Json::exception&) {
+    cluster = parse_cluster(OrderedJson::parse(as_text(*bytes)));
+  } catch (const OrderedJson::exception&) {
     cluster = Error::invalid("it is not JSON that hearth wrote");
   }
   REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);

@@ -26,9 +26,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr std::size_t kMemberFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
-constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kMemberPatience = std::chrono::seconds(10);  // with each address of a coordinator
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
@@ -61,7 +61,7 @@ Status write_member_file(const std::string& folder, const MemberFile& member) {
 }
 
 Result<JoinToken> read_local_token(const std::string& folder) {
-  auto text = read_private_file(local_token_file(folder), kFileBytes);
+  auto text = read_private_file(local_token_file(folder), kMemberFileBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) {
     return Error{ErrorCode::kUnavailable,
                  "no server runs with the data folder " + folder +
@@ -235,7 +235,7 @@ Result<MemberFile> keep_membership(const std::string& folder, const node::Enroll
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   const std::string path = member_file(data_folder(given));
-  const auto bytes = read_private_file(path, kFileBytes);
+  const auto bytes = read_private_file(path, kMemberFileBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
   if (!bytes) return bytes.error();
   Result<MemberFile> member = Error::invalid("no JSON");
@@ -253,7 +253,7 @@ std::optional<MemberApi> read_member_api(const std::string& given) {
   const std::string folder = data_folder(given);
   const auto member = read_member_file(folder);
   if (!member.ok() || !*member || (*member)->api.empty()) return std::nullopt;
-  const auto key = read_private_file(api_key_file(folder), kFileBytes);
+  const auto key = read_private_file(api_key_file(folder), kMemberFileBytes);
   if (!key.ok()) return std::nullopt;
   const std::string_view text = as_text(*key);
   return MemberApi{(*member)->api, std::string(text.substr(0, text.find('\n')))};
@@ -263,7 +263,8 @@ Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token
                                 const std::string& name, std::optional<Role> role) {
   const std::string folder = data_folder(given);
   TRY(const TlsIdentity identity, identity_to_join(folder, token.fingerprint, name));
-  TRY(const node::Enrolled enrolled, node::enrol(token, identity, {name, role, {}}, kPatience));
+  TRY(const node::Enrolled enrolled,
+      node::enrol(token, identity, {name, role, {}}, kMemberPatience));
   return keep_membership(folder, enrolled, name, token.addresses);
 }
 
@@ -291,7 +292,7 @@ Result<MemberFile> wait_to_join(const std::string& given, const node::Waiting& w
   const std::string folder = data_folder(given);
   const std::string expected = waiting.cluster ? fingerprint(*waiting.cluster) : std::string();
   TRY(const TlsIdentity identity, identity_to_join(folder, expected, name));
-  TRY(const node::Enrolled enrolled, node::wait_to_enrol(waiting, identity, name, kPatience));
+  TRY(const node::Enrolled enrolled, node::wait_to_enrol(waiting, identity, name, kMemberPatience));
   return keep_membership(folder, enrolled, name, {waiting.address});
 }
 
@@ -304,7 +305,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     TRY(const TlsIdentity identity, TlsIdentity::make(key));
     TRY(const auto roster, RosterFile::open(folder, member->cluster));
-    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kPatience));
+    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kMemberPatience));
   }
   // The key last: without it nothing of this could be tried again.
   std::error_code error;

@@ -21,7 +21,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using ledger::Books;
 using ledger::Event;
 
@@ -141,9 +141,9 @@ std::size_t others_of_owner(const Books& books, const PublicKey& key) {
       keys, [&](const PublicKey& one) { return one != key && books.owner(one) == owner; }));
 }
 
-Json standing_json(const Reading& reading, const PublicKey& key, const std::string& name) {
+OrderedJson standing_json(const Reading& reading, const PublicKey& key, const std::string& name) {
   const Books& books = reading.books;
-  Json json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
+  OrderedJson json = {{"name", name}, {"key", key.hex()}, {"balance", balance_of(books, key)}};
   const auto cosigned = reading.cosigned.find(key);
   json["cosigned"] = cosigned == reading.cosigned.end() ? 0 : cosigned->second.size;
   const ledger::Standing* standing = books.standing(key);
@@ -201,8 +201,8 @@ std::string sentence(const Event& event) {
 
 void print_node_json(const Reading& reading, const PublicKey& key, const std::string& name,
                      const ledger::History& history) {
-  Json out = standing_json(reading, key, name);
-  out["history"] = Json::array();
+  OrderedJson out = standing_json(reading, key, name);
+  out["history"] = OrderedJson::array();
   for (const Event& event : history.events()) {
     out["history"].push_back({{"time", event.time},
                               {"entry", event.entry},
@@ -212,7 +212,7 @@ void print_node_json(const Reading& reading, const PublicKey& key, const std::st
   }
   out["history_forgotten"] = history.forgotten();
   std::printf("%s\n",
-              escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+              escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
 }
 
 void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
@@ -283,23 +283,24 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
   });
   if (options.most > 0 && keys.size() > options.most) keys.resize(options.most);
   if (options.json) {
-    Json nodes = Json::array();
+    OrderedJson nodes = OrderedJson::array();
     for (const PublicKey& key : keys)
       nodes.push_back(standing_json(reading, key, name_of(key, names)));
-    Json accounts = Json::array();
+    OrderedJson accounts = OrderedJson::array();
     for (const PublicKey& key : payers(books, options)) {
       accounts.push_back(standing_json(reading, key, name_of(key, names)));
     }
-    const Json out = {{"cluster", books.cluster().hex()},
-                      {"entries", books.entries()},
-                      {"time", books.time()},
-                      {"in_circulation", -books.balance({})},
-                      {"open_disputes", books.disputes().size()},
-                      {"unjudged_disputes", books.audits().unjudged},
-                      {"nodes", std::move(nodes)},
-                      {"accounts", std::move(accounts)}};
-    std::printf("%s\n",
-                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+    const OrderedJson out = {{"cluster", books.cluster().hex()},
+                             {"entries", books.entries()},
+                             {"time", books.time()},
+                             {"in_circulation", -books.balance({})},
+                             {"open_disputes", books.disputes().size()},
+                             {"unjudged_disputes", books.audits().unjudged},
+                             {"nodes", std::move(nodes)},
+                             {"accounts", std::move(accounts)}};
+    std::printf(
+        "%s\n",
+        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
     return;
   }
   const auto print_payers = [&] {

@@ -12,7 +12,7 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using placement::Chains;
 using placement::Problem;
 using placement::Range;
@@ -45,10 +45,10 @@ std::string pipelines_text(const Chains& chains) {
          " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) + " in total";
 }
 
-Json pipelines_object(const Problem& problem, const Chains& chains) {
-  Json pipelines = Json::array();
+OrderedJson pipelines_object(const Problem& problem, const Chains& chains) {
+  OrderedJson pipelines = OrderedJson::array();
   for (const placement::Route& pipeline : chains.pipelines) {
-    Json stages = Json::array();
+    OrderedJson stages = OrderedJson::array();
     for (const placement::Stage& stage : pipeline.stages) {
       stages.push_back({{"node", problem.nodes[stage.node].name},
                         {"layers", {stage.layers.begin, stage.layers.end}}});
@@ -59,7 +59,7 @@ Json pipelines_object(const Problem& problem, const Chains& chains) {
   return pipelines;
 }
 
-Json node_object(const Problem& problem, std::uint32_t node, LayerRange layers) {
+OrderedJson node_object(const Problem& problem, std::uint32_t node, LayerRange layers) {
   return {{"node", problem.nodes[node].name},
           {"memory_bytes", problem.nodes[node].memory_bytes},
           {"seconds", stage_seconds(problem, {node, layers}, 1.0)}};
@@ -104,11 +104,11 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
 
 std::string range_plan_json(const Problem& problem, const RangePlan& plan, const Chains& chains,
                             const std::vector<std::string>& improvements) {
-  Json json;
+  OrderedJson json;
   json["objective"] = placement::name_of(problem.objective);
-  json["ranges"] = Json::array();
+  json["ranges"] = OrderedJson::array();
   for (const Range& range : plan.ranges) {
-    Json replicas = Json::array();
+    OrderedJson replicas = OrderedJson::array();
     for (const std::uint32_t node : range.nodes) {
       replicas.push_back(node_object(problem, node, range.layers));
     }
@@ -118,7 +118,7 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
                               {"all_tokens_per_second", range.all_tokens_per_second},
                               {"replicas", std::move(replicas)}});
   }
-  json["way"] = Json::array();
+  json["way"] = OrderedJson::array();
   for (const placement::Stage& stage : plan.route.stages) {
     json["way"].push_back(problem.nodes[stage.node].name);
   }
@@ -131,13 +131,13 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
   json["streams"] = p.streams;
   json["prompt_tokens_per_second"] = p.prompt_tokens_per_second;
   json["kv_tokens"] = p.kv_tokens;
-  json["spares"] = Json::array();
+  json["spares"] = OrderedJson::array();
   for (const placement::Spare& spare : plan.spares) {
     json["spares"].push_back({{"node", problem.nodes[spare.node].name},
                               {"why", coordinator::spare_text(problem, spare)}});
   }
   json["improvements"] = improvements;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace hearth::cli

@@ -38,7 +38,7 @@ Result<std::string> read_stdin() {
   }
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string words_joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
@@ -189,7 +189,7 @@ int run_run(RunOptions options) {
   if (!options.seed) options.seed = static_cast<std::int64_t>(random.next() >> 1);
 
   if (options.raw && options.max_tokens == 0) options.max_tokens = kRawMaxTokens;
-  std::string prompt = joined(options.prompt);
+  std::string prompt = words_joined(options.prompt);
   const bool chat = options.prompt.empty() && isatty(STDIN_FILENO) == 1;
   if (options.prompt.empty() && !chat) {
     auto text = read_stdin();

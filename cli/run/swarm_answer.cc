@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr auto kRetryPause = std::chrono::milliseconds(250);
 constexpr auto kFarewell = std::chrono::milliseconds(1000);
-constexpr auto kPatience = std::chrono::seconds(60);  // without a word of the server
+constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a word of the server
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -121,7 +121,7 @@ class SwarmAnswerer final : public Answerer {
   bool comes_back() {
     if (options_.no_resume || interrupted() || !lost_ || !reached_) return false;
     again_ = true;
-    return clock_.now() - heard_ < kPatience;
+    return clock_.now() - heard_ < kAnswerPatience;
   }
 
   Json request(const Question& question, bool chat) const {

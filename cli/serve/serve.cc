@@ -69,7 +69,7 @@ using coordinator::http::ServedModel;
 using coordinator::http::StageNeed;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
-constexpr auto kFarewell = std::chrono::milliseconds(300);
+constexpr auto kServerFarewell = std::chrono::milliseconds(300);
 constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
 constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
@@ -584,7 +584,7 @@ class Server {
     http_->suspend();
     gate_->end_all({ErrorCode::kUnavailable, "the server is shutting down"});
     children_->stop();
-    farewell_.expires_after(kFarewell);
+    farewell_.expires_after(kServerFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
   }
 

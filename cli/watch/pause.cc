@@ -15,7 +15,7 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kPausePatience = std::chrono::seconds(15);  // a step, or a part of a loading
 constexpr auto kDrainPatience =
@@ -26,13 +26,14 @@ constexpr auto kLookAgain = std::chrono::milliseconds(10);
 Result<double> say(const std::string& folder, const node::OwnerOrder& order,
                    std::chrono::seconds patience) {
   TRY_VOID(node::write_pause_file(folder, order));
-  const auto begin = Clock::now();
+  const auto begin = SteadyClock::now();
   for (bool first = true;; first = false) {
     TRY(const bool work, node::workers_work(folder));
-    if (!work) return first ? 0.0 : std::chrono::duration<double>(Clock::now() - begin).count();
+    if (!work)
+      return first ? 0.0 : std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (interrupted())
       return Error{ErrorCode::kCancelled, "interrupted; the order remains in force"};
-    if (Clock::now() - begin >= patience) {
+    if (SteadyClock::now() - begin >= patience) {
       return Error{
           ErrorCode::kTimeout,
           "a worker on this machine still holds its memory after " +

@@ -23,19 +23,19 @@ namespace hearth::cli {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 // With --wait: asks until the swarm is ready or the time is up.
 Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
   client::HttpClient http(interrupted);
-  const auto deadline = Clock::now() + std::chrono::duration<double>(options.wait_seconds);
+  const auto deadline = SteadyClock::now() + std::chrono::duration<double>(options.wait_seconds);
   for (;;) {
     auto answer = fetch_swarm(http, options.api_base, options.api_key);
     if (options.wait_seconds <= 0.0) return answer;
     if (!answer.ok() && answer.error().code == ErrorCode::kRefused) return answer;
     if (answer.ok() && answer->view.ready) return answer;
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
-    if (Clock::now() >= deadline) {
+    if (SteadyClock::now() >= deadline) {
       if (!answer.ok()) return answer;
       return Error{ErrorCode::kTimeout, "the swarm at " + options.api_base +
                                             " is not ready yet; hearth status shows why"};

@@ -11,8 +11,9 @@
 namespace hearth::coordinator {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);  // with one way; a worker's own is shorter
-constexpr Duration kAgain = std::chrono::seconds(30);     // after a failure
+constexpr Duration kProbePatience =
+    std::chrono::seconds(10);                          // with one way; a worker's own is shorter
+constexpr Duration kAgain = std::chrono::seconds(30);  // after a failure
 // Of more than limits::kLinkedNodes each is measured with so many after it, and as many before it.
 constexpr std::size_t kNeighbours = 2;
 
@@ -98,7 +99,7 @@ std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& node
     const auto tried = tried_.find(pair);
     if (tried != tried_.end() && (links_.contains(pair) || now < tried->second + kAgain)) continue;
     tried_[pair] = now;
-    deadline_ = now + kPatience;
+    deadline_ = now + kProbePatience;
     under_way_ = Way{pair.first, pair.second};
     return under_way_;
   }

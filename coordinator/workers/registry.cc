@@ -10,7 +10,7 @@
 namespace hearth::coordinator {
 namespace {
 
-constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr Duration kLostRemembered = std::chrono::seconds(60);
 constexpr Duration kStruck = std::chrono::seconds(60);
 constexpr std::size_t kIsaBytes = 32;
 
@@ -229,7 +229,7 @@ void Registry::forget() {
             [](const Node* a, const Node* b) { return a->lost_at < b->lost_at; });
   std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
   for (Node* node : lost) {
-    const bool old = clock_.now() - node->lost_at >= kRemembered;
+    const bool old = clock_.now() - node->lost_at >= kLostRemembered;
     if (!old && excess == 0) break;
     if (excess > 0) --excess;
     nodes_.erase(std::string(node->status.name));
