@@ -4,7 +4,6 @@
 #include "base/limits.h"
 #include "cli/audit.h"
 #include "cli/device.h"
-#include "cli/dispute.h"
 #include "cli/exit_codes.h"
 #include "cli/grant.h"
 #include "cli/ledger.h"
@@ -49,15 +48,13 @@ void add_verify(CLI::App& app, Action& action) {
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
-  CLI::Option* re_execute =
-      verb->add_flag("--re-execute", o->re_execute,
-                     "compute the answer again with a model file of this machine, and compare");
+  verb->add_flag("--re-execute", o->re_execute,
+                 "compute the answer again with a model file of this machine, and compare");
   verb->add_option("--request", o->request,
                    "a file with the body of the request, where the answer's has none");
   verb->add_option(
       "--model", o->machine.model,
-      "file or pulled name: with --re-execute (default: as the request names it); with "
-      "--dispute, what the weights are compared with");
+      "file or pulled name: with --re-execute (default: as the request names it)");
   verb->add_option("-t,--threads", o->machine.threads,
                    "with --re-execute: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
@@ -68,22 +65,12 @@ void add_verify(CLI::App& app, Action& action) {
                    "with --re-execute: what computes; auto: the first card, if there is one")
       ->check(device_text())
       ->capture_default_str();
-  CLI::Option* dispute = verb->add_option(
-      "--dispute", o->dispute,
-      "in place of a receipt: the file of a dispute; who is wrong in it, by its moves and by the "
-      "one value in which the two differ, computed again");
-  verb->get_option("receipt")->excludes(dispute);
-  verb->get_option("folder")->excludes(dispute);
-  re_execute->excludes(dispute);
   verb->callback([o, &action] {
     action = [o] {
-      if (!o->dispute.empty()) {
-        return run_dispute({o->dispute, o->machine.model, o->key, o->json});
-      }
       if (!o->receipt.empty()) return run_verify(*o);
       return fail(Error::invalid(
           "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
-          "FILE); or the file of a dispute, with --dispute FILE"));
+          "FILE)"));
     };
   });
 }

@@ -25,7 +25,6 @@
 #include "cli/device.h"
 #include "cli/dial_back.h"
 #include "cli/discovery.h"
-#include "cli/dispute_tools.h"
 #include "cli/evidence_folder.h"
 #include "cli/exit_codes.h"
 #include "cli/identity.h"
@@ -503,21 +502,16 @@ class Server {
     }
     receipts_ = *std::move(receipts);
     TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
-    coordinator::Referee referee;
-    if (!options.no_referee) {
-      referee_ = std::make_unique<LocalReferee>(model);
-      referee = [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
-        own->judge(std::move(request), std::move(done));
-      };
-    }
+    referee_ = std::make_unique<LocalReferee>(model);
     receipts_->set_referee(
-        std::move(referee),
+        [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
+          own->judge(std::move(request), std::move(done));
+        },
         [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
           return keep_verdict(folder, hash, evidence);
         },
         options.referee_rate);
     receipts_->take_up_disputes([folder = path + "/disputes"] { return kept_verdicts(folder); });
-    if (!options.no_games) receipts_->set_disputes(dispute_tools(model, receipt_build()));
     return ok_status();
   }
 

@@ -327,7 +327,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
 
 void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  if (found == runs_.end()) return verdicts_.give_up(name);
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
   kept.generated.reset();  // both runs are one pipeline's
@@ -338,7 +338,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
 
 void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  if (found == runs_.end()) return verdicts_.give_up(name);
   const Key key = found->second;
   try_again(key, cases_.at(key), why);
 }
@@ -430,7 +430,7 @@ std::vector<AuditDesk::Message> AuditDesk::take_messages() {
 std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
   for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
     entries_.push_back(
-        {one.verdict.guilty, one.verdict, std::move(one.evidence), std::move(one.dispute)});
+        {one.verdict.guilty, one.verdict, std::move(one.evidence)});
   }
   return std::exchange(entries_, {});
 }

@@ -87,7 +87,6 @@ class AuditDesk {
     PublicKey member;  // nobody's: it is of none
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
-    Bytes dispute = {};   // the file that the evidence names, likewise; empty: none
   };
   std::vector<AuditRun> take_runs();
   std::vector<Message> take_messages();

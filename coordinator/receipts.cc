@@ -188,9 +188,6 @@ void Receipts::State::collect() {
 Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
   if (one.evidence.empty()) return ok_status();
   if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
-  if (!one.dispute.empty()) {
-    TRY_VOID(keep(blake2b(one.dispute), one.dispute));
-  }
   return keep(blake2b(one.evidence), one.evidence);
 }
 
@@ -476,11 +473,6 @@ void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
       0);
 }
 
-void Receipts::set_disputes(DisputeTools tools) {
-  state_->push(
-      [tools = std::move(tools)](State& state) { state.audits.verdicts().set_disputes(tools); }, 0);
-}
-
 std::string Receipts::why_barred(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->barred.find(key);
@@ -602,11 +594,6 @@ void Receipts::take(const std::string& node, const control::v1::Cosigned& answer
         if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
       },
       answer.ByteSizeLong());
-}
-
-void Receipts::take(const std::string& node, const control::v1::DisputeMove& move) {
-  state_->push([node, move](State& state) { state.audits.verdicts().take(node, move); },
-               move.ByteSizeLong());
 }
 
 void Receipts::meet(const std::string& node, const PublicKey& key) {

@@ -61,13 +61,8 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
   if (at != cases_.end()) {
     Case& one = at->second;
     const Dispute& dispute = one.dispute;
-    if (!finding && finding.error().code == ErrorCode::kUnavailable && one.third.empty() &&
-        ask_third(entry, one)) {
-      return;
-    }
     if (!finding) {
-      leave_open(at, "no referee: " + finding.error().message +
-                         (one.third.empty() ? "; and no third pipeline of the same cut" : ""));
+      leave_open(at, "no referee: " + finding.error().message);
     } else {
       const bool is_audited = std::exchange(one.audited_asked, false);
       if (!is_audited) one.claimed = *finding;
@@ -85,46 +80,11 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
   ask_next();
 }
 
-// What the referee was asked last, of a third pipeline.
-bool VerdictDesk::ask_third(std::uint64_t entry, Case& one) {
-  const Dispute& dispute = one.dispute;
-  RefereeCase wanted = one.audited_asked ? audited_case(dispute.request, dispute.generated)
-                                         : claimed_case(dispute.request);
-  if (!third_.begin(dispute.request, std::move(wanted), dispute.generated.pipeline)) return false;
-  before_referee_ = entry;
-  return true;
-}
-
-void VerdictDesk::hear_third() {
-  auto heard = third_.take_found();
-  if (!heard || !before_referee_) return;
-  const std::uint64_t entry = *before_referee_;
-  Case& one = cases_.at(entry);
-  if (heard->who.empty()) one.third = {cluster_};  // nobody is asked after it
-  if (!heard->who.empty()) one.third = std::move(heard->who);
-  found(entry, heard->finding);
-}
-
-// One against two at most: the side that is not false has what the third pipeline has.
-bool VerdictDesk::is_backed(const Case& one) {
-  const AuditCase::Finding& finding = one.dispute.finding;
-  const Hash256& said = one.dispute.request.windows().at(finding.window)[finding.stage]->out_root;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
-  return one.ruling.truth == (is_worker ? finding.root : said);
-}
-
 void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   if (one.ruling.wants_audited) {
     one.audited_asked = true;
-    if (!one.third.empty()) {
-      if (ask_third(entry, one)) return;
-      return leave_open(cases_.find(entry), "no third pipeline serves any more");
-    }
     return ask(entry, audited_case(dispute.request, dispute.generated));
-  }
-  if (!one.third.empty() && one.ruling.who != Ruling::False::kNobody && !is_backed(one)) {
-    return leave_open(cases_.find(entry), "the third pipeline has what neither side has");
   }
   // Then the error may be this machine's.
   if (one.ruling.is_alone && !std::exchange(one.asked_twice, true)) {
@@ -203,7 +163,7 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   const Epoch epoch =
       is_worker ? dispute.request.pipeline().epoch : dispute.generated.pipeline->epoch;
   const auto pipeline = pipelines_.find(epoch);
-  if (pipeline == pipelines_.end()) return play(entry, one);  // it does not stand any more
+  if (pipeline == pipelines_.end()) return accuse(entry, one);  // it does not stand any more
   Hash256 own;
   random_bytes(own.bytes);
   const ledger::RequestId name =
@@ -223,19 +183,11 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
 }
 
 void VerdictDesk::over(const ReceiptRequest& request) {
-  if (third_.is_run(request.order.request)) {
-    third_.over(request);
-    return hear_third();
-  }
-  if (games_.is_run(request.order.request)) {
-    games_.over(request);
-    return take_games();
-  }
   const auto run = runs_.find(request.order.request);
   if (run == runs_.end()) return;
   Case& one = cases_.at(run->second);
   if (request.epoch != one.again.pipeline->epoch) {
-    return give_up(request.order.request, "its pipeline was lost");
+    return give_up(request.order.request);  // its pipeline was lost
   }
   one.again.tokens = request.tokens;
   if (one.again.is_whole()) ran_again(one);
@@ -243,32 +195,18 @@ void VerdictDesk::over(const ReceiptRequest& request) {
 
 Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId& run,
                                const control::v1::WindowClaim& claim) {
-  if (third_.is_run(run)) {
-    const Status taken = third_.take_claim(node, claim);
-    hear_third();
-    return taken;
-  }
-  if (games_.is_run(run)) return ok_status();  // what was claimed was claimed before
   Case& one = cases_.at(runs_.at(run));
   TRY_VOID(one.dispute.request.take(one.again, node, claim, cluster_));
   if (one.again.is_whole()) ran_again(one);
   return ok_status();
 }
 
-void VerdictDesk::give_up(const ledger::RequestId& name, const std::string& why) {
-  if (third_.is_run(name)) {
-    third_.give_up(name);
-    return hear_third();
-  }
-  if (games_.is_run(name)) {
-    games_.give_up(name, why);
-    return take_games();
-  }
+void VerdictDesk::give_up(const ledger::RequestId& name) {
   const auto run = runs_.find(name);
   if (run == runs_.end()) return;
   const std::uint64_t entry = run->second;
   runs_.erase(run);
-  play(entry, cases_.at(entry));
+  accuse(entry, cases_.at(entry));
 }
 
 // What came in must be what came in before: else it says nothing.
@@ -290,100 +228,7 @@ void VerdictDesk::ran_again(Case& one) {
   }
   one.was_run_again = true;
   runs_.erase(one.again.name);
-  play(finding.entry, one);
-}
-
-// --- the game ---
-
-// Who has nothing to lose plays none.
-void VerdictDesk::play(std::uint64_t entry, Case& one) {
-  one.state = State::kGame;
-  one.played.entry = entry;
-  if (is_ended(one.accused)) {
-    one.played.why = "a verdict has ended its key already";
-    return accuse(entry, one);
-  }
-  if (one.dispute.auditor_key == cluster_) {
-    one.played.why = "the referee himself audited it";
-    return accuse(entry, one);
-  }
-  const auto why = games_.begin(table_of(one));
-  if (!why) return take_games();
-  one.played.why = *why;
-  accuse(entry, one);
-}
-
-DisputeTable VerdictDesk::table_of(const Case& one) const {
-  const Dispute& dispute = one.dispute;
-  const AuditCase::Finding& finding = dispute.finding;
-  const AuditCase& request = dispute.request;
-  const ReceiptPipeline& own = request.pipeline();
-  DisputeTable table;
-  table.said.cluster = cluster_;
-  for (std::uint32_t w = 0; w <= finding.window; ++w) {
-    const auto& bytes = dispute.receipts.at(request.windows().at(w)[finding.stage]->entry);
-    table.said.receipts.emplace_back(bytes.begin(), bytes.end());
-  }
-  table.said.seal = dispute.seal;
-  table.said.opened_root = finding.root;
-  table.said.opened_salt = dispute.opened_salt;
-  table.said.salt = request.request().order.salt;
-  table.model = own.model;
-  table.run = request.feed({});
-  const auto side = [this](const PublicKey& key, Epoch epoch) {
-    const auto pipeline = pipelines_.find(epoch);
-    if (pipeline == pipelines_.end()) return DisputeTable::Side();
-    return DisputeTable::Side{node_of(key), pipeline->second};
-  };
-  table.sides = {side(own.stages[finding.stage].key, own.epoch),
-                 side(dispute.auditor_key, finding.epoch)};
-  table.witness = one.ruling.who == Ruling::False::kWorker ? ledger::DisputeSide::kAuditor
-                                                           : ledger::DisputeSide::kWorker;
-  return table;
-}
-
-void VerdictDesk::take_games() {
-  for (DisputePlayed& played : games_.take_played()) {
-    const auto at = cases_.find(played.entry);
-    if (at == cases_.end()) continue;
-    Case& one = at->second;
-    one.played = std::move(played);
-    const auto side = static_cast<std::size_t>(one.ruling.who == Ruling::False::kWorker
-                                                   ? ledger::DisputeSide::kWorker
-                                                   : ledger::DisputeSide::kAuditor);
-    if (one.played.decided && !one.played.wrong[side]) {
-      leave_open(at, "the referee finds node " + one.node +
-                         " false, and the game of the two another one: " + one.played.why);
-    } else {
-      accuse(at->first, one);
-    }
-  }
-}
-
-void VerdictDesk::lose(const std::string& node) {
-  present_.erase(node);
-  games_.lose(node);
-  take_games();
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::DisputeMove& move) {
-  games_.take(node, move);
-  take_games();
-}
-
-std::vector<AuditRun> VerdictDesk::take_runs() {
-  for (AuditRun& run : third_.take_runs()) to_run_.push_back(std::move(run));
-  for (AuditRun& run : games_.take_runs()) to_run_.push_back(std::move(run));
-  return std::exchange(to_run_, {});
-}
-
-std::vector<VerdictDesk::Message> VerdictDesk::take_messages() {
-  for (DisputeDesk::Message& one : games_.take_messages()) {
-    Message& message = messages_.emplace_back();
-    message.node = std::move(one.node);
-    *message.body.mutable_dispute() = std::move(one.body);
-  }
-  return std::exchange(messages_, {});
+  accuse(finding.entry, one);
 }
 
 // --- the accused ---
@@ -430,8 +275,7 @@ void VerdictDesk::take(const std::string& node, const control::v1::Answer& answe
   const bool known = answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kConceded) ||
                      answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kContested);
   if (known) said.plea = static_cast<ledger::Plea>(answer.plea());
-  if (!known || answer.trace().size() > ledger::kTraceBytes ||
-      !read_field(answer.signature(), said.signature) || !ledger::check_answer(said, cluster_)) {
+  if (!known || !read_field(answer.signature(), said.signature) || !ledger::check_answer(said, cluster_)) {
     spdlog::error("node {}: an answer about entry {} that is none", node, answer.entry());
     return;
   }
@@ -458,7 +302,7 @@ void VerdictDesk::judge(Cases::iterator at) {
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Bytes evidence = evidence_of(entry, one, verdict);
   const Hash256 hash = blake2b(evidence);
-  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence), one.played.file});
+  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence)});
   cases_.erase(at);
 }
 
@@ -480,14 +324,14 @@ void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
     if (!verdict || open.erase(verdict->receipt) == 0) continue;
     spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
                  verdict->receipt, verdict_name(verdict->verdict), verdict->guilty.hex());
-    pronounce({*verdict, evidence, {}});
+    pronounce({*verdict, evidence});
   }
   for (const std::uint64_t entry : open) {
     spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
                  entry);
     Bytes evidence = unjudged_evidence(entry, books_);
     const Hash256 hash = blake2b(evidence);
-    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence), {}});
+    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence)});
   }
 }
 
@@ -507,7 +351,6 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   add("true-root", to_hex(one.ruling.truth.bytes));
   add("guilty", one.accused.hex());
   add("root", to_hex(one.root.bytes));
-  for (const PublicKey& key : one.third) add("referee", key.hex());
   add("same-again", !one.was_run_again ? "-" : one.judged.same_again ? "1" : "0");
   if (one.answer) {
     add("plea", std::to_string(static_cast<unsigned>(one.answer->plea)));
@@ -516,19 +359,9 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
     add("signature", to_hex(one.answer->signature));
     if (!one.damage.empty()) add("damage", one.damage);
   }
-  text += game_lines(one);
   add("verdict", std::string(verdict_name(verdict)));
   const ByteSpan bytes = as_bytes(text);
   return Bytes(bytes.begin(), bytes.end());
-}
-
-// The file that shows it, or why there is none.
-std::string VerdictDesk::game_lines(const Case& one) {
-  std::string lines = "game " + line_of(one.played.why) + "\n";
-  if (one.played.file.empty()) return lines;
-  lines += std::string(ledger::kEvidenceDispute) + blake2b(one.played.file).hex() + "\n";
-  if (one.played.needs_model) lines += std::string(ledger::kEvidenceNeedsModel) + "\n";
-  return lines;
 }
 
 // --- who may be given work ---
@@ -640,10 +473,6 @@ void VerdictDesk::logged(const ledger::Entry& entry) {
 
 void VerdictDesk::on_timer() {
   const TimePoint now = clock_.now();
-  third_.on_timer();
-  hear_third();
-  games_.on_timer();
-  take_games();
   std::vector<std::uint64_t> late;
   for (const auto& [entry, one] : cases_) {
     const bool waits = one.state == State::kAgain || one.state == State::kAccused;
@@ -655,7 +484,7 @@ void VerdictDesk::on_timer() {
     Case& one = at->second;
     if (one.state == State::kAgain) {
       runs_.erase(one.again.name);
-      play(entry, one);
+      accuse(entry, one);
     } else if (node_of(one.accused).empty()) {
       one.at = now;  // it is lost, which is none of the verdicts
     } else if (one.times < 2) {

@@ -1,14 +1,9 @@
-// VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). A referee computes the request again with
-// a copy of the model of his own, and says whose root is false; where there is none, a third
-// pipeline does (coordinator/referee_pipeline.h), and must agree with one side. The pipeline of
-// that node computes the window once more, as a request like any other, to see whether the
-// deviation comes again; then the node is accused, looks at its weights and kernels, and concedes
-// or contests. What follows is ledger::verdict_of(), and its evidence lies beside the log before
-// the verdict is in it.
-//
-// Before it is accused, the two play the game of the dispute (coordinator/dispute_desk.h), whose
-// file lies beside that evidence: it shows a third party what the referee only says. Where there is
-// none, the evidence says why. Where the game finds that the other one was wrong, nobody is judged.
+// VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again with
+// its own copy of the model, and says whose root is false. The pipeline of that node computes the
+// window once more, as a request like any other, to see whether the deviation comes again; then the
+// node is accused, looks at its weights and kernels, and concedes or contests. What follows is
+// ledger::verdict_of(). The evidence lies beside the log before the verdict is in it, and has all
+// that a repetition of the referee's work needs (coordinator/kept_verdict.h).
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. What is open when a
@@ -34,9 +29,7 @@
 #include "base/crypto.h"
 #include "coordinator/audit_case.h"
 #include "coordinator/audit_outcome.h"
-#include "coordinator/dispute_desk.h"
 #include "coordinator/referee.h"
-#include "coordinator/referee_pipeline.h"
 #include "coordinator/ruling.h"
 #include "ledger/books.h"
 #include "ledger/verdict.h"
@@ -55,15 +48,7 @@ class VerdictDesk {
   // `pipelines` that serve now, and `books`: outlive it.
   VerdictDesk(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
               const ledger::Books& books)
-      : cluster_(cluster),
-        clock_(clock),
-        pipelines_(pipelines),
-        books_(books),
-        third_(cluster, clock, pipelines, books),
-        games_(clock) {}
-
-  // Without it no games are played.
-  void set_disputes(DisputeTools tools) { games_.set_tools(std::move(tools)); }
+      : cluster_(cluster), clock_(clock), pipelines_(pipelines), books_(books) {}
 
   // An opening that disagrees is in the log. begin() is false where nobody will judge it; else
   // what it comes to is the last outcome of its request.
@@ -96,20 +81,17 @@ class VerdictDesk {
   void found(std::uint64_t entry, const Result<RefereeFinding>& finding);
 
   // As of AuditDesk, of runs that are this desk's own.
-  bool is_run(const ledger::RequestId& request) const {
-    return runs_.contains(request) || third_.is_run(request) || games_.is_run(request);
-  }
+  bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
   void over(const ReceiptRequest& request);
-  void give_up(const ledger::RequestId& run, const std::string& why);
+  void give_up(const ledger::RequestId& run);
   Status take_claim(const std::string& node, const ledger::RequestId& run,
                     const control::v1::WindowClaim& claim);
   void on_timer();
 
   void meet(const std::string& node, const PublicKey& key);  // it has a session
-  void lose(const std::string& node);
+  void lose(const std::string& node) { present_.erase(node); }
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
-  void take(const std::string& node, const control::v1::DisputeMove& move);
 
   // An entry of an earlier process; of this one, as it is folded.
   void recall(const ledger::Entry& entry);
@@ -122,10 +104,9 @@ class VerdictDesk {
   struct Judgement {
     ledger::VerdictEntry verdict;
     Bytes evidence;  // whose BLAKE2b the verdict names
-    Bytes dispute;   // whose BLAKE2b the evidence names; empty: none
   };
-  std::vector<AuditRun> take_runs();
-  std::vector<Message> take_messages();
+  std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
+  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
   std::vector<Judgement> take_verdicts() { return std::exchange(verdicts_, {}); }
   // What the referee says of the requests themselves.
   std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
@@ -142,7 +123,7 @@ class VerdictDesk {
   std::size_t open() const { return cases_.size(); }
 
  private:
-  enum class State { kQueued, kRefereed, kAgain, kGame, kAccused };
+  enum class State { kQueued, kRefereed, kAgain, kAccused };
   struct Case {
     explicit Case(Dispute given) : dispute(std::move(given)) {}
     Dispute dispute;
@@ -150,15 +131,13 @@ class VerdictDesk {
     TimePoint at{};
     std::optional<RefereeFinding> claimed;
     bool audited_asked = false;
-    bool asked_twice = false;           // the referee, since it agreed with neither side
-    std::vector<PublicKey> third = {};  // who judged in place of a referee, by stage
+    bool asked_twice = false;  // the referee, since it agreed with neither side
     Ruling ruling;
     std::string node;  // of the accused
     PublicKey accused;
     Hash256 root;  // that it gave
     AuditCase::Run again;
     bool was_run_again = false;
-    DisputePlayed played;
     ledger::Judged judged;
     std::optional<ledger::Answer> answer;
     std::string damage;       // as it says
@@ -168,15 +147,9 @@ class VerdictDesk {
 
   void ask_next();
   void ask(std::uint64_t entry, RefereeCase request);
-  bool ask_third(std::uint64_t entry, Case& one);
-  void hear_third();
-  static bool is_backed(const Case& one);
   void ruled(std::uint64_t entry, Case& one);
   void run_again(std::uint64_t entry, Case& one);
   void ran_again(Case& one);
-  void play(std::uint64_t entry, Case& one);
-  DisputeTable table_of(const Case& one) const;
-  void take_games();
   void accuse(std::uint64_t entry, Case& one);
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
@@ -188,15 +161,12 @@ class VerdictDesk {
   void send_check(const std::string& node, const PublicKey& key);
   void send_ended(const std::string& node, const PublicKey& key);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;
-  static std::string game_lines(const Case& one);
   std::string node_of(const PublicKey& key) const;
 
   const PublicKey cluster_;
   const Clock& clock_;
   const Pipelines& pipelines_;
   const ledger::Books& books_;
-  RefereePipeline third_;
-  DisputeDesk games_;
   Cases cases_;
   std::optional<std::uint64_t> before_referee_;
   std::map<ledger::RequestId, std::uint64_t> runs_;  // the entry in dispute

@@ -6,7 +6,6 @@
 #include "coordinator/kept_verdict.h"
 #include "tests/unit/coordinator/audit_log.h"
 #include "tests/unit/coordinator/true_finding.h"
-#include "tests/unit/ledger/small_shape.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -227,9 +226,6 @@ TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   control::v1::Answer none = own;
   none.set_plea(0);
   audits->verdicts().take("a", none);
-  none = own;
-  none.set_trace(std::string(ledger::kTraceBytes + 1, 'x'));
-  audits->verdicts().take("a", none);
   pump();
   EXPECT_EQ(of_kind(kVerdict), 0u);
   audits->verdicts().take("a", own);
@@ -393,114 +389,6 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
     EXPECT_FALSE(verdict_in(ByteSpan(kept).first(size), books)) << size;
   }
   EXPECT_FALSE(verdict_in(unjudged_evidence(books.disputes().front(), books), books));
-}
-
-// --- the game of the two ---
-
-// Whoever says something else than it signed; who is wrong, the test says.
-struct VerdictGameTest : VerdictDeskTest {
-  void tools(std::array<bool, ledger::kDisputeSides> wrong, bool decided = true) {
-    DisputeTools tools;
-    tools.shape = [](LayerRange layers, std::uint32_t prompt) {
-      return Result(testing::small_shape(layers, prompt));
-    };
-    tools.check = [wrong, decided](const ledger::DisputeFile& file, bool with_model) {
-      EXPECT_EQ(file.moves.size(), 1u);
-      return Result(DisputeTools::Found{decided, wrong, with_model ? "as the test says" : ""});
-    };
-    audits->verdicts().set_disputes(std::move(tools));
-  }
-  void say(const std::string& node, control::v1::DisputeMove move) {
-    move.set_entry(entry());
-    audits->verdicts().take(node, move);
-    pump();
-  }
-  std::uint64_t entry() const { return books.disputes().at(0); }
-  // The referee finds the worker false; both keep and trace.
-  void traced() {
-    liars(stages);
-    dispute();
-    referee();
-    compute_on(stages, Epoch(4));
-    control::v1::DisputeMove move;
-    move.set_keeps(true);
-    for (const char* node : {"a", "c"}) say(node, move);
-    EXPECT_EQ(runs.size(), 2u) << "a run on either pipeline";
-    move.set_traced(true);
-    for (const char* node : {"a", "c"}) say(node, move);
-  }
-  // Its first move has no hash of what it signed.
-  void contradict(const std::string& node, unsigned char key) {
-    ledger::DisputeCase said;
-    const auto* begin = last([](const AuditDesk::Message& one) {
-      return one.body.has_dispute() && one.body.dispute().has_begin();
-    });
-    ASSERT_NE(begin, nullptr);
-    const auto file = ledger::parse_dispute(as_bytes(begin->body.dispute().begin().said()));
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    const auto of = ledger::check_case(file->said);
-    ASSERT_TRUE(of.ok()) << of.error().message;
-    const auto side = node == "a" ? ledger::DisputeSide::kWorker : ledger::DisputeSide::kAuditor;
-    const auto signed_move =
-        ledger::sign_move(of->id, 0, side, Bytes(3), testing::receipt_key(key));
-    control::v1::DisputeMove move;
-    move.mutable_moved()->set_payload(to_field(signed_move->payload));
-    move.mutable_moved()->set_signature(to_field(signed_move->signature));
-    say(node, move);
-  }
-};
-
-TEST_F(VerdictGameTest, ItsFileIsNamedByTheEvidenceOfTheVerdict) {
-  tools({true, false});
-  traced();
-  EXPECT_EQ(accusations(), 0u) << "the game comes first";
-  contradict("a", 10);
-  EXPECT_EQ(accused(), "a");
-  VerdictDeskTest::say("a", ledger::Plea::kConceded);
-  ASSERT_EQ(evidence.size(), 1u);
-  ASSERT_EQ(disputes.size(), 1u);
-  const std::string text(as_text(evidence[0]));
-  EXPECT_NE(text.find("\ngame as the test says\ndispute " + blake2b(disputes[0]).hex() + "\n"),
-            std::string::npos)
-      << text;
-  EXPECT_TRUE(ledger::parse_dispute(disputes[0]).ok());
-}
-
-TEST_F(VerdictGameTest, WhereItFindsTheOtherOneNobodyIsJudged) {
-  tools({false, true});
-  traced();
-  contradict("c", 12);
-  EXPECT_EQ(accusations(), 0u);
-  EXPECT_EQ(of_kind(kVerdict), 0u);
-  EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
-  EXPECT_EQ(audits->verdicts().open(), 0u);
-}
-
-TEST_F(VerdictGameTest, WhatItDoesNotDecideTheRefereeSaysAndWhyIsInTheEvidence) {
-  tools({}, false);
-  liars(stages);
-  dispute();
-  referee();
-  compute_on(stages, Epoch(4));
-  control::v1::DisputeMove move;
-  move.set_declined("I have\nno room");
-  say("a", move);
-  EXPECT_EQ(accused(), "a");
-  VerdictDeskTest::say("a", ledger::Plea::kConceded);
-  ASSERT_EQ(evidence.size(), 1u);
-  EXPECT_TRUE(disputes.empty());
-  EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
-  const std::string text(as_text(evidence[0]));
-  EXPECT_NE(text.find("\ngame node a declines: I have?no room\n"), std::string::npos) << text;
-  EXPECT_EQ(text.find("\ndispute "), std::string::npos);
-}
-
-TEST_F(VerdictGameTest, ANodeThatIsLostEndsIt) {
-  tools({true, false});
-  traced();
-  audits->verdicts().lose("c");
-  pump();
-  EXPECT_EQ(accused(), "a");
 }
 
 TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
