@@ -1,0 +1,45 @@
+#include "cli/serve/evidence_folder.h"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/private_file.h"
+#include "cli/ledger/audit_evidence.h"
+#include "coordinator/proof/kept_verdict.h"
+
+namespace hearth::cli {
+namespace {
+
+std::optional<Bytes> read_named(const std::string& folder, const std::string& name) {
+  auto bytes = read_private_file(folder + "/" + name, kEvidenceBytes);
+  if (!bytes || blake2b(*bytes).hex() != name) return std::nullopt;
+  if (!as_text(*bytes).starts_with(coordinator::kVerdictEvidence)) return std::nullopt;
+  return *std::move(bytes);
+}
+
+}  // namespace
+
+Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  // Evidence has the tokens of a request: it is for the cluster's user alone.
+  if (!failed) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+  if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
+  return write_private_file(folder + "/" + hash.hex(), evidence);
+}
+
+std::vector<Bytes> kept_verdicts(const std::string& folder) {
+  std::set<std::string> names;
+  std::error_code failed;
+  for (const auto& one : std::filesystem::directory_iterator(folder, failed)) {
+    names.insert(one.path().filename().string());
+  }
+  std::vector<Bytes> kept;
+  for (const std::string& name : names) {
+    if (auto evidence = read_named(folder, name)) kept.push_back(*std::move(evidence));
+  }
+  return kept;
+}
+
+}  // namespace hearth::cli
