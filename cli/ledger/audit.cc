@@ -68,7 +68,7 @@ struct Fold {
   ledger::Books books;
   bool is_ledger = false;
   std::map<std::uint64_t, ledger::VerdictEntry> verdicts;  // by their entries
-  std::set<std::string> evidence;  // files of the log's folder
+  std::set<std::string> evidence;                          // files of the log's folder
 
   Status visit(std::uint64_t index, ByteSpan bytes) {
     const auto entry = ledger::parse_entry(bytes);

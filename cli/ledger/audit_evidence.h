@@ -1,5 +1,5 @@
-// The evidence of a ledger's verdicts, which lies beside its log: that each file is there and is the
-// one that the log names. Whether a verdict is right, `hearth verify --re-execute` says.
+// The evidence of a verdict lies beside its ledger's log: each file is there and is the one that
+// the log names. Whether a verdict is right, `hearth verify --re-execute` says.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,6 @@
 #include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
-#include "cli/serve/dispute_tools.h"
 #include "cli/serve/evidence_folder.h"
 #include "cli/serve/local_referee.h"
 #include "cli/serve/served_manifest.h"

@@ -52,9 +52,8 @@ void add_verify(CLI::App& app, Action& action) {
                  "compute the answer again with a model file of this machine, and compare");
   verb->add_option("--request", o->request,
                    "a file with the body of the request, where the answer's has none");
-  verb->add_option(
-      "--model", o->machine.model,
-      "file or pulled name: with --re-execute (default: as the request names it)");
+  verb->add_option("--model", o->machine.model,
+                   "file or pulled name: with --re-execute (default: as the request names it)");
   verb->add_option("-t,--threads", o->machine.threads,
                    "with --re-execute: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));

@@ -429,8 +429,7 @@ std::vector<AuditDesk::Message> AuditDesk::take_messages() {
 
 std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
   for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
-    entries_.push_back(
-        {one.verdict.guilty, one.verdict, std::move(one.evidence)});
+    entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
   }
   return std::exchange(entries_, {});
 }

@@ -275,7 +275,8 @@ void VerdictDesk::take(const std::string& node, const control::v1::Answer& answe
   const bool known = answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kConceded) ||
                      answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kContested);
   if (known) said.plea = static_cast<ledger::Plea>(answer.plea());
-  if (!known || !read_field(answer.signature(), said.signature) || !ledger::check_answer(said, cluster_)) {
+  if (!known || !read_field(answer.signature(), said.signature) ||
+      !ledger::check_answer(said, cluster_)) {
     spdlog::error("node {}: an answer about entry {} that is none", node, answer.entry());
     return;
   }

@@ -1,9 +1,9 @@
-// VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again with
-// its own copy of the model, and says whose root is false. The pipeline of that node computes the
-// window once more, as a request like any other, to see whether the deviation comes again; then the
-// node is accused, looks at its weights and kernels, and concedes or contests. What follows is
+// VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again
+// with its own copy of the model, and says whose root is false. The pipeline of that node computes
+// the window once more, as a request like any other, to see whether the deviation comes again; then
+// the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
 // ledger::verdict_of(). The evidence lies beside the log before the verdict is in it, and has all
-// that a repetition of the referee's work needs (coordinator/kept_verdict.h).
+// that a repetition of the referee's work needs (coordinator/proof/kept_verdict.h).
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. What is open when a

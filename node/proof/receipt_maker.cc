@@ -147,8 +147,7 @@ ReceiptMaker::~ReceiptMaker() {
 void ReceiptMaker::set_send(Send send) { state_->send = std::move(send); }
 
 void ReceiptMaker::begin(const Assignment& assignment, const Hash256& model) {
-  state_->push(
-      [assignment, model](State& state) { state.receipts.begin(assignment, model); }, 0);
+  state_->push([assignment, model](State& state) { state.receipts.begin(assignment, model); }, 0);
 }
 
 void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn) {
@@ -156,11 +155,10 @@ void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> dra
                            batch.rows.size() * sizeof(BatchRow) +
                            drawn.size() * sizeof(SampledToken);
   const bool ends = !batch.releases.empty();
-  const bool taken = state_->push(
-      [batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](State& state) {
-        state.receipts.step(batch, in, drawn);
-      },
-      size, ends);
+  const bool taken =
+      state_->push([batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](
+                       State& state) { state.receipts.step(batch, in, drawn); },
+                   size, ends);
   if (std::exchange(state_->gap, !taken) || taken) return;
   // It may have been the one that ends a request, which would then stay open for ever.
   state_->push([](State& state) { state.receipts.skip(); }, 0);
