@@ -1,5 +1,7 @@
 #include "cli/ledger/audit_evidence.h"
 
+#include "ledger/verdict_evidence.h"
+
 namespace hearth::cli {
 
 Result<std::set<std::string>> check_evidence(
@@ -8,7 +10,7 @@ Result<std::set<std::string>> check_evidence(
   for (const auto& [index, verdict] : verdicts) {
     const std::string at = "the verdict at entry " + std::to_string(index);
     const std::string name = kEvidenceFolder + verdict.evidence.hex();
-    const auto bytes = folder.read(name, kEvidenceBytes);
+    const auto bytes = folder.read(name, ledger::kEvidenceBytes);
     REQUIRE(bytes, name + ": the evidence of " + at + " cannot be read: " + bytes.error().message);
     REQUIRE(blake2b(*bytes) == verdict.evidence, name + ": not the evidence that " + at + " names");
     files.insert(name);

@@ -14,7 +14,6 @@
 namespace hearth::cli {
 
 inline constexpr char kEvidenceFolder[] = "disputes/";
-inline constexpr std::size_t kEvidenceBytes = std::size_t{16} << 20;  // of one verdict
 
 // `verdicts`: by their entries. The files' names in the log's folder. kInvalidInput names the file
 // and the verdict.

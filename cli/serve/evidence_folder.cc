@@ -5,16 +5,15 @@
 #include <set>
 
 #include "base/private_file.h"
-#include "cli/ledger/audit_evidence.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/verdict_evidence.h"
 
 namespace hearth::cli {
 namespace {
 
 std::optional<Bytes> read_named(const std::string& folder, const std::string& name) {
-  auto bytes = read_private_file(folder + "/" + name, kEvidenceBytes);
+  auto bytes = read_private_file(folder + "/" + name, ledger::kEvidenceBytes);
   if (!bytes || blake2b(*bytes).hex() != name) return std::nullopt;
-  if (!as_text(*bytes).starts_with(coordinator::kVerdictEvidence)) return std::nullopt;
+  if (!as_text(*bytes).starts_with(ledger::kVerdictEvidence)) return std::nullopt;
   return *std::move(bytes);
 }
 

@@ -31,7 +31,6 @@
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
 #include "cli/serve/evidence_folder.h"
-#include "cli/serve/local_referee.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
@@ -54,6 +53,7 @@
 #include "node/engine/placement_model.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
+#include "node/proof/local_referee.h"
 #include "proto/address.h"
 #include "proto/link/tcp_transport.h"
 #include "proto/split.h"
@@ -502,9 +502,9 @@ class Server {
     }
     receipts_ = *std::move(receipts);
     TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
-    referee_ = std::make_unique<LocalReferee>(model);
+    referee_ = std::make_unique<node::LocalReferee>(model);
     receipts_->set_referee(
-        [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
+        [own = referee_.get()](ledger::RefereeCase request, node::LocalReferee::Done done) {
           own->judge(std::move(request), std::move(done));
         },
         [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
@@ -605,7 +605,7 @@ class Server {
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
   std::shared_ptr<coordinator::Credits> credits_;    // null: the ledger is a log only, or none
-  std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
+  std::unique_ptr<node::LocalReferee> referee_;      // null: there is no ledger
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<CoordinatorGate> gate_;

@@ -9,7 +9,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "coordinator/proof/pipeline_owners.h"
-#include "coordinator/proof/ruling.h"
+#include "coordinator/proof/referee_case.h"
 #include "ledger/selection.h"
 #include "proto/fixed_field.h"
 

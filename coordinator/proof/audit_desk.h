@@ -101,7 +101,7 @@ class AuditDesk {
   std::optional<OwnReferee::Ask> take_referee_ask() {
     return own_referee_.take_ask(clock_.unix_seconds());
   }
-  void refereed(std::uint64_t number, const Result<RefereeFinding>& finding);
+  void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
   // Disputes, and who is given no work for one.
   VerdictDesk& verdicts() { return verdicts_; }

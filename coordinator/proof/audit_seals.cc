@@ -6,7 +6,7 @@
 
 #include "base/hex.h"
 #include "coordinator/proof/audit_desk.h"
-#include "coordinator/proof/ruling.h"
+#include "coordinator/proof/referee_case.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -64,7 +64,7 @@ void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findi
 
 // Of the request that the coordinator's own referee was asked about. Where it has nothing to say,
 // what is wanted is computed by a pipeline after all.
-void AuditDesk::refereed(std::uint64_t number, const Result<RefereeFinding>& finding) {
+void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
   const auto key = own_referee_.answered(number);
   const auto one = key ? cases_.find(*key) : cases_.end();
   if (one == cases_.end() || one->second.state != State::kRefereed) return;

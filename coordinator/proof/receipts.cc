@@ -194,14 +194,14 @@ Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
 // It answers on whatever thread it likes, perhaps when nobody listens any more.
 void Receipts::State::ask_referee() {
   if (auto ask = audits.take_referee_ask()) {
-    referee(std::move(ask->request), [self = shared_from_this(),
-                                      number = ask->number](const Result<RefereeFinding>& finding) {
+    referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
+                                         const Result<ledger::RefereeFinding>& finding) {
       self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
     });
   }
   for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
     const auto done = [self = shared_from_this(),
-                       entry = ask.entry](const Result<RefereeFinding>& finding) {
+                       entry = ask.entry](const Result<ledger::RefereeFinding>& finding) {
       self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
                  0);
     };

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "base/check.h"
 #include "ledger/receipt.h"
+#include "ledger/verdict_evidence.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -20,6 +20,14 @@ std::string line_of(const std::string& words) {
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return line;
+}
+
+ledger::RefereeCase up_to(ledger::RefereeCase request, std::uint32_t positions) {
+  const std::size_t prompt = std::min<std::size_t>(request.prompt.size(), positions);
+  request.prompt.resize(prompt);
+  request.answer.resize(std::min(request.answer.size(), positions - prompt));
+  request.positions = static_cast<std::uint32_t>(prompt + request.answer.size());
+  return request;
 }
 
 }  // namespace
@@ -49,12 +57,12 @@ void VerdictDesk::ask_next() {
   }
 }
 
-void VerdictDesk::ask(std::uint64_t entry, RefereeCase request) {
+void VerdictDesk::ask(std::uint64_t entry, ledger::RefereeCase request) {
   before_referee_ = entry;
   asks_.push_back({entry, std::move(request)});
 }
 
-void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& finding) {
+void VerdictDesk::found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding) {
   if (before_referee_ != entry) return;
   before_referee_.reset();
   const auto at = cases_.find(entry);
@@ -65,10 +73,9 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
       leave_open(at, "no referee: " + finding.error().message);
     } else {
       const bool is_audited = std::exchange(one.audited_asked, false);
+      one.rests_on_audited = is_audited;
       if (!is_audited) one.claimed = *finding;
-      const auto ruling = rule(dispute.request, dispute.finding, dispute.generated,
-                               dispute.fed ? &*dispute.fed : nullptr, *one.claimed,
-                               is_audited ? &*finding : nullptr);
+      const auto ruling = rule(dispute, *one.claimed, is_audited ? &*finding : nullptr);
       if (!ruling) {
         leave_open(at, ruling.error().message);
       } else {
@@ -78,6 +85,15 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
     }
   }
   ask_next();
+}
+
+Result<ledger::Ruling> VerdictDesk::rule(const Dispute& dispute,
+                                         const ledger::RefereeFinding& claimed,
+                                         const ledger::RefereeFinding* audited) {
+  TRY(const ledger::DisputedRoots roots,
+      disputed_roots(dispute.request, dispute.finding, dispute.generated,
+                     dispute.fed ? &*dispute.fed : nullptr));
+  return ledger::rule(roots, claimed_case(dispute.request), claimed, audited);
 }
 
 void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
@@ -90,10 +106,10 @@ void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   if (one.ruling.is_alone && !std::exchange(one.asked_twice, true)) {
     return ask(entry, claimed_case(dispute.request));
   }
-  if (one.ruling.who == Ruling::False::kNobody) {
+  if (one.ruling.who == ledger::Ruling::False::kNobody) {
     return leave_open(cases_.find(entry), one.ruling.why);
   }
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const ReceiptPipeline::Stage& worker = dispute.request.pipeline().stages[dispute.finding.stage];
   one.node = is_worker ? worker.node : dispute.auditor;
   one.accused = is_worker ? worker.key : dispute.auditor_key;
@@ -131,9 +147,9 @@ AuditOutcome VerdictDesk::outcome_of(const Case& one) {
 void VerdictDesk::report(const Case& one) {
   const AuditCase& request = one.dispute.request;
   AuditOutcome outcome = outcome_of(one);
-  if (one.ruling.who == Ruling::False::kWorker) {
+  if (one.ruling.who == ledger::Ruling::False::kWorker) {
     outcome.kind = AuditOutcome::Kind::kFalse;
-    outcome.answer = one.claimed->tokens;
+    if (!one.claimed->is_cut) outcome.answer = one.claimed->tokens;
   } else if (is_right(request, *one.claimed)) {
     outcome.kind = AuditOutcome::Kind::kAgreed;
     for (const auto& [window, stages] : request.windows()) {
@@ -159,7 +175,7 @@ void VerdictDesk::leave_open(Cases::iterator at, const std::string& why) {
 
 void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const Epoch epoch =
       is_worker ? dispute.request.pipeline().epoch : dispute.generated.pipeline->epoch;
   const auto pipeline = pipelines_.find(epoch);
@@ -213,7 +229,7 @@ void VerdictDesk::give_up(const ledger::RequestId& name) {
 void VerdictDesk::ran_again(Case& one) {
   const AuditCase::Finding& finding = one.dispute.finding;
   const AuditCase& request = one.dispute.request;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const auto window = one.again.windows.find(finding.window);
   const bool is_last = finding.stage + std::size_t{1} == request.pipeline().stages.size();
   if (is_last && is_worker) {
@@ -221,7 +237,7 @@ void VerdictDesk::ran_again(Case& one) {
   } else if (window != one.again.windows.end()) {
     const Hash256& in = finding.stage == 0
                             ? window->second[0]->in_root
-                            : one.claimed->windows.at(finding.window)[finding.stage].in;
+                            : one.claimed->windows.at(finding.window)[finding.stage - 1];
     one.judged.same_again =
         window->second[finding.stage]->out_root == one.root &&
         (is_last || finding.stage == 0 || window->second[finding.stage]->in_root == in);
@@ -250,7 +266,8 @@ void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
   message.node = node;
   control::v1::Accusation& body = *message.body.mutable_accusation();
   body.set_entry(entry);
-  if (one.ruling.who == Ruling::False::kWorker) body.set_receipt(to_field(one.dispute.receipt()));
+  if (one.ruling.who == ledger::Ruling::False::kWorker)
+    body.set_receipt(to_field(one.dispute.receipt()));
   body.set_root(to_field(one.root.bytes));
   body.set_found(to_field(one.ruling.truth.bytes));
 }
@@ -298,7 +315,7 @@ void VerdictDesk::judge(Cases::iterator at) {
                             : one.judged.same_again ? "computed again, the same came out"
                                                     : "computed again, the same did not come out";
   spdlog::error("entry {}: {} of node {}: {}; its weights {}, its kernels {}; {}", entry,
-                verdict_name(verdict), one.node, plea,
+                ledger::verdict_name(verdict), one.node, plea,
                 one.judged.weights_whole ? "are whole" : "are damaged",
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Bytes evidence = evidence_of(entry, one, verdict);
@@ -321,48 +338,56 @@ void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
   const std::vector<std::uint64_t> disputes = books_.disputes();
   std::set<std::uint64_t> open(disputes.begin(), disputes.end());
   for (const Bytes& evidence : kept) {
-    const auto verdict = verdict_in(evidence, books_);
+    const auto verdict = ledger::verdict_in(evidence, books_);
     if (!verdict || open.erase(verdict->receipt) == 0) continue;
     spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
-                 verdict->receipt, verdict_name(verdict->verdict), verdict->guilty.hex());
+                 verdict->receipt, ledger::verdict_name(verdict->verdict), verdict->guilty.hex());
     pronounce({*verdict, evidence});
   }
   for (const std::uint64_t entry : open) {
     spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
                  entry);
-    Bytes evidence = unjudged_evidence(entry, books_);
+    Bytes evidence = ledger::unjudged_evidence(entry, books_);
     const Hash256 hash = blake2b(evidence);
     pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence)});
   }
 }
 
-// Lines of a name and a value. Nothing of it derives from a prompt but by its salt.
+// With the request up to the end of the disputed window: what comes later decides nothing.
 Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
                                ledger::Verdict verdict) const {
   const Dispute& dispute = one.dispute;
-  std::string text(kVerdictEvidence);
-  const auto add = [&text](std::string_view name, const std::string& value) {
-    text += std::string(name) + " " + value + "\n";
-  };
-  add("cluster", cluster_.hex());
-  add("entry", std::to_string(entry));
-  add("receipt", to_hex(dispute.receipt()));
-  add("auditor", dispute.auditor_key.hex());
-  add("auditor-root", to_hex(dispute.finding.root.bytes));
-  add("true-root", to_hex(one.ruling.truth.bytes));
-  add("guilty", one.accused.hex());
-  add("root", to_hex(one.root.bytes));
-  add("same-again", !one.was_run_again ? "-" : one.judged.same_again ? "1" : "0");
-  if (one.answer) {
-    add("plea", std::to_string(static_cast<unsigned>(one.answer->plea)));
-    add("weights-whole", one.answer->weights_whole ? "1" : "0");
-    add("self-test-passed", one.answer->self_test_passed ? "1" : "0");
-    add("signature", to_hex(one.answer->signature));
-    if (!one.damage.empty()) add("damage", one.damage);
+  const std::uint32_t window = dispute.finding.window;
+  ledger::VerdictEvidence out;
+  out.cluster = cluster_;
+  out.entry = entry;
+  out.place = {window, dispute.finding.stage};
+  std::uint32_t positions = 0;
+  for (const auto& [number, stages] : dispute.request.windows()) {
+    if (number > window) break;
+    positions += stages.front()->positions;
+    for (const auto& logged : stages) {
+      const auto& receipt = dispute.receipts.at(logged->entry);
+      out.receipts.emplace_back(receipt.begin(), receipt.end());
+    }
   }
-  add("verdict", std::string(verdict_name(verdict)));
-  const ByteSpan bytes = as_bytes(text);
-  return Bytes(bytes.begin(), bytes.end());
+  out.claimed = up_to(claimed_case(dispute.request), positions);
+  INVARIANT(out.claimed.positions == positions, "a request has the tokens of its windows");
+  out.seal = dispute.seal;
+  out.auditor_root = dispute.finding.root;
+  out.auditor_salt = dispute.opened_salt;
+  if (one.rests_on_audited) {
+    out.auditor_answer = up_to(audited_case(dispute.request, dispute.generated), positions).answer;
+    out.auditor_windows = dispute.generated.out_roots();
+    std::erase_if(out.auditor_windows, [window](const auto& of) { return of.first > window; });
+  }
+  out.truth = one.ruling.truth;
+  out.guilty = one.accused;
+  if (one.was_run_again) out.same_again = one.judged.same_again;
+  out.answer = one.answer;
+  out.damage = one.damage;
+  out.verdict = verdict;
+  return ledger::write_evidence(out);
 }
 
 // --- who may be given work ---

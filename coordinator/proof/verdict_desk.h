@@ -3,12 +3,12 @@
 // the window once more, as a request like any other, to see whether the deviation comes again; then
 // the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
 // ledger::verdict_of(). The evidence lies beside the log before the verdict is in it, and has all
-// that a repetition of the referee's work needs (coordinator/proof/kept_verdict.h).
+// that a repetition of the referee's work needs (ledger/verdict_evidence.h).
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. What is open when a
 // process ends the next one cannot judge, for it has no prompt of it; it ends by the evidence that
-// is on the disk, or unjudged (coordinator/proof/kept_verdict.h). Who was found at fault gets no
+// is on the disk, or unjudged (ledger/verdict_evidence.h). Who was found at fault gets no
 // work until it has looked at itself; who was found a fraud gets none.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
@@ -29,8 +29,7 @@
 #include "base/crypto.h"
 #include "coordinator/audit_outcome.h"
 #include "coordinator/proof/audit_case.h"
-#include "coordinator/proof/referee.h"
-#include "coordinator/proof/ruling.h"
+#include "coordinator/proof/referee_case.h"
 #include "ledger/books.h"
 #include "ledger/verdict.h"
 #include "proto/control.pb.h"
@@ -75,10 +74,10 @@ class VerdictDesk {
   // Requests for the referee since the last call, by the entries in dispute, and what comes of one.
   struct Ask {
     std::uint64_t entry = 0;
-    RefereeCase request;
+    ledger::RefereeCase request;
   };
   std::vector<Ask> take_asks() { return std::exchange(asks_, {}); }
-  void found(std::uint64_t entry, const Result<RefereeFinding>& finding);
+  void found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding);
 
   // As of AuditDesk, of runs that are this desk's own.
   bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
@@ -129,10 +128,11 @@ class VerdictDesk {
     Dispute dispute;
     State state = State::kQueued;
     TimePoint at{};
-    std::optional<RefereeFinding> claimed;
+    std::optional<ledger::RefereeFinding> claimed;
     bool audited_asked = false;
-    bool asked_twice = false;  // the referee, since it agreed with neither side
-    Ruling ruling;
+    bool rests_on_audited = false;  // the ruling, on what the auditor's own tokens give
+    bool asked_twice = false;       // the referee, since it agreed with neither side
+    ledger::Ruling ruling;
     std::string node;  // of the accused
     PublicKey accused;
     Hash256 root;  // that it gave
@@ -146,7 +146,9 @@ class VerdictDesk {
   using Cases = std::map<std::uint64_t, Case>;  // by the entry in dispute
 
   void ask_next();
-  void ask(std::uint64_t entry, RefereeCase request);
+  void ask(std::uint64_t entry, ledger::RefereeCase request);
+  static Result<ledger::Ruling> rule(const Dispute& dispute, const ledger::RefereeFinding& claimed,
+                                     const ledger::RefereeFinding* audited);
   void ruled(std::uint64_t entry, Case& one);
   void run_again(std::uint64_t entry, Case& one);
   void ran_again(Case& one);

@@ -19,7 +19,7 @@
 
 #include "base/check.h"
 #include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/verdict_evidence.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
 
@@ -64,8 +64,8 @@ class Play : testing::AuditLog {
   // Everybody is right who says kTruth.
   void referee() {
     for (coordinator::VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
-      const coordinator::RefereeCase& of = ask.request;
-      coordinator::RefereeFinding found;
+      const ledger::RefereeCase& of = ask.request;
+      ledger::RefereeFinding found;
       std::vector<std::uint32_t> tokens;
       for (const auto* part : {&of.prompt, &of.answer}) {
         for (const TokenId token : *part) tokens.push_back(static_cast<std::uint32_t>(token));
@@ -74,7 +74,7 @@ class Play : testing::AuditLog {
       const Hash256 ends = ledger::commit_tokens(of.salt, 0, tokens, encode_committed(of.sampling));
       const Hash256 between =
           ledger::boundary_root(of.salt, 0, testing::boundary_rows(kTruth, of.positions));
-      found.windows[0] = {{ends, between}, {between, ends}};
+      found.windows[0] = {between, ends};
       found.tokens = found.sampled = {6, 7};
       audits->verdicts().found(ask.entry, found);
     }
@@ -107,10 +107,9 @@ class Play : testing::AuditLog {
     return text;
   }
   std::string evidence_of_fraud(const PublicKey& guilty) const {
-    return std::string(coordinator::kVerdictEvidence) + "cluster " + books.cluster().hex() +
-           "\nentry " + std::to_string(entry_) + "\nreceipt " +
-           to_hex(ledger::receipt_in(entries.at(entry_))) + "\nguilty " + guilty.hex() +
-           "\nverdict fraud\n";
+    return std::string(ledger::kVerdictEvidence) + "cluster " + books.cluster().hex() + "\nentry " +
+           std::to_string(entry_) + "\nreceipt " + to_hex(ledger::receipt_in(entries.at(entry_))) +
+           "\nguilty " + guilty.hex() + "\nverdict fraud\n";
   }
   void start_again(const std::string& kept) {
     open(coordinator::AuditMode::kSpot);

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/verdict_evidence.h"
 
 namespace hearth::cli {
 namespace {
@@ -27,7 +27,7 @@ struct EvidenceFolderTest : ::testing::Test {
     return hash;
   }
   std::string evidence(const std::string& lines) {
-    return std::string(coordinator::kVerdictEvidence) + lines;
+    return std::string(ledger::kVerdictEvidence) + lines;
   }
   fs::path above;
   std::string folder;

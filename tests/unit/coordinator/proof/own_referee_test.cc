@@ -143,8 +143,8 @@ TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
   answer(request(1));
   const auto ask = audits->take_referee_ask();
   ASSERT_TRUE(ask);
-  RefereeFinding flipped = finding_of(ask->request, {6, 7});
-  flipped.windows[0][0].out = flipped.windows[0][1].in = blake2b(as_bytes("a bit"));
+  ledger::RefereeFinding flipped = finding_of(ask->request, {6, 7});
+  flipped.windows[0][0] = blake2b(as_bytes("a bit"));
   audits->refereed(ask->number, flipped);
   pump();
   ASSERT_EQ(books.disputes().size(), 1u);

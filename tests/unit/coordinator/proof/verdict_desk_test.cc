@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/verdict_evidence.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
 #include "tests/unit/coordinator/proof/true_finding.h"
 
@@ -94,7 +94,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     return audits->verdicts().why_barred(stage(node).key());
   }
 
-  std::vector<RefereeCase> cases;
+  std::vector<ledger::RefereeCase> cases;
 };
 
 TEST_F(VerdictDeskTest, WhatComesAgainIsFraudAndEndsItsKey) {
@@ -371,7 +371,7 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
   const Bytes kept = accused_and_gone();
   const std::string stranger = testing::receipt_key(99).public_key().hex();
   const std::string other = to_hex(std::array<std::byte, ledger::kReceiptBytes>());
-  EXPECT_TRUE(verdict_in(kept, books));
+  EXPECT_TRUE(ledger::verdict_in(kept, books));
   for (const auto& [name, value] : {std::pair<std::string, std::string>{"entry", "1"},
                                     {"entry", ""},
                                     {"entry", "-1"},
@@ -383,12 +383,13 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
                                     {"guilty", ""},
                                     {"verdict", "unjudged"},
                                     {"verdict", "guilty"}}) {
-    EXPECT_FALSE(verdict_in(with(kept, name, value), books)) << name << " " << value;
+    EXPECT_FALSE(ledger::verdict_in(with(kept, name, value), books)) << name << " " << value;
   }
   for (std::size_t size = 0; size + 1 < kept.size(); ++size) {
-    EXPECT_FALSE(verdict_in(ByteSpan(kept).first(size), books)) << size;
+    EXPECT_FALSE(ledger::verdict_in(ByteSpan(kept).first(size), books)) << size;
   }
-  EXPECT_FALSE(verdict_in(unjudged_evidence(books.disputes().front(), books), books));
+  EXPECT_FALSE(
+      ledger::verdict_in(ledger::unjudged_evidence(books.disputes().front(), books), books));
 }
 
 TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {

@@ -1,5 +1,5 @@
-// LocalReferee: computes a request in dispute again on the processor of this machine, with its own
-// copy of the model (coordinator/proof/referee.h). Nothing is loaded before it is asked, and
+// LocalReferee: computes a request in dispute again on the processor of this machine, layer by
+// layer from its own copy of the model (recompute.h). Nothing is loaded before it is asked, and
 // nothing is kept when it has answered: cases are rare, and memory is the workers'. One case at a
 // time, on threads of its own, a quarter of the cores, that yield to whatever else the machine
 // computes.
@@ -15,9 +15,10 @@
 #include <thread>
 #include <utility>
 
-#include "coordinator/proof/referee.h"
+#include "base/result.h"
+#include "ledger/recompute.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 
 class LocalReferee {
  public:
@@ -28,10 +29,10 @@ class LocalReferee {
   // What is being computed is given up; nobody hears of it.
   ~LocalReferee();
 
-  using Done = std::function<void(Result<coordinator::RefereeFinding>)>;
+  using Done = std::function<void(Result<ledger::RefereeFinding>)>;
   // kUnavailable when kQueue cases wait already, or the model cannot be computed here; kTimeout
   // when the case's time is up.
-  void judge(coordinator::RefereeCase request, Done done);
+  void judge(ledger::RefereeCase request, Done done);
 
  private:
   void run();
@@ -39,15 +40,9 @@ class LocalReferee {
   const std::string model_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::pair<coordinator::RefereeCase, Done>> waiting_;
+  std::deque<std::pair<ledger::RefereeCase, Done>> waiting_;
   bool stopping_ = false;
   std::thread thread_;  // from the first case on
 };
 
-// The same on the caller's thread. kCancelled once `stopped` says so; kUnavailable where the model
-// has no room here, or is another one than the case's.
-Result<coordinator::RefereeFinding> compute_case(const std::string& model,
-                                                 const coordinator::RefereeCase& request,
-                                                 const std::function<bool()>& stopped);
-
-}  // namespace hearth::cli
+}  // namespace hearth::node

@@ -1,14 +1,15 @@
-#include "cli/ledger/recompute.h"
+#include "node/proof/choice_check.h"
 
 #include <algorithm>
 #include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
-#include "cli/terminal/interrupt.h"
+#include "ledger/compare_windows.h"
 #include "proto/committed_sampling.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 std::uint32_t stages_of(const ChoiceClaim& claim) { return claim.receipts.front().stages; }
@@ -28,9 +29,7 @@ std::uint32_t length_of(const ChoiceClaim& claim) {
   return last.first_position + last.positions;
 }
 
-std::size_t answer_of(const ChoiceClaim& claim) {
-  return claim.saved.token_ids ? claim.saved.token_ids->size() : 0;
-}
+std::size_t answer_of(const ChoiceClaim& claim) { return claim.answer ? claim.answer->size() : 0; }
 
 bool is_stop(const ChoiceClaim& claim, TokenId token) {
   return std::ranges::find(claim.sampling.stop_tokens, token) != claim.sampling.stop_tokens.end();
@@ -85,38 +84,35 @@ bool commits_to(const ChoiceClaim& claim, std::size_t window, const std::vector<
                                encode_committed(claim.sampling)) == receipt.tokens;
 }
 
-bool root_holds(const ChoiceClaim& claim, const ledger::Receipt& receipt,
+// `rows` reach to the end of the receipt's window.
+Hash256 root_of(const ChoiceClaim& claim, const ledger::Receipt& receipt,
                 std::span<const Hash256> rows) {
-  const std::size_t end = std::size_t{receipt.first_position} + receipt.positions;
-  if (rows.size() < end) return false;
+  INVARIANT(rows.size() >= std::size_t{receipt.first_position} + receipt.positions,
+            "a boundary has the rows of all windows");
   return ledger::boundary_root(claim.salt, receipt.first_position,
-                               rows.subspan(receipt.first_position, receipt.positions)) ==
-         receipt.out_root;
+                               rows.subspan(receipt.first_position, receipt.positions));
 }
 
-struct Place {
-  std::size_t window = 0;
-  std::uint32_t stage = 0;
-};
-
-// By window, then by stage: the first whose root is another one.
-std::optional<Place> wrong_root(const ChoiceClaim& claim,
-                                const std::vector<std::vector<Hash256>>& boundaries) {
+// By window, then by stage: the first boundary between stages whose root is another one.
+std::optional<ledger::WindowPlace> wrong_root(const ChoiceClaim& claim,
+                                              const std::vector<std::vector<Hash256>>& boundaries) {
+  ledger::WindowRoots claimed;
+  ledger::WindowRoots found;
   for (std::size_t w = 0; w < windows_of(claim); ++w) {
     for (std::uint32_t stage = 0; stage < boundaries.size(); ++stage) {
-      if (!root_holds(claim, receipt_of(claim, w, stage), boundaries[stage])) {
-        return Place{w, stage};
-      }
+      const ledger::Receipt& receipt = receipt_of(claim, w, stage);
+      claimed[static_cast<std::uint32_t>(w)].push_back(receipt.out_root);
+      found[static_cast<std::uint32_t>(w)].push_back(root_of(claim, receipt, boundaries[stage]));
     }
   }
-  return std::nullopt;
+  return ledger::first_difference(claimed, found, static_cast<std::uint32_t>(boundaries.size()));
 }
 
 // The first position of a wrong window, where the client has the hashes that its receipt signs.
-std::optional<Position> wrong_row(const ChoiceClaim& claim, const Place& place,
+std::optional<Position> wrong_row(const ChoiceClaim& claim, const ledger::WindowPlace& place,
                                   const std::vector<Hash256>& rows) {
-  const auto stage = claim.saved.hashes.find(place.stage);
-  if (stage == claim.saved.hashes.end()) return std::nullopt;
+  const auto stage = claim.hashes.find(place.stage);
+  if (stage == claim.hashes.end()) return std::nullopt;
   const ledger::Receipt& receipt = receipt_of(claim, place.window, place.stage);
   const std::size_t end = std::size_t{receipt.first_position} + receipt.positions;
   std::vector<Hash256> said(end);
@@ -125,14 +121,14 @@ std::optional<Position> wrong_row(const ChoiceClaim& claim, const Place& place,
     if (row == stage->second.end()) return std::nullopt;
     said[p] = row->second;
   }
-  if (!root_holds(claim, receipt, said)) return std::nullopt;
+  if (root_of(claim, receipt, said) != receipt.out_root) return std::nullopt;
   for (std::size_t p = receipt.first_position; p < std::min(end, rows.size()); ++p) {
     if (said[p] != rows[p]) return static_cast<Position>(p);
   }
   return std::nullopt;
 }
 
-Difference false_stage(const ChoiceClaim& claim, const Place& place,
+Difference false_stage(const ChoiceClaim& claim, const ledger::WindowPlace& place,
                        const std::vector<Hash256>& rows) {
   const ledger::Receipt& receipt = receipt_of(claim, place.window, place.stage);
   const auto row = wrong_row(claim, place, rows);
@@ -144,7 +140,7 @@ Difference false_stage(const ChoiceClaim& claim, const Place& place,
                   " is not what these layers give" +
                   (row ? ", from position " + std::to_string(*row) + " on" : "") + "; signed by " +
                   receipt.worker.hex());
-  out.window = static_cast<std::uint32_t>(place.window);
+  out.window = place.window;
   out.stage = place.stage;
   out.position = row;
   return out;
@@ -163,7 +159,7 @@ Difference false_token(const ChoiceClaim& claim, std::size_t at, std::optional<T
   Difference out = differs(
       Differs::kStage, claim,
       "window " + std::to_string(window) + ", stage " + std::to_string(last) + ": position " +
-          std::to_string(position) + " has " + token_text((*claim.saved.token_ids)[at]) +
+          std::to_string(position) + " has " + token_text((*claim.answer)[at]) +
           ", and the receipts sign it; what came before it gives " + token_text(model) +
           "; signed by " + receipt_of(claim, window, last).worker.hex());
   out.window = window;
@@ -178,8 +174,8 @@ Difference changed_answer(const ChoiceClaim& claim, std::size_t at, std::optiona
   Difference out =
       differs(Differs::kAnswer, claim,
               "token " + std::to_string(at) + " of the answer (position " +
-                  std::to_string(position) + ") is " + token_text((*claim.saved.token_ids)[at]) +
-                  " here; " + std::string(why) + token_text(model));
+                  std::to_string(position) + ") is " + token_text((*claim.answer)[at]) + " here; " +
+                  std::string(why) + token_text(model));
   out.window = position / limits::kWindowPositions;
   out.position = position;
   return out;
@@ -210,6 +206,21 @@ Difference other_commitment(const ChoiceClaim& claim, std::size_t window, bool r
   return out;
 }
 
+std::optional<TokenId> sampled_at(const RecomputedRun& run, std::size_t at) {
+  if (at >= run.sampled.size()) return std::nullopt;
+  return run.sampled[at].token;
+}
+
+// The prompt, and so many tokens of the answer.
+std::vector<TokenId> fed_of(const ChoiceClaim& claim, std::size_t answer) {
+  std::vector<TokenId> fed = claim.prompt;
+  if (answer > 0) {
+    fed.insert(fed.end(), claim.answer->begin(),
+               claim.answer->begin() + static_cast<std::ptrdiff_t>(answer));
+  }
+  return fed;
+}
+
 }  // namespace
 
 std::string_view differs_name(Differs what) {
@@ -224,103 +235,34 @@ std::string_view differs_name(Differs what) {
   return "request";
 }
 
-// `fed`: the prompt, and what is fed of the answer; the rest is the model's own.
-Result<Recomputer::Run> Recomputer::run(const ChoiceClaim& claim, std::vector<TokenId> fed) {
-  const std::uint32_t length = length_of(claim);
-  const auto prompt = static_cast<std::uint32_t>(claim.prompt.size());
-  Run out;
-  out.tokens = fed;
-  out.boundaries.resize(stages_of(claim) - 1, std::vector<Hash256>(length));
-  SequenceOpen open;
-  open.sequence = SequenceId(next_++);
-  open.prompt_tokens = prompt;
-  open.report_hashes = true;
-  open.sampling = claim.sampling;
-  // Neither decides what is sampled. An end that was not taken is to be seen as a token like
-  // others.
-  open.sampling.stop_tokens.clear();
-  open.sampling.max_tokens = length >= prompt ? length - prompt + 1 : 1;
-  bool done = false;
-  std::uint32_t rows = 0;
-  Status failed = ok_status();
-  node::LocalRunner::Events events;
-  events.on_hash = [&](const RowHash& hash) {
-    if (hash.position >= length) return;
-    if (hash.stage < out.boundaries.size()) {
-      out.boundaries[hash.stage][hash.position] = hash.out;
-    } else if (++rows == length && length < prompt) {
-      done = true;
-    }
-  };
-  events.on_token = [&](const SampledToken& token) {
-    if (done || token.position > length) return;
-    if (token.finish == FinishReason::kError) {
-      failed = Error{token.error,
-                     "this machine could not compute position " + std::to_string(token.position)};
-      done = true;
-      return;
-    }
-    SampledToken said = token;
-    const bool own = token.position >= fed.size();
-    said.finish = FinishReason::kNone;
-    if (is_stop(claim, token.token)) said.finish = FinishReason::kStop;
-    if (said.finish == FinishReason::kNone &&
-        (token.position + 1 - prompt >= claim.sampling.max_tokens ||
-         token.position + 1 >= runner_.spec().context)) {
-      said.finish = FinishReason::kLength;
-    }
-    if (own) out.tokens.push_back(token.token);
-    out.sampled.push_back(std::move(said));
-    done = token.position == length || (own && out.sampled.back().finish != FinishReason::kNone);
-  };
-  TRY_VOID(runner_.submit(open, fed, events));
-  while (!done) {
-    if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
-    TRY(const bool stepped, runner_.step());
-    if (!stepped && !done) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
-    progress_(std::min(rows, length), length);
-  }
-  runner_.cancel(open.sequence);
-  for (bool more = true; more;) {  // frees its KV
-    TRY(more, runner_.step());
-  }
-  TRY_VOID(failed);
-  return out;
-}
-
-Result<Recomputed> Recomputer::check(const ChoiceClaim& claim) {
-  Recomputed out;
+Result<ChoiceChecked> check_choice(LocalRunner& runner, const ChoiceClaim& claim,
+                                   const RecomputeEvents& events) {
+  ChoiceChecked out;
   out.positions = length_of(claim);
   out.difference = check_size(claim);
   if (out.difference) return out;
-  const std::vector<TokenId> none;
-  const std::vector<TokenId>& answer = claim.saved.token_ids ? *claim.saved.token_ids : none;
-  std::vector<TokenId> fed = claim.prompt;
-  const auto room = length_of(claim) - std::min<std::size_t>(length_of(claim), fed.size());
-  fed.insert(fed.end(), answer.begin(),
-             answer.begin() + static_cast<std::ptrdiff_t>(std::min(room, answer.size())));
-  TRY(Run first, run(claim, std::move(fed)));
-
-  const auto sampled_at = [](const Run& run, std::size_t at) -> std::optional<TokenId> {
-    if (at >= run.sampled.size()) return std::nullopt;
-    return run.sampled[at].token;
+  const auto run = [&](std::vector<TokenId> fed) {
+    const auto prompt = static_cast<std::uint32_t>(claim.prompt.size());
+    return recompute(runner, stages_of(claim),
+                     {{std::move(fed), prompt, claim.sampling}, length_of(claim), true}, events);
   };
+  const std::vector<TokenId> none;
+  const std::vector<TokenId>& answer = claim.answer ? *claim.answer : none;
+  const auto room = length_of(claim) - std::min<std::size_t>(length_of(claim), claim.prompt.size());
+  TRY(RecomputedRun first, run(fed_of(claim, std::min(room, answer.size()))));
   std::size_t at = 0;  // the first token that is not the model's
   while (at < answer.size() && sampled_at(first, at) == answer[at]) ++at;
   const auto wrong = wrong_root(claim, first.boundaries);
   for (std::size_t w = 0; w < windows_of(claim); ++w) {
     if (!commits_to(claim, w, first.tokens)) {
-      if (at < answer.size()) {  // its receipts may sign the model's own
-        std::vector<TokenId> own = claim.prompt;
-        own.insert(own.end(), answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(at));
-        TRY(const Run second, run(claim, std::move(own)));
-        if (commits_to(claim, w, second.tokens)) {
-          out.difference =
-              changed_answer(claim, at, sampled_at(second, at), "the receipts and the model have ");
-          return out;
-        }
-      }
       out.difference = other_commitment(claim, w, !wrong);
+      if (at == answer.size()) return out;
+      // Its receipts may sign the model's own.
+      TRY(const RecomputedRun second, run(fed_of(claim, at)));
+      if (commits_to(claim, w, second.tokens)) {
+        out.difference =
+            changed_answer(claim, at, sampled_at(second, at), "the receipts and the model have ");
+      }
       return out;
     }
     if (wrong && wrong->window == w) {
@@ -343,4 +285,4 @@ Result<Recomputed> Recomputer::check(const ChoiceClaim& claim) {
   return out;
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::node

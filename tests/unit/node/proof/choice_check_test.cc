@@ -1,4 +1,4 @@
-#include "cli/ledger/recompute.h"
+#include "node/proof/choice_check.h"
 
 #include <gtest/gtest.h>
 
@@ -7,26 +7,26 @@
 #include "model/synthetic.h"
 #include "proto/committed_sampling.h"
 
-namespace hearth::cli {
+namespace hearth::node {
 namespace {
 
 constexpr std::uint32_t kStages = 3;
 constexpr std::uint32_t kLayers = 5;
 const Hash256 kSalt = blake2b(as_bytes("salt"));
 
-struct RecomputeTest : ::testing::Test {
+struct ChoiceCheckTest : ::testing::Test {
   static void SetUpTestSuite() {
     model::SyntheticOptions options;
     options.layers = kLayers;
     bytes = new Bytes(model::synthetic_model_bytes(options).value());
   }
 
-  RecomputeTest() {
+  ChoiceCheckTest() {
     file = model::GgufFile::parse(*bytes, "tiny").value();
-    node::LocalOptions local;
+    LocalOptions local;
     local.stages = kStages;
     local.layers = {{0, 1}, {1, 4}, {4, kLayers}};
-    runner = node::LocalRunner::load(file, local).value();
+    runner = LocalRunner::load(file, local).value();
     claim.choice = 1;
     for (TokenId i = 0; i < 20; ++i) claim.prompt.push_back(30 + i * 7);
     claim.sampling.temperature = 0.9F;
@@ -59,7 +59,7 @@ struct RecomputeTest : ::testing::Test {
     std::vector<TokenId> fed = claim.prompt;
     fed.insert(fed.end(), answer.begin(), answer.end() - 1);
     rows.assign(kStages, std::vector<Hash256>(fed.size()));
-    node::LocalRunner::Events events;
+    LocalRunner::Events events;
     events.on_hash = [this](const RowHash& hash) {
       if (hash.position < rows[0].size()) rows[hash.stage][hash.position] = hash.out;
     };
@@ -84,7 +84,7 @@ struct RecomputeTest : ::testing::Test {
       claim.receipts.push_back(receipt);
     }
     root_all();
-    claim.saved.token_ids = answer;
+    claim.answer = answer;
   }
   void root_all() {
     for (std::uint32_t i = 0; i < kStages; ++i) {
@@ -95,20 +95,19 @@ struct RecomputeTest : ::testing::Test {
     }
   }
 
-  Recomputed check() {
-    if (!recomputer) {
-      recomputer.emplace(*runner, [this](std::uint64_t done, std::uint64_t of) {
-        EXPECT_LE(done, of);
-        heard = done;
-      });
-    }
-    auto found = recomputer->check(claim);
+  ChoiceChecked check() {
+    RecomputeEvents events;
+    events.progress = [this](std::uint64_t done, std::uint64_t of) {
+      EXPECT_LE(done, of);
+      heard = done;
+    };
+    auto found = check_choice(*runner, claim, events);
     EXPECT_TRUE(found.ok()) << found.error().message;
-    return found.ok() ? *found : Recomputed();
+    return found.ok() ? *found : ChoiceChecked();
   }
   void expect(Differs what, std::optional<std::uint32_t> stage = {},
               std::optional<Position> position = {}) {
-    const Recomputed found = check();
+    const ChoiceChecked found = check();
     ASSERT_TRUE(found.difference);
     EXPECT_EQ(differs_name(found.difference->what), differs_name(what)) << found.difference->text;
     EXPECT_EQ(found.difference->stage, stage) << found.difference->text;
@@ -119,21 +118,20 @@ struct RecomputeTest : ::testing::Test {
 
   static Bytes* bytes;
   std::shared_ptr<const model::GgufFile> file;
-  std::unique_ptr<node::LocalRunner> runner;
-  std::optional<Recomputer> recomputer;
+  std::unique_ptr<LocalRunner> runner;
   ChoiceClaim claim;
   std::vector<std::vector<Hash256>> rows;  // that went out, by stage and position
   std::uint64_t next = 0;
   std::uint64_t heard = 0;
 };
-Bytes* RecomputeTest::bytes = nullptr;
+Bytes* ChoiceCheckTest::bytes = nullptr;
 
-TEST_F(RecomputeTest, WhatWasComputedIsProved) {
+TEST_F(ChoiceCheckTest, WhatWasComputedIsProved) {
   const std::vector<TokenId> own = answer();
   sign(own);
   for (const bool known : {true, false}) {
-    if (!known) claim.saved.token_ids.reset();
-    const Recomputed found = check();
+    if (!known) claim.answer.reset();
+    const ChoiceChecked found = check();
     EXPECT_FALSE(found.difference) << found.difference->text;
     EXPECT_EQ(found.positions, claim.prompt.size() + own.size() - 1);
     EXPECT_EQ(heard, found.positions);
@@ -144,28 +142,28 @@ TEST_F(RecomputeTest, WhatWasComputedIsProved) {
   }
 }
 
-TEST_F(RecomputeTest, AnAnswerThatEndedByItselfIsProved) {
+TEST_F(ChoiceCheckTest, AnAnswerThatEndedByItselfIsProved) {
   const std::vector<TokenId> all = answer();
   // The sixth token ends it; what the same token did before it is another matter.
   claim.sampling.stop_tokens = {all[5]};
   const std::vector<TokenId> own = answer();
   sign(own);
-  const Recomputed found = check();
+  const ChoiceChecked found = check();
   EXPECT_FALSE(found.difference) << found.difference->text;
   ASSERT_EQ(found.tokens.size(), own.size());
   EXPECT_EQ(found.tokens.back().finish, FinishReason::kStop);
 }
 
-TEST_F(RecomputeTest, AFalseStageIsNamed) {
+TEST_F(ChoiceCheckTest, AFalseStageIsNamed) {
   sign(answer());
   rows[1][17].bytes[0] ^= std::byte{1};
   root_all();
   expect(Differs::kStage, 1);
   // With the hashes that it gave the client, the position as well.
-  for (Position p = 0; p < rows[1].size(); ++p) claim.saved.hashes[1][p] = rows[1][p];
+  for (Position p = 0; p < rows[1].size(); ++p) claim.hashes[1][p] = rows[1][p];
   expect(Differs::kStage, 1, 17);
   // They must be those that it has signed.
-  claim.saved.hashes[1][3].bytes[0] ^= std::byte{1};
+  claim.hashes[1][3].bytes[0] ^= std::byte{1};
   expect(Differs::kStage, 1);
   // The first stage that lies, not those that compute with it.
   rows[0][16].bytes[0] ^= std::byte{1};
@@ -173,27 +171,27 @@ TEST_F(RecomputeTest, AFalseStageIsNamed) {
   expect(Differs::kStage, 0);
 }
 
-TEST_F(RecomputeTest, ATokenThatWasNotSampledIsTheLastStages) {
+TEST_F(ChoiceCheckTest, ATokenThatWasNotSampledIsTheLastStages) {
   std::vector<TokenId> own = answer();
   own[4] = own[4] == 50 ? 51 : 50;
   sign(own);  // and all that follows from it is right
   expect(Differs::kStage, kStages - 1, static_cast<Position>(claim.prompt.size() + 4));
 }
 
-TEST_F(RecomputeTest, WhatTheClientHasChangedIsToldFromThat) {
+TEST_F(ChoiceCheckTest, WhatTheClientHasChangedIsToldFromThat) {
   const std::vector<TokenId> own = answer();
   sign(own);
   const auto first = static_cast<Position>(claim.prompt.size());
   for (const Position at : {0U, 4U, 11U}) {
-    claim.saved.token_ids = own;
-    TokenId& token = (*claim.saved.token_ids)[at];
+    claim.answer = own;
+    TokenId& token = (*claim.answer)[at];
     token = token == 50 ? 51 : 50;
-    const Recomputed found = check();
+    const ChoiceChecked found = check();
     ASSERT_TRUE(found.difference);
     EXPECT_EQ(found.difference->what, Differs::kAnswer) << found.difference->text;
     EXPECT_EQ(found.difference->position, first + at);
   }
-  claim.saved.token_ids = own;
+  claim.answer = own;
   claim.salt.bytes[0] ^= std::byte{1};
   expect(Differs::kSalt);
   claim.salt = kSalt;
@@ -207,7 +205,7 @@ TEST_F(RecomputeTest, WhatTheClientHasChangedIsToldFromThat) {
   expect(Differs::kSampling);
 }
 
-TEST_F(RecomputeTest, ReceiptsOfAnotherSizeAreOfAnotherRequest) {
+TEST_F(ChoiceCheckTest, ReceiptsOfAnotherSizeAreOfAnotherRequest) {
   const std::vector<TokenId> own = answer();
   sign(own);
   claim.prompt.push_back(5);
@@ -216,9 +214,9 @@ TEST_F(RecomputeTest, ReceiptsOfAnotherSizeAreOfAnotherRequest) {
   claim.sampling.max_tokens = 10;
   expect(Differs::kRequest);
   claim.sampling.max_tokens = 20;
-  claim.saved.token_ids->insert(claim.saved.token_ids->end(), 3, 40);
+  claim.answer->insert(claim.answer->end(), 3, 40);
   expect(Differs::kRequest, {}, static_cast<Position>(claim.prompt.size() + own.size() - 1));
 }
 
 }  // namespace
-}  // namespace hearth::cli
+}  // namespace hearth::node
