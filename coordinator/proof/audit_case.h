@@ -112,7 +112,7 @@ class AuditCase {
   const std::map<std::uint32_t, std::vector<std::optional<Logged>>>& windows() const {
     return windows_;
   }
-  ledger::WindowRoots out_roots() const;  // is_logged()
+  ledger::WindowRoots out_roots() const;  // with all receipts of all stages
 
   std::set<std::uint64_t> wanted;  // entries that are to be audited
 

@@ -296,6 +296,109 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
 
+// --- its evidence ---
+
+struct VerdictEvidenceTest : VerdictDeskTest {
+  ledger::VerdictEvidence kept() const {
+    auto parsed = ledger::parse_evidence(evidence.at(0));
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return parsed ? *parsed : ledger::VerdictEvidence();
+  }
+  // A repetition from the file alone, by a referee that finds these tokens.
+  static Status repeat(const ledger::VerdictEvidence& of, const std::vector<TokenId>& sampled) {
+    TRY(const ledger::CheckedEvidence checked, ledger::check_evidence(of));
+    std::optional<ledger::RefereeFinding> audited;
+    if (checked.audited) audited = finding_of(*checked.audited, checked.audited->answer);
+    return ledger::check_ruling(of, checked, finding_of(checked.claimed, sampled),
+                                audited ? &*audited : nullptr);
+  }
+};
+
+TEST_F(VerdictEvidenceTest, AWorkersIsComputedAgainFromItAlone) {
+  liars(stages);
+  dispute();
+  referee();
+  compute_on(stages, Epoch(4));
+  say("a", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  EXPECT_EQ(of.guilty, stages[0].key());
+  EXPECT_EQ(of.claimed.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(of.claimed.answer, (std::vector<TokenId>{6})) << "as far as the window goes";
+  EXPECT_EQ(of.receipts.size(), 2u);
+  EXPECT_EQ(ledger::write_evidence([&of] {
+              ledger::VerdictEvidence whole = of;
+              whole.claimed.split = {{0, 2}, {2, 4}};
+              return whole;
+            }()),
+            evidence[0])
+      << "it is written as it was read";
+  const Status again = repeat(of, {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+}
+
+TEST_F(VerdictEvidenceTest, AnAuditorsIsComputedAgainFromItAlone) {
+  liars(others);
+  dispute();
+  referee();
+  compute_on(others, Epoch(5));
+  say("c", ledger::Plea::kConceded);
+  EXPECT_EQ(kept().guilty, others[0].key());
+  const Status again = repeat(kept(), {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+}
+
+TEST_F(VerdictEvidenceTest, ALastStagesIsJudgedByItsTokens) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
+  compute(runs.at(1));
+  runs.clear();
+  referee({6, 7});
+  referee({9, 7});
+  ASSERT_EQ(runs.size(), 1u) << "the auditor sampled otherwise";
+  compute_on(others, Epoch(5), {1, 2, 3, 4, 5, 9, 7});
+  say("d", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  EXPECT_EQ(of.guilty, others[1].key());
+  EXPECT_EQ(of.auditor_answer, (std::vector<TokenId>{9}));
+  const Status again = repeat(of, {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+  EXPECT_FALSE(repeat(of, {9, 7})) << "then the worker would be the false one";
+}
+
+TEST_F(VerdictEvidenceTest, WhatIsChangedInItProvesNothing) {
+  liars(stages);
+  dispute();
+  referee();
+  compute_on(stages, Epoch(4));
+  say("a", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  const auto refused = [&of](const auto& change) {
+    ledger::VerdictEvidence other = of;
+    change(other);
+    return !repeat(other, {6, 7});
+  };
+  using Evidence = ledger::VerdictEvidence;
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.prompt[2] = 9; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.answer = {}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.sampling.seed = 4; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.salt = {}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.receipts[0][70] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.receipts.pop_back(); }));
+  EXPECT_TRUE(refused([](Evidence& one) { std::swap(one.receipts[0], one.receipts[1]); }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.auditor_root.bytes[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.seal.signature[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.answer->signature[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.verdict = ledger::Verdict::kFault; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.place.stage = 1; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.guilty = one.seal.auditor; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.cluster = one.guilty; }));
+  EXPECT_FALSE(refused([](Evidence&) {}));
+  for (std::size_t size = 0; size < evidence[0].size(); size += 7) {
+    const auto cut = ledger::parse_evidence(ByteSpan(evidence[0]).first(size));
+    EXPECT_TRUE(!cut || !repeat(*cut, {6, 7})) << size;
+  }
+}
+
 // --- what an earlier process has left ---
 
 struct VerdictLeftTest : VerdictDeskTest {

@@ -86,6 +86,20 @@ TEST_F(LocalRefereeTest, AFalseTokenIsFoundAndTheTrueAnswerGoesOnFromThere) {
   EXPECT_EQ(found.tokens, answer);
 }
 
+TEST_F(LocalRefereeTest, WithoutTheTrueAnswerTheFirstFalseTokenIsFound) {
+  const std::vector<TokenId> answer = own();
+  std::vector<TokenId> claimed = answer;
+  claimed[5] = claimed[5] == 40 ? 41 : 40;
+  claim(claimed);
+  RefereeOptions options;
+  options.with_true_answer = false;
+  const RefereeFinding found = compute_case(path, request, options, {}).value();
+  EXPECT_TRUE(found.is_cut);
+  EXPECT_EQ(found.tokens, std::vector<TokenId>(answer.begin(), answer.begin() + 6));
+  EXPECT_EQ(found.windows, compute().value().windows);
+  EXPECT_FALSE(compute().value().is_cut);
+}
+
 TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
   claim({1, 2, 3});
   request.split = {{0, 2}, {2, 4}};
