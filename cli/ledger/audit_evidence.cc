@@ -1,6 +1,6 @@
 #include "cli/ledger/audit_evidence.h"
 
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 
 namespace hearth::cli {
 

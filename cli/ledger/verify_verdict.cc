@@ -14,7 +14,7 @@
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/worker/known_answers.h"
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 #include "node/proof/recompute.h"
 
 namespace hearth::cli {

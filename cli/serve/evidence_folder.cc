@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/private_file.h"
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 
 namespace hearth::cli {
 namespace {

@@ -22,7 +22,7 @@
 #include "base/result.h"
 #include "coordinator/proof/receipt_desk.h"
 #include "coordinator/proof/window_claim.h"
-#include "ledger/compare_windows.h"
+#include "ledger/dispute/compare_windows.h"
 
 namespace hearth::coordinator {
 

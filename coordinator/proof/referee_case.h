@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "coordinator/proof/audit_case.h"
-#include "ledger/recompute.h"
-#include "ledger/verdict.h"
+#include "ledger/dispute/recompute.h"
+#include "ledger/dispute/verdict.h"
 
 namespace hearth::coordinator {
 

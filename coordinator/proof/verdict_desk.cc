@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ledger/dispute/evidence.h"
 #include "ledger/receipt.h"
-#include "ledger/verdict_evidence.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {

@@ -3,12 +3,12 @@
 // the window once more, as a request like any other, to see whether the deviation comes again; then
 // the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
 // ledger::verdict_of(). The evidence lies beside the log before the verdict is in it, and has all
-// that a repetition of the referee's work needs (ledger/verdict_evidence.h).
+// that a repetition of the referee's work needs (ledger/dispute/evidence.h).
 //
 // One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
 // without a referee stays open: the log says so, and why is in the process log. What is open when a
 // process ends the next one cannot judge, for it has no prompt of it; it ends by the evidence that
-// is on the disk, or unjudged (ledger/verdict_evidence.h). Who was found at fault gets no
+// is on the disk, or unjudged (ledger/dispute/evidence.h). Who was found at fault gets no
 // work until it has looked at itself; who was found a fraud gets none.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
@@ -31,7 +31,7 @@
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/referee_case.h"
 #include "ledger/books.h"
-#include "ledger/verdict.h"
+#include "ledger/dispute/verdict.h"
 #include "proto/control.pb.h"
 
 namespace hearth::coordinator {

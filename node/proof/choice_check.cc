@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "ledger/compare_windows.h"
+#include "ledger/dispute/compare_windows.h"
 #include "proto/committed_sampling.h"
 
 namespace hearth::node {

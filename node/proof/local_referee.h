@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "ledger/recompute.h"
+#include "ledger/dispute/recompute.h"
 
 namespace hearth::node {
 

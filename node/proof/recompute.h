@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ledger/recompute.h"
+#include "ledger/dispute/recompute.h"
 #include "node/proof/layer_stream.h"
 #include "node/runner/local_runner.h"
 

@@ -19,7 +19,7 @@
 
 #include "base/check.h"
 #include "base/hex.h"
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 
 namespace hearth::cli {
 namespace {

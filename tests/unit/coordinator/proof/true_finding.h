@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/crypto.h"
-#include "ledger/recompute.h"
+#include "ledger/dispute/recompute.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hex.h"
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
 #include "tests/unit/coordinator/proof/true_finding.h"
 

@@ -1,4 +1,4 @@
-#include "ledger/verdict.h"
+#include "ledger/dispute/verdict.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "ledger/compare_windows.h"
+#include "ledger/dispute/compare_windows.h"
 
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
+#include "ledger/dispute/verdict.h"
 #include "ledger/receipt.h"
-#include "ledger/verdict.h"
 #include "proto/committed_sampling.h"
 
 namespace hearth::ledger {

@@ -1,4 +1,4 @@
-#include "ledger/verdict_evidence.h"
+#include "ledger/dispute/evidence.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "ledger/compare_windows.h"
+#include "ledger/dispute/compare_windows.h"
 
 #include <algorithm>
 #include <span>

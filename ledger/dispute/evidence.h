@@ -14,9 +14,9 @@
 
 #include "base/result.h"
 #include "ledger/books.h"
+#include "ledger/dispute/verdict.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"
-#include "ledger/verdict.h"
 
 namespace hearth::ledger {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "ledger/recompute.h"
+#include "ledger/dispute/recompute.h"
 
 namespace hearth::ledger {
 

@@ -8,9 +8,9 @@
 
 #include "base/result.h"
 #include "ledger/answer.h"
-#include "ledger/compare_windows.h"
+#include "ledger/dispute/compare_windows.h"
+#include "ledger/dispute/recompute.h"
 #include "ledger/entry.h"
-#include "ledger/recompute.h"
 
 namespace hearth::ledger {
 
