@@ -43,7 +43,7 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool
 Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
   TRY_VOID(books_.apply(bytes, leaf));
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
-  verdicts_.recall(entry);
+  verdicts_.keys().recall(entry);
   if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
   if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
@@ -77,7 +77,7 @@ Status AuditDesk::logged(ByteSpan bytes) {
   } else if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) {
     ++verdicts_total_;
   }
-  verdicts_.logged(entry);
+  verdicts_.keys().logged(entry);
   return ok_status();
 }
 
@@ -369,7 +369,7 @@ void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& 
   if (pipeline != pipelines_.end()) {
     const auto& stages = pipeline->second->stages;
     const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
-    if (stage != stages.end()) verdicts_.refuse(node, stage->key);
+    if (stage != stages.end()) verdicts_.keys().bar_copier(node, stage->key);
   }
   ledger::RequestId name{};
   if (!read_field(claim.request(), name)) return;

@@ -82,7 +82,7 @@ class AuditDesk {
 
   // What is to be done since the last call, in order: requests to be run; messages; what is for the
   // log, behind the membership of those who say it.
-  using Message = VerdictDesk::Message;
+  using Message = NodeMessage;
   struct ForLog {
     PublicKey member;  // nobody's: it is of none
     ledger::EntryBody body;

@@ -215,7 +215,7 @@ void Receipts::State::ask_referee() {
 
 // Newcomers first: who is at fault too often is one by the time that it may be given work again.
 void Receipts::State::tell_standing() {
-  std::map<PublicKey, std::string> now = audits.verdicts().barred();
+  std::map<PublicKey, std::string> now = audits.verdicts().keys().barred();
   const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
   std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
   const std::lock_guard lock(mutex);
@@ -413,7 +413,7 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
   }
   state->newcomers = state->find_newcomers();
   state->desk.set_newcomers(state->newcomers);
-  state->barred = state->audits.verdicts().barred();
+  state->barred = state->audits.verdicts().keys().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
   state->thread = std::thread([raw = state.get()] { raw->run(); });
   return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
@@ -579,13 +579,14 @@ void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
 }
 
 void Receipts::take(const std::string& node, const control::v1::Answer& answer) {
-  state_->push([node, answer](State& state) { state.audits.verdicts().take(node, answer); },
+  state_->push([node, answer](State& state) { state.audits.verdicts().on_answer(node, answer); },
                answer.ByteSizeLong());
 }
 
 void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
-  state_->push([node, found](State& state) { state.audits.verdicts().take(node, found); },
-               found.ByteSizeLong());
+  state_->push(
+      [node, found](State& state) { state.audits.verdicts().keys().on_self_checked(node, found); },
+      found.ByteSizeLong());
 }
 
 void Receipts::take(const std::string& node, const control::v1::Cosigned& answer) {

@@ -12,16 +12,6 @@
 namespace hearth::coordinator {
 namespace {
 
-constexpr std::size_t kWordsMost = 1'024;  // of a node, kept as evidence
-
-// One line for the process log and for evidence, whatever a node sends.
-std::string line_of(const std::string& words) {
-  std::string line = words.substr(0, kWordsMost);
-  std::ranges::replace_if(
-      line, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return line;
-}
-
 ledger::RefereeCase up_to(ledger::RefereeCase request, std::uint32_t positions) {
   const std::size_t prompt = std::min<std::size_t>(request.prompt.size(), positions);
   request.prompt.resize(prompt);
@@ -257,12 +247,12 @@ void VerdictDesk::accuse(std::uint64_t entry, Case& one) {
 
 // Who is lost hears of it when it is back.
 void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
-  const std::string node = node_of(one.accused);
+  const std::string node = keys_.node_of(one.accused);
   if (node.empty()) return;
   ++one.times;
   one.node = node;
   one.at = clock_.now();
-  Message& message = messages_.emplace_back();
+  NodeMessage& message = messages_.emplace_back();
   message.node = node;
   control::v1::Accusation& body = *message.body.mutable_accusation();
   body.set_entry(entry);
@@ -272,19 +262,14 @@ void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
   body.set_found(to_field(one.ruling.truth.bytes));
 }
 
-std::string VerdictDesk::node_of(const PublicKey& key) const {
-  const auto found = std::ranges::find(present_, key, [](const auto& one) { return one.second; });
-  return found == present_.end() ? "" : found->first;
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::Answer& answer) {
+void VerdictDesk::on_answer(const std::string& node, const control::v1::Answer& answer) {
   const auto at = cases_.find(answer.entry());
-  const auto key = present_.find(node);
-  if (at == cases_.end() || key == present_.end()) return;  // late
+  const PublicKey* key = keys_.key_of(node);
+  if (at == cases_.end() || key == nullptr) return;  // late
   Case& one = at->second;
-  if (one.state != State::kAccused || one.accused != key->second) return;
+  if (one.state != State::kAccused || one.accused != *key) return;
   ledger::Answer said{answer.entry(),
-                      key->second,
+                      *key,
                       ledger::Plea::kNone,
                       answer.found().weights_whole(),
                       answer.found().self_test_passed(),
@@ -325,12 +310,7 @@ void VerdictDesk::judge(Cases::iterator at) {
 }
 
 void VerdictDesk::pronounce(Judgement judgement) {
-  const ledger::VerdictEntry& verdict = judgement.verdict;
-  if (verdict.verdict == ledger::Verdict::kFraud) {
-    ended_.insert(verdict.guilty);
-  } else if (verdict.verdict == ledger::Verdict::kFault && verdict.guilty != cluster_) {
-    quarantine(verdict.guilty, verdict.receipt);
-  }
+  keys_.pronounced(judgement.verdict);
   verdicts_.push_back(std::move(judgement));
 }
 
@@ -390,109 +370,16 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   return ledger::write_evidence(out);
 }
 
-// --- who may be given work ---
-
 void VerdictDesk::meet(const std::string& node, const PublicKey& key) {
-  present_[node] = key;
+  keys_.meet(node, key);
   for (auto& [entry, one] : cases_) {
     if (one.state == State::kAccused && one.accused == key) send_accusation(entry, one);
   }
-  if (quarantined_.contains(key)) send_check(node, key);
-  if (is_ended(key) || refused_.contains(key)) send_ended(node, key);
 }
 
-void VerdictDesk::refuse(const std::string& node, const PublicKey& key) {
-  if (!refused_.insert(key).second) return;
-  send_ended(node, key);
-}
-
-void VerdictDesk::send_ended(const std::string& node, const PublicKey& key) {
-  Message& message = messages_.emplace_back();
-  message.node = node;
-  message.body.mutable_ended()->set_why(why_barred(key));
-}
-
-void VerdictDesk::quarantine(const PublicKey& key, std::uint64_t entry) {
-  quarantined_[key] = {entry, 0, clock_.now()};
-  if (const std::string node = node_of(key); !node.empty()) send_check(node, key);
-}
-
-void VerdictDesk::send_check(const std::string& node, const PublicKey& key) {
-  Quarantine& one = quarantined_.at(key);
-  one.number = next_check_++;
-  one.sent = clock_.now();
-  Message& message = messages_.emplace_back();
-  message.node = node;
-  message.body.mutable_self_check()->set_number(one.number);
-  message.body.mutable_self_check()->set_why(why_barred(key));
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::SelfChecked& found) {
-  const auto key = present_.find(node);
-  if (key == present_.end()) return;
-  const auto one = quarantined_.find(key->second);
-  if (one == quarantined_.end() || one->second.number != found.number()) return;
-  if (!found.weights_whole() || !found.self_test_passed()) {
-    spdlog::error("node {} is damaged: {}", node, line_of(found.what()));
-    return;  // asked again in a while: damaged weights are dropped, and read anew
-  }
-  spdlog::info("node {} has looked at itself and is whole; it is given work again", node);
-  quarantined_.erase(one);
-}
-
-bool VerdictDesk::is_ended(const PublicKey& key) const {
-  const ledger::Standing* standing = books_.standing(key);
-  return ended_.contains(key) || (standing != nullptr && standing->is_tombstoned());
-}
-
-std::string VerdictDesk::why_barred(const PublicKey& key) const {
-  if (is_ended(key)) {
-    return "the ledger has found it a fraud: it never serves or checks again under its key";
-  }
-  if (refused_.contains(key)) {
-    return "in an audit it claimed what it had not computed: it gets no work until this server is "
-           "started anew";
-  }
-  const auto one = quarantined_.find(key);
-  if (one == quarantined_.end()) return "";
-  return "it was found at fault (entry " + std::to_string(one->second.entry) +
-         " of the ledger), and has to hash its weights and test its kernels first";
-}
-
-std::map<PublicKey, std::string> VerdictDesk::barred() const {
-  std::map<PublicKey, std::string> all;
-  const auto add = [&](const PublicKey& key) {
-    if (std::string why = why_barred(key); !why.empty()) all[key] = std::move(why);
-  };
-  for (const PublicKey& key : books_.keys()) add(key);
-  for (const auto& [key, one] : quarantined_) add(key);
-  for (const PublicKey& key : refused_) add(key);
-  for (const PublicKey& key : ended_) add(key);
-  return all;
-}
-
-// Whether it was repaired since, no entry says.
-void VerdictDesk::recall(const ledger::Entry& entry) {
-  const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
-  if (verdict == nullptr || verdict->verdict != ledger::Verdict::kFault) return;
-  if (verdict->guilty == cluster_) return;  // it is given no work anyway
-  quarantined_[verdict->guilty] = {verdict->receipt, 0, clock_.now()};
-}
-
-void VerdictDesk::logged(const ledger::Entry& entry) {
-  PublicKey guilty;
-  if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body)) {
-    guilty = verdict->guilty;
-  } else if (const auto* two = std::get_if<ledger::EquivocationEntry>(&entry.body)) {
-    const auto receipt = ledger::reread_receipt(two->one);
-    if (!receipt) return;
-    guilty = receipt->worker;
-  } else {
-    return;
-  }
-  const std::string node = node_of(guilty);
-  if (!is_ended(guilty) || node.empty()) return;
-  send_ended(node, guilty);
+std::vector<NodeMessage> VerdictDesk::take_messages() {
+  for (NodeMessage& message : keys_.take_messages()) messages_.push_back(std::move(message));
+  return std::exchange(messages_, {});
 }
 
 // --- time ---
@@ -511,7 +398,7 @@ void VerdictDesk::on_timer() {
     if (one.state == State::kAgain) {
       runs_.erase(one.again.name);
       accuse(entry, one);
-    } else if (node_of(one.accused).empty()) {
+    } else if (keys_.node_of(one.accused).empty()) {
       one.at = now;  // it is lost, which is none of the verdicts
     } else if (one.times < 2) {
       send_accusation(entry, one);
@@ -519,10 +406,7 @@ void VerdictDesk::on_timer() {
       judge(at);
     }
   }
-  for (auto& [key, one] : quarantined_) {
-    const std::string node = node_of(key);
-    if (!node.empty() && now - one.sent >= kPatience) send_check(node, key);
-  }
+  keys_.on_timer();
 }
 
 }  // namespace hearth::coordinator

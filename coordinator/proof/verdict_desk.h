@@ -29,6 +29,7 @@
 #include "base/crypto.h"
 #include "coordinator/audit_outcome.h"
 #include "coordinator/proof/audit_case.h"
+#include "coordinator/proof/barred_keys.h"
 #include "coordinator/proof/referee_case.h"
 #include "ledger/books.h"
 #include "ledger/dispute/verdict.h"
@@ -47,7 +48,11 @@ class VerdictDesk {
   // `pipelines` that serve now, and `books`: outlive it.
   VerdictDesk(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
               const ledger::Books& books)
-      : cluster_(cluster), clock_(clock), pipelines_(pipelines), books_(books) {}
+      : cluster_(cluster),
+        clock_(clock),
+        pipelines_(pipelines),
+        books_(books),
+        keys_(cluster, clock, books) {}
 
   // An opening that disagrees is in the log. begin() is false where nobody will judge it; else
   // what it comes to is the last outcome of its request.
@@ -88,37 +93,23 @@ class VerdictDesk {
   void on_timer();
 
   void meet(const std::string& node, const PublicKey& key);  // it has a session
-  void lose(const std::string& node) { present_.erase(node); }
-  void take(const std::string& node, const control::v1::Answer& answer);
-  void take(const std::string& node, const control::v1::SelfChecked& found);
+  void lose(const std::string& node) { keys_.lose(node); }
+  void on_answer(const std::string& node, const control::v1::Answer& answer);
 
-  // An entry of an earlier process; of this one, as it is folded.
-  void recall(const ledger::Entry& entry);
-  void logged(const ledger::Entry& entry);
+  // Who may be given no work, by verdicts among others.
+  BarredKeys& keys() { return keys_; }
+  const BarredKeys& keys() const { return keys_; }
 
-  struct Message {
-    std::string node;
-    control::v1::CoordinatorMessage body;
-  };
   struct Judgement {
     ledger::VerdictEntry verdict;
     Bytes evidence;  // whose BLAKE2b the verdict names
   };
   std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
-  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  std::vector<NodeMessage> take_messages();
   std::vector<Judgement> take_verdicts() { return std::exchange(verdicts_, {}); }
   // What the referee says of the requests themselves.
   std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
-  // It claimed a root, in an audit, below which it could show no row. No program does that by
-  // mistake, and no entry of the log can say it: it is given no work while this process lives.
-  void refuse(const std::string& node, const PublicKey& key);
-
-  // Why a key may not be given work, a sentence; empty: it may.
-  std::string why_barred(const PublicKey& key) const;
-  std::map<PublicKey, std::string> barred() const;
-  // Whether a verdict has ended it, in the log or on its way there.
-  bool is_ended(const PublicKey& key) const;
   std::size_t open() const { return cases_.size(); }
 
  private:
@@ -159,32 +150,19 @@ class VerdictDesk {
   static AuditOutcome outcome_of(const Case& one);
   void report(const Case& one);
   void leave_open(Cases::iterator at, const std::string& why);
-  void quarantine(const PublicKey& key, std::uint64_t entry);
-  void send_check(const std::string& node, const PublicKey& key);
-  void send_ended(const std::string& node, const PublicKey& key);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;
-  std::string node_of(const PublicKey& key) const;
 
   const PublicKey cluster_;
   const Clock& clock_;
   const Pipelines& pipelines_;
   const ledger::Books& books_;
+  BarredKeys keys_;
   Cases cases_;
   std::optional<std::uint64_t> before_referee_;
   std::map<ledger::RequestId, std::uint64_t> runs_;  // the entry in dispute
-  std::map<std::string, PublicKey> present_;
-  struct Quarantine {
-    std::uint64_t entry = 0;   // of the verdict's receipt
-    std::uint64_t number = 0;  // of the latest SelfCheck
-    TimePoint sent{};
-  };
-  std::map<PublicKey, Quarantine> quarantined_;
-  std::set<PublicKey> refused_;
-  std::set<PublicKey> ended_;  // verdicts that are on their way to the log, too
-  std::uint64_t next_check_ = 1;
   std::vector<Ask> asks_;
   std::vector<AuditRun> to_run_;
-  std::vector<Message> messages_;
+  std::vector<NodeMessage> messages_;
   std::vector<Judgement> verdicts_;
   std::vector<AuditOutcome> outcomes_;
 };

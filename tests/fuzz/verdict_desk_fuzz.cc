@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/hex.h"
@@ -96,7 +97,12 @@ class Play : testing::AuditLog {
   template <typename Message>
   void say(const std::string& node, const std::string& text) {
     Message message;
-    if (message.ParseFromString(text)) audits->verdicts().take(node, message);
+    if (!message.ParseFromString(text)) return;
+    if constexpr (std::is_same_v<Message, control::v1::Answer>) {
+      audits->verdicts().on_answer(node, message);
+    } else {
+      audits->verdicts().keys().on_self_checked(node, message);
+    }
   }
   std::string changed(std::string text) {
     const std::size_t at = reader_.read<std::uint16_t>();

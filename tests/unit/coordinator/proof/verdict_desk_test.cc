@@ -69,7 +69,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     return stage(node).plead(message->body.accusation().entry(), plea, weights_whole);
   }
   void say(const std::string& node, ledger::Plea plea, bool weights_whole = true) {
-    audits->verdicts().take(node, plead(node, plea, weights_whole));
+    audits->verdicts().on_answer(node, plead(node, plea, weights_whole));
     pump();
   }
   ledger::VerdictEntry verdict() const {
@@ -88,10 +88,10 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     found.set_number(message->body.self_check().number());
     found.set_weights_whole(whole);
     found.set_self_test_passed(true);
-    audits->verdicts().take(node, found);
+    audits->verdicts().keys().on_self_checked(node, found);
   }
   std::string why(const std::string& node) {
-    return audits->verdicts().why_barred(stage(node).key());
+    return audits->verdicts().keys().why_barred(stage(node).key());
   }
 
   std::vector<ledger::RefereeCase> cases;
@@ -220,16 +220,16 @@ TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   const control::v1::Answer own = plead("a", ledger::Plea::kConceded);
   control::v1::Answer forged = own;
   forged.set_plea(static_cast<std::uint32_t>(ledger::Plea::kContested));
-  audits->verdicts().take("a", forged);
-  audits->verdicts().take("b", own);
-  audits->verdicts().take("nobody", own);
+  audits->verdicts().on_answer("a", forged);
+  audits->verdicts().on_answer("b", own);
+  audits->verdicts().on_answer("nobody", own);
   control::v1::Answer none = own;
   none.set_plea(0);
-  audits->verdicts().take("a", none);
+  audits->verdicts().on_answer("a", none);
   pump();
   EXPECT_EQ(of_kind(kVerdict), 0u);
-  audits->verdicts().take("a", own);
-  audits->verdicts().take("a", own);
+  audits->verdicts().on_answer("a", own);
+  audits->verdicts().on_answer("a", own);
   pump();
   EXPECT_EQ(of_kind(kVerdict), 1u);
 }
@@ -408,7 +408,7 @@ struct VerdictLeftTest : VerdictDeskTest {
     dispute();
     referee();
     compute_on(stages, Epoch(4));
-    audits->verdicts().take("a", plead("a", ledger::Plea::kConceded));
+    audits->verdicts().on_answer("a", plead("a", ledger::Plea::kConceded));
     return audits->take_entries().at(0).evidence;
   }
   void start_again(const std::vector<Bytes>& kept) {
@@ -440,7 +440,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   EXPECT_EQ(audits->status().unjudged_disputes, 1u);
   EXPECT_EQ(audits->status().ended_disputes, 0u) << "by a verdict";
   EXPECT_EQ(audits->status().open_disputes, 0u);
-  EXPECT_TRUE(audits->verdicts().barred().empty()) << "it is nobody's fault";
+  EXPECT_TRUE(audits->verdicts().keys().barred().empty()) << "it is nobody's fault";
   // It ends once, and what is in dispute from now on is judged.
   start_again({});
   EXPECT_EQ(of_kind(kVerdict), 1u);
@@ -532,8 +532,8 @@ TEST_F(VerdictDeskTest, AFraudIsKnownAfterARestart) {
   compute_on(stages, Epoch(4));
   say("a", ledger::Plea::kContested);
   open(AuditMode::kOff);
-  EXPECT_TRUE(audits->verdicts().is_ended(stages[0].key()));
-  EXPECT_EQ(audits->verdicts().barred().size(), 1u);
+  EXPECT_TRUE(audits->verdicts().keys().is_ended(stages[0].key()));
+  EXPECT_EQ(audits->verdicts().keys().barred().size(), 1u);
 }
 
 }  // namespace
