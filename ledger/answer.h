@@ -2,15 +2,11 @@
 // functions, any thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/crypto.h"
 
 namespace hearth::ledger {
-
-// Of what an accused shows of its computation: it fits a message of a worker.
-inline constexpr std::size_t kTraceBytes = std::size_t{48} << 10;
 
 // What the accused says of it. To say nothing in time is none of the other two.
 enum class Plea : std::uint8_t { kNone = 0, kConceded = 1, kContested = 2 };

@@ -211,4 +211,18 @@ Status check_consistency(std::uint64_t old_size, const Hash256& old_root, std::u
   return ok_status();
 }
 
+Proof inclusion_path(std::uint64_t index, std::span<const Hash256> leaves) {
+  INVARIANT(index < leaves.size(), "a path leads to a leaf that the tree has");
+  Proof path;
+  while (leaves.size() > 1) {
+    const std::uint64_t middle = std::bit_floor(leaves.size() - 1);
+    const bool is_left = index < middle;
+    path.push_back(subtree_root(is_left ? leaves.subspan(middle) : leaves.first(middle)));
+    leaves = is_left ? leaves.first(middle) : leaves.subspan(middle);
+    if (!is_left) index -= middle;
+  }
+  std::ranges::reverse(path);
+  return path;
+}
+
 }  // namespace hearth::ledger

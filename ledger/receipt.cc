@@ -7,7 +7,6 @@
 
 #include "base/limits.h"
 #include "ledger/merkle.h"
-#include "ledger/trace.h"
 
 namespace hearth::ledger {
 namespace {
@@ -291,7 +290,7 @@ bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& sig
 ShownRow show_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,
                   std::span<const Hash256> rows) {
   const std::uint32_t index = shown_index(edge, salt, static_cast<std::uint32_t>(rows.size()));
-  return {rows[index], path_of(index, boundary_leaves(salt, first_position, rows))};
+  return {rows[index], inclusion_path(index, boundary_leaves(salt, first_position, rows))};
 }
 
 Status check_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,

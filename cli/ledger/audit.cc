@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/hex.h"
 #include "base/limits.h"
@@ -67,7 +68,7 @@ struct Fold {
   ledger::Books books;
   bool is_ledger = false;
   std::map<std::uint64_t, ledger::VerdictEntry> verdicts;  // by their entries
-  Evidence evidence;
+  std::set<std::string> evidence;                          // files of the log's folder
 
   Status visit(std::uint64_t index, ByteSpan bytes) {
     const auto entry = ledger::parse_entry(bytes);
@@ -97,9 +98,9 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
   // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
-  TRY(fold.evidence, check_evidence(folder, scan.checkpoint, fold.verdicts));
+  TRY(fold.evidence, check_evidence(folder, fold.verdicts));
   std::erase_if(scan.strange,
-                [&fold](const std::string& name) { return fold.evidence.files.contains(name); });
+                [&fold](const std::string& name) { return fold.evidence.contains(name); });
   return scan;
 }
 
@@ -110,7 +111,6 @@ OrderedJson books_json(const Fold& fold) {
           {"disputes", fold.books.disputes()},
           {"verdicts", fold.verdicts.size() - fold.books.audits().unjudged},
           {"unjudged", fold.books.audits().unjudged},
-          {"games", fold.evidence.disputes},
           {"audits",
            {{"draws", fold.books.audits().draws},
             {"selected", fold.books.audits().selected},
@@ -136,8 +136,6 @@ void print_books(const Fold& fold) {
         "  verdicts      %zu, each with its evidence beside the log; %llu ended without a "
         "decision\n",
         fold.verdicts.size(), static_cast<unsigned long long>(fold.books.audits().unjudged));
-    std::printf("                games of the two sides, each played again: %zu\n",
-                fold.evidence.disputes);
   }
   const ledger::AuditCounts& audits = fold.books.audits();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };

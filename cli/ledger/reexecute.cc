@@ -12,17 +12,16 @@
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "cli/ledger/receipt_model.h"
 #include "cli/models/models.h"
-#include "cli/process/build_name.h"
 #include "cli/run/answer.h"
-#include "cli/terminal/progress.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/worker/device.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/choice.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"
-#include "model/gguf/manifest.h"
 #include "node/engine/kv_cache.h"
 #include "proto/split.h"
 
@@ -30,6 +29,9 @@ namespace hearth::cli {
 namespace {
 
 namespace http = coordinator::http;
+using node::ChoiceClaim;
+using node::Difference;
+using node::Differs;
 using SteadyClock = std::chrono::steady_clock;
 using Receipts = std::vector<ledger::Receipt>;
 
@@ -81,14 +83,6 @@ std::map<std::uint32_t, Receipts> by_choice(const Receipts& receipts) {
   return out;
 }
 
-std::vector<LayerRange> split_of(const Receipts& receipts) {
-  std::vector<LayerRange> split;
-  for (std::uint32_t i = 0; i < receipts.front().stages; ++i) {
-    split.push_back({receipts[i].layer_begin, receipts[i].layer_end});
-  }
-  return split;
-}
-
 // Everything that is known of the request before it is computed.
 struct Prepared {
   http::ServedModel texts;
@@ -126,52 +120,7 @@ SamplingParams sampling_of(const Prepared& prepared, const client::SavedAnswer& 
   return out;
 }
 
-enum class Known : std::uint8_t { kNot, kByHeader, kByAll };
-
-// A receipt names its model by the file's header where no manifest was made of it, else by all.
-Result<Known> known_as(const model::GgufFile& file, const Hash256& program) {
-  const auto names = [&program](const Hash256& model) {
-    return program == ledger::program_id(model, receipt_build(), kernels::kCanonicalVersion);
-  };
-  if (names(blake2b(as_bytes(file.fingerprint().hex())))) return Known::kByHeader;
-  ProgressBar bar("hashing the model", file.file_bytes(), 0);
-  TRY(const model::Manifest manifest, model::make_manifest(file, [&bar](std::uint64_t done) {
-        bar.set(done);
-        return true;
-      }));
-  bar.finish();
-  return names(manifest.id()) ? Known::kByAll : Known::kNot;
-}
-
-Difference of_model(std::string text) { return {Differs::kModel, std::move(text)}; }
 Difference of_request(std::string text) { return {Differs::kRequest, std::move(text)}; }
-
-Result<std::optional<Difference>> check_model(const model::GgufFile& file, const std::string& path,
-                                              const model::ModelSpec& spec,
-                                              const Receipts& receipts, bool& by_header) {
-  const Hash256 program = receipts.front().program;
-  for (const ledger::Receipt& receipt : receipts) {
-    if (receipt.program == program) continue;
-    return std::optional(of_model("the receipts are of more than one model or program"));
-  }
-  TRY(const Known known, known_as(file, program));
-  by_header = known == Known::kByHeader;
-  if (known == Known::kNot) {
-    return std::optional(of_model("the receipts are of another model file than " + path +
-                                  ", or of another version of this program than " +
-                                  receipt_build()));
-  }
-  std::uint32_t next = 0;
-  for (const LayerRange& range : split_of(receipts)) {
-    if (range.begin != next) next = spec.layers + 1;
-    if (next <= spec.layers) next = range.end;
-  }
-  if (next != spec.layers) {
-    return std::optional(of_model("the receipts' stages do not hold the model's " +
-                                  std::to_string(spec.layers) + " layers, each once"));
-  }
-  return std::optional<Difference>();
-}
 
 // What can be told without computing.
 std::optional<Difference> check_prepared(const Prepared& prepared, const client::SavedAnswer& saved,
@@ -209,6 +158,7 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
 
 // What the client has been shown is what the tokens say.
 std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClaim& claim,
+                                      const SavedChoice& saved,
                                       const std::vector<SampledToken>& tokens) {
   const http::GenerationInput& input = prepared.input;
   const std::size_t prompt = claim.choice / input.request.n;
@@ -216,7 +166,6 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
                       input.request.echo ? input.echoes[prompt] : "", prepared.texts.tokenizer);
   for (const SampledToken& token : tokens) choice.push(token);
   const std::string text = http::valid_utf8(choice.part(0).text);  // as JSON has it
-  const client::SavedChoice& saved = claim.saved;
   const auto differs = [&claim](std::string what) {
     Difference out{Differs::kAnswer,
                    "choice " + std::to_string(claim.choice) + ": " + std::move(what)};
@@ -246,8 +195,8 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
 class Machine {
  public:
   Machine(const ReexecuteOptions& options, std::shared_ptr<const model::GgufFile> file,
-          const model::ModelSpec& spec, Recomputer::Progress progress)
-      : options_(options), file_(std::move(file)), spec_(spec), progress_(std::move(progress)) {}
+          const model::ModelSpec& spec)
+      : options_(options), file_(std::move(file)), spec_(spec) {}
 
   Status open() {
     TRY(device_,
@@ -256,9 +205,8 @@ class Machine {
   }
 
   // On this split, with room for so many positions; the one before it is gone.
-  Result<Recomputer*> recomputer(const std::vector<LayerRange>& split, std::uint32_t positions) {
-    if (recomputer_ && split == split_ && positions <= positions_) return &*recomputer_;
-    recomputer_.reset();
+  Result<node::LocalRunner*> runner(const std::vector<LayerRange>& split, std::uint32_t positions) {
+    if (runner_ && split == split_ && positions <= positions_) return runner_.get();
     runner_.reset();
     node::LocalOptions local;
     local.stages = static_cast<std::uint32_t>(split.size());
@@ -274,7 +222,7 @@ class Machine {
     TRY(runner_, node::LocalRunner::load(file_, local));
     split_ = split;
     positions_ = positions;
-    return &recomputer_.emplace(*runner_, progress_);
+    return runner_.get();
   }
 
  private:
@@ -282,9 +230,7 @@ class Machine {
   std::shared_ptr<const model::GgufFile> file_;
   const model::ModelSpec& spec_;
   std::unique_ptr<node::Device> device_;  // null: the processor
-  Recomputer::Progress progress_;
   std::unique_ptr<node::LocalRunner> runner_;
-  std::optional<Recomputer> recomputer_;
   std::vector<LayerRange> split_;
   std::uint32_t positions_ = 0;
 };
@@ -305,7 +251,8 @@ ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
   claim.sampling = sampling_of(prepared, saved, choice);
   claim.salt = ledger::choice_salt(saved.salt, receipts.front().slot.request);
   if (const auto found = saved.choices.find(choice); found != saved.choices.end()) {
-    claim.saved = found->second;
+    claim.answer = found->second.token_ids;
+    claim.hashes = found->second.hashes;
   }
   claim.receipts = receipts;
   return claim;
@@ -326,30 +273,35 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   TRY(const auto path, resolve_model(model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
-  bool by_header = false;  // are the receipts of this model, as far as they say
-  TRY(out.difference, check_model(*file, path.string(), spec, receipts, by_header));
+  TRY(const ReceiptModel of_file, check_model(*file, path.string(), spec, receipts));
+  out.difference = of_file.difference;
   if (out.difference) return out;
   TRY(const Prepared prepared, prepare(*file, saved.request));
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();
   ProgressLines lines(out.choices);
-  Machine machine(options, file, spec,
-                  [&lines](std::uint64_t done, std::uint64_t of) { lines.show(done, of); });
+  const node::RecomputeEvents events{
+      [] { return interrupted(); },
+      [&lines](std::uint64_t done, std::uint64_t of) { lines.show(done, of); }};
+  Machine machine(options, file, spec);
   if (!out.difference) TRY_VOID(machine.open());
   for (auto one = choices.begin(); one != choices.end() && !out.difference; ++one) {
     const auto& [choice, of] = *one;
     const ChoiceClaim claim = claim_of(prepared, saved, choice, of);
     const auto prompt = static_cast<std::uint32_t>(claim.prompt.size());
     const std::uint32_t fed = of.back().first_position + of.back().positions;
-    TRY(Recomputer* const recomputer, machine.recomputer(split_of(of), std::max(prompt, fed) + 1));
+    TRY(node::LocalRunner* const runner, machine.runner(split_of(of), std::max(prompt, fed) + 1));
     lines.begin(choice);
-    TRY(Recomputed found, recomputer->check(claim));
+    TRY(node::ChoiceChecked found, node::check_choice(*runner, claim, events));
     out.positions += found.positions;
     out.difference = std::move(found.difference);
-    if (!out.difference) out.difference = check_shown(prepared, claim, found.tokens);
+    const auto shown = saved.choices.find(choice);
+    if (!out.difference && shown != saved.choices.end()) {
+      out.difference = check_shown(prepared, claim, shown->second, found.tokens);
+    }
   }
-  if (out.difference && out.difference->what == Differs::kStage && by_header) {
+  if (out.difference && out.difference->what == Differs::kStage && of_file.by_header) {
     out.difference->text += "; or " + path.string() +
                             " has other weights: the server made no manifest of its model, so that "
                             "these receipts know it by its header alone";

@@ -1,5 +1,5 @@
 // hearth verify --re-execute: a saved answer computed again from a model file of this machine, and
-// compared with its receipts (recompute.h).
+// compared with its receipts (node/proof/choice_check.h).
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/ledger/recompute.h"
 #include "coordinator/client/saved_answer.h"
 #include "ledger/receipt.h"
+#include "node/proof/choice_check.h"
 
 namespace hearth::cli {
 
@@ -22,7 +22,7 @@ struct ReexecuteOptions {
 };
 
 struct Reexecuted {
-  std::optional<Difference> difference;  // nothing: all of it is proved
+  std::optional<node::Difference> difference;  // nothing: all of it is proved
   std::uint32_t choices = 0;
   std::uint64_t positions = 0;  // of receipts; as many were computed, or twice where one differs
   double seconds = 0.0;

@@ -10,6 +10,7 @@
 
 #include "base/hex.h"
 #include "cli/ledger/audit.h"
+#include "cli/ledger/verify_verdict.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -169,7 +170,7 @@ void print_text(const VerifiedAnswer& verified) {
 }
 
 // The receipts are in order, and the answer, or who computed it, is not.
-int print_difference(const Difference& difference, bool json) {
+int print_difference(const node::Difference& difference, bool json) {
   if (json) {
     OrderedJson where = {{"what", differs_name(difference.what)}};
     if (difference.choice) where["choice"] = *difference.choice;
@@ -204,6 +205,14 @@ int print_fault(const std::string& path, const Error& error, bool json) {
 }  // namespace
 
 int run_verify(const VerifyOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(options.receipt, ignored)) {
+    const auto text = read_file(options.receipt);
+    if (text && is_verdict_evidence(*text)) {
+      return run_verify_verdict({options.machine, options.re_execute, options.key, options.json},
+                                options.receipt, *text);
+    }
+  }
   const auto asked = read_asked(options);
   if (!asked) return fail(asked.error());
   const std::string path = log_folder(data_folder(options.folder));

@@ -11,7 +11,6 @@ namespace hearth::cli {
 struct VerifyOptions {
   // As hearth.receipt and x-hearth-receipt have it; or a file with the answer (saved_answer.h).
   std::string receipt;
-  std::string dispute;  // a dispute's file, in place of a receipt: dispute.h
   std::string request;  // a file with the body of the request; empty: it is beside the answer
   bool re_execute = false;
   ReexecuteOptions machine;

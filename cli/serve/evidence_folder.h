@@ -1,5 +1,5 @@
-// The folder beside a ledger's log with the evidence of its verdicts, each file named by its
-// BLAKE2b in hex: lines, and the files of disputes that they name.
+// The folder beside a ledger's log that holds the evidence of its verdicts, each file under its
+// BLAKE2b in hex.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace hearth::cli {
 // For its owner alone; when it returns, it is on the disk.
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence);
 
-// Evidence that is whole, with the dispute's file where it names one, in the order of the names.
-// What cannot be read is passed over: of what the log names, `hearth audit` says so.
+// The evidence of whole files, in the order of their names. What cannot be read is passed over:
+// `hearth audit` reports it where the log names it.
 std::vector<Bytes> kept_verdicts(const std::string& folder);
 
 }  // namespace hearth::cli

@@ -28,9 +28,7 @@
 #include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
-#include "cli/serve/dispute_tools.h"
 #include "cli/serve/evidence_folder.h"
-#include "cli/serve/local_referee.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
@@ -54,6 +52,7 @@
 #include "node/engine/placement_model.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
+#include "node/proof/local_referee.h"
 #include "proto/address.h"
 #include "proto/link/tcp_transport.h"
 #include "proto/split.h"
@@ -503,21 +502,16 @@ class Server {
     TRY(const auto machines, store_->machines());
     receipts_->remember_machines(coordinator::MachineHistory(
         machines, [store = store_](const auto& changed) { return store->put_machines(changed); }));
-    coordinator::Referee referee;
-    if (!options.no_referee) {
-      referee_ = std::make_unique<LocalReferee>(model);
-      referee = [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
-        own->judge(std::move(request), std::move(done));
-      };
-    }
+    referee_ = std::make_unique<node::LocalReferee>(model);
     receipts_->set_referee(
-        std::move(referee),
+        [own = referee_.get()](ledger::RefereeCase request, node::LocalReferee::Done done) {
+          own->judge(std::move(request), std::move(done));
+        },
         [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
           return keep_verdict(folder, hash, evidence);
         },
         options.referee_rate);
     receipts_->take_up_disputes([folder = path + "/disputes"] { return kept_verdicts(folder); });
-    if (!options.no_games) receipts_->set_disputes(dispute_tools(model, receipt_build()));
     return ok_status();
   }
 
@@ -612,7 +606,7 @@ class Server {
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
   std::shared_ptr<coordinator::Credits> credits_;    // null: the ledger is a log only, or none
-  std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
+  std::unique_ptr<node::LocalReferee> referee_;      // null: there is no ledger
   std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<coordinator::CoordinatorGate> gate_;

@@ -38,8 +38,6 @@ struct ServeOptions {
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
   // The share of windows that this machine computes again itself, in parts of a million; 0: none.
   std::int64_t referee_rate = ledger::Policy().coordinator_rate;
-  bool no_referee = false;  // it computes none, and disputes are a third pipeline's
-  bool no_games = false;    // of disputes: no file is kept that shows a part of a request
   // Of requests that do not say: how they are verified, and which nodes may see them.
   coordinator::Verify verify = coordinator::Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;

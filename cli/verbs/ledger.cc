@@ -7,7 +7,6 @@
 #include "cli/command/verbs.h"
 #include "cli/home/own_server.h"
 #include "cli/ledger/audit.h"
-#include "cli/ledger/dispute.h"
 #include "cli/ledger/grant.h"
 #include "cli/ledger/policy.h"
 #include "cli/ledger/standings.h"
@@ -50,15 +49,12 @@ void add_verify(CLI::App& app, Action& action) {
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");
   verb->add_flag("--json", o->json, "print JSON");
-  CLI::Option* re_execute =
-      verb->add_flag("--re-execute", o->re_execute,
-                     "recompute the answer with a model file on this machine, and compare");
+  verb->add_flag("--re-execute", o->re_execute,
+                 "recompute the answer with a model file on this machine, and compare");
   verb->add_option("--request", o->request,
                    "a file with the body of the request, if the answer's file has none");
-  verb->add_option(
-      "--model", o->machine.model,
-      "file or pulled name: with --re-execute (default: as the request names it); with "
-      "--dispute, what the weights are compared with");
+  verb->add_option("--model", o->machine.model,
+                   "file or pulled name: with --re-execute (default: as the request names it)");
   verb->add_option("-t,--threads", o->machine.threads,
                    "with --re-execute: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
@@ -69,22 +65,12 @@ void add_verify(CLI::App& app, Action& action) {
                    "with --re-execute: device; auto: the first GPU, if there is one")
       ->check(device_text())
       ->capture_default_str();
-  CLI::Option* dispute = verb->add_option(
-      "--dispute", o->dispute,
-      "in place of a receipt: the file of a dispute; who is wrong in it, by its moves and by the "
-      "one value in which the two differ, computed again");
-  verb->get_option("receipt")->excludes(dispute);
-  verb->get_option("folder")->excludes(dispute);
-  re_execute->excludes(dispute);
   verb->callback([o, &action] {
     action = [o] {
-      if (!o->dispute.empty()) {
-        return run_dispute({o->dispute, o->machine.model, o->key, o->json});
-      }
       if (!o->receipt.empty()) return run_verify(*o);
       return fail(Error::invalid(
           "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
-          "FILE); or the file of a dispute, with --dispute FILE"));
+          "FILE)"));
     };
   });
 }

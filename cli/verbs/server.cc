@@ -73,12 +73,6 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
       ->group("")  // not listed: the ledger's policy fixes the share; tests need none or all
       ->check(number(0, 1))
       ->default_str("0.005");
-  verb.add_flag("--no-referee", o->no_referee,
-                "have this machine compute nothing again: a third pipeline judges disputes")
-      ->excludes("--referee-rate");
-  verb.add_flag("--no-games", o->no_games,
-                "keep no files of disputes: they show anybody who was wrong, and a part of what "
-                "was computed");
   verb.add_option_function<std::string>(
           "--verify",
           [o](const std::string& name) { o->verify = *coordinator::verify_named(name); },

@@ -311,7 +311,6 @@ class Worker {
     receipts_ = std::make_unique<node::ReceiptMaker>(
         node::ReceiptIdentity{member_->key(), member_->roster().book()->cluster(), receipt_build()},
         clock_, loop_.poster());
-    receipts_->set_model([this](LayerRange layers) { return open_layers(layers); });
     stage_options_.receipts = receipts_.get();
   }
 
@@ -332,16 +331,6 @@ class Worker {
   node::EngineThread::Load loader() const {
     if (model_->store == nullptr) return node::engine_loader(model_->file, model_->spec);
     return node::engine_loader(*model_->store, model_->file->fingerprint(), model_->spec);
-  }
-
-  // For the trace of a dispute, from its thread; these layers serve, so they are here.
-  Result<std::shared_ptr<const model::GgufFile>> open_layers(LayerRange layers) const {
-    if (model_->store == nullptr) return model_->file;
-    TRY(const std::string path, model_->store->obtain(layers));
-    TRY(const auto file, model::GgufFile::open(path));
-    REQUIRE(file->fingerprint() == model_->file->fingerprint(),
-            path + " has changed: its header differs");
-    return file;
   }
 
   void open_sensors() {

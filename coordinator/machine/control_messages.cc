@@ -174,10 +174,6 @@ void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
     case WorkerMessage::kAnswer:
       if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message.answer());
       return;
-    case WorkerMessage::kDispute:
-      if (options_.receipts != nullptr)
-        options_.receipts->take(node.status.name, message.dispute());
-      return;
     case WorkerMessage::kSelfChecked:
       if (options_.receipts == nullptr) return;
       return options_.receipts->take(node.status.name, message.self_checked());

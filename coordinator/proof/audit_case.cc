@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "proto/committed_sampling.h"
 
@@ -25,6 +26,25 @@ bool AuditCase::Run::is_whole() const {
     claimed += stages.front()->positions;
   }
   return claimed + 1 >= tokens->size();
+}
+
+ledger::WindowRoots AuditCase::Run::out_roots() const {
+  ledger::WindowRoots roots;
+  for (const auto& [window, stages] : windows) {
+    for (const auto& claim : stages) roots[window].push_back(claim ? claim->out_root : Hash256());
+  }
+  return roots;
+}
+
+ledger::WindowRoots AuditCase::out_roots() const {
+  ledger::WindowRoots roots;
+  for (const auto& [window, stages] : windows_) {
+    for (const auto& logged : stages) {
+      INVARIANT(logged.has_value(), "roots are compared when all receipts are there");
+      roots[window].push_back(logged->out_root);
+    }
+  }
+  return roots;
 }
 
 // To the tokens that came of it.
@@ -167,20 +187,21 @@ AuditCase::Finding AuditCase::finding(const Run& run, std::uint32_t window, std:
 }
 
 Result<bool> AuditCase::compare(const Run& run, bool last_too, std::vector<Finding>& found) const {
-  const std::size_t stages = pipeline_->stages.size();
+  const auto stages = static_cast<std::uint32_t>(pipeline_->stages.size());
+  const std::uint32_t compared = last_too ? stages : stages - 1;
+  const auto differs = ledger::first_difference(run.out_roots(), out_roots(), compared);
   for (const auto& [window, logged] : windows_) {
     const auto claimed = run.windows.find(window);
     REQUIRE(claimed != run.windows.end() && has_all(claimed->second, stages),
             "window " + std::to_string(window) + " was not computed again");
-    for (std::size_t i = 0; i < stages; ++i) {
-      const bool is_last = i + 1 == stages;
-      if (is_last && !last_too) continue;
+    for (std::uint32_t i = 0; i < compared; ++i) {
       const StageClaim& again = *claimed->second[i];
       REQUIRE(again.positions == logged[i]->positions,
               "window " + std::to_string(window) + " has " + std::to_string(again.positions) +
                   " positions, and " + std::to_string(logged[i]->positions) + " in its receipt");
       found.push_back(finding(run, window, static_cast<std::uint16_t>(i), *logged[i]));
-      if (!found.back().agrees) return true;
+      if (ledger::WindowPlace{window, i} == differs) return true;
+      INVARIANT(found.back().agrees, "roots before the first difference are equal");
     }
   }
   return false;

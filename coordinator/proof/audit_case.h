@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "coordinator/proof/receipt_desk.h"
 #include "coordinator/proof/window_claim.h"
+#include "ledger/dispute/compare_windows.h"
 
 namespace hearth::coordinator {
 
@@ -48,6 +49,8 @@ class AuditCase {
 
     // It is over, and all stages claimed all of it.
     bool is_whole() const;
+    // By window and stage; zeros where nothing is claimed yet.
+    ledger::WindowRoots out_roots() const;
   };
 
   AuditCase(std::shared_ptr<const ReceiptPipeline> pipeline, ReceiptRequest request)
@@ -109,6 +112,7 @@ class AuditCase {
   const std::map<std::uint32_t, std::vector<std::optional<Logged>>>& windows() const {
     return windows_;
   }
+  ledger::WindowRoots out_roots() const;  // with all receipts of all stages
 
   std::set<std::uint64_t> wanted;  // entries that are to be audited
 

@@ -9,7 +9,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "coordinator/proof/pipeline_owners.h"
-#include "coordinator/proof/ruling.h"
+#include "coordinator/proof/referee_case.h"
 #include "ledger/selection.h"
 #include "proto/fixed_field.h"
 
@@ -43,7 +43,7 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool
 Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
   TRY_VOID(books_.apply(bytes, leaf));
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
-  verdicts_.recall(entry);
+  verdicts_.keys().recall(entry);
   if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
   if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
@@ -77,7 +77,7 @@ Status AuditDesk::logged(ByteSpan bytes) {
   } else if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) {
     ++verdicts_total_;
   }
-  verdicts_.logged(entry);
+  verdicts_.keys().logged(entry);
   return ok_status();
 }
 
@@ -327,7 +327,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
 
 void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  if (found == runs_.end()) return verdicts_.give_up(name);
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
   kept.generated.reset();  // both runs are one pipeline's
@@ -338,7 +338,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
 
 void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
-  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  if (found == runs_.end()) return verdicts_.give_up(name);
   const Key key = found->second;
   try_again(key, cases_.at(key), why);
 }
@@ -369,7 +369,7 @@ void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& 
   if (pipeline != pipelines_.end()) {
     const auto& stages = pipeline->second->stages;
     const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
-    if (stage != stages.end()) verdicts_.refuse(node, stage->key);
+    if (stage != stages.end()) verdicts_.keys().bar_copier(node, stage->key);
   }
   ledger::RequestId name{};
   if (!read_field(claim.request(), name)) return;
@@ -429,8 +429,7 @@ std::vector<AuditDesk::Message> AuditDesk::take_messages() {
 
 std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
   for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
-    entries_.push_back(
-        {one.verdict.guilty, one.verdict, std::move(one.evidence), std::move(one.dispute)});
+    entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
   }
   return std::exchange(entries_, {});
 }

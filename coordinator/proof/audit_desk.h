@@ -82,12 +82,11 @@ class AuditDesk {
 
   // What is to be done since the last call, in order: requests to be run; messages; what is for the
   // log, behind the membership of those who say it.
-  using Message = VerdictDesk::Message;
+  using Message = NodeMessage;
   struct ForLog {
     PublicKey member;  // nobody's: it is of none
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
-    Bytes dispute = {};   // the file that the evidence names, likewise; empty: none
   };
   std::vector<AuditRun> take_runs();
   std::vector<Message> take_messages();
@@ -102,7 +101,7 @@ class AuditDesk {
   std::optional<OwnReferee::Ask> take_referee_ask() {
     return own_referee_.take_ask(clock_.unix_seconds());
   }
-  void refereed(std::uint64_t number, const Result<RefereeFinding>& finding);
+  void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
   // Disputes, and who is given no work for one.
   VerdictDesk& verdicts() { return verdicts_; }

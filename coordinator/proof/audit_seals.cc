@@ -6,7 +6,7 @@
 
 #include "base/hex.h"
 #include "coordinator/proof/audit_desk.h"
-#include "coordinator/proof/ruling.h"
+#include "coordinator/proof/referee_case.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -18,7 +18,7 @@ void AuditDesk::settle(const Key& key, Kept& kept) {
   const Status whole = kept.request.check_whole(kept.run);
   if (!whole.ok()) {
     const ReceiptPipeline::Stage& last = kept.run.pipeline->stages.back();
-    if (kept.request.has_read_tokens(kept.run)) verdicts_.refuse(last.node, last.key);
+    if (kept.request.has_read_tokens(kept.run)) verdicts_.keys().bar_copier(last.node, last.key);
     return try_again(key, kept, whole.error().message);
   }
   runs_.erase(kept.run.name);
@@ -64,7 +64,7 @@ void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findi
 
 // Of the request that the coordinator's own referee was asked about. Where it has nothing to say,
 // what is wanted is computed by a pipeline after all.
-void AuditDesk::refereed(std::uint64_t number, const Result<RefereeFinding>& finding) {
+void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
   const auto key = own_referee_.answered(number);
   const auto one = key ? cases_.find(*key) : cases_.end();
   if (one == cases_.end() || one->second.state != State::kRefereed) return;
@@ -120,7 +120,7 @@ Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& se
   Asked* asked = asked_of(node, seal.entry(), State::kSealing);
   REQUIRE(asked != nullptr, what + ": nobody asked it for that seal");
   REQUIRE(!asked->seal, what + ": it sealed that already");
-  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
+  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
   ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
   REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
           what + ": a seal or a signature of a wrong length");
@@ -175,7 +175,7 @@ Status AuditDesk::take_opening(const std::string& node, const control::v1::Openi
   const std::string what = "entry " + std::to_string(opening.entry());
   Asked* asked = asked_of(node, opening.entry(), State::kOpening);
   REQUIRE(asked != nullptr && !asked->is_opened, what + ": nobody asked it to open that");
-  REQUIRE(!verdicts_.is_ended(asked->key), what + ": a verdict has ended what it may check");
+  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
   ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
   REQUIRE(
       read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),

@@ -4,7 +4,7 @@
 
 namespace hearth::coordinator {
 
-bool OwnReferee::add(const Key& key, RefereeCase request) {
+bool OwnReferee::add(const Key& key, ledger::RefereeCase request) {
   if (waiting_.size() >= kQueue) return false;
   waiting_.emplace_back(key, std::move(request));
   return true;

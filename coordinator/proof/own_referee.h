@@ -15,7 +15,7 @@
 
 #include "base/crypto.h"
 #include "base/ids.h"
-#include "coordinator/proof/referee.h"
+#include "coordinator/proof/referee_case.h"
 #include "ledger/entry.h"
 
 namespace hearth::coordinator {
@@ -30,13 +30,13 @@ class OwnReferee {
   explicit OwnReferee(const SecretKey& cluster) : key_(cluster) {}
 
   // False when kQueue wait.
-  bool add(const Key& key, RefereeCase request);
+  bool add(const Key& key, ledger::RefereeCase request);
   void drop(const Key& key);  // nobody wants to know it any more
   std::size_t waiting() const { return waiting_.size() + (asked_ ? 1 : 0); }
 
   struct Ask {
     std::uint64_t number = 0;
-    RefereeCase request;
+    ledger::RefereeCase request;
   };
   // The next one, when none is before the referee.
   std::optional<Ask> take_ask(std::int64_t now);
@@ -55,7 +55,7 @@ class OwnReferee {
     Hash256 salt;
   };
   const SecretKey& key_;
-  std::deque<std::pair<Key, RefereeCase>> waiting_;
+  std::deque<std::pair<Key, ledger::RefereeCase>> waiting_;
   std::optional<std::pair<std::uint64_t, Key>> asked_;
   std::uint64_t next_ = 1;
   std::map<std::uint64_t, Sealed> sealed_;  // by entry

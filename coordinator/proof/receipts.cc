@@ -188,23 +188,20 @@ void Receipts::State::collect() {
 Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
   if (one.evidence.empty()) return ok_status();
   if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
-  if (!one.dispute.empty()) {
-    TRY_VOID(keep(blake2b(one.dispute), one.dispute));
-  }
   return keep(blake2b(one.evidence), one.evidence);
 }
 
 // It answers on whatever thread it likes, perhaps when nobody listens any more.
 void Receipts::State::ask_referee() {
   if (auto ask = audits.take_referee_ask()) {
-    referee(std::move(ask->request), [self = shared_from_this(),
-                                      number = ask->number](const Result<RefereeFinding>& finding) {
+    referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
+                                         const Result<ledger::RefereeFinding>& finding) {
       self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
     });
   }
   for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
     const auto done = [self = shared_from_this(),
-                       entry = ask.entry](const Result<RefereeFinding>& finding) {
+                       entry = ask.entry](const Result<ledger::RefereeFinding>& finding) {
       self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
                  0);
     };
@@ -218,7 +215,7 @@ void Receipts::State::ask_referee() {
 
 // Newcomers first: who is at fault too often is one by the time that it may be given work again.
 void Receipts::State::tell_standing() {
-  std::map<PublicKey, std::string> now = audits.verdicts().barred();
+  std::map<PublicKey, std::string> now = audits.verdicts().keys().barred();
   const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
   std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
   const std::lock_guard lock(mutex);
@@ -416,7 +413,7 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
   }
   state->newcomers = state->find_newcomers();
   state->desk.set_newcomers(state->newcomers);
-  state->barred = state->audits.verdicts().barred();
+  state->barred = state->audits.verdicts().keys().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
   state->thread = std::thread([raw = state.get()] { raw->run(); });
   return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
@@ -474,11 +471,6 @@ void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
         if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
       },
       0);
-}
-
-void Receipts::set_disputes(DisputeTools tools) {
-  state_->push(
-      [tools = std::move(tools)](State& state) { state.audits.verdicts().set_disputes(tools); }, 0);
 }
 
 std::string Receipts::why_barred(const PublicKey& key) const {
@@ -587,13 +579,14 @@ void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
 }
 
 void Receipts::take(const std::string& node, const control::v1::Answer& answer) {
-  state_->push([node, answer](State& state) { state.audits.verdicts().take(node, answer); },
+  state_->push([node, answer](State& state) { state.audits.verdicts().on_answer(node, answer); },
                answer.ByteSizeLong());
 }
 
 void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
-  state_->push([node, found](State& state) { state.audits.verdicts().take(node, found); },
-               found.ByteSizeLong());
+  state_->push(
+      [node, found](State& state) { state.audits.verdicts().keys().on_self_checked(node, found); },
+      found.ByteSizeLong());
 }
 
 void Receipts::take(const std::string& node, const control::v1::Cosigned& answer) {
@@ -602,11 +595,6 @@ void Receipts::take(const std::string& node, const control::v1::Cosigned& answer
         if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
       },
       answer.ByteSizeLong());
-}
-
-void Receipts::take(const std::string& node, const control::v1::DisputeMove& move) {
-  state_->push([node, move](State& state) { state.audits.verdicts().take(node, move); },
-               move.ByteSizeLong());
 }
 
 void Receipts::meet(const std::string& node, const PublicKey& key) {

@@ -47,17 +47,15 @@ class Receipts final : public LedgerView {
   // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
   // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
   void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);
-  // Who says which side of a dispute is right (null: a third pipeline, where there is one), and
-  // where evidence is kept; null: there are no verdicts. `rate`: the share of windows that he
-  // computes again unasked, in parts of a million.
+  // Says which side of a dispute is right; null: no dispute is judged. `keep`: where evidence is
+  // kept; null: there are no verdicts. `rate`: the share of windows that the referee computes again
+  // unasked, in parts of a million.
   void set_referee(Referee referee, Keep keep,
                    std::int64_t rate = ledger::Policy().coordinator_rate);
   // Ends the disputes that an earlier process has left open, by what it kept of their verdicts, or
   // unjudged. `kept` is asked for the evidence where there are any, on this class's thread. Once,
   // after set_referee().
   void take_up_disputes(std::function<std::vector<Bytes>()> kept);
-  // What disputes are played with; without it none are, and their verdicts rest on the referee.
-  void set_disputes(DisputeTools tools);
   // What the machines of nodes were so far; without it no change of one is seen over a restart.
   void remember_machines(MachineHistory machines);
   // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
@@ -86,7 +84,6 @@ class Receipts final : public LedgerView {
   void take(const std::string& node, const control::v1::Answer& answer);
   void take(const std::string& node, const control::v1::SelfChecked& found);
   void take(const std::string& node, const control::v1::Cosigned& answer);
-  void take(const std::string& node, const control::v1::DisputeMove& move);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   // What its machine is, of this program or not (MachineHistory).
   void meet_machine(const PublicKey& key, const std::string& machine);

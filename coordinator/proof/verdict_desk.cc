@@ -4,22 +4,20 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "base/check.h"
+#include "ledger/dispute/evidence.h"
 #include "ledger/receipt.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
 namespace {
 
-constexpr std::size_t kAnswerBytesMax = 1'024;  // of a node, kept as evidence
-
-// One line for the process log and for evidence, whatever a node sends.
-std::string answer_line(const std::string& words) {
-  std::string line = words.substr(0, kAnswerBytesMax);
-  std::ranges::replace_if(
-      line, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return line;
+ledger::RefereeCase up_to(ledger::RefereeCase request, std::uint32_t positions) {
+  const std::size_t prompt = std::min<std::size_t>(request.prompt.size(), positions);
+  request.prompt.resize(prompt);
+  request.answer.resize(std::min(request.answer.size(), positions - prompt));
+  request.positions = static_cast<std::uint32_t>(prompt + request.answer.size());
+  return request;
 }
 
 }  // namespace
@@ -49,31 +47,25 @@ void VerdictDesk::ask_next() {
   }
 }
 
-void VerdictDesk::ask(std::uint64_t entry, RefereeCase request) {
+void VerdictDesk::ask(std::uint64_t entry, ledger::RefereeCase request) {
   before_referee_ = entry;
   asks_.push_back({entry, std::move(request)});
 }
 
-void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& finding) {
+void VerdictDesk::found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding) {
   if (before_referee_ != entry) return;
   before_referee_.reset();
   const auto at = cases_.find(entry);
   if (at != cases_.end()) {
     Case& one = at->second;
     const Dispute& dispute = one.dispute;
-    if (!finding && finding.error().code == ErrorCode::kUnavailable && one.third.empty() &&
-        ask_third(entry, one)) {
-      return;
-    }
     if (!finding) {
-      leave_open(at, "no referee: " + finding.error().message +
-                         (one.third.empty() ? "; and no third pipeline of the same cut" : ""));
+      leave_open(at, "no referee: " + finding.error().message);
     } else {
       const bool is_audited = std::exchange(one.audited_asked, false);
+      one.rests_on_audited = is_audited;
       if (!is_audited) one.claimed = *finding;
-      const auto ruling = rule(dispute.request, dispute.finding, dispute.generated,
-                               dispute.fed ? &*dispute.fed : nullptr, *one.claimed,
-                               is_audited ? &*finding : nullptr);
+      const auto ruling = rule(dispute, *one.claimed, is_audited ? &*finding : nullptr);
       if (!ruling) {
         leave_open(at, ruling.error().message);
       } else {
@@ -85,55 +77,29 @@ void VerdictDesk::found(std::uint64_t entry, const Result<RefereeFinding>& findi
   ask_next();
 }
 
-// What the referee was asked last, of a third pipeline.
-bool VerdictDesk::ask_third(std::uint64_t entry, Case& one) {
-  const Dispute& dispute = one.dispute;
-  RefereeCase wanted = one.audited_asked ? audited_case(dispute.request, dispute.generated)
-                                         : claimed_case(dispute.request);
-  if (!third_.begin(dispute.request, std::move(wanted), dispute.generated.pipeline)) return false;
-  before_referee_ = entry;
-  return true;
-}
-
-void VerdictDesk::hear_third() {
-  auto heard = third_.take_found();
-  if (!heard || !before_referee_) return;
-  const std::uint64_t entry = *before_referee_;
-  Case& one = cases_.at(entry);
-  if (heard->who.empty()) one.third = {cluster_};  // nobody is asked after it
-  if (!heard->who.empty()) one.third = std::move(heard->who);
-  found(entry, heard->finding);
-}
-
-// One against two at most: the side that is not false has what the third pipeline has.
-bool VerdictDesk::is_backed(const Case& one) {
-  const AuditCase::Finding& finding = one.dispute.finding;
-  const Hash256& said = one.dispute.request.windows().at(finding.window)[finding.stage]->out_root;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
-  return one.ruling.truth == (is_worker ? finding.root : said);
+Result<ledger::Ruling> VerdictDesk::rule(const Dispute& dispute,
+                                         const ledger::RefereeFinding& claimed,
+                                         const ledger::RefereeFinding* audited) {
+  TRY(const ledger::DisputedRoots roots,
+      disputed_roots(dispute.request, dispute.finding, dispute.generated,
+                     dispute.fed ? &*dispute.fed : nullptr));
+  return ledger::rule(roots, claimed_case(dispute.request), claimed, audited);
 }
 
 void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   if (one.ruling.wants_audited) {
     one.audited_asked = true;
-    if (!one.third.empty()) {
-      if (ask_third(entry, one)) return;
-      return leave_open(cases_.find(entry), "no third pipeline serves any more");
-    }
     return ask(entry, audited_case(dispute.request, dispute.generated));
-  }
-  if (!one.third.empty() && one.ruling.who != Ruling::False::kNobody && !is_backed(one)) {
-    return leave_open(cases_.find(entry), "the third pipeline has what neither side has");
   }
   // Then the error may be this machine's.
   if (one.ruling.is_alone && !std::exchange(one.asked_twice, true)) {
     return ask(entry, claimed_case(dispute.request));
   }
-  if (one.ruling.who == Ruling::False::kNobody) {
+  if (one.ruling.who == ledger::Ruling::False::kNobody) {
     return leave_open(cases_.find(entry), one.ruling.why);
   }
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const ReceiptPipeline::Stage& worker = dispute.request.pipeline().stages[dispute.finding.stage];
   one.node = is_worker ? worker.node : dispute.auditor;
   one.accused = is_worker ? worker.key : dispute.auditor_key;
@@ -171,9 +137,9 @@ AuditOutcome VerdictDesk::outcome_of(const Case& one) {
 void VerdictDesk::report(const Case& one) {
   const AuditCase& request = one.dispute.request;
   AuditOutcome outcome = outcome_of(one);
-  if (one.ruling.who == Ruling::False::kWorker) {
+  if (one.ruling.who == ledger::Ruling::False::kWorker) {
     outcome.kind = AuditOutcome::Kind::kFalse;
-    outcome.answer = one.claimed->tokens;
+    if (!one.claimed->is_cut) outcome.answer = one.claimed->tokens;
   } else if (is_right(request, *one.claimed)) {
     outcome.kind = AuditOutcome::Kind::kAgreed;
     for (const auto& [window, stages] : request.windows()) {
@@ -199,11 +165,11 @@ void VerdictDesk::leave_open(Cases::iterator at, const std::string& why) {
 
 void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const Epoch epoch =
       is_worker ? dispute.request.pipeline().epoch : dispute.generated.pipeline->epoch;
   const auto pipeline = pipelines_.find(epoch);
-  if (pipeline == pipelines_.end()) return play(entry, one);  // it does not stand any more
+  if (pipeline == pipelines_.end()) return accuse(entry, one);  // it does not stand any more
   Hash256 own;
   random_bytes(own.bytes);
   const ledger::RequestId name =
@@ -223,19 +189,11 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
 }
 
 void VerdictDesk::over(const ReceiptRequest& request) {
-  if (third_.is_run(request.order.request)) {
-    third_.over(request);
-    return hear_third();
-  }
-  if (games_.is_run(request.order.request)) {
-    games_.over(request);
-    return take_games();
-  }
   const auto run = runs_.find(request.order.request);
   if (run == runs_.end()) return;
   Case& one = cases_.at(run->second);
   if (request.epoch != one.again.pipeline->epoch) {
-    return give_up(request.order.request, "its pipeline was lost");
+    return give_up(request.order.request);  // its pipeline was lost
   }
   one.again.tokens = request.tokens;
   if (one.again.is_whole()) ran_again(one);
@@ -243,39 +201,25 @@ void VerdictDesk::over(const ReceiptRequest& request) {
 
 Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId& run,
                                const control::v1::WindowClaim& claim) {
-  if (third_.is_run(run)) {
-    const Status taken = third_.take_claim(node, claim);
-    hear_third();
-    return taken;
-  }
-  if (games_.is_run(run)) return ok_status();  // what was claimed was claimed before
   Case& one = cases_.at(runs_.at(run));
   TRY_VOID(one.dispute.request.take(one.again, node, claim, cluster_));
   if (one.again.is_whole()) ran_again(one);
   return ok_status();
 }
 
-void VerdictDesk::give_up(const ledger::RequestId& name, const std::string& why) {
-  if (third_.is_run(name)) {
-    third_.give_up(name);
-    return hear_third();
-  }
-  if (games_.is_run(name)) {
-    games_.give_up(name, why);
-    return take_games();
-  }
+void VerdictDesk::give_up(const ledger::RequestId& name) {
   const auto run = runs_.find(name);
   if (run == runs_.end()) return;
   const std::uint64_t entry = run->second;
   runs_.erase(run);
-  play(entry, cases_.at(entry));
+  accuse(entry, cases_.at(entry));
 }
 
 // What came in must be what came in before: else it says nothing.
 void VerdictDesk::ran_again(Case& one) {
   const AuditCase::Finding& finding = one.dispute.finding;
   const AuditCase& request = one.dispute.request;
-  const bool is_worker = one.ruling.who == Ruling::False::kWorker;
+  const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const auto window = one.again.windows.find(finding.window);
   const bool is_last = finding.stage + std::size_t{1} == request.pipeline().stages.size();
   if (is_last && is_worker) {
@@ -283,107 +227,14 @@ void VerdictDesk::ran_again(Case& one) {
   } else if (window != one.again.windows.end()) {
     const Hash256& in = finding.stage == 0
                             ? window->second[0]->in_root
-                            : one.claimed->windows.at(finding.window)[finding.stage].in;
+                            : one.claimed->windows.at(finding.window)[finding.stage - 1];
     one.judged.same_again =
         window->second[finding.stage]->out_root == one.root &&
         (is_last || finding.stage == 0 || window->second[finding.stage]->in_root == in);
   }
   one.was_run_again = true;
   runs_.erase(one.again.name);
-  play(finding.entry, one);
-}
-
-// --- the game ---
-
-// Who has nothing to lose plays none.
-void VerdictDesk::play(std::uint64_t entry, Case& one) {
-  one.state = State::kGame;
-  one.played.entry = entry;
-  if (is_ended(one.accused)) {
-    one.played.why = "a verdict has ended its key already";
-    return accuse(entry, one);
-  }
-  if (one.dispute.auditor_key == cluster_) {
-    one.played.why = "the referee himself audited it";
-    return accuse(entry, one);
-  }
-  const auto why = games_.begin(table_of(one));
-  if (!why) return take_games();
-  one.played.why = *why;
-  accuse(entry, one);
-}
-
-DisputeTable VerdictDesk::table_of(const Case& one) const {
-  const Dispute& dispute = one.dispute;
-  const AuditCase::Finding& finding = dispute.finding;
-  const AuditCase& request = dispute.request;
-  const ReceiptPipeline& own = request.pipeline();
-  DisputeTable table;
-  table.said.cluster = cluster_;
-  for (std::uint32_t w = 0; w <= finding.window; ++w) {
-    const auto& bytes = dispute.receipts.at(request.windows().at(w)[finding.stage]->entry);
-    table.said.receipts.emplace_back(bytes.begin(), bytes.end());
-  }
-  table.said.seal = dispute.seal;
-  table.said.opened_root = finding.root;
-  table.said.opened_salt = dispute.opened_salt;
-  table.said.salt = request.request().order.salt;
-  table.model = own.model;
-  table.run = request.feed({});
-  const auto side = [this](const PublicKey& key, Epoch epoch) {
-    const auto pipeline = pipelines_.find(epoch);
-    if (pipeline == pipelines_.end()) return DisputeTable::Side();
-    return DisputeTable::Side{node_of(key), pipeline->second};
-  };
-  table.sides = {side(own.stages[finding.stage].key, own.epoch),
-                 side(dispute.auditor_key, finding.epoch)};
-  table.witness = one.ruling.who == Ruling::False::kWorker ? ledger::DisputeSide::kAuditor
-                                                           : ledger::DisputeSide::kWorker;
-  return table;
-}
-
-void VerdictDesk::take_games() {
-  for (DisputePlayed& played : games_.take_played()) {
-    const auto at = cases_.find(played.entry);
-    if (at == cases_.end()) continue;
-    Case& one = at->second;
-    one.played = std::move(played);
-    const auto side = static_cast<std::size_t>(one.ruling.who == Ruling::False::kWorker
-                                                   ? ledger::DisputeSide::kWorker
-                                                   : ledger::DisputeSide::kAuditor);
-    if (one.played.decided && !one.played.wrong[side]) {
-      leave_open(at, "the referee finds node " + one.node +
-                         " false, and the game of the two another one: " + one.played.why);
-    } else {
-      accuse(at->first, one);
-    }
-  }
-}
-
-void VerdictDesk::lose(const std::string& node) {
-  present_.erase(node);
-  games_.lose(node);
-  take_games();
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::DisputeMove& move) {
-  games_.take(node, move);
-  take_games();
-}
-
-std::vector<AuditRun> VerdictDesk::take_runs() {
-  for (AuditRun& run : third_.take_runs()) to_run_.push_back(std::move(run));
-  for (AuditRun& run : games_.take_runs()) to_run_.push_back(std::move(run));
-  return std::exchange(to_run_, {});
-}
-
-std::vector<VerdictDesk::Message> VerdictDesk::take_messages() {
-  for (DisputeDesk::Message& one : games_.take_messages()) {
-    Message& message = messages_.emplace_back();
-    message.node = std::move(one.node);
-    *message.body.mutable_dispute() = std::move(one.body);
-  }
-  return std::exchange(messages_, {});
+  accuse(finding.entry, one);
 }
 
 // --- the accused ---
@@ -396,33 +247,29 @@ void VerdictDesk::accuse(std::uint64_t entry, Case& one) {
 
 // Who is lost hears of it when it is back.
 void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
-  const std::string node = node_of(one.accused);
+  const std::string node = keys_.node_of(one.accused);
   if (node.empty()) return;
   ++one.times;
   one.node = node;
   one.at = clock_.now();
-  Message& message = messages_.emplace_back();
+  NodeMessage& message = messages_.emplace_back();
   message.node = node;
   control::v1::Accusation& body = *message.body.mutable_accusation();
   body.set_entry(entry);
-  if (one.ruling.who == Ruling::False::kWorker) body.set_receipt(to_field(one.dispute.receipt()));
+  if (one.ruling.who == ledger::Ruling::False::kWorker)
+    body.set_receipt(to_field(one.dispute.receipt()));
   body.set_root(to_field(one.root.bytes));
   body.set_found(to_field(one.ruling.truth.bytes));
 }
 
-std::string VerdictDesk::node_of(const PublicKey& key) const {
-  const auto found = std::ranges::find(present_, key, [](const auto& one) { return one.second; });
-  return found == present_.end() ? "" : found->first;
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::Answer& answer) {
+void VerdictDesk::on_answer(const std::string& node, const control::v1::Answer& answer) {
   const auto at = cases_.find(answer.entry());
-  const auto key = present_.find(node);
-  if (at == cases_.end() || key == present_.end()) return;  // late
+  const PublicKey* key = keys_.key_of(node);
+  if (at == cases_.end() || key == nullptr) return;  // late
   Case& one = at->second;
-  if (one.state != State::kAccused || one.accused != key->second) return;
+  if (one.state != State::kAccused || one.accused != *key) return;
   ledger::Answer said{answer.entry(),
-                      key->second,
+                      *key,
                       ledger::Plea::kNone,
                       answer.found().weights_whole(),
                       answer.found().self_test_passed(),
@@ -430,8 +277,8 @@ void VerdictDesk::take(const std::string& node, const control::v1::Answer& answe
   const bool known = answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kConceded) ||
                      answer.plea() == static_cast<std::uint32_t>(ledger::Plea::kContested);
   if (known) said.plea = static_cast<ledger::Plea>(answer.plea());
-  if (!known || answer.trace().size() > ledger::kTraceBytes ||
-      !read_field(answer.signature(), said.signature) || !ledger::check_answer(said, cluster_)) {
+  if (!known || !read_field(answer.signature(), said.signature) ||
+      !ledger::check_answer(said, cluster_)) {
     spdlog::error("node {}: an answer about entry {} that is none", node, answer.entry());
     return;
   }
@@ -453,22 +300,17 @@ void VerdictDesk::judge(Cases::iterator at) {
                             : one.judged.same_again ? "computed again, the same came out"
                                                     : "computed again, the same did not come out";
   spdlog::error("entry {}: {} of node {}: {}; its weights {}, its kernels {}; {}", entry,
-                verdict_name(verdict), one.node, plea,
+                ledger::verdict_name(verdict), one.node, plea,
                 one.judged.weights_whole ? "are whole" : "are damaged",
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Bytes evidence = evidence_of(entry, one, verdict);
   const Hash256 hash = blake2b(evidence);
-  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence), one.played.file});
+  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence)});
   cases_.erase(at);
 }
 
 void VerdictDesk::pronounce(Judgement judgement) {
-  const ledger::VerdictEntry& verdict = judgement.verdict;
-  if (verdict.verdict == ledger::Verdict::kFraud) {
-    ended_.insert(verdict.guilty);
-  } else if (verdict.verdict == ledger::Verdict::kFault && verdict.guilty != cluster_) {
-    quarantine(verdict.guilty, verdict.receipt);
-  }
+  keys_.pronounced(judgement.verdict);
   verdicts_.push_back(std::move(judgement));
 }
 
@@ -476,174 +318,74 @@ void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
   const std::vector<std::uint64_t> disputes = books_.disputes();
   std::set<std::uint64_t> open(disputes.begin(), disputes.end());
   for (const Bytes& evidence : kept) {
-    const auto verdict = verdict_in(evidence, books_);
+    const auto verdict = ledger::verdict_in(evidence, books_);
     if (!verdict || open.erase(verdict->receipt) == 0) continue;
     spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
-                 verdict->receipt, verdict_name(verdict->verdict), verdict->guilty.hex());
-    pronounce({*verdict, evidence, {}});
+                 verdict->receipt, ledger::verdict_name(verdict->verdict), verdict->guilty.hex());
+    pronounce({*verdict, evidence});
   }
   for (const std::uint64_t entry : open) {
     spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
                  entry);
-    Bytes evidence = unjudged_evidence(entry, books_);
+    Bytes evidence = ledger::unjudged_evidence(entry, books_);
     const Hash256 hash = blake2b(evidence);
-    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence), {}});
+    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence)});
   }
 }
 
-// Lines of a name and a value. Nothing of it derives from a prompt but by its salt.
+// With the request up to the end of the disputed window: what comes later decides nothing.
 Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
                                ledger::Verdict verdict) const {
   const Dispute& dispute = one.dispute;
-  std::string text(kVerdictEvidence);
-  const auto add = [&text](std::string_view name, const std::string& value) {
-    text += std::string(name) + " " + value + "\n";
-  };
-  add("cluster", cluster_.hex());
-  add("entry", std::to_string(entry));
-  add("receipt", to_hex(dispute.receipt()));
-  add("auditor", dispute.auditor_key.hex());
-  add("auditor-root", to_hex(dispute.finding.root.bytes));
-  add("true-root", to_hex(one.ruling.truth.bytes));
-  add("guilty", one.accused.hex());
-  add("root", to_hex(one.root.bytes));
-  for (const PublicKey& key : one.third) add("referee", key.hex());
-  add("same-again", !one.was_run_again ? "-" : one.judged.same_again ? "1" : "0");
-  if (one.answer) {
-    add("plea", std::to_string(static_cast<unsigned>(one.answer->plea)));
-    add("weights-whole", one.answer->weights_whole ? "1" : "0");
-    add("self-test-passed", one.answer->self_test_passed ? "1" : "0");
-    add("signature", to_hex(one.answer->signature));
-    if (!one.damage.empty()) add("damage", one.damage);
+  const std::uint32_t window = dispute.finding.window;
+  ledger::VerdictEvidence out;
+  out.cluster = cluster_;
+  out.entry = entry;
+  out.place = {window, dispute.finding.stage};
+  std::uint32_t positions = 0;
+  for (const auto& [number, stages] : dispute.request.windows()) {
+    if (number > window) break;
+    positions += stages.front()->positions;
+    for (const auto& logged : stages) {
+      const auto& receipt = dispute.receipts.at(logged->entry);
+      out.receipts.emplace_back(receipt.begin(), receipt.end());
+    }
   }
-  text += game_lines(one);
-  add("verdict", std::string(verdict_name(verdict)));
-  const ByteSpan bytes = as_bytes(text);
-  return Bytes(bytes.begin(), bytes.end());
+  out.claimed = up_to(claimed_case(dispute.request), positions);
+  INVARIANT(out.claimed.positions == positions, "a request has the tokens of its windows");
+  out.seal = dispute.seal;
+  out.auditor_root = dispute.finding.root;
+  out.auditor_salt = dispute.opened_salt;
+  if (one.rests_on_audited) {
+    out.auditor_answer = up_to(audited_case(dispute.request, dispute.generated), positions).answer;
+    out.auditor_windows = dispute.generated.out_roots();
+    std::erase_if(out.auditor_windows, [window](const auto& of) { return of.first > window; });
+  }
+  out.truth = one.ruling.truth;
+  out.guilty = one.accused;
+  if (one.was_run_again) out.same_again = one.judged.same_again;
+  out.answer = one.answer;
+  out.damage = one.damage;
+  out.verdict = verdict;
+  return ledger::write_evidence(out);
 }
-
-// The file that shows it, or why there is none.
-std::string VerdictDesk::game_lines(const Case& one) {
-  std::string lines = "game " + answer_line(one.played.why) + "\n";
-  if (one.played.file.empty()) return lines;
-  lines += std::string(ledger::kEvidenceDispute) + blake2b(one.played.file).hex() + "\n";
-  if (one.played.needs_model) lines += std::string(ledger::kEvidenceNeedsModel) + "\n";
-  return lines;
-}
-
-// --- who may be given work ---
 
 void VerdictDesk::meet(const std::string& node, const PublicKey& key) {
-  present_[node] = key;
+  keys_.meet(node, key);
   for (auto& [entry, one] : cases_) {
     if (one.state == State::kAccused && one.accused == key) send_accusation(entry, one);
   }
-  if (quarantined_.contains(key)) send_check(node, key);
-  if (is_ended(key) || refused_.contains(key)) send_ended(node, key);
 }
 
-void VerdictDesk::refuse(const std::string& node, const PublicKey& key) {
-  if (!refused_.insert(key).second) return;
-  send_ended(node, key);
-}
-
-void VerdictDesk::send_ended(const std::string& node, const PublicKey& key) {
-  Message& message = messages_.emplace_back();
-  message.node = node;
-  message.body.mutable_ended()->set_why(why_barred(key));
-}
-
-void VerdictDesk::quarantine(const PublicKey& key, std::uint64_t entry) {
-  quarantined_[key] = {entry, 0, clock_.now()};
-  if (const std::string node = node_of(key); !node.empty()) send_check(node, key);
-}
-
-void VerdictDesk::send_check(const std::string& node, const PublicKey& key) {
-  Quarantine& one = quarantined_.at(key);
-  one.number = next_check_++;
-  one.sent = clock_.now();
-  Message& message = messages_.emplace_back();
-  message.node = node;
-  message.body.mutable_self_check()->set_number(one.number);
-  message.body.mutable_self_check()->set_why(why_barred(key));
-}
-
-void VerdictDesk::take(const std::string& node, const control::v1::SelfChecked& found) {
-  const auto key = present_.find(node);
-  if (key == present_.end()) return;
-  const auto one = quarantined_.find(key->second);
-  if (one == quarantined_.end() || one->second.number != found.number()) return;
-  if (!found.weights_whole() || !found.self_test_passed()) {
-    spdlog::error("node {} is damaged: {}", node, answer_line(found.what()));
-    return;  // asked again in a while: damaged weights are dropped, and read anew
-  }
-  spdlog::info("node {} has looked at itself and is whole; it is given work again", node);
-  quarantined_.erase(one);
-}
-
-bool VerdictDesk::is_ended(const PublicKey& key) const {
-  const ledger::Standing* standing = books_.standing(key);
-  return ended_.contains(key) || (standing != nullptr && standing->is_tombstoned());
-}
-
-std::string VerdictDesk::why_barred(const PublicKey& key) const {
-  if (is_ended(key)) {
-    return "the ledger has found it a fraud: it never serves or checks again under its key";
-  }
-  if (refused_.contains(key)) {
-    return "in an audit it claimed what it had not computed: it gets no work until this server is "
-           "started anew";
-  }
-  const auto one = quarantined_.find(key);
-  if (one == quarantined_.end()) return "";
-  return "it was found at fault (entry " + std::to_string(one->second.entry) +
-         " of the ledger), and has to hash its weights and test its kernels first";
-}
-
-std::map<PublicKey, std::string> VerdictDesk::barred() const {
-  std::map<PublicKey, std::string> all;
-  const auto add = [&](const PublicKey& key) {
-    if (std::string why = why_barred(key); !why.empty()) all[key] = std::move(why);
-  };
-  for (const PublicKey& key : books_.keys()) add(key);
-  for (const auto& [key, one] : quarantined_) add(key);
-  for (const PublicKey& key : refused_) add(key);
-  for (const PublicKey& key : ended_) add(key);
-  return all;
-}
-
-// Whether it was repaired since, no entry says.
-void VerdictDesk::recall(const ledger::Entry& entry) {
-  const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
-  if (verdict == nullptr || verdict->verdict != ledger::Verdict::kFault) return;
-  if (verdict->guilty == cluster_) return;  // it is given no work anyway
-  quarantined_[verdict->guilty] = {verdict->receipt, 0, clock_.now()};
-}
-
-void VerdictDesk::logged(const ledger::Entry& entry) {
-  PublicKey guilty;
-  if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body)) {
-    guilty = verdict->guilty;
-  } else if (const auto* two = std::get_if<ledger::EquivocationEntry>(&entry.body)) {
-    const auto receipt = ledger::reread_receipt(two->one);
-    if (!receipt) return;
-    guilty = receipt->worker;
-  } else {
-    return;
-  }
-  const std::string node = node_of(guilty);
-  if (!is_ended(guilty) || node.empty()) return;
-  send_ended(node, guilty);
+std::vector<NodeMessage> VerdictDesk::take_messages() {
+  for (NodeMessage& message : keys_.take_messages()) messages_.push_back(std::move(message));
+  return std::exchange(messages_, {});
 }
 
 // --- time ---
 
 void VerdictDesk::on_timer() {
   const TimePoint now = clock_.now();
-  third_.on_timer();
-  hear_third();
-  games_.on_timer();
-  take_games();
   std::vector<std::uint64_t> late;
   for (const auto& [entry, one] : cases_) {
     const bool waits = one.state == State::kAgain || one.state == State::kAccused;
@@ -655,8 +397,8 @@ void VerdictDesk::on_timer() {
     Case& one = at->second;
     if (one.state == State::kAgain) {
       runs_.erase(one.again.name);
-      play(entry, one);
-    } else if (node_of(one.accused).empty()) {
+      accuse(entry, one);
+    } else if (keys_.node_of(one.accused).empty()) {
       one.at = now;  // it is lost, which is none of the verdicts
     } else if (one.times < 2) {
       send_accusation(entry, one);
@@ -664,10 +406,7 @@ void VerdictDesk::on_timer() {
       judge(at);
     }
   }
-  for (auto& [key, one] : quarantined_) {
-    const std::string node = node_of(key);
-    if (!node.empty() && now - one.sent >= kPatience) send_check(node, key);
-  }
+  keys_.on_timer();
 }
 
 }  // namespace hearth::coordinator

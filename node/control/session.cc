@@ -145,7 +145,6 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
     case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
     case CoordinatorMessage::kAccusation: return events_.on_accusation(message.accusation());
-    case CoordinatorMessage::kDispute: return events_.on_dispute(message.dispute());
     case CoordinatorMessage::kSelfCheck: return events_.on_self_check(message.self_check());
     case CoordinatorMessage::kEnded:
       return spdlog::error("{}: the coordinator gives this node no work any more: {}",

@@ -28,7 +28,6 @@ class ControlEvents {
   virtual void on_seal_order(const control::v1::SealOrder& order) = 0;
   virtual void on_open_order(const control::v1::OpenOrder& order) = 0;
   virtual void on_accusation(const control::v1::Accusation& accusation) = 0;
-  virtual void on_dispute(const control::v1::DisputeOrder& order) = 0;
   virtual void on_self_check(const control::v1::SelfCheck& check) = 0;
   virtual Bytes on_roster(ByteSpan roster) = 0;  // an answer for the coordinator, or nothing
   virtual void on_measure() = 0;

@@ -148,10 +148,6 @@ void StageMachine::on_accusation(const control::v1::Accusation& accusation) {
   });
 }
 
-void StageMachine::on_dispute(const control::v1::DisputeOrder& order) {
-  if (options_.receipts != nullptr) options_.receipts->play(order);
-}
-
 void StageMachine::on_self_check(const control::v1::SelfCheck& check) {
   spdlog::warn("{}: this node gets no work until it has looked at itself: {}", options_.node,
                check.why());
@@ -178,7 +174,6 @@ bool StageMachine::rests() const { return away_ && unloading_ == 0 && !(away_->d
 void StageMachine::unload() {
   ++unloading_;
   compute_.unload();
-  if (options_.receipts != nullptr) options_.receipts->leave_game();
   if (!serving_ || serving_->leave_by) return;
   serving_->leave_by = clock_.now() + kFarewell;
   serving_->ready = false;

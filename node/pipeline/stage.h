@@ -1,9 +1,8 @@
 // Stage: a worker's part in one pipeline after another, as a state machine over the seams.
 //
 //   control link  Register, Heartbeat, StageReady, StageFailed, StepHashes,
-//                 WindowClaims, Receipts, Seals, Openings, DisputeMove    ->  coordinator
-//                 Registered, Assign, Unassign, Countersign, SealOrder, OpenOrder, DisputeOrder,
-//                 Refused  <-
+//                 WindowClaims, Receipts, Seals, Openings                 ->  coordinator
+//                 Registered, Assign, Unassign, Countersign, SealOrder, OpenOrder, Refused  <-
 //   data links    previous stage -> us -> next stage; the last stage also answers the first and
 //                 the coordinator (proto/step.h)
 //

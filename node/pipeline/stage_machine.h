@@ -71,7 +71,6 @@ class StageMachine final : public Stage,
   void on_seal_order(const control::v1::SealOrder& order) override;
   void on_open_order(const control::v1::OpenOrder& order) override;
   void on_accusation(const control::v1::Accusation& accusation) override;
-  void on_dispute(const control::v1::DisputeOrder& order) override;
   void on_self_check(const control::v1::SelfCheck& check) override;
   void on_measure() override;
   void on_probe(const control::v1::Probe& probe) override;

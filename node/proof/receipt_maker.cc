@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "node/proof/dispute_seat.h"
 
 namespace hearth::node {
 namespace {
@@ -29,17 +28,13 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   using Work = std::function<void(State&)>;
 
   State(ReceiptIdentity given, const Clock& clock, Post to)
-      : identity(given), receipts(std::move(given), clock), post(std::move(to)) {}
+      : receipts(std::move(given), clock), post(std::move(to)) {}
 
   // `hurries`: somebody waits for it, or for what it leads to.
   bool push(Work work, std::size_t size, bool hurries = true);
   void run();
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
-  void play(control::v1::DisputeOrder order);
-  void lose_run() {
-    if (seat != nullptr) seat->lose();
-  }
   // Behind what is being hashed; `fill` puts in what the owner is to send.
   template <typename Order>
   void answer(Order order,
@@ -54,11 +49,8 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
         size);
   }
 
-  const ReceiptIdentity identity;
   // The thread's.
   WindowReceipts receipts;
-  DisputeParty::OpenModel open_model;
-  std::unique_ptr<DisputeSeat> seat;  // from the first dispute on
   std::chrono::steady_clock::time_point next_claims{};
 
   std::mutex mutex;
@@ -135,18 +127,6 @@ void ReceiptMaker::State::to_owner(control::v1::WorkerMessage message) {
   });
 }
 
-void ReceiptMaker::State::play(control::v1::DisputeOrder order) {
-  if (seat == nullptr) {
-    auto party = std::make_unique<DisputeParty>(identity.key, identity.cluster, open_model);
-    seat = std::make_unique<DisputeSeat>(std::move(party), [this](control::v1::DisputeMove move) {
-      control::v1::WorkerMessage message;
-      *message.mutable_dispute() = std::move(move);
-      to_owner(std::move(message));
-    });
-  }
-  seat->take(std::move(order));
-}
-
 ReceiptMaker::ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post)
     : build_(identity.build),
       state_(std::make_shared<State>(std::move(identity), clock, std::move(post))) {
@@ -162,22 +142,12 @@ ReceiptMaker::~ReceiptMaker() {
     state_->wake.notify_one();
   }
   state_->thread.join();
-  state_->seat.reset();  // whose thread sends by this state
 }
 
 void ReceiptMaker::set_send(Send send) { state_->send = std::move(send); }
 
-void ReceiptMaker::set_model(DisputeParty::OpenModel open) {
-  state_->push([open = std::move(open)](State& state) { state.open_model = open; }, 0);
-}
-
 void ReceiptMaker::begin(const Assignment& assignment, const Hash256& model) {
-  state_->push(
-      [assignment, model](State& state) {
-        state.receipts.begin(assignment, model);
-        state.lose_run();
-      },
-      0);
+  state_->push([assignment, model](State& state) { state.receipts.begin(assignment, model); }, 0);
 }
 
 void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn) {
@@ -185,20 +155,13 @@ void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> dra
                            batch.rows.size() * sizeof(BatchRow) +
                            drawn.size() * sizeof(SampledToken);
   const bool ends = !batch.releases.empty();
-  const bool taken = state_->push(
-      [batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](State& state) {
-        state.receipts.step(batch, in, drawn);
-        if (state.seat != nullptr) state.seat->step(batch, in);
-      },
-      size, ends);
+  const bool taken =
+      state_->push([batch = std::move(batch), in = std::move(in), drawn = std::move(drawn)](
+                       State& state) { state.receipts.step(batch, in, drawn); },
+                   size, ends);
   if (std::exchange(state_->gap, !taken) || taken) return;
   // It may have been the one that ends a request, which would then stay open for ever.
-  state_->push(
-      [](State& state) {
-        state.receipts.skip();
-        state.lose_run();
-      },
-      0);
+  state_->push([](State& state) { state.receipts.skip(); }, 0);
   if (std::exchange(state_->late, true)) return;
   spdlog::warn("hashing does not keep up with computing: some requests have no receipts");
 }
@@ -235,22 +198,8 @@ void ReceiptMaker::plead(control::v1::Accusation accusation, control::v1::SelfCh
       size);
 }
 
-void ReceiptMaker::play(control::v1::DisputeOrder order) {
-  const std::size_t size = order.ByteSizeLong();
-  state_->push([order = std::move(order)](State& state) { state.play(order); }, size);
-}
-
-void ReceiptMaker::leave_game() {
-  state_->push(
-      [](State& state) {
-        if (state.seat != nullptr) state.seat->leave();
-      },
-      0);
-}
-
 void ReceiptMaker::forget() {
   state_->push([](State& state) { state.receipts.forget(); }, 0);
-  leave_game();
 }
 
 }  // namespace hearth::node

@@ -10,7 +10,6 @@
 #include <memory>
 #include <vector>
 
-#include "node/proof/dispute_party.h"
 #include "node/proof/window_receipts.h"
 
 namespace hearth::node {
@@ -25,8 +24,6 @@ class ReceiptMaker {
 
   const std::string& build() const { return build_; }
   void set_send(Send send);  // to the coordinator; null: nobody is told
-  // Where disputes are traced with; without it none are played.
-  void set_model(DisputeParty::OpenModel open);
 
   // As of WindowReceipts.
   void begin(const Assignment& assignment, const Hash256& model);
@@ -36,9 +33,6 @@ class ReceiptMaker {
   void open(control::v1::OpenOrder order);
   // What a self-check found, when the node is accused.
   void plead(control::v1::Accusation accusation, control::v1::SelfChecked found);
-  // An order of a dispute (node/proof/dispute_seat.h), and the end of any.
-  void play(control::v1::DisputeOrder order);
-  void leave_game();
   void forget();
 
  private:

@@ -61,7 +61,7 @@ class WindowReceipts {
   // Of those entries that were sealed and not opened yet.
   control::v1::Openings open(const control::v1::OpenOrder& order);
   // Whether the accused concedes, signed. It denies only what it never said: a referee's arithmetic
-  // is exact, and who was right has a dispute file to show and not a word.
+  // is exact.
   control::v1::Answer plead(const control::v1::Accusation& accusation,
                             const control::v1::SelfChecked& found) const;
   // The coordinator is another one now, or has forgotten what it was told.

@@ -75,7 +75,7 @@ void reads_the_log(RealSwarm& swarm, std::uint16_t index) {
 
 bool is_refused(RealSwarm& swarm, std::size_t pipeline, std::size_t stage) {
   const PublicKey key = swarm.stage(pipeline, stage).key.public_key();
-  return !swarm.audits.verdicts().why_barred(key).empty();
+  return !swarm.audits.verdicts().keys().why_barred(key).empty();
 }
 
 void expect_no_audit(RealSwarm& swarm) {

@@ -19,17 +19,17 @@ PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5",
 
 
 class Audits(swarm.InOneFolder):
-    def start(self, mode, liar=None, defect=ONE_UNIT_OFF, flags=(), workers=4, liars=()):
+    def start(self, mode, liar=None, defect=ONE_UNIT_OFF, flags=(), liars=(), model=None):
         """Four workers, which become two pipelines of the same cut."""
         s = swarm.Swarm(0, "--stages", "2", "--audit", mode, *flags, data_dir=self.folder,
-                        ready=False)
+                        ready=False, model=model)
         self.addCleanup(s.stop)
-        for name in [f"w{i}" for i in range(workers)]:
+        for name in ("w0", "w1", "w2", "w3"):
             lies = name == liar or name in liars
             self.work(s, name, LIAR if lies else swarm.HEARTH, defect if lies else "0")
             if name == "w0":  # who comes first is the first stage
                 swarm.wait_until(lambda: s.state()["nodes"], "the first worker")
-        swarm.wait_until(lambda: len(self.serving(s)) == workers // 2, "all pipelines")
+        swarm.wait_until(lambda: len(self.serving(s)) == 2, "both pipelines")
         return s
 
     @staticmethod
@@ -135,32 +135,26 @@ class Audits(swarm.InOneFolder):
         else:
             self.assertEqual(code, 0, err)
         # Its evidence is beside the log, and is part of what an audit checks.
-        evidence, game = self.evidence()
+        evidence = self.evidence()
         self.refused(evidence, lambda b: b.replace(b"verdict fraud", b"verdict fault"),
                      "not the evidence")
-        self.refused(game, lambda b: b[:-1] + bytes([b[-1] ^ 1]), "not the dispute's file")
-        self.proves(game, whose="w0", auditor_is="w0" in self.auditors(s, own))
+        self.proves(evidence, "auditor" if "w0" in self.auditors(s) else "worker")
         stranger = self.folder / "ledger" / "disputes" / "notes"
         stranger.write_text("of somebody\n")
         code, out, err = swarm.hearth("audit", self.folder)
         self.assertEqual(code, 0, err)
         self.assertIn("no verdict names: disputes/notes", out)
-        self.assertIn("each played again: 1", out)
-        self.assertNotIn(game.name, out)
+        self.assertNotIn(evidence.name, out)
         s.stop()
         self.audit()
 
     def evidence(self):
-        """What the verdict names: lines, and the file of the game that they name."""
+        """The file that the verdict names."""
         folder = self.folder / "ledger" / "disputes"
         self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
-        files = list(folder.iterdir())
-        self.assertEqual({file.stat().st_mode & 0o777 for file in files}, {0o600})
-        lines, = (file for file in files if file.read_bytes().startswith(b"hearth verdict evidence"))
-        self.assertEqual(len(files), 2, lines.read_text())
-        game, = (file for file in files if file != lines)
-        self.assertIn(f"\ndispute {game.name}\n", lines.read_text())
-        return lines, game
+        file, = folder.iterdir()
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        return file
 
     def refused(self, file, change, fault):
         whole = file.read_bytes()
@@ -171,32 +165,37 @@ class Audits(swarm.InOneFolder):
         self.assertIn(fault, err)
 
     @staticmethod
-    def auditors(s, own):
+    def auditors(s):
         """Whether the liar audited, or was audited."""
         found = re.search(r"in dispute: entry .*: node (\w+) and its auditor (\w+)", s.read_log())
         return {found.group(2)}
 
-    def proves(self, game, whose, auditor_is):
-        """The file alone, far from log and model, names who was wrong; another one names nobody."""
+    def proves(self, evidence, side):
+        """The file and the model, far from the log, come to the same verdict; a changed file to
+        none."""
         with tempfile.TemporaryDirectory() as elsewhere:
-            copy = pathlib.Path(elsewhere) / "dispute"
-            shutil.copy(game, copy)
-            code, out, err = swarm.hearth("verify", "--dispute", copy, "--json")
+            copy = pathlib.Path(elsewhere) / "evidence"
+            shutil.copy(evidence, copy)
+            again = ("verify", copy, "--re-execute", "--model", swarm.MODEL, "--json")
+            code, out, err = swarm.hearth(*again)
             self.assertEqual(code, 0, err)
             found = json.loads(out)
-            side = "auditor" if auditor_is else "worker"
-            self.assertEqual(found["guilty"], [side])
-            self.assertEqual(found[side], self.standing(whose)["key"])
-            # It stands by its lie to the end: the value that it moved in its last bit.
-            self.assertEqual((found["where"]["position"] % 16, found["where"]["operation"],
-                              found["where"]["element"], found["weights"]),
-                             (9, "residual", 0, "model"))  # no weights at all
-            self.assertEqual(found["discloses"], ["salt", "activations"])
+            self.assertEqual((found["computed_again"], found["side"], found["guilty"],
+                              found["stage"], found["verdict"]),
+                             (True, side, self.standing("w0")["key"], 0, "fraud"))
+            self.assertGreater(found["positions"], 9)
+            code, out, err = swarm.hearth("verify", copy)
+            self.assertEqual(code, 0, err)
+            self.assertIn("not computed", out)
             whole = copy.read_bytes()
-            for at in range(7, len(whole), len(whole) // 40):
-                copy.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
-                code, out, err = swarm.hearth("verify", "--dispute", copy, "--json")
-                self.assertEqual(code, 6, f"byte {at}: {out} {err}")
+            other = self.standing("w1")["key"].encode()
+            for change in (lambda b: b.replace(found["guilty"].encode(), other),
+                           lambda b: b.replace(b"\nprompt ", b"\nprompt 1 "),
+                           lambda b: b.replace(b"verdict fraud", b"verdict fault"),
+                           lambda b: b[:-2]):
+                copy.write_bytes(change(whole))
+                code, out, err = swarm.hearth(*again)
+                self.assertEqual(code, 6, f"{out} {err}")
 
     def test_who_denies_exact_arithmetic_is_a_fraud(self):
         s, _ = self.judged(ONE_UNIT_CONTESTED)
@@ -253,33 +252,22 @@ class Audits(swarm.InOneFolder):
         self.assertEqual(found["referee"]["missed"], 0)
         self.assertEqual(self.audit()["disputes"], [])
 
-    def test_a_third_pipeline_judges_where_no_machine_has_a_copy(self):
-        s = self.start("full", liar="w0", workers=6, flags=("--no-referee",))
-        pipelines = [p["nodes"] for p in self.serving(s)]
-        self.assertEqual(len(pipelines), 3)
-        # Whichever serves and whichever audits, the one that w0 is in comes to its turn.
-        for i in range(24):
-            ask(s.api, body(s.model, PROMPTS[i % len(PROMPTS)]))
-            if self.audited(s, 2 * (i + 1))["disputed"] > 0:
-                break
-        self.assertEqual(self.verdict_of(s), "w0")
-        texts = [path.read_bytes() for path in (self.folder / "ledger" / "disputes").iterdir()]
-        evidence, = (text for text in texts if not text.startswith(b"HRD1"))
-        self.assertEqual(evidence.count(b"\nreferee "), 2, "a key a stage")
-
     def left_open(self):
-        """(dispute, key of who lied, of whom it contradicts): nobody judges here, and the server is
-        killed."""
-        s = self.start("full", liar="w0", flags=("--no-referee",))
+        """(dispute, key of who lied, of whom it contradicts): the server's model file is gone when
+        its referee wants it, so the dispute stays open, and the server is killed."""
+        with tempfile.TemporaryDirectory() as elsewhere:
+            model = shutil.copy(swarm.MODEL, elsewhere)
+            s = self.start("full", liar="w0", model=model)
         ask(s.api, body(s.model, PROMPTS[0]))
         books = self.books_when("a dispute", lambda books: books["disputes"])
         own, other = sorted((p["nodes"] for p in self.serving(s)), key=lambda p: "w0" not in p)
         keys = [self.standing(name)["key"] for name in ("w0", other[own.index("w0")])]
+        swarm.wait_until(lambda: "stays open: no referee" in s.read_log(), 60, "the referee's word")
         s.kill()
         return books["disputes"][0], *keys
 
     def again(self):
-        s = swarm.Swarm(0, "--stages", "2", "--no-referee", data_dir=self.folder, ready=False)
+        s = swarm.Swarm(0, "--stages", "2", data_dir=self.folder, ready=False)
         self.addCleanup(s.stop)
         books = self.books_when("the end of the dispute", lambda books: not books["disputes"])
         return s, books
@@ -309,7 +297,7 @@ class Audits(swarm.InOneFolder):
         cluster = json.loads(swarm.hearth("audit", self.folder, "--json")[1])["key"]
         lines = [b"hearth verdict evidence v1"] + [line.encode() for line in (
             f"cluster {cluster}", f"entry {entry}", f"receipt {self.receipt_at(entry).hex()}",
-            f"guilty {liar}", "game it was not played", "verdict fraud", "")]
+            f"guilty {liar}", "verdict fraud", "")]
         evidence = b"\n".join(lines)
         # As it lies there when a server ends before the verdict is in the log.
         disputes = self.folder / "ledger" / "disputes"

@@ -80,15 +80,15 @@ class Swarm:
     compute itself (one of 200 else, in place of those whom a test waits for) only where flags say so."""
 
     def __init__(self, workers=3, *flags, data_dir=None, control_port=None, port=None,
-                 ready=True):
+                 ready=True, model=None):
         self._folder = None if data_dir else tempfile.TemporaryDirectory()
         self.data_dir = pathlib.Path(data_dir or self._folder.name)
         self.log = open(self.data_dir / "serve.log", "ab")
-        words = [HEARTH, "serve", "--model", MODEL, "--local-workers", str(workers),
+        words = [HEARTH, "serve", "--model", str(model or MODEL), "--local-workers", str(workers),
                  "--data-dir", str(self.data_dir), "--port", str(port or 0)]
         if control_port is not None:
             words += ["--control-port", str(control_port)]
-        if not {"--no-referee", "--referee-rate"} & set(flags):
+        if "--referee-rate" not in flags:
             words += ["--referee-rate", "0"]
         (self.data_dir / "serve.json").unlink(missing_ok=True)
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=self.log,

@@ -1,14 +1,11 @@
 // What nodes say to the coordinator's desk of verdicts once one is in dispute: any bytes as
-// answers, self-checks and moves, and true ones with any byte changed, from the two sides and from
-// others. Whatever they say, the log gets only what its books allow, and one verdict at most; and
-// what is asked of nodes is bounded.
+// answers and self-checks, and true ones with any byte changed, from the two sides and from others.
+// Whatever they say, the log gets only what its books allow, and one verdict at most; and what is
+// asked of nodes is bounded.
 //
-// The first byte: how far the dispute is (0 accused, 1 a game begins, 2 it is played). Then a step
-// is one byte, its lower half what happens, its upper half to whom, and what that takes:
-//   0, 1, 2  an answer, a self-check, a move: two bytes of length, then a message
+// A step is one byte, its lower half what happens, its upper half to whom, and what that takes:
+//   0, 1     an answer, a self-check: two bytes of length, then a message
 //   3, 4     a true answer, a true self-check: where a byte is changed (two), by which bits
-//   5        a move that is signed: its round, two bytes of length, then the payload
-//   6, 7     it keeps what comes in, it has traced it   8 a part of evidence: as 0
 //   9        a while passes   10 it is lost   11 it is there again
 //   12       the process is another one, and has evidence of a fraud of it: as 3
 #include <gtest/gtest.h>
@@ -19,19 +16,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/dispute/evidence.h"
 #include "proto/committed_sampling.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
-#include "tests/unit/ledger/small_shape.h"
 
 namespace hearth {
 namespace {
 
 using coordinator::AuditDesk;
-using coordinator::DisputeTools;
 using testing::ReceiptStage;
 
 constexpr std::size_t kVerdict = 8;
@@ -42,17 +38,6 @@ class Play : testing::AuditLog {
  public:
   explicit Play(ByteSpan input) : reader_(input) {
     for (const char* node : kNodes) audits->verdicts().meet(node, stage(node).key());
-    const unsigned far = reader_.read<std::uint8_t>() % 3;
-    if (far > 0) {
-      audits->verdicts().set_disputes(
-          {"build",
-           [](LayerRange layers, std::uint32_t prompt) {
-             return Result(testing::small_shape(layers, prompt));
-           },
-           [](const ledger::DisputeFile& file, bool) {
-             return Result(DisputeTools::Found{true, {file.moves.size() % 2 == 1, true}, "so"});
-           }});
-    }
     for (ReceiptStage& one : stages) one.boundary = "one unit off";
     answer(request(1));
     const coordinator::AuditRun run = runs.back();
@@ -62,12 +47,6 @@ class Play : testing::AuditLog {
     again();
     INVARIANT(books.disputes().size() == 1, "there is a dispute");
     entry_ = books.disputes().front();
-    for (const AuditDesk::Message& one : asked) {
-      if (one.body.has_dispute()) read_id(one.body.dispute());
-    }
-    if (far < 2) return;
-    for (const char* node : {"a", "c"}) keeps(node, false);
-    for (const char* node : {"a", "c"}) keeps(node, true);
   }
 
   void run() {
@@ -83,17 +62,11 @@ class Play : testing::AuditLog {
   }
 
  private:
-  void read_id(const control::v1::DisputeOrder& order) {
-    if (!order.has_begin()) return;
-    const auto file = ledger::parse_dispute(as_bytes(order.begin().said()));
-    INVARIANT(file.ok(), "a game begins with a file");
-    id_ = ledger::check_case(file->said).value().id;
-  }
   // Everybody is right who says kTruth.
   void referee() {
     for (coordinator::VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
-      const coordinator::RefereeCase& of = ask.request;
-      coordinator::RefereeFinding found;
+      const ledger::RefereeCase& of = ask.request;
+      ledger::RefereeFinding found;
       std::vector<std::uint32_t> tokens;
       for (const auto* part : {&of.prompt, &of.answer}) {
         for (const TokenId token : *part) tokens.push_back(static_cast<std::uint32_t>(token));
@@ -102,7 +75,7 @@ class Play : testing::AuditLog {
       const Hash256 ends = ledger::commit_tokens(of.salt, 0, tokens, encode_committed(of.sampling));
       const Hash256 between =
           ledger::boundary_root(of.salt, 0, testing::boundary_rows(kTruth, of.positions));
-      found.windows[0] = {{ends, between}, {between, ends}};
+      found.windows[0] = {between, ends};
       found.tokens = found.sampled = {6, 7};
       audits->verdicts().found(ask.entry, found);
     }
@@ -117,13 +90,6 @@ class Play : testing::AuditLog {
     audits->over(once);
     pump();
   }
-  void keeps(const std::string& node, bool traced) {
-    control::v1::DisputeMove move;
-    move.set_entry(entry_);
-    traced ? move.set_traced(true) : move.set_keeps(true);
-    audits->verdicts().take(node, move);
-    pump();
-  }
   std::string bytes() {
     const std::size_t wanted = reader_.read<std::uint16_t>();
     return to_field(reader_.take(std::min(wanted, reader_.remaining())));
@@ -131,7 +97,12 @@ class Play : testing::AuditLog {
   template <typename Message>
   void say(const std::string& node, const std::string& text) {
     Message message;
-    if (message.ParseFromString(text)) audits->verdicts().take(node, message);
+    if (!message.ParseFromString(text)) return;
+    if constexpr (std::is_same_v<Message, control::v1::Answer>) {
+      audits->verdicts().on_answer(node, message);
+    } else {
+      audits->verdicts().keys().on_self_checked(node, message);
+    }
   }
   std::string changed(std::string text) {
     const std::size_t at = reader_.read<std::uint16_t>();
@@ -142,10 +113,9 @@ class Play : testing::AuditLog {
     return text;
   }
   std::string evidence_of_fraud(const PublicKey& guilty) const {
-    return std::string(coordinator::kVerdictEvidence) + "cluster " + books.cluster().hex() +
-           "\nentry " + std::to_string(entry_) + "\nreceipt " +
-           to_hex(ledger::receipt_in(entries.at(entry_))) + "\nguilty " + guilty.hex() +
-           "\nverdict fraud\n";
+    return std::string(ledger::kVerdictEvidence) + "cluster " + books.cluster().hex() + "\nentry " +
+           std::to_string(entry_) + "\nreceipt " + to_hex(ledger::receipt_in(entries.at(entry_))) +
+           "\nguilty " + guilty.hex() + "\nverdict fraud\n";
   }
   void start_again(const std::string& kept) {
     open(coordinator::AuditMode::kSpot);
@@ -153,23 +123,6 @@ class Play : testing::AuditLog {
     audits->verdicts().take_up({Bytes(bytes.begin(), bytes.end())});
     pump();
     INVARIANT(of_kind(kVerdict) == 1 && books.disputes().empty(), "each dispute has an end");
-  }
-  void sign(std::size_t who) {
-    const std::uint32_t round = reader_.read<std::uint8_t>();
-    const std::string payload = bytes();
-    if (!id_) return;
-    control::v1::DisputeMove move;
-    move.set_entry(entry_);
-    move.mutable_moved()->set_round(round);
-    move.mutable_moved()->set_payload(payload);
-    const auto key = testing::receipt_key(static_cast<unsigned char>(10 + who));
-    const ByteSpan span = as_bytes(payload);
-    const auto signed_move = ledger::sign_move(
-        *id_, round, who < 2 ? ledger::DisputeSide::kWorker : ledger::DisputeSide::kAuditor,
-        {span.begin(), span.end()}, key);
-    if (!signed_move) return;
-    move.mutable_moved()->set_signature(to_field(signed_move->signature));
-    audits->verdicts().take(kNodes[who], move);
   }
 
   void step() {
@@ -179,7 +132,6 @@ class Play : testing::AuditLog {
     switch (what % 16) {
       case 0: return say<control::v1::Answer>(node, bytes());
       case 1: return say<control::v1::SelfChecked>(node, bytes());
-      case 2: return say<control::v1::DisputeMove>(node, bytes());
       case 3: {
         const auto plea = static_cast<ledger::Plea>(1 + what / 128);
         return say<control::v1::Answer>(
@@ -192,17 +144,6 @@ class Play : testing::AuditLog {
         found.set_self_test_passed(true);
         return say<control::v1::SelfChecked>(node, changed(found.SerializeAsString()));
       }
-      case 5: return sign(who);
-      case 6: return keeps(node, false);
-      case 7: return keeps(node, true);
-      case 8: {
-        control::v1::DisputeMove move;
-        move.set_entry(entry_);
-        const std::string part = bytes();
-        move.mutable_shown()->set_part(part);
-        move.mutable_shown()->set_total(part.size());
-        return audits->verdicts().take(node, move);
-      }
       case 9: return later(coordinator::VerdictDesk::kPatience);
       case 10: return audits->verdicts().lose(node);
       case 11: return audits->verdicts().meet(node, stage(node).key());
@@ -213,7 +154,6 @@ class Play : testing::AuditLog {
 
   ByteReader reader_;
   std::uint64_t entry_ = 0;
-  std::optional<Hash256> id_;
 };
 
 }  // namespace

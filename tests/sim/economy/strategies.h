@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "ledger/verdict.h"
+#include "ledger/dispute/verdict.h"
 #include "swarm.h"
 
 namespace hearth::economy {

@@ -112,5 +112,18 @@ TEST(Merkle, ConsistencyIsProvedAndNothingElse) {
   }
 }
 
+TEST(Merkle, APathAmongLeavesProvesEachOfThem) {
+  for (const std::size_t size : {1U, 2U, 3U, 37U, 128U, 129U}) {
+    std::vector<Hash256> leaves;
+    for (std::size_t i = 0; i < size; ++i) leaves.push_back(leaf_hash(as_bytes(std::to_string(i))));
+    const Hash256 root = subtree_root(leaves);
+    for (std::size_t index = 0; index < size; ++index) {
+      const Proof path = inclusion_path(index, leaves);
+      EXPECT_TRUE(check_inclusion(leaves[index], index, size, path, root).ok());
+      EXPECT_EQ(path, *inclusion_proof(index, size, nodes_of(leaves)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth::ledger

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/dispute/evidence.h"
 
 namespace hearth::cli {
 namespace {
@@ -27,7 +27,7 @@ struct EvidenceFolderTest : ::testing::Test {
     return hash;
   }
   std::string evidence(const std::string& lines) {
-    return std::string(coordinator::kVerdictEvidence) + lines;
+    return std::string(ledger::kVerdictEvidence) + lines;
   }
   fs::path above;
   std::string folder;
@@ -36,9 +36,8 @@ struct EvidenceFolderTest : ::testing::Test {
 TEST_F(EvidenceFolderTest, WhatWasKeptIsReadAgainWhereItIsWhole) {
   EXPECT_TRUE(kept_verdicts(folder).empty()) << "there is no folder yet";
   keep(evidence("entry 1\n"));
-  const Hash256 game = keep("HRD1 and what a game leaves");
-  keep(evidence("entry 2\ndispute " + game.hex() + "\n"));
-  keep(evidence("entry 3\ndispute " + Hash256().hex() + "\n"));  // whose file is not there
+  keep("something else");
+  keep(evidence("entry 2\n"));
   const Hash256 damaged = keep(evidence("entry 4\n"));
   std::ofstream(folder + "/" + damaged.hex(), std::ios::app) << "more\n";
   std::ofstream(folder + "/notes") << evidence("entry 5\n");
@@ -46,7 +45,7 @@ TEST_F(EvidenceFolderTest, WhatWasKeptIsReadAgainWhereItIsWhole) {
   std::string all;
   for (const Bytes& one : kept_verdicts(folder)) all += std::string(as_text(one));
   for (const char* whole : {"entry 1", "entry 2"}) EXPECT_NE(all.find(whole), std::string::npos);
-  for (const char* part : {"entry 3", "entry 4", "entry 5", "HRD1"}) {
+  for (const char* part : {"entry 4", "entry 5", "something else"}) {
     EXPECT_EQ(all.find(part), std::string::npos) << part;
   }
 }

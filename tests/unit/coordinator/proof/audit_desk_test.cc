@@ -443,9 +443,10 @@ TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
     control::v1::WindowClaims claims = auditors[0].claim(again);
     one.spoil(*claims.mutable_windows(0));
     here.audits->take(auditors[0].node, claims);
-    EXPECT_NE(here.audits->verdicts().why_barred(auditors[0].key()), "") << "it gets no work";
-    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()), "");
-    EXPECT_EQ(here.audits->verdicts().why_barred(here.stages[0].key()), "");
+    EXPECT_NE(here.audits->verdicts().keys().why_barred(auditors[0].key()), "")
+        << "it gets no work";
+    EXPECT_EQ(here.audits->verdicts().keys().why_barred(auditors[1].key()), "");
+    EXPECT_EQ(here.audits->verdicts().keys().why_barred(here.stages[0].key()), "");
     EXPECT_FALSE(here.audits->is_run(run.order.request)) << "what is left of it is not waited for";
     here.later(std::chrono::seconds(1));
     ASSERT_EQ(here.runs.size(), 1u) << "the other pipeline computes it";
@@ -472,8 +473,8 @@ TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
     here.pump();
     EXPECT_TRUE(here.books.disputes().empty());
     EXPECT_EQ(here.of_kind(kSeal), 0u);
-    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[0].key()), "");
-    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()) != "", has_read)
+    EXPECT_EQ(here.audits->verdicts().keys().why_barred(auditors[0].key()), "");
+    EXPECT_EQ(here.audits->verdicts().keys().why_barred(auditors[1].key()) != "", has_read)
         << "else nobody knows whose fault it is";
     here.later(std::chrono::seconds(1));
     ASSERT_EQ(here.runs.size(), 1u);

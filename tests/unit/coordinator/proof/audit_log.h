@@ -86,7 +86,6 @@ struct AuditLog {
       for (const coordinator::AuditDesk::ForLog& one : audits->take_entries()) {
         if (!one.evidence.empty()) {
           evidence.push_back(one.evidence);
-          if (!one.dispute.empty()) disputes.push_back(one.dispute);
           if (one.member != PublicKey()) desk->bar(one.member);
         }
         if (one.member != PublicKey()) desk->enter(one.member);
@@ -107,7 +106,7 @@ struct AuditLog {
       for (const coordinator::AuditDesk::Message& message : audits->take_messages()) {
         asked.push_back(message);
         if (message.body.has_accusation() || message.body.has_self_check() ||
-            message.body.has_ended() || message.body.has_dispute() || !willing) {
+            message.body.has_ended() || !willing) {
           continue;
         }
         any = true;
@@ -141,8 +140,7 @@ struct AuditLog {
   std::vector<coordinator::AuditRun> runs;
   std::vector<coordinator::AuditDesk::Message> asked;
   std::vector<Bytes> evidence;
-  std::vector<Bytes> disputes;  // files that evidence names
-  bool willing = true;          // auditors answer
+  bool willing = true;  // auditors answer
 };
 
 }  // namespace hearth::testing

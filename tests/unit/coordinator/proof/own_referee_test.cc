@@ -101,7 +101,8 @@ TEST_F(OwnRefereeTest, WhatAllHoldersAgreeOnAndIsFalseIsFound) {
   for (ReceiptStage& one : stages) audits->take(one.node, one.claim(again));
   audits->over(again);
   pump();
-  audits->verdicts().take("a", stages[0].plead(books.disputes()[0], ledger::Plea::kConceded, true));
+  audits->verdicts().on_answer("a",
+                               stages[0].plead(books.disputes()[0], ledger::Plea::kConceded, true));
   pump();
   ASSERT_TRUE(verdict());
   EXPECT_EQ(verdict()->guilty, stages[0].key());
@@ -143,8 +144,8 @@ TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
   answer(request(1));
   const auto ask = audits->take_referee_ask();
   ASSERT_TRUE(ask);
-  RefereeFinding flipped = finding_of(ask->request, {6, 7});
-  flipped.windows[0][0].out = flipped.windows[0][1].in = blake2b(as_bytes("a bit"));
+  ledger::RefereeFinding flipped = finding_of(ask->request, {6, 7});
+  flipped.windows[0][0] = blake2b(as_bytes("a bit"));
   audits->refereed(ask->number, flipped);
   pump();
   ASSERT_EQ(books.disputes().size(), 1u);
@@ -154,7 +155,7 @@ TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
   EXPECT_EQ(verdict()->verdict, ledger::Verdict::kFault);
   EXPECT_TRUE(books.disputes().empty());
   EXPECT_EQ(books.standing(stages[0].key())->faults(books.policy(), books.time()), 0);
-  EXPECT_EQ(audits->verdicts().why_barred(stages[0].key()), "");
+  EXPECT_EQ(audits->verdicts().keys().why_barred(stages[0].key()), "");
 }
 
 TEST_F(OwnRefereeTest, WhatHeCannotComputeOthersDoAndItIsCounted) {

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/hex.h"
-#include "coordinator/proof/kept_verdict.h"
+#include "ledger/dispute/evidence.h"
 #include "tests/unit/coordinator/proof/audit_log.h"
 #include "tests/unit/coordinator/proof/true_finding.h"
-#include "tests/unit/ledger/small_shape.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -70,7 +69,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     return stage(node).plead(message->body.accusation().entry(), plea, weights_whole);
   }
   void say(const std::string& node, ledger::Plea plea, bool weights_whole = true) {
-    audits->verdicts().take(node, plead(node, plea, weights_whole));
+    audits->verdicts().on_answer(node, plead(node, plea, weights_whole));
     pump();
   }
   ledger::VerdictEntry verdict() const {
@@ -89,13 +88,13 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     found.set_number(message->body.self_check().number());
     found.set_weights_whole(whole);
     found.set_self_test_passed(true);
-    audits->verdicts().take(node, found);
+    audits->verdicts().keys().on_self_checked(node, found);
   }
   std::string why(const std::string& node) {
-    return audits->verdicts().why_barred(stage(node).key());
+    return audits->verdicts().keys().why_barred(stage(node).key());
   }
 
-  std::vector<RefereeCase> cases;
+  std::vector<ledger::RefereeCase> cases;
 };
 
 TEST_F(VerdictDeskTest, WhatComesAgainIsFraudAndEndsItsKey) {
@@ -221,19 +220,16 @@ TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   const control::v1::Answer own = plead("a", ledger::Plea::kConceded);
   control::v1::Answer forged = own;
   forged.set_plea(static_cast<std::uint32_t>(ledger::Plea::kContested));
-  audits->verdicts().take("a", forged);
-  audits->verdicts().take("b", own);
-  audits->verdicts().take("nobody", own);
+  audits->verdicts().on_answer("a", forged);
+  audits->verdicts().on_answer("b", own);
+  audits->verdicts().on_answer("nobody", own);
   control::v1::Answer none = own;
   none.set_plea(0);
-  audits->verdicts().take("a", none);
-  none = own;
-  none.set_trace(std::string(ledger::kTraceBytes + 1, 'x'));
-  audits->verdicts().take("a", none);
+  audits->verdicts().on_answer("a", none);
   pump();
   EXPECT_EQ(of_kind(kVerdict), 0u);
-  audits->verdicts().take("a", own);
-  audits->verdicts().take("a", own);
+  audits->verdicts().on_answer("a", own);
+  audits->verdicts().on_answer("a", own);
   pump();
   EXPECT_EQ(of_kind(kVerdict), 1u);
 }
@@ -300,6 +296,109 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
 
+// --- its evidence ---
+
+struct VerdictEvidenceTest : VerdictDeskTest {
+  ledger::VerdictEvidence kept() const {
+    auto parsed = ledger::parse_evidence(evidence.at(0));
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return parsed ? *parsed : ledger::VerdictEvidence();
+  }
+  // A repetition from the file alone, by a referee that finds these tokens.
+  static Status repeat(const ledger::VerdictEvidence& of, const std::vector<TokenId>& sampled) {
+    TRY(const ledger::CheckedEvidence checked, ledger::check_evidence(of));
+    std::optional<ledger::RefereeFinding> audited;
+    if (checked.audited) audited = finding_of(*checked.audited, checked.audited->answer);
+    return ledger::check_ruling(of, checked, finding_of(checked.claimed, sampled),
+                                audited ? &*audited : nullptr);
+  }
+};
+
+TEST_F(VerdictEvidenceTest, AWorkersIsComputedAgainFromItAlone) {
+  liars(stages);
+  dispute();
+  referee();
+  compute_on(stages, Epoch(4));
+  say("a", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  EXPECT_EQ(of.guilty, stages[0].key());
+  EXPECT_EQ(of.claimed.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(of.claimed.answer, (std::vector<TokenId>{6})) << "as far as the window goes";
+  EXPECT_EQ(of.receipts.size(), 2u);
+  EXPECT_EQ(ledger::write_evidence([&of] {
+              ledger::VerdictEvidence whole = of;
+              whole.claimed.split = {{0, 2}, {2, 4}};
+              return whole;
+            }()),
+            evidence[0])
+      << "it is written as it was read";
+  const Status again = repeat(of, {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+}
+
+TEST_F(VerdictEvidenceTest, AnAuditorsIsComputedAgainFromItAlone) {
+  liars(others);
+  dispute();
+  referee();
+  compute_on(others, Epoch(5));
+  say("c", ledger::Plea::kConceded);
+  EXPECT_EQ(kept().guilty, others[0].key());
+  const Status again = repeat(kept(), {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+}
+
+TEST_F(VerdictEvidenceTest, ALastStagesIsJudgedByItsTokens) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
+  compute(runs.at(1));
+  runs.clear();
+  referee({6, 7});
+  referee({9, 7});
+  ASSERT_EQ(runs.size(), 1u) << "the auditor sampled otherwise";
+  compute_on(others, Epoch(5), {1, 2, 3, 4, 5, 9, 7});
+  say("d", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  EXPECT_EQ(of.guilty, others[1].key());
+  EXPECT_EQ(of.auditor_answer, (std::vector<TokenId>{9}));
+  const Status again = repeat(of, {6, 7});
+  EXPECT_TRUE(again) << again.error().message;
+  EXPECT_FALSE(repeat(of, {9, 7})) << "then the worker would be the false one";
+}
+
+TEST_F(VerdictEvidenceTest, WhatIsChangedInItProvesNothing) {
+  liars(stages);
+  dispute();
+  referee();
+  compute_on(stages, Epoch(4));
+  say("a", ledger::Plea::kConceded);
+  const ledger::VerdictEvidence of = kept();
+  const auto refused = [&of](const auto& change) {
+    ledger::VerdictEvidence other = of;
+    change(other);
+    return !repeat(other, {6, 7});
+  };
+  using Evidence = ledger::VerdictEvidence;
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.prompt[2] = 9; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.answer = {}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.sampling.seed = 4; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.claimed.salt = {}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.receipts[0][70] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.receipts.pop_back(); }));
+  EXPECT_TRUE(refused([](Evidence& one) { std::swap(one.receipts[0], one.receipts[1]); }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.auditor_root.bytes[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.seal.signature[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.answer->signature[0] ^= std::byte{1}; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.verdict = ledger::Verdict::kFault; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.place.stage = 1; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.guilty = one.seal.auditor; }));
+  EXPECT_TRUE(refused([](Evidence& one) { one.cluster = one.guilty; }));
+  EXPECT_FALSE(refused([](Evidence&) {}));
+  for (std::size_t size = 0; size < evidence[0].size(); size += 7) {
+    const auto cut = ledger::parse_evidence(ByteSpan(evidence[0]).first(size));
+    EXPECT_TRUE(!cut || !repeat(*cut, {6, 7})) << size;
+  }
+}
+
 // --- what an earlier process has left ---
 
 struct VerdictLeftTest : VerdictDeskTest {
@@ -309,7 +408,7 @@ struct VerdictLeftTest : VerdictDeskTest {
     dispute();
     referee();
     compute_on(stages, Epoch(4));
-    audits->verdicts().take("a", plead("a", ledger::Plea::kConceded));
+    audits->verdicts().on_answer("a", plead("a", ledger::Plea::kConceded));
     return audits->take_entries().at(0).evidence;
   }
   void start_again(const std::vector<Bytes>& kept) {
@@ -341,7 +440,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   EXPECT_EQ(audits->status().unjudged_disputes, 1u);
   EXPECT_EQ(audits->status().ended_disputes, 0u) << "by a verdict";
   EXPECT_EQ(audits->status().open_disputes, 0u);
-  EXPECT_TRUE(audits->verdicts().barred().empty()) << "it is nobody's fault";
+  EXPECT_TRUE(audits->verdicts().keys().barred().empty()) << "it is nobody's fault";
   // It ends once, and what is in dispute from now on is judged.
   start_again({});
   EXPECT_EQ(of_kind(kVerdict), 1u);
@@ -375,7 +474,7 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
   const Bytes kept = accused_and_gone();
   const std::string stranger = testing::receipt_key(99).public_key().hex();
   const std::string other = to_hex(std::array<std::byte, ledger::kReceiptBytes>());
-  EXPECT_TRUE(verdict_in(kept, books));
+  EXPECT_TRUE(ledger::verdict_in(kept, books));
   for (const auto& [name, value] : {std::pair<std::string, std::string>{"entry", "1"},
                                     {"entry", ""},
                                     {"entry", "-1"},
@@ -387,120 +486,13 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
                                     {"guilty", ""},
                                     {"verdict", "unjudged"},
                                     {"verdict", "guilty"}}) {
-    EXPECT_FALSE(verdict_in(with(kept, name, value), books)) << name << " " << value;
+    EXPECT_FALSE(ledger::verdict_in(with(kept, name, value), books)) << name << " " << value;
   }
   for (std::size_t size = 0; size + 1 < kept.size(); ++size) {
-    EXPECT_FALSE(verdict_in(ByteSpan(kept).first(size), books)) << size;
+    EXPECT_FALSE(ledger::verdict_in(ByteSpan(kept).first(size), books)) << size;
   }
-  EXPECT_FALSE(verdict_in(unjudged_evidence(books.disputes().front(), books), books));
-}
-
-// --- the game of the two ---
-
-// Whoever says something else than it signed; who is wrong, the test says.
-struct VerdictGameTest : VerdictDeskTest {
-  void tools(std::array<bool, ledger::kDisputeSides> wrong, bool decided = true) {
-    DisputeTools tools;
-    tools.shape = [](LayerRange layers, std::uint32_t prompt) {
-      return Result(testing::small_shape(layers, prompt));
-    };
-    tools.check = [wrong, decided](const ledger::DisputeFile& file, bool with_model) {
-      EXPECT_EQ(file.moves.size(), 1u);
-      return Result(DisputeTools::Found{decided, wrong, with_model ? "as the test says" : ""});
-    };
-    audits->verdicts().set_disputes(std::move(tools));
-  }
-  void say(const std::string& node, control::v1::DisputeMove move) {
-    move.set_entry(entry());
-    audits->verdicts().take(node, move);
-    pump();
-  }
-  std::uint64_t entry() const { return books.disputes().at(0); }
-  // The referee finds the worker false; both keep and trace.
-  void traced() {
-    liars(stages);
-    dispute();
-    referee();
-    compute_on(stages, Epoch(4));
-    control::v1::DisputeMove move;
-    move.set_keeps(true);
-    for (const char* node : {"a", "c"}) say(node, move);
-    EXPECT_EQ(runs.size(), 2u) << "a run on either pipeline";
-    move.set_traced(true);
-    for (const char* node : {"a", "c"}) say(node, move);
-  }
-  // Its first move has no hash of what it signed.
-  void contradict(const std::string& node, unsigned char key) {
-    ledger::DisputeCase said;
-    const auto* begin = last([](const AuditDesk::Message& one) {
-      return one.body.has_dispute() && one.body.dispute().has_begin();
-    });
-    ASSERT_NE(begin, nullptr);
-    const auto file = ledger::parse_dispute(as_bytes(begin->body.dispute().begin().said()));
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    const auto of = ledger::check_case(file->said);
-    ASSERT_TRUE(of.ok()) << of.error().message;
-    const auto side = node == "a" ? ledger::DisputeSide::kWorker : ledger::DisputeSide::kAuditor;
-    const auto signed_move =
-        ledger::sign_move(of->id, 0, side, Bytes(3), testing::receipt_key(key));
-    control::v1::DisputeMove move;
-    move.mutable_moved()->set_payload(to_field(signed_move->payload));
-    move.mutable_moved()->set_signature(to_field(signed_move->signature));
-    say(node, move);
-  }
-};
-
-TEST_F(VerdictGameTest, ItsFileIsNamedByTheEvidenceOfTheVerdict) {
-  tools({true, false});
-  traced();
-  EXPECT_EQ(accusations(), 0u) << "the game comes first";
-  contradict("a", 10);
-  EXPECT_EQ(accused(), "a");
-  VerdictDeskTest::say("a", ledger::Plea::kConceded);
-  ASSERT_EQ(evidence.size(), 1u);
-  ASSERT_EQ(disputes.size(), 1u);
-  const std::string text(as_text(evidence[0]));
-  EXPECT_NE(text.find("\ngame as the test says\ndispute " + blake2b(disputes[0]).hex() + "\n"),
-            std::string::npos)
-      << text;
-  EXPECT_TRUE(ledger::parse_dispute(disputes[0]).ok());
-}
-
-TEST_F(VerdictGameTest, WhereItFindsTheOtherOneNobodyIsJudged) {
-  tools({false, true});
-  traced();
-  contradict("c", 12);
-  EXPECT_EQ(accusations(), 0u);
-  EXPECT_EQ(of_kind(kVerdict), 0u);
-  EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
-  EXPECT_EQ(audits->verdicts().open(), 0u);
-}
-
-TEST_F(VerdictGameTest, WhatItDoesNotDecideTheRefereeSaysAndWhyIsInTheEvidence) {
-  tools({}, false);
-  liars(stages);
-  dispute();
-  referee();
-  compute_on(stages, Epoch(4));
-  control::v1::DisputeMove move;
-  move.set_declined("I have\nno room");
-  say("a", move);
-  EXPECT_EQ(accused(), "a");
-  VerdictDeskTest::say("a", ledger::Plea::kConceded);
-  ASSERT_EQ(evidence.size(), 1u);
-  EXPECT_TRUE(disputes.empty());
-  EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
-  const std::string text(as_text(evidence[0]));
-  EXPECT_NE(text.find("\ngame node a declines: I have?no room\n"), std::string::npos) << text;
-  EXPECT_EQ(text.find("\ndispute "), std::string::npos);
-}
-
-TEST_F(VerdictGameTest, ANodeThatIsLostEndsIt) {
-  tools({true, false});
-  traced();
-  audits->verdicts().lose("c");
-  pump();
-  EXPECT_EQ(accused(), "a");
+  EXPECT_FALSE(
+      ledger::verdict_in(ledger::unjudged_evidence(books.disputes().front(), books), books));
 }
 
 TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
@@ -540,8 +532,8 @@ TEST_F(VerdictDeskTest, AFraudIsKnownAfterARestart) {
   compute_on(stages, Epoch(4));
   say("a", ledger::Plea::kContested);
   open(AuditMode::kOff);
-  EXPECT_TRUE(audits->verdicts().is_ended(stages[0].key()));
-  EXPECT_EQ(audits->verdicts().barred().size(), 1u);
+  EXPECT_TRUE(audits->verdicts().keys().is_ended(stages[0].key()));
+  EXPECT_EQ(audits->verdicts().keys().barred().size(), 1u);
 }
 
 }  // namespace

@@ -36,11 +36,9 @@ struct Orders final : ControlEvents {
   void on_accusation(const control::v1::Accusation& accusation) override {
     accused = accusation.entry();
   }
-  void on_dispute(const control::v1::DisputeOrder& order) override { in_game = order.entry(); }
   void on_self_check(const control::v1::SelfCheck& check) override { to_check = check.number(); }
   std::uint64_t accused = 0;
   std::uint64_t to_check = 0;
-  std::uint64_t in_game = 0;
   int to_seal = 0;
   int to_open = 0;
   int countersigned = 0;

@@ -128,17 +128,6 @@ TEST_F(ReceiptMakerTest, WhatWasOpenAtAGapHasNone) {
   EXPECT_EQ(sent[0].window_claims().windows(0).request(), std::string(16, '\2'));
 }
 
-TEST_F(ReceiptMakerTest, ADisputeIsDeclinedWhereNothingCanBeTraced) {
-  control::v1::DisputeOrder order;
-  order.set_entry(5);
-  order.mutable_begin()->set_said("no dispute's file");
-  maker->play(order);
-  owner.run_one();
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].dispute().entry(), 5u);
-  EXPECT_EQ(sent[0].dispute().declined(), "this node has no model to trace with");
-}
-
 TEST_F(ReceiptMakerTest, NobodyIsToldAfterItsEnd) {
   maker->step(request(1), {});
   {

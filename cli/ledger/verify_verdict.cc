@@ -1,0 +1,149 @@
+#include "cli/ledger/verify_verdict.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/hex.h"
+#include "cli/ledger/receipt_model.h"
+#include "cli/models/models.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
+#include "cli/worker/known_answers.h"
+#include "ledger/dispute/evidence.h"
+#include "node/proof/recompute.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Repeated {
+  ledger::VerdictEvidence evidence;
+  ledger::CheckedEvidence checked;
+  bool is_computed = false;
+  double seconds = 0.0;
+};
+
+Result<ledger::RefereeFinding> compute(const VerdictOptions& options, const std::string& path,
+                                       const ledger::RefereeCase& request) {
+  node::RefereeOptions referee;
+  referee.threads = options.machine.threads > 0 ? options.machine.threads
+                                                : std::max(1U, std::thread::hardware_concurrency());
+  referee.with_true_answer = false;
+  ProgressBar bar("computing again, layer by layer", request.split.back().end, 0);
+  node::RecomputeEvents events;
+  events.stopped = [] { return interrupted(); };
+  events.progress = [&bar](std::uint64_t done, std::uint64_t) { bar.set(done); };
+  auto found = node::compute_case(path, request, referee, events);
+  bar.finish();
+  return found;
+}
+
+// Errors of kind kInvalidInput: the verdict is not proved. All others are this machine's.
+Status recompute(const VerdictOptions& options, Repeated& repeated) {
+  if (options.machine.model.empty()) {
+    return Error{ErrorCode::kNotFound,
+                 "the evidence of a verdict names no model file; give one with --model"};
+  }
+  TRY(const auto path, resolve_model(options.machine.model));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  TRY(const ReceiptModel of_file,
+      check_model(*file, path.string(), spec, repeated.checked.receipts));
+  REQUIRE(!of_file.difference, of_file.difference->text);
+  const auto begun = Clock::now();
+  TRY(const ledger::RefereeFinding claimed,
+      compute(options, path.string(), repeated.checked.claimed));
+  std::optional<ledger::RefereeFinding> audited;
+  if (repeated.checked.audited) {
+    TRY(audited, compute(options, path.string(), *repeated.checked.audited));
+  }
+  TRY_VOID(ledger::check_ruling(repeated.evidence, repeated.checked, claimed,
+                                audited ? &*audited : nullptr));
+  repeated.is_computed = true;
+  repeated.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  return ok_status();
+}
+
+Result<Repeated> repeat(const VerdictOptions& options, std::string_view text) {
+  Repeated out;
+  TRY(out.evidence, ledger::parse_evidence(as_bytes(text)));
+  REQUIRE(options.key.empty() || out.evidence.cluster.hex() == options.key,
+          "the evidence is of cluster " + out.evidence.cluster.hex() +
+              ", not of the one that is given");
+  TRY(out.checked, ledger::check_evidence(out.evidence));
+  if (options.re_execute) TRY_VOID(recompute(options, out));
+  return out;
+}
+
+void print_json(const Repeated& repeated) {
+  const ledger::VerdictEvidence& evidence = repeated.evidence;
+  const bool is_auditor = evidence.guilty == evidence.seal.auditor;
+  Json json = {{"sound", true},
+               {"cluster", evidence.cluster.hex()},
+               {"entry", evidence.entry},
+               {"verdict", ledger::verdict_name(evidence.verdict)},
+               {"guilty", evidence.guilty.hex()},
+               {"side", is_auditor ? "auditor" : "worker"},
+               {"window", evidence.place.window},
+               {"stage", evidence.place.stage},
+               {"computed_again", repeated.is_computed}};
+  if (repeated.is_computed) {
+    json["positions"] = repeated.checked.claimed.positions;
+    json["seconds"] = repeated.seconds;
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void print_text(const Repeated& repeated) {
+  const ledger::VerdictEvidence& evidence = repeated.evidence;
+  const bool is_auditor = evidence.guilty == evidence.seal.auditor;
+  std::printf("%s of the %s %s: what is signed fits together\n",
+              std::string(ledger::verdict_name(evidence.verdict)).c_str(),
+              is_auditor ? "auditor" : "worker", evidence.guilty.hex().c_str());
+  std::printf("  dispute       entry %llu, %s, cluster %s\n",
+              static_cast<unsigned long long>(evidence.entry),
+              ledger::place_name(evidence.place).c_str(), evidence.cluster.hex().c_str());
+  if (repeated.is_computed) {
+    std::printf("  computed again: the same side is false, over %u positions (%.1f s)\n",
+                repeated.checked.claimed.positions, repeated.seconds);
+  } else {
+    std::printf("  not computed  --re-execute --model FILE does that\n");
+  }
+  std::printf("  discloses     the prompt and the answer: keep the file as you keep them\n");
+}
+
+}  // namespace
+
+bool is_verdict_evidence(std::string_view text) {
+  return text.starts_with(ledger::kVerdictEvidence);
+}
+
+int run_verify_verdict(const VerdictOptions& options, const std::string& path,
+                       std::string_view text) {
+  if (options.re_execute) {
+    catch_interrupts();
+    if (const int code = check_known_answers(); code != kExitDone) return code;
+  }
+  const auto repeated = repeat(options, text);
+  if (!repeated && repeated.error().code != ErrorCode::kInvalidInput) return fail(repeated.error());
+  if (!repeated) {
+    if (options.json) {
+      const Json out = {{"sound", false}, {"fault", repeated.error().message}};
+      std::printf("%s\n",
+                  escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+    }
+    (void)fail(Error::invalid(path + " does not prove its verdict: " + repeated.error().message));
+    return kExitVerification;
+  }
+  options.json ? print_json(*repeated) : print_text(*repeated);
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,60 @@
+// How a dispute ends (ledger/PROTOCOL.md, 4): which of its two sides is false, by what a referee
+// computed, and what follows for that side. The coordinator, `hearth verify --re-execute` and the
+// simulation of the economy ask the same functions. Pure functions, any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "ledger/answer.h"
+#include "ledger/dispute/compare_windows.h"
+#include "ledger/dispute/recompute.h"
+#include "ledger/entry.h"
+
+namespace hearth::ledger {
+
+// What the two sides of a dispute say.
+struct DisputedRoots {
+  WindowRoots claimed;  // of the receipts, up to the disputed window at least
+  WindowPlace place;    // of the root in dispute
+  Hash256 auditor;      // the auditor's root there
+  // What the stages of the auditing pipeline claimed when it generated, if it came to other tokens
+  // than the claimed ones.
+  std::optional<WindowRoots> generated = {};
+};
+
+struct Ruling {
+  enum class False : std::uint8_t { kNobody, kWorker, kAuditor };
+  False who = False::kNobody;  // of both, the worker, whose answer was given away
+  std::string why;             // with kNobody
+  // The worker is right; whether the auditor is false depends on what its own tokens give.
+  bool wants_audited = false;
+  bool is_alone = false;  // the referee agrees with neither side
+  Hash256 truth;          // the root that should have gone out at the place
+};
+
+// A side is called false only where its input is what the referee has there too: else a lie further
+// up may have made an honest stage a party. `request` and `finding`: of the tokens that the
+// worker's pipeline claimed. `audited`: of those that the auditing pipeline came to; null until it
+// is wanted. kInvalidInput when the finding has other windows than the receipts.
+Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
+                    const RefereeFinding& finding, const RefereeFinding* audited);
+
+struct Judged {
+  Plea plea = Plea::kNone;
+  // By the accused's answer: its weights, hashed again, are those of the model, and its kernels
+  // give what they gave when it was started. Without an answer no damage is known.
+  bool weights_whole = true;
+  bool self_test_passed = true;
+  // The window was computed again there, as a request like any other, to the same wrong root.
+  bool same_again = false;
+};
+
+// Fraud: contested, which is lost; or the deviation came again, though nothing there is damaged. A
+// soft error does not come twice, and a bit of a weight that is stuck is found by hashing it: both
+// are faults, and so is an answer that does not come.
+Verdict verdict_of(const Judged& judged);
+std::string_view verdict_name(Verdict verdict);  // "fault", "fraud", "unjudged"
+
+}  // namespace hearth::ledger
