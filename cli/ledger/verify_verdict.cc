@@ -20,8 +20,8 @@
 namespace hearth::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
+using OrderedJson = nlohmann::ordered_json;
+using SteadyClock = std::chrono::steady_clock;
 
 struct Repeated {
   ledger::VerdictEvidence evidence;
@@ -57,7 +57,7 @@ Status recompute(const VerdictOptions& options, Repeated& repeated) {
   TRY(const ReceiptModel of_file,
       check_model(*file, path.string(), spec, repeated.checked.receipts));
   REQUIRE(!of_file.difference, of_file.difference->text);
-  const auto begun = Clock::now();
+  const auto begun = SteadyClock::now();
   TRY(const ledger::RefereeFinding claimed,
       compute(options, path.string(), repeated.checked.claimed));
   std::optional<ledger::RefereeFinding> audited;
@@ -67,7 +67,7 @@ Status recompute(const VerdictOptions& options, Repeated& repeated) {
   TRY_VOID(ledger::check_ruling(repeated.evidence, repeated.checked, claimed,
                                 audited ? &*audited : nullptr));
   repeated.is_computed = true;
-  repeated.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  repeated.seconds = std::chrono::duration<double>(SteadyClock::now() - begun).count();
   return ok_status();
 }
 
@@ -85,7 +85,7 @@ Result<Repeated> repeat(const VerdictOptions& options, std::string_view text) {
 void print_json(const Repeated& repeated) {
   const ledger::VerdictEvidence& evidence = repeated.evidence;
   const bool is_auditor = evidence.guilty == evidence.seal.auditor;
-  Json json = {{"sound", true},
+  OrderedJson json = {{"sound", true},
                {"cluster", evidence.cluster.hex()},
                {"entry", evidence.entry},
                {"verdict", ledger::verdict_name(evidence.verdict)},
@@ -135,9 +135,9 @@ int run_verify_verdict(const VerdictOptions& options, const std::string& path,
   if (!repeated && repeated.error().code != ErrorCode::kInvalidInput) return fail(repeated.error());
   if (!repeated) {
     if (options.json) {
-      const Json out = {{"sound", false}, {"fault", repeated.error().message}};
+      const OrderedJson out = {{"sound", false}, {"fault", repeated.error().message}};
       std::printf("%s\n",
-                  escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+                  escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
     }
     (void)fail(Error::invalid(path + " does not prove its verdict: " + repeated.error().message));
     return kExitVerification;

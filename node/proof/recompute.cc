@@ -254,13 +254,13 @@ Result<RecomputedRun> recompute(LocalRunner& runner, std::uint32_t stages,
 
 Result<RefereeFinding> compute_case(const std::string& model, const RefereeCase& request,
                                     const RefereeOptions& options, const RecomputeEvents& events) {
-  RefereeRun run(request, options, events);
+  RefereeRun referee(request, options, events);
   const auto unavailable = [](const Error& error) {
     return Error{ErrorCode::kUnavailable,
                  "this machine cannot compute the model: " + error.message};
   };
   if (const Status opened = run.open(model); !opened.ok()) return unavailable(opened.error());
-  auto found = run.run();
+  auto found = referee.run();
   if (!found && found.error().code == ErrorCode::kNoCapacity) return unavailable(found.error());
   return found;
 }

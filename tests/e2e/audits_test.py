@@ -262,7 +262,7 @@ class Audits(swarm.InOneFolder):
         books = self.books_when("a dispute", lambda books: books["disputes"])
         own, other = sorted((p["nodes"] for p in self.serving(s)), key=lambda p: "w0" not in p)
         keys = [self.standing(name)["key"] for name in ("w0", other[own.index("w0")])]
-        swarm.wait_until(lambda: "stays open: no referee" in s.read_log(), 60, "the referee's word")
+        swarm.wait_until(lambda: "stays open: no referee" in s.read_log(), "the referee's word")
         s.kill()
         return books["disputes"][0], *keys
 
