@@ -86,14 +86,14 @@ void print_json(const Repeated& repeated) {
   const ledger::VerdictEvidence& evidence = repeated.evidence;
   const bool is_auditor = evidence.guilty == evidence.seal.auditor;
   OrderedJson json = {{"sound", true},
-               {"cluster", evidence.cluster.hex()},
-               {"entry", evidence.entry},
-               {"verdict", ledger::verdict_name(evidence.verdict)},
-               {"guilty", evidence.guilty.hex()},
-               {"side", is_auditor ? "auditor" : "worker"},
-               {"window", evidence.place.window},
-               {"stage", evidence.place.stage},
-               {"computed_again", repeated.is_computed}};
+                      {"cluster", evidence.cluster.hex()},
+                      {"entry", evidence.entry},
+                      {"verdict", ledger::verdict_name(evidence.verdict)},
+                      {"guilty", evidence.guilty.hex()},
+                      {"side", is_auditor ? "auditor" : "worker"},
+                      {"window", evidence.place.window},
+                      {"stage", evidence.place.stage},
+                      {"computed_again", repeated.is_computed}};
   if (repeated.is_computed) {
     json["positions"] = repeated.checked.claimed.positions;
     json["seconds"] = repeated.seconds;
@@ -136,8 +136,9 @@ int run_verify_verdict(const VerdictOptions& options, const std::string& path,
   if (!repeated) {
     if (options.json) {
       const OrderedJson out = {{"sound", false}, {"fault", repeated.error().message}};
-      std::printf("%s\n",
-                  escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
+      std::printf(
+          "%s\n",
+          escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
     }
     (void)fail(Error::invalid(path + " does not prove its verdict: " + repeated.error().message));
     return kExitVerification;
