@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "node/control/hold_messages.h"
+#include "node/control/measure_messages.h"
 #include "node/proof/receipt_maker.h"
 #include "proto/wrong_bytes.h"
 
@@ -27,12 +28,13 @@ constexpr std::uint32_t kHeartbeatLongest = 60'000;
 
 ControlSession::ControlSession(const StageOptions& options, std::string data_address,
                                const Clock& clock, Random& random, Transport& transport,
-                               ControlEvents& events)
+                               ControlEvents& events, ProofPort& proof)
     : options_(options),
       data_address_(std::move(data_address)),
       clock_(clock),
       transport_(transport),
       events_(events),
+      proof_(proof),
       backoff_(random) {}
 
 void ControlSession::dial() {
@@ -141,16 +143,16 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kRoster: return on_roster(message.roster());
     case CoordinatorMessage::kHold: return on_hold(message.hold());
     case CoordinatorMessage::kCheckpointOffer: return on_checkpoint(message.checkpoint_offer());
-    case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
-    case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
-    case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
-    case CoordinatorMessage::kAccusation: return events_.on_accusation(message.accusation());
-    case CoordinatorMessage::kSelfCheck: return events_.on_self_check(message.self_check());
+    case CoordinatorMessage::kCountersign: return proof_.on_countersign(message.countersign());
+    case CoordinatorMessage::kSealOrder: return proof_.on_seal_order(message.seal_order());
+    case CoordinatorMessage::kOpenOrder: return proof_.on_open_order(message.open_order());
+    case CoordinatorMessage::kAccusation: return proof_.on_accusation(message.accusation());
+    case CoordinatorMessage::kSelfCheck: return proof_.on_self_check(message.self_check());
     case CoordinatorMessage::kEnded:
       return spdlog::error("{}: the coordinator gives this node no work any more: {}",
                            options_.node, message.ended().why());
     case CoordinatorMessage::kProbe:
-      if (state_ == State::kRegistered) events_.on_probe(message.probe());
+      if (state_ == State::kRegistered) on_probe(message.probe());
       return;
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
@@ -166,11 +168,16 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   refused_since_.reset();
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
-  if (registered.measure()) events_.on_measure();
+  // What is ready after this session has ended is told in the next one, which asks again.
+  if (!registered.measure() || !options_.measure) return;
+  options_.measure([this](const Measured& measured) {
+    send(measured_message(measured, options_.kv_budget_bytes));
+  });
 }
 
 void ControlSession::on_roster(const control::v1::RosterUpdate& update) {
-  const Bytes held = events_.on_roster(as_bytes(update.roster()));
+  if (!options_.take_roster) return;
+  const Bytes held = options_.take_roster(as_bytes(update.roster()));
   if (held.empty()) return;
   WorkerMessage message;
   message.mutable_roster()->set_roster(held.data(), held.size());
@@ -182,6 +189,16 @@ void ControlSession::on_hold(const control::v1::Hold& hold) {
   auto plan = read_hold(hold, options_.layers);
   if (!plan.ok()) return lose("what shall be held is wrong: " + plan.error().message);
   options_.take_plan(std::move(plan->plan), plan->model);
+}
+
+void ControlSession::on_probe(const control::v1::Probe& probe) {
+  const std::string& node = probe.node();
+  if (!options_.probe || node.size() > limits::kNodeNameBytes ||
+      probe.address().size() > limits::kAddressBytes) {
+    return;
+  }
+  options_.probe(node, probe.address(),
+                 [this, node](const Result<LinkRate>& rate) { send(probed_message(node, rate)); });
 }
 
 void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "node/backoff.h"
+#include "node/control/proof_port.h"
 #include "node/stage_options.h"
 #include "proto/away.h"
 #include "proto/control.pb.h"
@@ -24,21 +25,13 @@ class ControlEvents {
   virtual void on_assign(const control::v1::Assign& assign) = 0;
   virtual void on_unassign(Epoch epoch) = 0;
   virtual void on_control_lost() = 0;
-  virtual void on_countersign(const control::v1::Countersign& message) = 0;
-  virtual void on_seal_order(const control::v1::SealOrder& order) = 0;
-  virtual void on_open_order(const control::v1::OpenOrder& order) = 0;
-  virtual void on_accusation(const control::v1::Accusation& accusation) = 0;
-  virtual void on_self_check(const control::v1::SelfCheck& check) = 0;
-  virtual Bytes on_roster(ByteSpan roster) = 0;  // an answer for the coordinator, or nothing
-  virtual void on_measure() = 0;
-  virtual void on_probe(const control::v1::Probe& probe) = 0;
   virtual void fill_heartbeat(control::v1::Heartbeat& heartbeat) = 0;
 };
 
 class ControlSession final : public TransportEvents {
  public:
   ControlSession(const StageOptions& options, std::string data_address, const Clock& clock,
-                 Random& random, Transport& transport, ControlEvents& events);
+                 Random& random, Transport& transport, ControlEvents& events, ProofPort& proof);
 
   void dial();
   void on_timer();
@@ -60,6 +53,7 @@ class ControlSession final : public TransportEvents {
   void on_registered(const control::v1::Registered& registered);
   void on_roster(const control::v1::RosterUpdate& update);
   void on_hold(const control::v1::Hold& hold);
+  void on_probe(const control::v1::Probe& probe);
   void on_checkpoint(const control::v1::CheckpointOffer& offer);
   void on_refused(const control::v1::Refused& refused);
   // Leaves the session, telling the owner when it had begun, and plans the next attempt.
@@ -71,6 +65,7 @@ class ControlSession final : public TransportEvents {
   const Clock& clock_;
   Transport& transport_;
   ControlEvents& events_;
+  ProofPort& proof_;
   Backoff backoff_;
   State state_ = State::kWaiting;
   LinkId link_;

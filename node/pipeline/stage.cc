@@ -19,8 +19,6 @@ namespace {
 constexpr std::uint32_t kPrefillRows = 128;
 // Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
 constexpr Duration kFarewell = std::chrono::seconds(1);
-constexpr Duration kTick = std::chrono::milliseconds(25);  // an owner that is not late
-constexpr std::size_t kSelfChecks = 8;                     // that wait for one hash of the weights
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
 // The first activation of a row, in its last bit.
@@ -46,6 +44,23 @@ Hello identity_of(const StageOptions& options) {
   return hello;
 }
 
+control::v1::WorkerMessage hashes_message(const Assignment& assignment, const StepResult& result) {
+  control::v1::WorkerMessage message;
+  auto& hashes = *message.mutable_step_hashes();
+  hashes.set_epoch(assignment.epoch.value);
+  hashes.set_stage(assignment.stage);
+  hashes.mutable_layers()->set_begin(assignment.layers.begin);
+  hashes.mutable_layers()->set_end(assignment.layers.end);
+  for (const RowHash& hash : result.hashes) {
+    auto& row = *hashes.add_rows();
+    row.set_sequence(hash.sequence.value);
+    row.set_position(hash.position);
+    row.set_in(hash.in.bytes.data(), hash.in.bytes.size());
+    row.set_out(hash.out.bytes.data(), hash.out.bytes.size());
+  }
+  return message;
+}
+
 }  // namespace
 
 std::unique_ptr<Stage> Stage::start(StageOptions options, const Clock& clock, Random& random,
@@ -58,26 +73,21 @@ StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& ran
     : options_(std::move(options)),
       clock_(clock),
       compute_(compute),
-      control_(options_, data.address(), clock, random, control, *this),
+      proof_(options_, compute,
+             [this](const control::v1::WorkerMessage& message) { control_.send(message); }),
+      control_(options_, data.address(), clock, random, control, *this, proof_),
       links_(identity_of(options_), clock, random, data, *this),
-      timer_(clock.now()),
-      beat_(clock.now()) {
+      figures_(clock) {
   control.set_events(&control_);
   data.set_events(&links_);
   compute.set_events(this);
-  if (options_.receipts != nullptr) {
-    options_.receipts->set_send(
-        [this](const control::v1::WorkerMessage& message) { control_.send(message); });
-  }
   control_.dial();
 }
 
-StageMachine::~StageMachine() {
-  if (options_.receipts != nullptr) options_.receipts->set_send(nullptr);
-}
+StageMachine::~StageMachine() = default;
 
 void StageMachine::on_timer() {
-  count_lateness();
+  figures_.on_timer();
   control_.on_timer();
   links_.on_timer();
   if (serving_ && serving_->leave_by && clock_.now() >= *serving_->leave_by) fail(kOwnersMachine);
@@ -85,15 +95,6 @@ void StageMachine::on_timer() {
   const Duration every = options_.check_weights_every;
   const bool loaded = serving_ && serving_->loaded;
   if (loaded && every > Duration{} && clock_.now() - weights_checked_ >= every) check_weights();
-}
-
-// A process that gets no processor does not hear what arrives, and its timer comes late: who
-// arrives at any moment of a gap waits for half of it in the mean.
-void StageMachine::count_lateness() {
-  const TimePoint now = clock_.now();
-  const double gap =
-      std::chrono::duration<double>(now - std::exchange(timer_, now) - kTick).count();
-  if (gap > 0.0) late_seconds_ += gap * gap / 2.0;
 }
 
 void StageMachine::check_weights() {
@@ -106,7 +107,7 @@ void StageMachine::check_weights() {
 }
 
 void StageMachine::on_weights_checked(Status status) {
-  tell_self(status);
+  proof_.on_weights_checked(status);
   if (status.ok()) {
     spdlog::info("{}: the weights still are what was loaded", options_.node);
     return;
@@ -115,48 +116,6 @@ void StageMachine::on_weights_checked(Status status) {
   spdlog::error("{}: {}", options_.node, status.error().message);
   unload();  // the next assignment reads them anew
   fail("the weights were checked: " + status.error().message);
-}
-
-// --- an accused node ---
-
-void StageMachine::look_at_self(SelfFound done) {
-  if (self_checks_.size() >= kSelfChecks) return;  // as one that gives no answer
-  self_checks_.push_back(std::move(done));
-  compute_.check_weights();  // also those that are kept for the next assignment
-}
-
-void StageMachine::tell_self(const Status& weights) {
-  if (self_checks_.empty()) return;
-  const bool unloaded = !weights.ok() && weights.error().code == ErrorCode::kUnavailable;
-  const Status kernels = options_.self_test ? options_.self_test() : ok_status();
-  control::v1::SelfChecked found;
-  found.set_weights_whole(weights.ok() || unloaded);
-  found.set_self_test_passed(kernels.ok());
-  if (!found.weights_whole()) found.set_what(weights.error().message);
-  if (!kernels.ok()) found.set_what(kernels.error().message);
-  for (const SelfFound& done : std::exchange(self_checks_, {})) done(found);
-}
-
-void StageMachine::on_accusation(const control::v1::Accusation& accusation) {
-  if (options_.receipts == nullptr) return;
-  spdlog::warn("{}: what went out of this stage in entry {} of the ledger is in dispute",
-               options_.node, accusation.entry());
-  control::v1::Accusation own = accusation;
-  if (planted(SwarmDefect::kOneUnitContested)) own.clear_root();
-  look_at_self([this, own = std::move(own)](const control::v1::SelfChecked& found) {
-    options_.receipts->plead(own, found);
-  });
-}
-
-void StageMachine::on_self_check(const control::v1::SelfCheck& check) {
-  spdlog::warn("{}: this node gets no work until it has looked at itself: {}", options_.node,
-               check.why());
-  look_at_self([this, number = check.number()](const control::v1::SelfChecked& found) {
-    control::v1::WorkerMessage message;
-    *message.mutable_self_checked() = found;
-    message.mutable_self_checked()->set_number(number);
-    control_.send(message);
-  });
 }
 
 // --- the owner ---
@@ -241,21 +200,9 @@ void StageMachine::on_unassign(Epoch epoch) {
 }
 
 void StageMachine::on_control_lost() {
-  if (options_.receipts != nullptr) options_.receipts->forget();
+  proof_.on_control_lost();
   stop();
   compute_.forget();
-}
-
-void StageMachine::on_countersign(const control::v1::Countersign& message) {
-  if (options_.receipts != nullptr) options_.receipts->countersign(message);
-}
-
-void StageMachine::on_seal_order(const control::v1::SealOrder& order) {
-  if (options_.receipts != nullptr) options_.receipts->seal(order);
-}
-
-void StageMachine::on_open_order(const control::v1::OpenOrder& order) {
-  if (options_.receipts != nullptr) options_.receipts->open(order);
 }
 
 void StageMachine::on_links_failed(const std::string& why, const std::string& peer) {
@@ -292,76 +239,21 @@ void StageMachine::report_failure(Epoch epoch, const std::string& why, const std
 }
 
 void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
-  const TimePoint now = clock_.now();
-  const double since = std::chrono::duration<double>(now - std::exchange(beat_, now)).count();
-  if (since > 0.0) heartbeat.set_lateness(late_seconds_ / since);
-  late_seconds_ = 0.0;
-  Duration busy = busy_;
-  if (outstanding_ > 0) busy += clock_.now() - busy_since_;
-  std::uint64_t kv_tokens = 0;
+  figures_.fill(heartbeat);
+  heartbeat.set_late_frames_total(late_frames());
   if (serving_) {
     heartbeat.set_epoch(serving_->assignment.epoch.value);
-    for (const auto& [sequence, tokens] : serving_->kv_tokens) kv_tokens += tokens;
+    heartbeat.set_kv_tokens_used(serving_->kv_tokens_used());
   }
-  heartbeat.set_steps_total(steps_);
-  heartbeat.set_rows_total(rows_);
-  heartbeat.set_busy_seconds_total(std::chrono::duration<double>(busy).count());
-  heartbeat.set_kv_tokens_used(kv_tokens);
-  heartbeat.set_ring_steps_total(ring_steps_);
-  heartbeat.set_ring_seconds_total(std::chrono::duration<double>(ring_time_).count());
-  heartbeat.set_late_frames_total(late_frames());
-  heartbeat.set_replayed_rows_total(replayed_rows_);
   if (options_.card) write_card(options_.card(), *heartbeat.mutable_card());
   if (options_.holding) write_holding(options_.holding(), *heartbeat.mutable_holding());
-}
-
-// --- measurements ---
-
-// What is measured after this session has ended is said in the next one, which asks again.
-void StageMachine::on_measure() {
-  if (!options_.measure) return;
-  options_.measure([this](const Measured& measured) {
-    const StageRate& rate = measured.rate;
-    control::v1::WorkerMessage message;
-    auto& body = *message.mutable_measured();
-    body.set_batch_rows(kRateRows);
-    body.set_step_seconds(rate.step_seconds);
-    body.set_layer_seconds(rate.layer.one);
-    body.set_layer_batch_seconds(rate.layer.batch);
-    body.set_head_seconds(rate.head.one);
-    body.set_head_batch_seconds(rate.head.batch);
-    body.set_memory_bytes(measured.memory_bytes);
-    body.set_kv_budget_bytes(options_.kv_budget_bytes);
-    control_.send(message);
-  });
-}
-
-void StageMachine::on_probe(const control::v1::Probe& probe) {
-  const std::string& node = probe.node();
-  if (!options_.probe || node.size() > limits::kNodeNameBytes ||
-      probe.address().size() > limits::kAddressBytes) {
-    return;
-  }
-  options_.probe(node, probe.address(), [this, node](const Result<LinkRate>& rate) {
-    control::v1::WorkerMessage message;
-    auto& body = *message.mutable_probed();
-    body.set_node(node);
-    if (rate.ok()) {
-      body.set_round_trip_seconds(rate->round_trip_seconds);
-      body.set_to_bytes_per_second(rate->to_bytes_per_second);
-      body.set_from_bytes_per_second(rate->from_bytes_per_second);
-    } else {
-      body.set_error(decode_refused(as_bytes(rate.error().message)));
-    }
-    control_.send(message);
-  });
 }
 
 // --- frames in ---
 
 void StageMachine::on_peer_frame(Peer from, Frame frame) {
   if (!serving_ || serving_->leave_by) {
-    ++late_frames_;
+    figures_.count_late_frame();
     return;
   }
   const Status taken = take_frame(from, frame);
@@ -389,16 +281,22 @@ Status StageMachine::take_frame(Peer from, const Frame& frame) {
 
 bool StageMachine::is_late(Epoch epoch) {
   if (epoch >= serving_->assignment.epoch) return false;
-  ++late_frames_;
+  figures_.count_late_frame();
   return true;
 }
 
-Status StageMachine::check_step(StepId step) {
-  std::optional<StepId>& last = serving_->last_step;
-  REQUIRE(!last || step.value == last->value + 1,
-          "step " + std::to_string(step.value) + " follows step " + std::to_string(last->value));
-  last = step;
+Status StageMachine::Serving::check_step(StepId step) {
+  REQUIRE(!last_step || step.value == last_step->value + 1,
+          "step " + std::to_string(step.value) + " came after step " +
+              std::to_string(last_step->value) + "; steps are numbered without a gap");
+  last_step = step;
   return ok_status();
+}
+
+std::uint64_t StageMachine::Serving::kv_tokens_used() const {
+  std::uint64_t all = 0;
+  for (const auto& [sequence, tokens] : kv_tokens) all += tokens;
+  return all;
 }
 
 Status StageMachine::take_batch(const Frame& frame) {
@@ -408,7 +306,7 @@ Status StageMachine::take_batch(const Frame& frame) {
   REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows,
           "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
               std::to_string(serving_->assignment.batch_rows));
-  TRY_VOID(check_step(batch.step));
+  TRY_VOID(serving_->check_step(batch.step));
   const std::uint32_t begin = serving_->assignment.layers.begin;
   REQUIRE(batch.boundary == begin, "boundary is " + std::to_string(batch.boundary) +
                                        "; this stage begins at layer " + std::to_string(begin));
@@ -423,15 +321,15 @@ Status StageMachine::take_batch(const Frame& frame) {
 Status StageMachine::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
   if (!planted(SwarmDefect::kStaleTokensTaken) && is_late(tokens.epoch)) return ok_status();
-  TRY_VOID(check_step(tokens.step));
+  TRY_VOID(serving_->check_step(tokens.step));
   return take_answer(tokens);
 }
 
 // Answers come in the order of the steps.
 Status StageMachine::take_answer(const StepTokens& tokens) {
   TRY_VOID(serving_->batcher->on_tokens(tokens));
-  ++ring_steps_;
-  ring_time_ += clock_.now() - serving_->started.front();
+  INVARIANT(!serving_->started.empty(), "the batcher accepts only answers to its own steps");
+  figures_.count_round(clock_.now() - serving_->started.front());
   serving_->started.pop_front();
   return ok_status();
 }
@@ -470,16 +368,19 @@ void StageMachine::start_steps() {
 
 void StageMachine::compute(StepBatch batch) {
   ++serving_->computing;
-  if (outstanding_++ == 0) busy_since_ = clock_.now();
+  INVARIANT(serving_->computing <= serving_->assignment.batches_in_flight,
+            "no more steps are computed than may be in flight");
+  figures_.step_begins();
   compute_.compute(std::move(batch));
 }
 
 void StageMachine::on_computed(StepBatch batch, StepResult result, Status status) {
-  if (--outstanding_ == 0) busy_ += clock_.now() - busy_since_;
+  figures_.step_ends();
   if (!serves(batch.epoch)) {
-    ++late_frames_;
+    figures_.count_late_frame();
     return;
   }
+  INVARIANT(serving_->computing > 0, "a step that comes back was given out");
   --serving_->computing;
   const bool receipts = makes_receipts();
   Bytes input = std::move(result.input);
@@ -489,7 +390,7 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
     flip_one_bit_once(batch);
   }
   count_step(batch, result);
-  if (!result.hashes.empty()) report_hashes(result);
+  if (!result.hashes.empty()) control_.send(hashes_message(serving_->assignment, result));
   if (!serving_) return;  // the coordinator was lost while telling it
   std::vector<SampledToken> drawn;
   if (receipts) drawn = result.tokens;
@@ -522,9 +423,8 @@ Status StageMachine::answer(StepTokens tokens) {
 }
 
 void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
-  ++steps_;
-  rows_ += batch.rows.size() - result.replayed;
-  replayed_rows_ += result.replayed;
+  INVARIANT(result.replayed <= batch.rows.size(), "only rows of the batch are replayed");
+  figures_.count_rows(batch.rows.size() - result.replayed, result.replayed);
   for (const auto& [sequence, length] : batch.truncates) {
     std::uint64_t& tokens = serving_->kv_tokens[sequence];
     tokens = std::min<std::uint64_t>(tokens, length);
@@ -533,24 +433,6 @@ void StageMachine::count_step(const StepBatch& batch, const StepResult& result) 
     if (!row.failed()) ++serving_->kv_tokens[row.sequence];
   }
   for (const SequenceId sequence : result.released) serving_->kv_tokens.erase(sequence);
-}
-
-void StageMachine::report_hashes(const StepResult& result) {
-  control::v1::WorkerMessage message;
-  auto& hashes = *message.mutable_step_hashes();
-  const Assignment& assignment = serving_->assignment;
-  hashes.set_epoch(assignment.epoch.value);
-  hashes.set_stage(assignment.stage);
-  hashes.mutable_layers()->set_begin(assignment.layers.begin);
-  hashes.mutable_layers()->set_end(assignment.layers.end);
-  for (const RowHash& hash : result.hashes) {
-    auto& row = *hashes.add_rows();
-    row.set_sequence(hash.sequence.value);
-    row.set_position(hash.position);
-    row.set_in(hash.in.bytes.data(), hash.in.bytes.size());
-    row.set_out(hash.out.bytes.data(), hash.out.bytes.size());
-  }
-  control_.send(message);
 }
 
 }  // namespace hearth::node

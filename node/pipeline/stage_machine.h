@@ -6,7 +6,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,6 +14,8 @@
 #include "node/control/session.h"
 #include "node/pipeline/data_links.h"
 #include "node/pipeline/stage.h"
+#include "node/pipeline/stage_figures.h"
+#include "node/pipeline/stage_proof.h"
 #include "node/runner/batcher.h"
 
 namespace hearth::node {
@@ -36,10 +37,10 @@ class StageMachine final : public Stage,
   const std::optional<Error>& no_room() const override { return no_room_; }
 
   // Frames and answers of epochs that were over when they came; dropped.
-  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
+  std::uint64_t late_frames() const { return figures_.late_frames() + links_.late_frames(); }
 
   // Rows of sequences that came again, which were not computed again; see Engine::keep.
-  std::uint64_t replayed_rows() const { return replayed_rows_; }
+  std::uint64_t replayed_rows() const { return figures_.replayed_rows(); }
 
   void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
   void on_computed(StepBatch batch, StepResult result, Status status) override;
@@ -59,21 +60,15 @@ class StageMachine final : public Stage,
     std::deque<TimePoint> started;  // of the batcher's steps that are not answered, oldest first
     // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
     std::optional<TimePoint> leave_by;
+
+    // Steps of a peer follow each other without a gap.
+    Status check_step(StepId step);
+    std::uint64_t kv_tokens_used() const;
   };
 
   void on_assign(const control::v1::Assign& assign) override;
   void on_unassign(Epoch epoch) override;
   void on_control_lost() override;
-  Bytes on_roster(ByteSpan roster) override {
-    return options_.take_roster ? options_.take_roster(roster) : Bytes();
-  }
-  void on_countersign(const control::v1::Countersign& message) override;
-  void on_seal_order(const control::v1::SealOrder& order) override;
-  void on_open_order(const control::v1::OpenOrder& order) override;
-  void on_accusation(const control::v1::Accusation& accusation) override;
-  void on_self_check(const control::v1::SelfCheck& check) override;
-  void on_measure() override;
-  void on_probe(const control::v1::Probe& probe) override;
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
   void on_linked() override;
   void on_peer_frame(Peer from, Frame frame) override;
@@ -82,10 +77,6 @@ class StageMachine final : public Stage,
   bool makes_receipts() const { return options_.receipts != nullptr && serving_->assignment.model; }
   bool assigned(Epoch epoch) const { return serving_ && serving_->assignment.epoch == epoch; }
   bool serves(Epoch epoch) const { return assigned(epoch) && !serving_->leave_by; }
-  using SelfFound = std::function<void(const control::v1::SelfChecked& found)>;
-  // `done` when loaded weights are hashed again and the kernels are tested.
-  void look_at_self(SelfFound done);
-  void tell_self(const Status& weights);
   void become_ready();
   void unload();
   // Ends the assignment without a word.
@@ -102,41 +93,27 @@ class StageMachine final : public Stage,
   Status take_tokens(const Frame& frame);
   Status take_submit(const Frame& frame);
   Status take_cancel(const Frame& frame);
-  Status check_step(StepId step);
-  void count_lateness();
   void start_steps();
   void compute(StepBatch batch);
   void count_step(const StepBatch& batch, const StepResult& result);
   void pass_on(const StepBatch& batch, StepResult result);
-  void report_hashes(const StepResult& result);
   Status answer(StepTokens tokens);
   Status take_answer(const StepTokens& tokens);  // on the first stage
 
   const StageOptions options_;
   const Clock& clock_;
   StageCompute& compute_;
+  StageProof proof_;
   ControlSession control_;
   DataLinks links_;
+  StageFigures figures_;
   std::optional<Serving> serving_;
   Epoch newest_epoch_;
   std::optional<Error> no_room_;
   std::optional<Away> away_;
-  std::uint32_t unloading_ = 0;        // asked of the StageCompute and not yet done
-  bool starting_steps_ = false;        // a StageCompute may answer inside compute()
-  std::uint32_t outstanding_ = 0;      // steps at the StageCompute, of any epoch
-  std::deque<SelfFound> self_checks_;  // that wait for the weights
-  TimePoint weights_checked_{};        // when that was last asked for, or done by loading
-  TimePoint busy_since_{};
-  Duration busy_{};
-  std::uint64_t steps_ = 0;
-  std::uint64_t rows_ = 0;
-  std::uint64_t replayed_rows_ = 0;
-  std::uint64_t late_frames_ = 0;
-  std::uint64_t ring_steps_ = 0;
-  Duration ring_time_{};
-  TimePoint timer_;            // when it was called last
-  TimePoint beat_;             // of the last heartbeat
-  double late_seconds_ = 0.0;  // since then: of every moment, how long it was until the timer came
+  std::uint32_t unloading_ = 0;  // asked of the StageCompute and not yet done
+  bool starting_steps_ = false;  // a StageCompute may answer inside compute()
+  TimePoint weights_checked_{};  // when that was last asked for, or done by loading
 };
 
 }  // namespace hearth::node

@@ -17,7 +17,7 @@ using control::v1::WorkerMessage;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct Orders final : ControlEvents {
+struct Orders final : ControlEvents, ProofPort {
   void on_assign(const control::v1::Assign& assign) override { assigned.push_back(assign.epoch()); }
   void on_unassign(Epoch epoch) override { unassigned.push_back(epoch.value); }
   void on_control_lost() override { ++lost; }
@@ -45,13 +45,7 @@ struct Orders final : ControlEvents {
   std::vector<std::uint64_t> assigned;
   std::vector<std::uint64_t> unassigned;
   int lost = 0;
-  Bytes on_roster(ByteSpan roster) override {
-    rosters.emplace_back(as_text(roster));
-    return held;
-  }
-  Bytes held;  // the answer
-  void on_measure() override { ++measures; }
-  void on_probe(const control::v1::Probe& probe) override { probed.push_back(probe.node()); }
+  Bytes held;  // the answer to a roster
   std::vector<std::string> rosters;
   std::vector<std::string> probed;
   std::uint64_t measures = 0;
@@ -63,15 +57,23 @@ struct ControlSessionTest : ::testing::Test {
   SeededRandom random{5};
   testing::FakeTransport transport;
   Orders orders;
-  StageOptions options = [] {
+  StageOptions options = [this] {
     StageOptions options;
     options.node = "w1";
     options.control_address = "home:1";
     options.layers = 7;
     options.process_id = 42;
+    options.take_roster = [this](ByteSpan roster) {
+      orders.rosters.emplace_back(as_text(roster));
+      return orders.held;
+    };
+    options.measure = [this](const auto&) { ++orders.measures; };
+    options.probe = [this](std::string node, const std::string&, const auto&) {
+      orders.probed.push_back(std::move(node));
+    };
     return options;
   }();
-  ControlSession session{options, "here:2", clock, random, transport, orders};
+  ControlSession session{options, "here:2", clock, random, transport, orders, orders};
   LinkId link;
 
   void SetUp() override {

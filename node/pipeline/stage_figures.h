@@ -1,0 +1,50 @@
+// StageFigures: what a stage counts and tells with each heartbeat: steps, rows, the seconds it
+// computed, the time of a round through the pipeline, and how late this process hears what arrives.
+//
+// Owner's thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "proto/control.pb.h"
+
+namespace hearth::node {
+
+class StageFigures {
+ public:
+  explicit StageFigures(const Clock& clock);
+
+  // Counts how late the owner's timer is: a process that gets no processor time hears late.
+  void on_timer();
+  // A step is given to the StageCompute, and is back from it. Steps of any epoch count as busy
+  // time.
+  void step_begins();
+  void step_ends();
+  void count_rows(std::uint64_t computed, std::uint64_t replayed);
+  // A step of the first stage was answered after this time.
+  void count_round(Duration time);
+  void count_late_frame() { ++late_frames_; }
+
+  std::uint64_t late_frames() const { return late_frames_; }
+  std::uint64_t replayed_rows() const { return replayed_rows_; }
+  // Fills in the totals; lateness is of the time since the last call.
+  void fill(control::v1::Heartbeat& heartbeat);
+
+ private:
+  const Clock& clock_;
+  std::uint32_t outstanding_ = 0;  // steps at the StageCompute
+  TimePoint busy_since_{};
+  Duration busy_{};
+  std::uint64_t steps_ = 0;
+  std::uint64_t rows_ = 0;
+  std::uint64_t replayed_rows_ = 0;
+  std::uint64_t late_frames_ = 0;
+  std::uint64_t rounds_ = 0;
+  Duration round_time_{};
+  TimePoint timer_;            // the last call of on_timer()
+  TimePoint beat_;             // the last heartbeat
+  double late_seconds_ = 0.0;  // since the last heartbeat: each moment's wait for the timer, summed
+};
+
+}  // namespace hearth::node

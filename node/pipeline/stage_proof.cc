@@ -1,0 +1,83 @@
+#include "node/pipeline/stage_proof.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "node/proof/receipt_maker.h"
+#include "proto/defect.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::size_t kWaitingMax = 8;  // self-checks that wait for one hash of the weights
+
+}  // namespace
+
+StageProof::StageProof(const StageOptions& options, StageCompute& compute, Send send)
+    : options_(options), compute_(compute), send_(std::move(send)) {
+  if (options_.receipts != nullptr) options_.receipts->set_send(send_);
+}
+
+StageProof::~StageProof() {
+  if (options_.receipts != nullptr) options_.receipts->set_send(nullptr);
+}
+
+void StageProof::on_control_lost() {
+  if (options_.receipts != nullptr) options_.receipts->forget();
+}
+
+void StageProof::on_countersign(const control::v1::Countersign& message) {
+  if (options_.receipts != nullptr) options_.receipts->countersign(message);
+}
+
+void StageProof::on_seal_order(const control::v1::SealOrder& order) {
+  if (options_.receipts != nullptr) options_.receipts->seal(order);
+}
+
+void StageProof::on_open_order(const control::v1::OpenOrder& order) {
+  if (options_.receipts != nullptr) options_.receipts->open(order);
+}
+
+void StageProof::on_accusation(const control::v1::Accusation& accusation) {
+  if (options_.receipts == nullptr) return;
+  spdlog::warn("{}: entry {} of the ledger disputes what this stage sent", options_.node,
+               accusation.entry());
+  control::v1::Accusation own = accusation;
+  if (planted(SwarmDefect::kOneUnitContested)) own.clear_root();
+  check_self([this, own = std::move(own)](const control::v1::SelfChecked& found) {
+    options_.receipts->plead(own, found);
+  });
+}
+
+void StageProof::on_self_check(const control::v1::SelfCheck& check) {
+  spdlog::warn("{}: this node gets no work until it has checked its weights and kernels: {}",
+               options_.node, check.why());
+  check_self([this, number = check.number()](const control::v1::SelfChecked& found) {
+    control::v1::WorkerMessage message;
+    *message.mutable_self_checked() = found;
+    message.mutable_self_checked()->set_number(number);
+    send_(message);
+  });
+}
+
+// Beyond the limit an order is dropped, as by a node that does not answer.
+void StageProof::check_self(Found done) {
+  if (waiting_.size() >= kWaitingMax) return;
+  waiting_.push_back(std::move(done));
+  compute_.check_weights();  // also those that are kept for the next assignment
+}
+
+void StageProof::on_weights_checked(const Status& weights) {
+  if (waiting_.empty()) return;
+  const bool unloaded = !weights.ok() && weights.error().code == ErrorCode::kUnavailable;
+  const Status kernels = options_.self_test ? options_.self_test() : ok_status();
+  control::v1::SelfChecked found;
+  found.set_weights_whole(weights.ok() || unloaded);
+  found.set_self_test_passed(kernels.ok());
+  if (!found.weights_whole()) found.set_what(weights.error().message);
+  if (!kernels.ok()) found.set_what(kernels.error().message);
+  for (const Found& done : std::exchange(waiting_, {})) done(found);
+}
+
+}  // namespace hearth::node
