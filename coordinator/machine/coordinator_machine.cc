@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/defect.h"
 #include "proto/frame.h"
 #include "proto/split.h"

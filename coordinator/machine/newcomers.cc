@@ -6,7 +6,7 @@
 
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/pipelines/checking.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 namespace hearth::coordinator {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/machine/coordinator_machine.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/address.h"
 
 namespace hearth::coordinator {

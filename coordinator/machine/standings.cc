@@ -3,7 +3,7 @@
 #include <set>
 
 #include "coordinator/machine/coordinator_machine.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 namespace hearth::coordinator {
 namespace {

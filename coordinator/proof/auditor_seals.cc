@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 #include "coordinator/proof/referee_case.h"
 #include "proto/fixed_field.h"
 
@@ -13,7 +13,7 @@ namespace hearth::coordinator {
 
 // --- seals ---
 
-void AuditDesk::settle(const Key& key, Kept& kept) {
+void Auditor::settle(const Key& key, Kept& kept) {
   if (kept.state != State::kRunning || !kept.run.is_whole()) return;
   const Status whole = kept.request.check_whole(kept.run);
   if (!whole.ok()) {
@@ -38,7 +38,7 @@ void AuditDesk::settle(const Key& key, Kept& kept) {
 }
 
 // Whoever differs is asked, wanted or not.
-void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
+void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
   std::map<std::string, control::v1::SealOrder> orders;
   for (const AuditCase::Finding& one : findings.all) {
     if (one.agrees && !kept.request.wanted.contains(one.entry)) continue;
@@ -64,7 +64,7 @@ void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findi
 
 // Of the request that the coordinator's own referee was asked about. Where it has nothing to say,
 // what is wanted is computed by a pipeline after all.
-void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
+void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
   const auto key = own_referee_.answered(number);
   const auto one = key ? cases_.find(*key) : cases_.end();
   if (one == cases_.end() || one->second.state != State::kRefereed) return;
@@ -90,7 +90,7 @@ void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFindi
 }
 
 // The last stage of the pipeline, or of the one that computed it again, lies.
-void AuditDesk::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
+void Auditor::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
   spdlog::error(
       "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or whoever "
       "computed it again",
@@ -98,7 +98,7 @@ void AuditDesk::report_beyond(const Key& key, const Kept& kept, const std::strin
   ++counts_.disputed_total;
 }
 
-AuditDesk::Asked* AuditDesk::asked_of(const std::string& node, std::uint64_t entry, State state) {
+Auditor::Asked* Auditor::asked_of(const std::string& node, std::uint64_t entry, State state) {
   const auto key = by_entry_.find(entry);
   if (key == by_entry_.end()) return nullptr;
   Kept& kept = cases_.at(key->second);
@@ -108,14 +108,14 @@ AuditDesk::Asked* AuditDesk::asked_of(const std::string& node, std::uint64_t ent
   return is_its ? &asked->second : nullptr;
 }
 
-void AuditDesk::take(const std::string& node, const control::v1::Seals& seals) {
+void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
   for (const control::v1::Seal& seal : seals.seals()) {
     const Status taken = take_seal(node, seal);
     if (!taken.ok()) spdlog::error("node {}: no seal: {}", node, taken.error().message);
   }
 }
 
-Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& seal) {
+Status Auditor::take_seal(const std::string& node, const control::v1::Seal& seal) {
   const std::string what = "entry " + std::to_string(seal.entry());
   Asked* asked = asked_of(node, seal.entry(), State::kSealing);
   REQUIRE(asked != nullptr, what + ": nobody asked it for that seal");
@@ -131,7 +131,7 @@ Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& se
   return ok_status();
 }
 
-void AuditDesk::on_seal(const ledger::SealEntry& seal) {
+void Auditor::on_seal(const ledger::SealEntry& seal) {
   const auto key = by_entry_.find(seal.receipt);
   if (key == by_entry_.end()) return;
   Kept& kept = cases_.at(key->second);
@@ -144,7 +144,7 @@ void AuditDesk::on_seal(const ledger::SealEntry& seal) {
   }
 }
 
-void AuditDesk::open_all(Kept& kept) {
+void Auditor::open_all(Kept& kept) {
   std::map<std::string, control::v1::OpenOrder> orders;
   for (auto& [entry, one] : kept.asked) {
     if (one.node.empty()) {
@@ -164,14 +164,14 @@ void AuditDesk::open_all(Kept& kept) {
 
 // --- openings ---
 
-void AuditDesk::take(const std::string& node, const control::v1::Openings& openings) {
+void Auditor::take(const std::string& node, const control::v1::Openings& openings) {
   for (const control::v1::Opening& opening : openings.openings()) {
     const Status taken = take_opening(node, opening);
     if (!taken.ok()) spdlog::error("node {}: no opening: {}", node, taken.error().message);
   }
 }
 
-Status AuditDesk::take_opening(const std::string& node, const control::v1::Opening& opening) {
+Status Auditor::take_opening(const std::string& node, const control::v1::Opening& opening) {
   const std::string what = "entry " + std::to_string(opening.entry());
   Asked* asked = asked_of(node, opening.entry(), State::kOpening);
   REQUIRE(asked != nullptr && !asked->is_opened, what + ": nobody asked it to open that");
@@ -188,7 +188,7 @@ Status AuditDesk::take_opening(const std::string& node, const control::v1::Openi
   return ok_status();
 }
 
-void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
+void Auditor::on_opening(const ledger::OpeningEntry& opening) {
   const auto key = by_entry_.find(opening.receipt);
   if (key == by_entry_.end()) return;
   const auto one = cases_.find(key->second);
@@ -229,14 +229,14 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
 
 // --- what is said of it ---
 
-AuditOutcome AuditDesk::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
+AuditOutcome Auditor::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
   AuditOutcome out{kind, key.first, key.second};
   out.windows = kept.agreed;
   return out;
 }
 
-void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
-                               bool judged) {
+void Auditor::report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
+                             bool judged) {
   const AuditCase::Finding& finding = asked.finding;
   if (finding.agrees) {
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});

@@ -1,8 +1,8 @@
-// AuditDesk: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
+// Auditor: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
 // grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
 // others with the same cut. When their stages have claimed their windows, each that had the audited
 // one's input seals what it found; when all seals of a request are in the log, all are opened. What
-// differs stands in the log as a dispute, which a VerdictDesk ends.
+// differs stands in the log as a dispute, which a DisputeResolver ends.
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
 // the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
@@ -32,13 +32,13 @@
 #include "coordinator/audit_outcome.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/proof/audit_case.h"
+#include "coordinator/proof/dispute_resolver.h"
 #include "coordinator/proof/own_referee.h"
-#include "coordinator/proof/verdict_desk.h"
 #include "ledger/books.h"
 
 namespace hearth::coordinator {
 
-class AuditDesk {
+class Auditor {
  public:
   static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
   static constexpr std::size_t kKeptCases = 8'192;
@@ -53,7 +53,7 @@ class AuditDesk {
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
   // `follows`: the log is folded whatever becomes of audits, for its balances are needed.
-  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
+  Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
 
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
@@ -104,8 +104,8 @@ class AuditDesk {
   void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
   // Disputes, and who is given no work for one.
-  VerdictDesk& verdicts() { return verdicts_; }
-  const VerdictDesk& verdicts() const { return verdicts_; }
+  DisputeResolver& verdicts() { return verdicts_; }
+  const DisputeResolver& verdicts() const { return verdicts_; }
 
   AuditStatus status() const;
   Standings standings() const;  // of all members of the log
@@ -177,8 +177,8 @@ class AuditDesk {
   ledger::Books books_;
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
-  VerdictDesk::Pipelines pipelines_;
-  VerdictDesk verdicts_;
+  DisputeResolver::Pipelines pipelines_;
+  DisputeResolver verdicts_;
   OwnReferee own_referee_;
   std::int64_t referee_rate_ = 0;
   std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
