@@ -227,7 +227,7 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
   }
   referee_missed(kept.refereed.size(), why);
   if (kept.state == State::kRefereed) own_referee_.drop(key);
-  for (const auto& [entry, one_asked] : kept.asked) own_referee_.discard(entry);
+  for (const std::uint64_t entry : kept.seals.entries()) own_referee_.discard(entry);
   const bool asked = kept.request.request().verify == Verify::kFull;
   if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
     outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));

@@ -34,6 +34,7 @@
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/dispute_resolver.h"
 #include "coordinator/proof/own_referee.h"
+#include "coordinator/proof/seal_round.h"
 #include "ledger/books.h"
 
 namespace hearth::coordinator {
@@ -114,14 +115,6 @@ class Auditor {
  private:
   using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
   enum class State { kKept, kRefereed, kWaiting, kRunning, kSealing, kOpening };
-  struct Asked {       // of an auditor, by the entry that it audits
-    std::string node;  // empty: the coordinator's own referee
-    PublicKey key;
-    AuditCase::Finding finding;
-    std::optional<ledger::SealEntry> seal;
-    bool is_sealed = false;  // in the log
-    bool is_opened = false;
-  };
   struct Kept {
     AuditCase request;
     std::size_t bytes = 0;
@@ -134,7 +127,7 @@ class Auditor {
     AuditCase::Run run = {};
     std::optional<AuditCase::Run> generated = {};  // when `run` is fed
     std::set<std::uint64_t> refereed = {};         // entries that the referee is to compute again
-    std::map<std::uint64_t, Asked> asked = {};
+    SealRound seals = {};                          // of kSealing and kOpening
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
     bool is_check =
@@ -158,16 +151,13 @@ class Auditor {
   void refuse(const std::string& node, const control::v1::WindowClaim& claim);
   void settle(const Key& key, Kept& kept);
   void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
-  void open_all(Kept& kept);
-  Status take_seal(const std::string& node, const control::v1::Seal& seal);
-  Status take_opening(const std::string& node, const control::v1::Opening& opening);
-  Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
+  Result<SealRound*> round_of(const std::string& node, std::uint64_t entry, State state);
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
   void report_beyond(const Key& key, const Kept& kept, const std::string& what);
   AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
-  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
-                      bool judged);
+  void report_opening(const Key& key, Kept& kept, std::uint64_t entry,
+                      const AuditCase::Finding& finding, bool judged);
   void enter(Kept& kept, State state);
 
   const SecretKey cluster_;
