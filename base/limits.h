@@ -189,7 +189,7 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
-// Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_desk.h).
+// Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_collector.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
 inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures

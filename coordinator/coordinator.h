@@ -47,7 +47,7 @@
 
 namespace hearth::coordinator {
 
-class Receipts;
+class LedgerService;
 
 // Where a request comes from.
 enum class Origin : std::uint8_t {
@@ -167,7 +167,7 @@ enum class AuditMode : std::uint8_t {
   kFull,  // every window
 };
 
-// Windows of requests that others compute again (coordinator/proof/audit_desk.h), since this
+// Windows of requests that others compute again (coordinator/proof/auditor.h), since this
 // process began.
 struct AuditStatus {
   AuditMode mode = AuditMode::kOff;
@@ -269,7 +269,7 @@ struct CoordinatorOptions {
   StepShape shape;  // with_activations = false
   std::uint32_t canonical_version = 0;
   std::uint32_t batch_rows = 512;
-  Receipts* receipts = nullptr;  // null: none are made. Outlives the coordinator
+  LedgerService* receipts = nullptr;  // null: none are made. Outlives the coordinator
   // Whether a node came in without being vouched for; null: all were.
   std::function<bool(const PublicKey& key)> is_newcomer = {};
   CanaryWords canary_words = {};

@@ -42,7 +42,7 @@
 #include "coordinator/machine/coordinator_gate.h"
 #include "coordinator/membership/dial_back.h"
 #include "coordinator/membership/membership.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "kernels/canonical.h"
 #include "ledger/folder.h"
 #include "model/chat_template.h"
@@ -491,8 +491,8 @@ class Server {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
     auto receipts =
-        coordinator::Receipts::open(std::move(folder), identity_->cluster, receipt_build(),
-                                    options.audits, clock_, loop_.poster(), credits_);
+        coordinator::LedgerService::open(std::move(folder), identity_->cluster, receipt_build(),
+                                         options.audits, clock_, loop_.poster(), credits_);
     if (!receipts) {
       return Error{receipts.error().code,
                    "the ledger in " + path + " cannot be continued: " + receipts.error().message +
@@ -605,9 +605,9 @@ class Server {
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made
   std::unique_ptr<ControlService> control_;
-  std::shared_ptr<coordinator::Credits> credits_;    // null: the ledger is a log only, or none
-  std::unique_ptr<node::LocalReferee> referee_;      // null: there is no ledger
-  std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
+  std::shared_ptr<coordinator::Credits> credits_;         // null: the ledger is a log only, or none
+  std::unique_ptr<node::LocalReferee> referee_;           // null: there is no ledger
+  std::unique_ptr<coordinator::LedgerService> receipts_;  // null: none are made; asks the referee
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<coordinator::CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;

@@ -78,7 +78,7 @@ struct HttpOptions {
   std::shared_ptr<Credits> credits;
   std::shared_ptr<const Accounts> accounts;  // with `credits`
   PublicKey own_account;                     // of who shows no key: this machine's users
-  // As Receipts::grant(), with `credits`.
+  // As LedgerService::grant(), with `credits`.
   std::function<void(const PublicKey& to, std::int64_t amount,
                      std::function<void(const Status&)> done)>
       grant;

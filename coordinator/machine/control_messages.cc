@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "coordinator/machine/coordinator_machine.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/fixed_field.h"
 #include "proto/frame.h"
 

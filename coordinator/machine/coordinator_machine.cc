@@ -7,7 +7,7 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/missing.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/defect.h"
 #include "proto/frame.h"
 #include "proto/split.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "coordinator/pipelines/checking.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 namespace hearth::coordinator {
 namespace {

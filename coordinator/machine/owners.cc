@@ -8,7 +8,7 @@
 
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/machine/missing.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/address.h"
 
 namespace hearth::coordinator {

@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/machine/missing.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "proto/defect.h"
 
 namespace hearth::coordinator {
@@ -17,14 +17,15 @@ constexpr std::size_t kAuditedMost = 8'192;  // answers whose owners wait for th
 
 class AuditEvents final : public SequenceEvents {
  public:
-  AuditEvents(Receipts& receipts, const ledger::RequestId& run) : receipts_(receipts), run_(run) {}
+  AuditEvents(LedgerService& receipts, const ledger::RequestId& run)
+      : receipts_(receipts), run_(run) {}
   void on_admitted() override {}
   void on_token(const SampledToken&) override {}
   void on_hashes(std::vector<RowHash>) override {}
   void on_error(const Error& error) override { receipts_.give_up(run_, error.message); }
 
  private:
-  Receipts& receipts_;
+  LedgerService& receipts_;
   const ledger::RequestId run_;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 namespace hearth::coordinator {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "coordinator/proof/window_claim.h"
 #include "ledger/dispute/compare_windows.h"
 

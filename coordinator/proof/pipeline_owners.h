@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "ledger/books.h"
 
 namespace hearth::coordinator {

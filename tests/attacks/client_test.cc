@@ -113,7 +113,7 @@ TEST_F(Attack, U05_AFloodLowersNoRateButCanOutlastMemory) {
   swarm.runs.clear();
   EXPECT_EQ(swarm.books.audits().selected, 3u) << "drawn at the rate of its worker, whoever asks";
   EXPECT_EQ(swarm.audits.status().waiting, 3u);
-  for (std::size_t i = 0; i < coordinator::AuditDesk::kKeptCases; ++i) {
+  for (std::size_t i = 0; i < coordinator::Auditor::kKeptCases; ++i) {
     coordinator::ReceiptRequest other;
     other.epoch = swarm.pipelines[0]->epoch;
     const Hash256 name = blake2b(as_bytes("flood " + std::to_string(i)));

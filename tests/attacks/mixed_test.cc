@@ -130,7 +130,7 @@ TEST_F(Attack, X06_BytesAroundAReceiptChangeNothingAndItsOwnEverything) {
   testing::FakeClock clock;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   const auto entries = [&](const std::function<void(std::string&)>& meddle) {
-    coordinator::ReceiptDesk desk(testing::receipt_cluster(), clock);
+    coordinator::ReceiptCollector desk(testing::receipt_cluster(), clock);
     desk.begin(testing::receipt_pipeline(stages));
     const coordinator::ReceiptRequest request = testing::receipt_request(1);
     desk.start(request.epoch, request.order.request, request.tokens.size());

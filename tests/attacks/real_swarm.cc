@@ -227,7 +227,7 @@ RealSwarm::Answer RealSwarm::ask(std::vector<TokenId> prompt, std::uint32_t max_
   audits.over(request);
   desk.over(request);
   pump();
-  later(coordinator::AuditDesk::kDrawPause);
+  later(coordinator::Auditor::kDrawPause);
   return {request.order.request, std::move(prompt), *tokens, request.order.salt};
 }
 
@@ -271,7 +271,7 @@ void RealSwarm::run_waiting() {
   pump();
 }
 
-void RealSwarm::answer(const coordinator::AuditDesk::Message& message) {
+void RealSwarm::answer(const coordinator::Auditor::Message& message) {
   RealStage& one = stage(message.node);
   if (message.body.has_seal_order()) {
     audits.take(one.node, seal(one, message.body.seal_order(), claimed_[one.node]));
@@ -319,7 +319,7 @@ void RealSwarm::pump() {
   for (bool any = true; any;) {
     any = false;
     if (const auto draw = audits.draw()) desk.log(*draw);
-    for (const coordinator::AuditDesk::ForLog& one : audits.take_entries()) {
+    for (const coordinator::Auditor::ForLog& one : audits.take_entries()) {
       desk.enter(one.member);
       desk.log(one.body);
     }
@@ -327,7 +327,7 @@ void RealSwarm::pump() {
       any = true;
       log(entry);
     }
-    for (const coordinator::ReceiptDesk::Message& message : desk.take_messages()) {
+    for (const coordinator::ReceiptCollector::Message& message : desk.take_messages()) {
       any = true;
       desk.take(message.node, stage(message.node).receipts->countersign(message.body));
     }
@@ -339,7 +339,7 @@ void RealSwarm::pump() {
         runs.push_back(std::move(order));
       }
     }
-    for (const coordinator::AuditDesk::Message& message : audits.take_messages()) {
+    for (const coordinator::Auditor::Message& message : audits.take_messages()) {
       any = any || willing;
       if (willing) answer(message);
     }

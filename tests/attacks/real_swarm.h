@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/proof/audit_desk.h"
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/auditor.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "kernels/kernels.h"
 #include "ledger/books.h"
 #include "ledger/entry.h"
@@ -117,8 +117,8 @@ class RealSwarm {
   testing::FakeClock clock;
   std::shared_ptr<const model::GgufFile> file;
   std::vector<std::unique_ptr<RealPipeline>> pipelines;
-  coordinator::ReceiptDesk desk;
-  coordinator::AuditDesk audits;
+  coordinator::ReceiptCollector desk;
+  coordinator::Auditor audits;
   ledger::Books books;  // of a stranger
   std::vector<Bytes> entries;
   // By request, of what was drawn: the chance that none of its windows is, by the rates that their
@@ -134,7 +134,7 @@ class RealSwarm {
   void log(const Bytes& entry);
   void reckon_draw();
   void run(const coordinator::AuditRun& order);
-  void answer(const coordinator::AuditDesk::Message& message);
+  void answer(const coordinator::Auditor::Message& message);
   void send_claims(RealPipeline& pipeline, bool is_audit);
 
   // What stages claimed last, by node and request: what went out.

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/hex.h"
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 #include "ledger/books.h"
 #include "ledger/log.h"
 #include "ledger/lookup.h"
@@ -165,8 +165,8 @@ Status open(const std::string& path, const SecretKey& cluster, std::size_t entri
   TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kWrite));
   const auto begun = Steady::now();
   const double used = processor_seconds();
-  TRY(const auto opened, coordinator::Receipts::open(std::move(folder), cluster, "build", mode,
-                                                     clock, [](const auto& /*task*/) {}));
+  TRY(const auto opened, coordinator::LedgerService::open(std::move(folder), cluster, "build", mode,
+                                                          clock, [](const auto& /*task*/) {}));
   print(what, entries, begun, used);
   return ok_status();
 }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 #include "ledger/books.h"
 #include "ledger/merkle.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
@@ -22,8 +22,8 @@ struct AuditLog {
   AuditLog() { open(coordinator::AuditMode::kSpot); }
 
   void open(coordinator::AuditMode mode) {
-    desk = std::make_unique<coordinator::ReceiptDesk>(receipt_cluster(), clock);
-    audits = std::make_unique<coordinator::AuditDesk>(receipt_cluster(), clock, mode);
+    desk = std::make_unique<coordinator::ReceiptCollector>(receipt_cluster(), clock);
+    audits = std::make_unique<coordinator::Auditor>(receipt_cluster(), clock, mode);
     for (const Bytes& entry : entries) {
       ASSERT_TRUE(desk->recall(entry));
       ASSERT_TRUE(audits->recall(entry, ledger::leaf_hash(entry)));
@@ -77,13 +77,13 @@ struct AuditLog {
     }
     throw std::out_of_range(node);
   }
-  // As Receipts does, until nobody has anything to say; what is asked of auditors stays in `asked`
-  // when nobody is to answer it.
+  // As LedgerService does, until nobody has anything to say; what is asked of auditors stays in
+  // `asked` when nobody is to answer it.
   void pump() {
     for (bool any = true; any;) {
       any = false;
       if (const auto draw = audits->draw()) desk->log(*draw);
-      for (const coordinator::AuditDesk::ForLog& one : audits->take_entries()) {
+      for (const coordinator::Auditor::ForLog& one : audits->take_entries()) {
         if (!one.evidence.empty()) {
           evidence.push_back(one.evidence);
           if (one.member != PublicKey()) desk->bar(one.member);
@@ -98,12 +98,12 @@ struct AuditLog {
         entries.push_back(entry);
         EXPECT_TRUE(audits->logged(entry));
       }
-      for (const coordinator::ReceiptDesk::Message& message : desk->take_messages()) {
+      for (const coordinator::ReceiptCollector::Message& message : desk->take_messages()) {
         any = true;
         desk->take(message.node, stage(message.node).sign(message.body));
       }
       for (coordinator::AuditRun& run : audits->take_runs()) runs.push_back(std::move(run));
-      for (const coordinator::AuditDesk::Message& message : audits->take_messages()) {
+      for (const coordinator::Auditor::Message& message : audits->take_messages()) {
         asked.push_back(message);
         if (message.body.has_accusation() || message.body.has_self_check() ||
             message.body.has_ended() || !willing) {
@@ -133,12 +133,12 @@ struct AuditLog {
   std::vector<ReceiptStage> stages = receipt_stages();
   std::vector<ReceiptStage> others = other_receipt_stages();
   std::vector<ReceiptStage> third = {{"e", 0, 2}, {"f", 1, 2}};  // who begins it, has it
-  std::unique_ptr<coordinator::ReceiptDesk> desk;
-  std::unique_ptr<coordinator::AuditDesk> audits;
+  std::unique_ptr<coordinator::ReceiptCollector> desk;
+  std::unique_ptr<coordinator::Auditor> audits;
   ledger::Books books;  // of a stranger, who checks everything
   std::vector<Bytes> entries;
   std::vector<coordinator::AuditRun> runs;
-  std::vector<coordinator::AuditDesk::Message> asked;
+  std::vector<coordinator::Auditor::Message> asked;
   std::vector<Bytes> evidence;
   bool willing = true;  // auditors answer
 };

@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "base/random.h"
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -129,7 +129,7 @@ TEST_F(CreditsTest, SoManyRequestsAndNoMore) {
 
 TEST_F(CreditsTest, WhatWasPaidBeforeARestartCostsNothingMore) {
   std::vector<ReceiptStage> stages = testing::receipt_stages();
-  ReceiptDesk desk(testing::receipt_cluster(), clock, credits);
+  ReceiptCollector desk(testing::receipt_cluster(), clock, credits);
   desk.begin(testing::receipt_pipeline(stages));
   desk.log(ledger::GrantEntry{payer, 1'000});
   ledger::Books books;
@@ -148,7 +148,7 @@ TEST_F(CreditsTest, WhatWasPaidBeforeARestartCostsNothingMore) {
   for (ReceiptStage& stage : stages) desk.take(stage.node, stage.claim(over));
   desk.over(over);
   for (auto messages = desk.take_messages(); !messages.empty(); messages = desk.take_messages()) {
-    for (const ReceiptDesk::Message& message : messages) {
+    for (const ReceiptCollector::Message& message : messages) {
       ReceiptStage& stage = message.node == "a" ? stages[0] : stages[1];
       desk.take(stage.node, stage.sign(message.body));
     }
@@ -316,7 +316,7 @@ class Market {
     for (int i = 0; i < 100; ++i) {
       const auto messages = desk_->take_messages();
       if (messages.empty()) return;
-      for (const ReceiptDesk::Message& message : messages) {
+      for (const ReceiptCollector::Message& message : messages) {
         if (pick(10) == 0) {
           desk_->lose(message.node);
           continue;
@@ -331,7 +331,7 @@ class Market {
     running_.clear();
     credits_ = std::make_shared<Credits>();
     credits_->begin(books_);
-    desk_ = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock_, credits_);
+    desk_ = std::make_unique<ReceiptCollector>(testing::receipt_cluster(), clock_, credits_);
     for (const Bytes& entry : entries_) ASSERT_TRUE(desk_->recall(entry));
     ++epoch_.value;
     desk_->begin(testing::receipt_pipeline(stages_, epoch_));
@@ -341,7 +341,7 @@ class Market {
   testing::FakeClock clock_;
   std::vector<ReceiptStage> stages_ = testing::receipt_stages();
   std::shared_ptr<Credits> credits_;
-  std::unique_ptr<ReceiptDesk> desk_;
+  std::unique_ptr<ReceiptCollector> desk_;
   ledger::Books books_;
   std::vector<Bytes> entries_;
   std::vector<Running> running_;

@@ -56,7 +56,7 @@ struct OwnRefereeTest : ::testing::Test, testing::AuditLog {
     pump();
   }
   void judge(const std::vector<TokenId>& sampled = {6, 7}) {
-    for (const VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
+    for (const DisputeResolver::Ask& ask : audits->verdicts().take_asks()) {
       audits->verdicts().found(ask.entry, finding_of(ask.request, sampled));
     }
     pump();
@@ -85,7 +85,7 @@ TEST_F(OwnRefereeTest, WhatAllHoldersAgreeOnAndIsFalseIsFound) {
   EXPECT_EQ(audits->status().agreed_total, 2u);
   audits->set_referee_rate(ledger::kMillion);
   runs.clear();
-  clock.advance(AuditDesk::kDrawPause);
+  clock.advance(Auditor::kDrawPause);
   answer(request(2));
   EXPECT_TRUE(runs.empty()) << "what he computes, no pipeline computes";
   referee();
@@ -175,7 +175,7 @@ TEST_F(OwnRefereeTest, WhatHeCannotComputeOthersDoAndItIsCounted) {
 TEST_F(OwnRefereeTest, WhatFindsNoRoomIsCounted) {
   for (unsigned char i = 1; i <= OwnReferee::kQueue + 1; ++i) {
     answer(request(i));
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
   }
   EXPECT_EQ(audits->status().referee_waiting, OwnReferee::kQueue);
   EXPECT_EQ(audits->status().referee_missed_total, 2u);
@@ -196,7 +196,7 @@ TEST_F(OwnRefereeTest, AtThePolicysRateOneRequestIn200IsHis) {
     one.order.request[0] = std::byte(i & 0xff);
     one.order.request[1] = std::byte(i >> 8);
     answer(one);
-    if (i % kOfADraw == kOfADraw - 1) later(AuditDesk::kDrawPause);
+    if (i % kOfADraw == kOfADraw - 1) later(Auditor::kDrawPause);
     while (const auto ask = audits->take_referee_ask()) {
       ++found;
       audits->refereed(ask->number, Error{ErrorCode::kUnavailable, "no copy"});

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "ledger/answer.h"
 #include "ledger/receipt.h"
 #include "ledger/seal.h"

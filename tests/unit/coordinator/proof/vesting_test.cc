@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -23,7 +23,7 @@ struct VestingTest : ::testing::Test {
     desk.start(one.epoch, one.order.request, one.tokens.size());
     for (ReceiptStage& stage : stages) desk.take(stage.node, stage.claim(one));
     desk.over(one);
-    for (const ReceiptDesk::Message& message : desk.take_messages()) {
+    for (const ReceiptCollector::Message& message : desk.take_messages()) {
       ReceiptStage& stage = message.node == "a" ? stages[0] : stages[1];
       desk.take(stage.node, stage.sign(message.body));
     }
@@ -44,7 +44,7 @@ struct VestingTest : ::testing::Test {
   testing::FakeClock clock;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   std::shared_ptr<Credits> credits = std::make_shared<Credits>();
-  ReceiptDesk desk{testing::receipt_cluster(), clock, credits};
+  ReceiptCollector desk{testing::receipt_cluster(), clock, credits};
   ledger::Books books;
   Credits::Hold hold;
   Vesting vesting;

@@ -1,4 +1,4 @@
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 
 #include <spdlog/spdlog.h>
 
@@ -26,7 +26,7 @@ constexpr std::int64_t kMarginSeconds = 120;
 
 }  // namespace
 
-AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)
+Auditor::Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)
     : cluster_(std::move(cluster)),
       clock_(clock),
       mode_(mode),
@@ -40,7 +40,7 @@ AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool
 // --- the log ---
 
 // Where nothing is audited, too: who was found a fraud before is given no work.
-Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
+Status Auditor::recall(ByteSpan bytes, const Hash256& leaf) {
   TRY_VOID(books_.apply(bytes, leaf));
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   verdicts_.keys().recall(entry);
@@ -50,7 +50,7 @@ Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
   return ok_status();
 }
 
-Status AuditDesk::logged(ByteSpan bytes) {
+Status Auditor::logged(ByteSpan bytes) {
   if (!follows()) return ok_status();
   const std::uint64_t index = books_.entries();
   Status applied = books_.apply(bytes);
@@ -81,7 +81,7 @@ Status AuditDesk::logged(ByteSpan bytes) {
   return ok_status();
 }
 
-std::optional<ledger::DrawEntry> AuditDesk::draw() {
+std::optional<ledger::DrawEntry> Auditor::draw() {
   if (mode_ == AuditMode::kOff || undrawn_ == 0 || clock_.now() < next_draw_) return std::nullopt;
   next_draw_ = clock_.now() + kDrawPause;
   const Bytes message =
@@ -89,7 +89,7 @@ std::optional<ledger::DrawEntry> AuditDesk::draw() {
   return ledger::DrawEntry{vrf_prove(cluster_, message)};
 }
 
-void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said) {
+void Auditor::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said) {
   ++undrawn_;
   const auto receipt = ledger::reread_receipt(said.receipt);
   if (!receipt) return;
@@ -103,7 +103,7 @@ void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said
   if (all) found->second.request.wanted.insert(entry);
 }
 
-void AuditDesk::on_drawn() {
+void Auditor::on_drawn() {
   undrawn_ = 0;
   std::uint64_t gone = 0;
   if (mode_ == AuditMode::kSpot) {
@@ -151,7 +151,7 @@ void AuditDesk::on_drawn() {
 }
 
 // What the referee computes whole is computed by nobody else.
-void AuditDesk::hand_out(Cases::iterator one) {
+void Auditor::hand_out(Cases::iterator one) {
   Kept& kept = one->second;
   if (!kept.refereed.empty()) {
     if (own_referee_.add(one->first, claimed_case(kept.request))) {
@@ -164,27 +164,27 @@ void AuditDesk::hand_out(Cases::iterator one) {
   enter(kept, State::kWaiting);
 }
 
-void AuditDesk::referee_missed(std::size_t windows, const std::string& why) {
+void Auditor::referee_missed(std::size_t windows, const std::string& why) {
   if (windows == 0) return;
   counts_.referee_missed_total += windows;
   counts_.why_referee_missed = why;
   spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
 }
 
-void AuditDesk::enter(Kept& kept, State state) {
+void Auditor::enter(Kept& kept, State state) {
   kept.state = state;
   kept.at = clock_.now();
 }
 
 // --- requests ---
 
-void AuditDesk::begin(const ReceiptPipeline& pipeline) {
+void Auditor::begin(const ReceiptPipeline& pipeline) {
   pipelines_[pipeline.epoch] = std::make_shared<const ReceiptPipeline>(pipeline);
 }
 
-void AuditDesk::end(Epoch epoch) { pipelines_.erase(epoch); }
+void Auditor::end(Epoch epoch) { pipelines_.erase(epoch); }
 
-void AuditDesk::over(const ReceiptRequest& request) {
+void Auditor::over(const ReceiptRequest& request) {
   if (verdicts_.is_run(request.order.request)) return verdicts_.over(request);
   if (const auto run = runs_.find(request.order.request); run != runs_.end()) {
     const Key key = run->second;
@@ -216,7 +216,7 @@ void AuditDesk::over(const ReceiptRequest& request) {
 }
 
 // Whatever it still wants is missed.
-void AuditDesk::forget(Cases::iterator one, const std::string& why) {
+void Auditor::forget(Cases::iterator one, const std::string& why) {
   const auto& [key, kept] = *one;
   const std::size_t missed = kept.is_check ? 0 : kept.request.wanted.size();
   if (kept.state == State::kKept) counts_.selected_total += missed;
@@ -227,7 +227,7 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
   }
   referee_missed(kept.refereed.size(), why);
   if (kept.state == State::kRefereed) own_referee_.drop(key);
-  for (const auto& [entry, one_asked] : kept.asked) own_referee_.discard(entry);
+  for (const std::uint64_t entry : kept.seals.entries()) own_referee_.discard(entry);
   const bool asked = kept.request.request().verify == Verify::kFull;
   if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
     outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
@@ -245,7 +245,7 @@ void AuditDesk::forget(Cases::iterator one, const std::string& why) {
 
 // --- runs ---
 
-void AuditDesk::start_runs() {
+void Auditor::start_runs() {
   const bool checks =
       std::ranges::any_of(pipelines_, [](const auto& p) { return p.second->checks; });
   std::size_t runs = kRunsAtOnce - std::min(kRunsAtOnce, running(false));
@@ -262,14 +262,14 @@ void AuditDesk::start_runs() {
   }
 }
 
-std::size_t AuditDesk::running(bool checks) const {
+std::size_t Auditor::running(bool checks) const {
   return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const auto& one) {
     return cases_.at(one.second).run.pipeline->checks == checks;
   }));
 }
 
 // What its owner shares, or is the coordinator's own, and newcomers are there for: without a draw.
-bool AuditDesk::is_for_newcomers(const Kept& kept) const {
+bool Auditor::is_for_newcomers(const Kept& kept) const {
   if (!kept.request.request().is_shared) return false;
   const bool any = std::ranges::any_of(pipelines_, [&](const auto& one) {
     return one.second->checks && same_cut(*one.second, kept.request.pipeline());
@@ -282,7 +282,7 @@ bool AuditDesk::is_for_newcomers(const Kept& kept) const {
 // Of the pipelines that can, the one whose node the draw names for the first window. Newcomers are
 // asked for what no draw wants; for what one does, only where nobody else can do it, since what
 // they agree to discharges no worker.
-std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(Kept& kept) const {
+std::shared_ptr<const ReceiptPipeline> Auditor::choose(Kept& kept) const {
   const ReceiptPipeline& own = kept.request.pipeline();
   std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
   std::vector<ledger::Draw::Candidate> candidates;
@@ -310,8 +310,8 @@ std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(Kept& kept) const {
   return fit[static_cast<std::size_t>(place - candidates.begin())];
 }
 
-void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on,
-                    bool feed) {
+void Auditor::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on,
+                  bool feed) {
   Hash256 own;
   random_bytes(own.bytes);
   const ledger::RequestId name =
@@ -325,7 +325,7 @@ void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPip
   to_run_.push_back(std::move(order));
 }
 
-void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
+void Auditor::put_off(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
   if (found == runs_.end()) return verdicts_.give_up(name);
   Kept& kept = cases_.at(found->second);
@@ -336,7 +336,7 @@ void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
   counts_.why_waiting = why;
 }
 
-void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
+void Auditor::give_up(const ledger::RequestId& name, const std::string& why) {
   const auto found = runs_.find(name);
   if (found == runs_.end()) return verdicts_.give_up(name);
   const Key key = found->second;
@@ -344,7 +344,7 @@ void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
 }
 
 // On another pipeline, a few times.
-void AuditDesk::try_again(const Key& key, Kept& kept, const std::string& why) {
+void Auditor::try_again(const Key& key, Kept& kept, const std::string& why) {
   spdlog::warn("the audit of request {} begins anew: {}", to_hex(key.first), why);
   if (++kept.tries >= kTries) return forget(cases_.find(key), why);
   runs_.erase(kept.run.name);
@@ -353,7 +353,7 @@ void AuditDesk::try_again(const Key& key, Kept& kept, const std::string& why) {
   enter(kept, State::kWaiting);
 }
 
-void AuditDesk::take(const std::string& node, const control::v1::WindowClaims& claims) {
+void Auditor::take(const std::string& node, const control::v1::WindowClaims& claims) {
   for (const control::v1::WindowClaim& claim : claims.windows()) {
     const Status taken = take_claim(node, claim);
     if (taken.ok()) continue;
@@ -364,7 +364,7 @@ void AuditDesk::take(const std::string& node, const control::v1::WindowClaims& c
 
 // It signed a root that it has not computed, and had it from the log or from somebody: whatever it
 // checks is worth nothing.
-void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& claim) {
+void Auditor::refuse(const std::string& node, const control::v1::WindowClaim& claim) {
   const auto pipeline = pipelines_.find(Epoch(claim.epoch()));
   if (pipeline != pipelines_.end()) {
     const auto& stages = pipeline->second->stages;
@@ -379,7 +379,7 @@ void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& 
   try_again(key, cases_.at(key), "node " + node + " claims a root that it has not computed");
 }
 
-Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
+Status Auditor::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
   ledger::RequestId name{};
   if (!read_field(claim.request(), name)) return ok_status();  // told by the receipts' desk
   if (verdicts_.is_run(name)) return verdicts_.take_claim(node, name, claim);
@@ -394,7 +394,7 @@ Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowC
 
 // --- who there is ---
 
-Standings AuditDesk::standings() const {
+Standings Auditor::standings() const {
   Standings all;
   const ledger::Policy& policy = books_.policy();
   for (const PublicKey& key : books_.keys()) {
@@ -417,31 +417,31 @@ Standings AuditDesk::standings() const {
 
 // --- what is to be done ---
 
-std::vector<AuditRun> AuditDesk::take_runs() {
+std::vector<AuditRun> Auditor::take_runs() {
   for (AuditRun& run : verdicts_.take_runs()) to_run_.push_back(std::move(run));
   return std::exchange(to_run_, {});
 }
 
-std::vector<AuditDesk::Message> AuditDesk::take_messages() {
+std::vector<Auditor::Message> Auditor::take_messages() {
   for (Message& message : verdicts_.take_messages()) messages_.push_back(std::move(message));
   return std::exchange(messages_, {});
 }
 
-std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
-  for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
+std::vector<Auditor::ForLog> Auditor::take_entries() {
+  for (DisputeResolver::Judgement& one : verdicts_.take_verdicts()) {
     entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
   }
   return std::exchange(entries_, {});
 }
 
-std::vector<AuditOutcome> AuditDesk::take_outcomes() {
+std::vector<AuditOutcome> Auditor::take_outcomes() {
   for (AuditOutcome& one : verdicts_.take_outcomes()) outcomes_.push_back(std::move(one));
   return std::exchange(outcomes_, {});
 }
 
 // --- time ---
 
-void AuditDesk::on_timer() {
+void Auditor::on_timer() {
   verdicts_.on_timer();
   const std::int64_t unix = clock_.unix_seconds();
   const std::int64_t most = books_.policy().audit_seconds - kMarginSeconds;
@@ -466,7 +466,7 @@ void AuditDesk::on_timer() {
   start_runs();
 }
 
-AuditStatus AuditDesk::status() const {
+AuditStatus Auditor::status() const {
   AuditStatus status = counts_;
   status.mode = mode_;
   for (const auto& [key, kept] : cases_) {

@@ -1,4 +1,4 @@
-// VerdictDesk: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again
+// DisputeResolver: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again
 // with its own copy of the model, and says whose root is false. The pipeline of that node computes
 // the window once more, as a request like any other, to see whether the deviation comes again; then
 // the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
@@ -37,7 +37,7 @@
 
 namespace hearth::coordinator {
 
-class VerdictDesk {
+class DisputeResolver {
  public:
   static constexpr std::size_t kDisputes = 64;
   // Of the accused to answer, twice; of its pipeline to compute a window again, once.
@@ -46,8 +46,8 @@ class VerdictDesk {
   using Pipelines = std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>;
 
   // `pipelines` that serve now, and `books`: outlive it.
-  VerdictDesk(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
-              const ledger::Books& books)
+  DisputeResolver(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
+                  const ledger::Books& books)
       : cluster_(cluster),
         clock_(clock),
         pipelines_(pipelines),
@@ -84,7 +84,7 @@ class VerdictDesk {
   std::vector<Ask> take_asks() { return std::exchange(asks_, {}); }
   void found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding);
 
-  // As of AuditDesk, of runs that are this desk's own.
+  // As of Auditor, of runs that are this desk's own.
   bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
   void over(const ReceiptRequest& request);
   void give_up(const ledger::RequestId& run);

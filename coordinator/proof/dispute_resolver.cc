@@ -1,4 +1,4 @@
-#include "coordinator/proof/verdict_desk.h"
+#include "coordinator/proof/dispute_resolver.h"
 
 #include <spdlog/spdlog.h>
 
@@ -24,7 +24,7 @@ ledger::RefereeCase up_to(ledger::RefereeCase request, std::uint32_t positions) 
 
 // --- the referee ---
 
-bool VerdictDesk::begin(Dispute dispute) {
+bool DisputeResolver::begin(Dispute dispute) {
   const std::uint64_t entry = dispute.finding.entry;
   if (cases_.size() >= kDisputes) {
     spdlog::error("the dispute over entry {} stays open: {} others wait for their verdict", entry,
@@ -38,7 +38,7 @@ bool VerdictDesk::begin(Dispute dispute) {
   return true;
 }
 
-void VerdictDesk::ask_next() {
+void DisputeResolver::ask_next() {
   if (before_referee_) return;
   for (auto& [entry, one] : cases_) {
     if (one.state != State::kQueued) continue;
@@ -47,12 +47,12 @@ void VerdictDesk::ask_next() {
   }
 }
 
-void VerdictDesk::ask(std::uint64_t entry, ledger::RefereeCase request) {
+void DisputeResolver::ask(std::uint64_t entry, ledger::RefereeCase request) {
   before_referee_ = entry;
   asks_.push_back({entry, std::move(request)});
 }
 
-void VerdictDesk::found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding) {
+void DisputeResolver::found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding) {
   if (before_referee_ != entry) return;
   before_referee_.reset();
   const auto at = cases_.find(entry);
@@ -77,16 +77,16 @@ void VerdictDesk::found(std::uint64_t entry, const Result<ledger::RefereeFinding
   ask_next();
 }
 
-Result<ledger::Ruling> VerdictDesk::rule(const Dispute& dispute,
-                                         const ledger::RefereeFinding& claimed,
-                                         const ledger::RefereeFinding* audited) {
+Result<ledger::Ruling> DisputeResolver::rule(const Dispute& dispute,
+                                             const ledger::RefereeFinding& claimed,
+                                             const ledger::RefereeFinding* audited) {
   TRY(const ledger::DisputedRoots roots,
       disputed_roots(dispute.request, dispute.finding, dispute.generated,
                      dispute.fed ? &*dispute.fed : nullptr));
   return ledger::rule(roots, claimed_case(dispute.request), claimed, audited);
 }
 
-void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
+void DisputeResolver::ruled(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   if (one.ruling.wants_audited) {
     one.audited_asked = true;
@@ -119,7 +119,7 @@ void VerdictDesk::ruled(std::uint64_t entry, Case& one) {
 }
 
 // The window in dispute, and whose it is.
-AuditOutcome VerdictDesk::outcome_of(const Case& one) {
+AuditOutcome DisputeResolver::outcome_of(const Case& one) {
   const Dispute& dispute = one.dispute;
   const AuditCase& request = dispute.request;
   AuditOutcome outcome;
@@ -134,7 +134,7 @@ AuditOutcome VerdictDesk::outcome_of(const Case& one) {
 }
 
 // For whoever asked for the request to be verified.
-void VerdictDesk::report(const Case& one) {
+void DisputeResolver::report(const Case& one) {
   const AuditCase& request = one.dispute.request;
   AuditOutcome outcome = outcome_of(one);
   if (one.ruling.who == ledger::Ruling::False::kWorker) {
@@ -154,7 +154,7 @@ void VerdictDesk::report(const Case& one) {
   outcomes_.push_back(std::move(outcome));
 }
 
-void VerdictDesk::leave_open(Cases::iterator at, const std::string& why) {
+void DisputeResolver::leave_open(Cases::iterator at, const std::string& why) {
   spdlog::error("the dispute over entry {} stays open: {}", at->first, why);
   outcomes_.push_back(outcome_of(at->second));
   runs_.erase(at->second.again.name);
@@ -163,7 +163,7 @@ void VerdictDesk::leave_open(Cases::iterator at, const std::string& why) {
 
 // --- once more, by the accused ---
 
-void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
+void DisputeResolver::run_again(std::uint64_t entry, Case& one) {
   const Dispute& dispute = one.dispute;
   const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
   const Epoch epoch =
@@ -188,7 +188,7 @@ void VerdictDesk::run_again(std::uint64_t entry, Case& one) {
   to_run_.push_back(std::move(order));
 }
 
-void VerdictDesk::over(const ReceiptRequest& request) {
+void DisputeResolver::over(const ReceiptRequest& request) {
   const auto run = runs_.find(request.order.request);
   if (run == runs_.end()) return;
   Case& one = cases_.at(run->second);
@@ -199,15 +199,15 @@ void VerdictDesk::over(const ReceiptRequest& request) {
   if (one.again.is_whole()) ran_again(one);
 }
 
-Status VerdictDesk::take_claim(const std::string& node, const ledger::RequestId& run,
-                               const control::v1::WindowClaim& claim) {
+Status DisputeResolver::take_claim(const std::string& node, const ledger::RequestId& run,
+                                   const control::v1::WindowClaim& claim) {
   Case& one = cases_.at(runs_.at(run));
   TRY_VOID(one.dispute.request.take(one.again, node, claim, cluster_));
   if (one.again.is_whole()) ran_again(one);
   return ok_status();
 }
 
-void VerdictDesk::give_up(const ledger::RequestId& name) {
+void DisputeResolver::give_up(const ledger::RequestId& name) {
   const auto run = runs_.find(name);
   if (run == runs_.end()) return;
   const std::uint64_t entry = run->second;
@@ -216,7 +216,7 @@ void VerdictDesk::give_up(const ledger::RequestId& name) {
 }
 
 // What came in must be what came in before: else it says nothing.
-void VerdictDesk::ran_again(Case& one) {
+void DisputeResolver::ran_again(Case& one) {
   const AuditCase::Finding& finding = one.dispute.finding;
   const AuditCase& request = one.dispute.request;
   const bool is_worker = one.ruling.who == ledger::Ruling::False::kWorker;
@@ -239,14 +239,14 @@ void VerdictDesk::ran_again(Case& one) {
 
 // --- the accused ---
 
-void VerdictDesk::accuse(std::uint64_t entry, Case& one) {
+void DisputeResolver::accuse(std::uint64_t entry, Case& one) {
   one.state = State::kAccused;
   one.at = clock_.now();
   send_accusation(entry, one);
 }
 
 // Who is lost hears of it when it is back.
-void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
+void DisputeResolver::send_accusation(std::uint64_t entry, Case& one) {
   const std::string node = keys_.node_of(one.accused);
   if (node.empty()) return;
   ++one.times;
@@ -262,7 +262,7 @@ void VerdictDesk::send_accusation(std::uint64_t entry, Case& one) {
   body.set_found(to_field(one.ruling.truth.bytes));
 }
 
-void VerdictDesk::on_answer(const std::string& node, const control::v1::Answer& answer) {
+void DisputeResolver::on_answer(const std::string& node, const control::v1::Answer& answer) {
   const auto at = cases_.find(answer.entry());
   const PublicKey* key = keys_.key_of(node);
   if (at == cases_.end() || key == nullptr) return;  // late
@@ -290,7 +290,7 @@ void VerdictDesk::on_answer(const std::string& node, const control::v1::Answer& 
   judge(at);
 }
 
-void VerdictDesk::judge(Cases::iterator at) {
+void DisputeResolver::judge(Cases::iterator at) {
   const auto& [entry, one] = *at;
   const ledger::Verdict verdict = ledger::verdict_of(one.judged);
   const std::string plea = one.judged.plea == ledger::Plea::kConceded    ? "it concedes"
@@ -309,12 +309,12 @@ void VerdictDesk::judge(Cases::iterator at) {
   cases_.erase(at);
 }
 
-void VerdictDesk::pronounce(Judgement judgement) {
+void DisputeResolver::pronounce(Judgement judgement) {
   keys_.pronounced(judgement.verdict);
   verdicts_.push_back(std::move(judgement));
 }
 
-void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
+void DisputeResolver::take_up(const std::vector<Bytes>& kept) {
   const std::vector<std::uint64_t> disputes = books_.disputes();
   std::set<std::uint64_t> open(disputes.begin(), disputes.end());
   for (const Bytes& evidence : kept) {
@@ -334,8 +334,8 @@ void VerdictDesk::take_up(const std::vector<Bytes>& kept) {
 }
 
 // With the request up to the end of the disputed window: what comes later decides nothing.
-Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
-                               ledger::Verdict verdict) const {
+Bytes DisputeResolver::evidence_of(std::uint64_t entry, const Case& one,
+                                   ledger::Verdict verdict) const {
   const Dispute& dispute = one.dispute;
   const std::uint32_t window = dispute.finding.window;
   ledger::VerdictEvidence out;
@@ -370,21 +370,21 @@ Bytes VerdictDesk::evidence_of(std::uint64_t entry, const Case& one,
   return ledger::write_evidence(out);
 }
 
-void VerdictDesk::meet(const std::string& node, const PublicKey& key) {
+void DisputeResolver::meet(const std::string& node, const PublicKey& key) {
   keys_.meet(node, key);
   for (auto& [entry, one] : cases_) {
     if (one.state == State::kAccused && one.accused == key) send_accusation(entry, one);
   }
 }
 
-std::vector<NodeMessage> VerdictDesk::take_messages() {
+std::vector<NodeMessage> DisputeResolver::take_messages() {
   for (NodeMessage& message : keys_.take_messages()) messages_.push_back(std::move(message));
   return std::exchange(messages_, {});
 }
 
 // --- time ---
 
-void VerdictDesk::on_timer() {
+void DisputeResolver::on_timer() {
   const TimePoint now = clock_.now();
   std::vector<std::uint64_t> late;
   for (const auto& [entry, one] : cases_) {

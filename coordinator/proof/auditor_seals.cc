@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 #include "coordinator/proof/referee_case.h"
 #include "proto/fixed_field.h"
 
@@ -13,7 +13,7 @@ namespace hearth::coordinator {
 
 // --- seals ---
 
-void AuditDesk::settle(const Key& key, Kept& kept) {
+void Auditor::settle(const Key& key, Kept& kept) {
   if (kept.state != State::kRunning || !kept.run.is_whole()) return;
   const Status whole = kept.request.check_whole(kept.run);
   if (!whole.ok()) {
@@ -38,25 +38,15 @@ void AuditDesk::settle(const Key& key, Kept& kept) {
 }
 
 // Whoever differs is asked, wanted or not.
-void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
-  std::map<std::string, control::v1::SealOrder> orders;
+void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
   for (const AuditCase::Finding& one : findings.all) {
     if (one.agrees && !kept.request.wanted.contains(one.entry)) continue;
     const ReceiptPipeline::Stage& stage = kept.run.pipeline->stages[one.stage];
-    kept.asked[one.entry] = {stage.node, stage.key, one, {}, false, false};
-    control::v1::AuditedWindow& window = *orders[stage.node].add_windows();
-    window.set_request(to_field(one.run));
-    window.set_epoch(one.epoch.value);
-    window.set_window(one.window);
-    window.set_entry(one.entry);
+    kept.seals.add({stage.node, stage.key, one});
   }
-  for (auto& [node, order] : orders) {
-    Message& message = messages_.emplace_back();
-    message.node = node;
-    *message.body.mutable_seal_order() = std::move(order);
-  }
+  for (NodeMessage& order : kept.seals.seal_orders()) messages_.push_back(std::move(order));
   enter(kept, State::kSealing);
-  if (!kept.asked.empty()) return;
+  if (!kept.seals.is_empty()) return;
   forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
                                                      "otherwise already"
                                                    : findings.beyond);
@@ -64,7 +54,7 @@ void AuditDesk::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findi
 
 // Of the request that the coordinator's own referee was asked about. Where it has nothing to say,
 // what is wanted is computed by a pipeline after all.
-void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
+void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding) {
   const auto key = own_referee_.answered(number);
   const auto one = key ? cases_.find(*key) : cases_.end();
   if (one == cases_.end() || one->second.state != State::kRefereed) return;
@@ -83,14 +73,14 @@ void AuditDesk::refereed(std::uint64_t number, const Result<ledger::RefereeFindi
         kept.request.wanted.contains(found.entry) || kept.refereed.contains(found.entry);
     if (found.agrees && !is_wanted) continue;
     const ledger::SealEntry seal = own_referee_.seal(found.entry, found.root);
-    kept.asked[found.entry] = {"", own_referee_.key(), found, seal, false, false};
+    kept.seals.add({"", own_referee_.key(), found, seal});
     entries_.push_back({own_referee_.key(), seal});
   }
   enter(kept, State::kSealing);
 }
 
 // The last stage of the pipeline, or of the one that computed it again, lies.
-void AuditDesk::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
+void Auditor::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
   spdlog::error(
       "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or whoever "
       "computed it again",
@@ -98,104 +88,70 @@ void AuditDesk::report_beyond(const Key& key, const Kept& kept, const std::strin
   ++counts_.disputed_total;
 }
 
-AuditDesk::Asked* AuditDesk::asked_of(const std::string& node, std::uint64_t entry, State state) {
+// The round in which the node is asked about that entry, in that state.
+Result<SealRound*> Auditor::round_of(const std::string& node, std::uint64_t entry, State state) {
+  const std::string what = "entry " + std::to_string(entry);
   const auto key = by_entry_.find(entry);
-  if (key == by_entry_.end()) return nullptr;
-  Kept& kept = cases_.at(key->second);
-  const auto asked = kept.asked.find(entry);
-  const bool is_its =
-      asked != kept.asked.end() && kept.state == state && asked->second.node == node;
-  return is_its ? &asked->second : nullptr;
+  Kept* kept = key == by_entry_.end() ? nullptr : &cases_.at(key->second);
+  const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry, node);
+  REQUIRE(asked != nullptr && kept->state == state,
+          what + ": nobody asked it for that " + (state == State::kSealing ? "seal" : "opening"));
+  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
+  return &kept->seals;
 }
 
-void AuditDesk::take(const std::string& node, const control::v1::Seals& seals) {
+void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
   for (const control::v1::Seal& seal : seals.seals()) {
-    const Status taken = take_seal(node, seal);
-    if (!taken.ok()) spdlog::error("node {}: no seal: {}", node, taken.error().message);
+    const auto round = round_of(node, seal.entry(), State::kSealing);
+    const auto said = round ? (*round)->take(node, seal, cluster_.public_key())
+                            : Result<ledger::SealEntry>(round.error());
+    if (said) {
+      entries_.push_back({said->auditor, *said});
+    } else {
+      spdlog::error("node {}: no seal: {}", node, said.error().message);
+    }
   }
 }
 
-Status AuditDesk::take_seal(const std::string& node, const control::v1::Seal& seal) {
-  const std::string what = "entry " + std::to_string(seal.entry());
-  Asked* asked = asked_of(node, seal.entry(), State::kSealing);
-  REQUIRE(asked != nullptr, what + ": nobody asked it for that seal");
-  REQUIRE(!asked->seal, what + ": it sealed that already");
-  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
-  ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
-  REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
-          what + ": a seal or a signature of a wrong length");
-  REQUIRE(ledger::check_seal(said, cluster_.public_key()),
-          what + ": the signature of the seal is not its own");
-  asked->seal = said;
-  entries_.push_back({asked->key, said});
-  return ok_status();
-}
-
-void AuditDesk::on_seal(const ledger::SealEntry& seal) {
+void Auditor::on_seal(const ledger::SealEntry& seal) {
   const auto key = by_entry_.find(seal.receipt);
   if (key == by_entry_.end()) return;
   Kept& kept = cases_.at(key->second);
-  const auto asked = kept.asked.find(seal.receipt);
-  if (asked == kept.asked.end() || asked->second.key != seal.auditor) return;
-  asked->second.is_sealed = true;
-  if (kept.state != State::kSealing) return;
-  if (std::ranges::all_of(kept.asked, [](const auto& one) { return one.second.is_sealed; })) {
-    open_all(kept);
+  const SealRound::Asked* asked = kept.seals.find(seal.receipt, seal.auditor);
+  if (asked == nullptr || !asked->seal) return;
+  kept.seals.sealed(seal.receipt);
+  if (kept.state != State::kSealing || !kept.seals.is_all_sealed()) return;
+  for (const std::uint64_t entry : kept.seals.open_own()) {
+    entries_.push_back({own_referee_.key(), own_referee_.open(entry)});
   }
-}
-
-void AuditDesk::open_all(Kept& kept) {
-  std::map<std::string, control::v1::OpenOrder> orders;
-  for (auto& [entry, one] : kept.asked) {
-    if (one.node.empty()) {
-      one.is_opened = true;
-      entries_.push_back({one.key, own_referee_.open(entry)});
-    } else {
-      orders[one.node].add_entries(entry);
-    }
-  }
-  for (auto& [node, order] : orders) {
-    Message& message = messages_.emplace_back();
-    message.node = node;
-    *message.body.mutable_open_order() = std::move(order);
-  }
+  for (NodeMessage& order : kept.seals.open_orders()) messages_.push_back(std::move(order));
   enter(kept, State::kOpening);
 }
 
 // --- openings ---
 
-void AuditDesk::take(const std::string& node, const control::v1::Openings& openings) {
+void Auditor::take(const std::string& node, const control::v1::Openings& openings) {
   for (const control::v1::Opening& opening : openings.openings()) {
-    const Status taken = take_opening(node, opening);
-    if (!taken.ok()) spdlog::error("node {}: no opening: {}", node, taken.error().message);
+    const auto round = round_of(node, opening.entry(), State::kOpening);
+    const auto said =
+        round ? (*round)->take(node, opening) : Result<ledger::OpeningEntry>(round.error());
+    if (said) {
+      entries_.push_back({said->auditor, *said});
+    } else {
+      spdlog::error("node {}: no opening: {}", node, said.error().message);
+    }
   }
 }
 
-Status AuditDesk::take_opening(const std::string& node, const control::v1::Opening& opening) {
-  const std::string what = "entry " + std::to_string(opening.entry());
-  Asked* asked = asked_of(node, opening.entry(), State::kOpening);
-  REQUIRE(asked != nullptr && !asked->is_opened, what + ": nobody asked it to open that");
-  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
-  ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
-  REQUIRE(
-      read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
-      what + ": a root or a salt of a wrong length");
-  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == asked->seal->seal,
-          what + ": that is not what it sealed");
-  REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
-  asked->is_opened = true;
-  entries_.push_back({asked->key, said});
-  return ok_status();
-}
-
-void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
+void Auditor::on_opening(const ledger::OpeningEntry& opening) {
   const auto key = by_entry_.find(opening.receipt);
   if (key == by_entry_.end()) return;
   const auto one = cases_.find(key->second);
   Kept& kept = one->second;
-  const auto asked = kept.asked.find(opening.receipt);
-  if (asked == kept.asked.end() || asked->second.key != opening.auditor) return;
-  const AuditCase::Finding& finding = asked->second.finding;
+  const SealRound::Asked* sealed = kept.seals.find(opening.receipt, opening.auditor);
+  if (sealed == nullptr || !sealed->seal) return;
+  const SealRound::Asked asked = kept.seals.opened(opening.receipt);
+  const AuditCase::Finding& finding = asked.finding;
   ++(finding.agrees ? counts_.agreed_total : counts_.disputed_total);
   bool judged = false;
   if (!finding.agrees) {
@@ -205,11 +161,10 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
         "auditor {} had the same input and come to different output",
         opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
         text_of(own.stages[finding.stage].layers), own.stages[finding.stage].node,
-        asked->second.node.empty() ? "(this server's referee)" : asked->second.node);
+        asked.node.empty() ? "(this server's referee)" : asked.node);
     judged = verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,
-                              kept.generated ? std::optional(kept.run) : std::nullopt,
-                              asked->second.node, asked->second.key, kept.receipts,
-                              *asked->second.seal, opening.salt});
+                              kept.generated ? std::optional(kept.run) : std::nullopt, asked.node,
+                              asked.key, kept.receipts, *asked.seal, opening.salt});
   }
   // From here on nothing is said of it but in the log; the last one ends it.
   const bool wanted = kept.request.wanted.erase(opening.receipt) > 0;
@@ -217,9 +172,8 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
   if (!wanted || kept.is_check) ++counts_.selected_total;
   // The referee's own has no run.
   if (kept.run.pipeline != nullptr && kept.run.pipeline->checks) ++counts_.checked_total;
-  report_opening(one->first, kept, opening.receipt, asked->second, judged);
-  kept.asked.erase(asked);
-  if (!kept.asked.empty()) return;
+  report_opening(one->first, kept, opening.receipt, finding, judged);
+  if (!kept.seals.is_empty()) return;
   if (kept.request.wanted.empty() && !kept.dispute) {
     outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
     return forget(one, "");
@@ -229,15 +183,14 @@ void AuditDesk::on_opening(const ledger::OpeningEntry& opening) {
 
 // --- what is said of it ---
 
-AuditOutcome AuditDesk::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
+AuditOutcome Auditor::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
   AuditOutcome out{kind, key.first, key.second};
   out.windows = kept.agreed;
   return out;
 }
 
-void AuditDesk::report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
-                               bool judged) {
-  const AuditCase::Finding& finding = asked.finding;
+void Auditor::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
+                             const AuditCase::Finding& finding, bool judged) {
   if (finding.agrees) {
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
   }

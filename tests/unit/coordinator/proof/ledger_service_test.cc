@@ -1,4 +1,4 @@
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -47,12 +47,12 @@ class FullDisk final : public ledger::LogFolder {
   const std::atomic<bool>& full_;
 };
 
-struct ReceiptsTest : ::testing::Test {
-  ReceiptsTest() {
+struct LedgerServiceTest : ::testing::Test {
+  LedgerServiceTest() {
     char name[] = "/tmp/hearth-receipts-XXXXXX";
     above = ::mkdtemp(name);
   }
-  ~ReceiptsTest() override {
+  ~LedgerServiceTest() override {
     receipts.reset();
     fs::remove_all(above);
   }
@@ -62,7 +62,7 @@ struct ReceiptsTest : ::testing::Test {
     TRY(auto folder,
         ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
     folder = std::make_unique<FullDisk>(std::move(folder), full);
-    TRY(receipts, Receipts::open(
+    TRY(receipts, LedgerService::open(
                       std::move(folder), cluster, "build", audits, clock,
                       [this](std::function<void()> task) { post(std::move(task)); }, credits));
     receipts->set_send(
@@ -105,7 +105,7 @@ struct ReceiptsTest : ::testing::Test {
   std::vector<ReceiptStage> others = testing::other_receipt_stages();
   std::vector<AuditRun> asked;
   std::shared_ptr<Credits> credits;  // null: nobody pays
-  std::unique_ptr<Receipts> receipts;
+  std::unique_ptr<LedgerService> receipts;
   int signed_windows = 0;
 
   void post(std::function<void()> task) {
@@ -128,7 +128,7 @@ struct ReceiptsTest : ::testing::Test {
   std::deque<std::function<void()>> tasks_;
 };
 
-TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
+TEST_F(LedgerServiceTest, TheLogGoesOnAfterARestart) {
   ASSERT_TRUE(open());
   EXPECT_EQ(receipts->build(), "build");
   answer(1);
@@ -139,7 +139,7 @@ TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
   EXPECT_EQ(logged(), 3u + 6u);
 }
 
-TEST_F(ReceiptsTest, WithCreditsThePayerIsInTheLogAndPays) {
+TEST_F(LedgerServiceTest, WithCreditsThePayerIsInTheLogAndPays) {
   const PublicKey payer = testing::receipt_key(70).public_key();
   const auto grant = [&](std::int64_t amount) {
     std::promise<Status> told;
@@ -172,7 +172,7 @@ TEST_F(ReceiptsTest, WithCreditsThePayerIsInTheLogAndPays) {
   EXPECT_EQ(credits->balance(payer).reserved, 0);
 }
 
-TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {
+TEST_F(LedgerServiceTest, ACheckpointIsDrawnOver) {
   ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
   receipts->set_run([this](AuditRun run) { asked.push_back(std::move(run)); });
   receipts->begin(testing::receipt_pipeline(others, Epoch(5)));
@@ -188,7 +188,7 @@ TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {
   EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
 }
 
-TEST_F(ReceiptsTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
+TEST_F(LedgerServiceTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
   ASSERT_TRUE(open());
   answer(1);
   EXPECT_EQ(receipts->fault(), "");
@@ -210,7 +210,7 @@ TEST_F(ReceiptsTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
   EXPECT_EQ(logged(), 3u + 4u);
 }
 
-TEST_F(ReceiptsTest, ADamagedOrForeignLogIsRefused) {
+TEST_F(LedgerServiceTest, ADamagedOrForeignLogIsRefused) {
   ASSERT_TRUE(open());
   answer(1);
   logged();

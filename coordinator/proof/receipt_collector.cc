@@ -1,4 +1,4 @@
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 
 #include <spdlog/spdlog.h>
 
@@ -86,7 +86,7 @@ std::optional<PublicKey> tombstoned_by(const ledger::EntryBody& body) {
 
 // --- the log ---
 
-Status ReceiptDesk::recall(ByteSpan bytes) {
+Status ReceiptCollector::recall(ByteSpan bytes) {
   begun_ = true;
   if (const ByteSpan receipt = ledger::receipt_in(bytes); !receipt.empty()) {
     latest_[ledger::worker_in(receipt)] = blake2b(receipt);
@@ -101,7 +101,7 @@ Status ReceiptDesk::recall(ByteSpan bytes) {
   return ok_status();
 }
 
-void ReceiptDesk::log(ledger::EntryBody body) {
+void ReceiptCollector::log(ledger::EntryBody body) {
   if (const auto party = party_of(body); party && tombstoned_.contains(*party)) return;
   if (const auto gone = tombstoned_by(body)) tombstoned_.insert(*gone);
   if (!std::exchange(begun_, true)) {
@@ -113,7 +113,7 @@ void ReceiptDesk::log(ledger::EntryBody body) {
 
 // A cluster lets a node in, and vouches for it by that, but for newcomers. Of whom nobody says
 // whose machine it is, it is its own.
-Hash256& ReceiptDesk::latest(const PublicKey& key) {
+Hash256& ReceiptCollector::latest(const PublicKey& key) {
   const auto [found, fresh] = latest_.emplace(as_hash(key), Hash256());
   const auto owner = owners_.find(key);
   if (fresh) {
@@ -125,7 +125,7 @@ Hash256& ReceiptDesk::latest(const PublicKey& key) {
 
 // --- requests ---
 
-void ReceiptDesk::begin(ReceiptPipeline pipeline) {
+void ReceiptCollector::begin(ReceiptPipeline pipeline) {
   const Epoch epoch = pipeline.epoch;
   for (const ReceiptPipeline::Stage& stage : pipeline.stages) {
     if (stage.owner != Hash256()) owners_[stage.key] = stage.owner;
@@ -133,7 +133,8 @@ void ReceiptDesk::begin(ReceiptPipeline pipeline) {
   pipelines_[epoch] = std::make_shared<const ReceiptPipeline>(std::move(pipeline));
 }
 
-void ReceiptDesk::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
+void ReceiptCollector::start(Epoch epoch, const ledger::RequestId& request,
+                             std::uint64_t positions) {
   const auto pipeline = pipelines_.find(epoch);
   if (pipeline == pipelines_.end() || requests_.size() >= limits::kReceiptRequests) return;
   if (seen_.size() >= limits::kReceiptsSeen) return;
@@ -143,7 +144,7 @@ void ReceiptDesk::start(Epoch epoch, const ledger::RequestId& request, std::uint
   begun.most = positions;
 }
 
-void ReceiptDesk::over(ReceiptRequest request) {
+void ReceiptCollector::over(ReceiptRequest request) {
   const RequestKey key{request.order.request, request.epoch};
   const auto found = requests_.find(key);
   if (found == requests_.end() || found->second.over) return;
@@ -158,7 +159,7 @@ void ReceiptDesk::over(ReceiptRequest request) {
   settle(key);
 }
 
-void ReceiptDesk::end(Epoch epoch) {
+void ReceiptCollector::end(Epoch epoch) {
   pipelines_.erase(epoch);
   std::erase_if(seen_, [epoch](const auto& one) { return one.first.second == epoch; });
   std::erase_if(requests_,
@@ -167,7 +168,7 @@ void ReceiptDesk::end(Epoch epoch) {
 
 // --- claims ---
 
-void ReceiptDesk::take(const std::string& node, const control::v1::WindowClaims& claims) {
+void ReceiptCollector::take(const std::string& node, const control::v1::WindowClaims& claims) {
   for (const control::v1::WindowClaim& claim : claims.windows()) {
     const Status taken = take_claim(node, claim);
     if (taken.ok()) continue;
@@ -176,7 +177,8 @@ void ReceiptDesk::take(const std::string& node, const control::v1::WindowClaims&
   }
 }
 
-Status ReceiptDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
+Status ReceiptCollector::take_claim(const std::string& node,
+                                    const control::v1::WindowClaim& claim) {
   RequestKey key{{}, Epoch(claim.epoch())};
   REQUIRE(read_field(claim.request(), key.first), "a request of a wrong length");
   const auto found = requests_.find(key);
@@ -205,7 +207,7 @@ Status ReceiptDesk::take_claim(const std::string& node, const control::v1::Windo
 }
 
 // Every window of a request that is over and that all stages have claimed.
-void ReceiptDesk::settle(const RequestKey& key) {
+void ReceiptCollector::settle(const RequestKey& key) {
   const auto found = requests_.find(key);
   Request& request = found->second;
   if (!request.over) return;
@@ -231,7 +233,7 @@ void ReceiptDesk::settle(const RequestKey& key) {
 }
 
 // Every stage is to sign its receipt, if all of them say the same.
-Status ReceiptDesk::settle(Request& request, std::uint32_t window, const Claims& claims) {
+Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Claims& claims) {
   const ReceiptPipeline& pipeline = *request.pipeline;
   const std::size_t stages = claims.size();
   TRY(const Facts facts, facts_of(*request.over, window, claims.front()->positions));
@@ -286,7 +288,7 @@ Status ReceiptDesk::settle(Request& request, std::uint32_t window, const Claims&
 
 // --- receipts ---
 
-void ReceiptDesk::ask(const std::string& node) {
+void ReceiptCollector::ask(const std::string& node) {
   const auto found = signers_.find(node);
   if (found == signers_.end()) return;
   Signer& signer = found->second;
@@ -311,7 +313,7 @@ void ReceiptDesk::ask(const std::string& node) {
   signer.asked_at = clock_.now();
 }
 
-void ReceiptDesk::take(const std::string& node, const control::v1::Receipts& receipts) {
+void ReceiptCollector::take(const std::string& node, const control::v1::Receipts& receipts) {
   const auto found = signers_.find(node);
   const auto was_asked = [](const Signer& signer, const std::string& bytes) {
     return std::ranges::any_of(
@@ -342,7 +344,7 @@ void ReceiptDesk::take(const std::string& node, const control::v1::Receipts& rec
 }
 
 // It must say what was settled, and may say when that was.
-Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
+Status ReceiptCollector::take_receipt(Signer& signer, ByteSpan bytes) {
   TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
   const std::string what = describe(said.slot.request, said.slot.window);
   const auto asked = std::ranges::find(signer.asked, said.slot, &ledger::Receipt::slot);
@@ -375,7 +377,7 @@ Status ReceiptDesk::take_receipt(Signer& signer, ByteSpan bytes) {
 }
 
 // One that its worker signed, of a slot that it was asked for. The first of a slot stays.
-void ReceiptDesk::remember(ByteSpan receipt) {
+void ReceiptCollector::remember(ByteSpan receipt) {
   const SignedSlot slot{ledger::worker_in(receipt), ledger::slot_in(receipt)};
   const auto [found, fresh] = remembered_.try_emplace(slot);
   if (!fresh) return;
@@ -386,7 +388,7 @@ void ReceiptDesk::remember(ByteSpan receipt) {
   remembered_order_.pop_front();
 }
 
-void ReceiptDesk::hold_against(const std::string& sender, ByteSpan receipt) {
+void ReceiptCollector::hold_against(const std::string& sender, ByteSpan receipt) {
   const auto found = remembered_.find({ledger::worker_in(receipt), ledger::slot_in(receipt)});
   if (found == remembered_.end() || std::ranges::equal(found->second, receipt)) return;
   const auto one = ledger::reread_receipt(found->second);
@@ -406,7 +408,7 @@ void ReceiptDesk::hold_against(const std::string& sender, ByteSpan receipt) {
   log(proof);
 }
 
-std::set<ledger::RequestId> ReceiptDesk::unsettled() const {
+std::set<ledger::RequestId> ReceiptCollector::unsettled() const {
   std::set<ledger::RequestId> found;
   for (const auto& [key, request] : requests_) found.insert(key.first);
   for (const auto& [node, signer] : signers_) {
@@ -418,9 +420,9 @@ std::set<ledger::RequestId> ReceiptDesk::unsettled() const {
 
 // --- what does not come ---
 
-void ReceiptDesk::lose(const std::string& node) { signers_.erase(node); }
+void ReceiptCollector::lose(const std::string& node) { signers_.erase(node); }
 
-void ReceiptDesk::expire(const Request& request) const {
+void ReceiptCollector::expire(const Request& request) const {
   for (const auto& [window, claims] : request.windows) {
     for (std::size_t i = 0; i < claims.size(); ++i) {
       if (claims[i]) continue;
@@ -430,7 +432,7 @@ void ReceiptDesk::expire(const Request& request) const {
   }
 }
 
-void ReceiptDesk::on_timer() {
+void ReceiptCollector::on_timer() {
   const TimePoint now = clock_.now();
   for (auto one = requests_.begin(); one != requests_.end();) {
     const Request& request = one->second;

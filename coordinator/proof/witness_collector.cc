@@ -1,4 +1,4 @@
-#include "coordinator/proof/witness_desk.h"
+#include "coordinator/proof/witness_collector.h"
 
 #include <spdlog/spdlog.h>
 
@@ -24,14 +24,14 @@ Result<bool> has(ledger::Log& log, const ledger::Checkpoint& held) {
 
 }  // namespace
 
-void WitnessDesk::meet(const std::string& node, const PublicKey& key) {
+void WitnessCollector::meet(const std::string& node, const PublicKey& key) {
   Witness& witness = witnesses_[node] = {};
   witness.key = key;
   witness.at = clock_.now();
 }
 
 // From what the log has of it, before it has said more itself.
-void WitnessDesk::offer(const std::string& node, Witness& witness, ledger::Log& log) {
+void WitnessCollector::offer(const std::string& node, Witness& witness, ledger::Log& log) {
   if (!witness.is_known) {
     const auto kept = log.cosigned().find(witness.key);
     witness.size = kept == log.cosigned().end() ? 0 : kept->second.size;
@@ -56,7 +56,7 @@ void WitnessDesk::offer(const std::string& node, Witness& witness, ledger::Log& 
   for (const Hash256& hash : offer->proof) body.add_proof(to_field(hash.bytes));
 }
 
-Status WitnessDesk::on_timer(ledger::Log& log) {
+Status WitnessCollector::on_timer(ledger::Log& log) {
   const TimePoint now = clock_.now();
   for (auto& [node, witness] : witnesses_) {
     const bool is_late = witness.is_asked && now - witness.at >= kPatience;
@@ -72,8 +72,8 @@ Status WitnessDesk::on_timer(ledger::Log& log) {
   return log.keep_cosigned(some);
 }
 
-void WitnessDesk::take(const std::string& node, const control::v1::Cosigned& answer,
-                       ledger::Log& log) {
+void WitnessCollector::take(const std::string& node, const control::v1::Cosigned& answer,
+                            ledger::Log& log) {
   const auto found = witnesses_.find(node);
   if (found == witnesses_.end() || !found->second.is_asked) return;  // nobody asked
   Witness& witness = found->second;
@@ -88,8 +88,8 @@ void WitnessDesk::take(const std::string& node, const control::v1::Cosigned& ans
   if (!learnt.ok()) spdlog::warn("what {} cosigned is none: {}", node, learnt.error().message);
 }
 
-Status WitnessDesk::learn(const std::string& node, Witness& witness, ByteSpan bytes,
-                          ledger::Log& log) {
+Status WitnessCollector::learn(const std::string& node, Witness& witness, ByteSpan bytes,
+                               ledger::Log& log) {
   const bool was_known = std::exchange(witness.is_known, true);
   const std::uint64_t thought = witness.size;
   if (bytes.empty()) {
@@ -119,8 +119,8 @@ Status WitnessDesk::learn(const std::string& node, Witness& witness, ByteSpan by
   return ok_status();
 }
 
-void WitnessDesk::contradicted(const std::string& node, Witness& witness,
-                               const ledger::Checkpoint& held, ledger::Log& log) {
+void WitnessCollector::contradicted(const std::string& node, Witness& witness,
+                                    const ledger::Checkpoint& held, ledger::Log& log) {
   if (fault_.empty()) {
     fault_ = node + " holds a checkpoint of this ledger that this cluster signed, of " +
              entries(held) + "; this folder's log has " + entries(log.checkpoint()) +

@@ -1,7 +1,7 @@
-// WitnessDesk: has the log's checkpoints cosigned by nodes (ledger/PROTOCOL.md, 1). Whoever has a
-// session is offered the newest one, with a proof that it extends what that node cosigned last;
-// again when the log has grown, not more often than kPause. What comes back is checked and kept
-// beside the log.
+// WitnessCollector: has the log's checkpoints cosigned by nodes (ledger/PROTOCOL.md, 1). Whoever
+// has a session is offered the newest one, with a proof that it extends what that node cosigned
+// last; again when the log has grown, not more often than kPause. What comes back is checked and
+// kept beside the log.
 //
 // A node that shows a checkpoint which this cluster signed and this log does not have says that the
 // folder is an older copy: fault() then, and nothing more may be logged, for that would be a second
@@ -22,13 +22,14 @@
 
 namespace hearth::coordinator {
 
-class WitnessDesk {
+class WitnessCollector {
  public:
   // Between two offers to a node. Of a node to answer: then it is offered the checkpoint again.
   static constexpr Duration kPause = std::chrono::seconds(2);
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  WitnessDesk(const PublicKey& cluster, const Clock& clock) : cluster_(cluster), clock_(clock) {}
+  WitnessCollector(const PublicKey& cluster, const Clock& clock)
+      : cluster_(cluster), clock_(clock) {}
 
   void meet(const std::string& node, const PublicKey& key);  // it has a session
   void lose(const std::string& node) { witnesses_.erase(node); }

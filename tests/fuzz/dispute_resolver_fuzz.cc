@@ -27,7 +27,7 @@
 namespace hearth {
 namespace {
 
-using coordinator::AuditDesk;
+using coordinator::Auditor;
 using testing::ReceiptStage;
 
 constexpr std::size_t kVerdict = 8;
@@ -64,7 +64,7 @@ class Play : testing::AuditLog {
  private:
   // Everybody is right who says kTruth.
   void referee() {
-    for (coordinator::VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
+    for (coordinator::DisputeResolver::Ask& ask : audits->verdicts().take_asks()) {
       const ledger::RefereeCase& of = ask.request;
       ledger::RefereeFinding found;
       std::vector<std::uint32_t> tokens;
@@ -144,7 +144,7 @@ class Play : testing::AuditLog {
         found.set_self_test_passed(true);
         return say<control::v1::SelfChecked>(node, changed(found.SerializeAsString()));
       }
-      case 9: return later(coordinator::VerdictDesk::kPatience);
+      case 9: return later(coordinator::DisputeResolver::kPatience);
       case 10: return audits->verdicts().lose(node);
       case 11: return audits->verdicts().meet(node, stage(node).key());
       case 12: return start_again(changed(evidence_of_fraud(stage(node).key())));

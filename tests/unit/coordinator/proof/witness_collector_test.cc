@@ -1,4 +1,4 @@
-#include "coordinator/proof/witness_desk.h"
+#include "coordinator/proof/witness_collector.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@ struct PlayedClock final : Clock {
 };
 
 // A log, its desk, and witnesses that keep what they cosigned.
-struct WitnessDeskTest : ::testing::Test {
-  WitnessDeskTest() {
+struct WitnessCollectorTest : ::testing::Test {
+  WitnessCollectorTest() {
     char name[] = "/tmp/hearth-witnesses-XXXXXX";
     folder = ::mkdtemp(name);
     log = ledger::Log::create(ledger::borrow(disk), key_of(1)).value();
   }
-  ~WitnessDeskTest() override { fs::remove_all(folder); }
+  ~WitnessCollectorTest() override { fs::remove_all(folder); }
 
   void meet(const std::string& name, unsigned char seed) {
     keys.try_emplace(name, key_of(seed));
@@ -52,7 +52,7 @@ struct WitnessDeskTest : ::testing::Test {
   std::size_t tick() {
     EXPECT_TRUE(desk->on_timer(*log));
     const auto messages = desk->take_messages();
-    for (const WitnessDesk::Message& one : messages) {
+    for (const WitnessCollector::Message& one : messages) {
       desk->take(one.node, answer(one.node, one.body.checkpoint_offer()), *log);
     }
     EXPECT_TRUE(desk->on_timer(*log));
@@ -62,7 +62,7 @@ struct WitnessDeskTest : ::testing::Test {
   }
   std::size_t tick_again() {
     const auto messages = desk->take_messages();
-    for (const WitnessDesk::Message& one : messages) {
+    for (const WitnessCollector::Message& one : messages) {
       desk->take(one.node, answer(one.node, one.body.checkpoint_offer()), *log);
     }
     EXPECT_TRUE(desk->on_timer(*log));
@@ -81,11 +81,11 @@ struct WitnessDeskTest : ::testing::Test {
   fs::path folder;
   ledger::CrashDisk disk;
   std::unique_ptr<ledger::Log> log;
-  std::optional<WitnessDesk> desk{std::in_place, key_of(1).public_key(), clock};
+  std::optional<WitnessCollector> desk{std::in_place, key_of(1).public_key(), clock};
   std::map<std::string, SecretKey> keys;
 };
 
-TEST_F(WitnessDeskTest, NodesCosignWhatGrowsAtABoundedRate) {
+TEST_F(WitnessCollectorTest, NodesCosignWhatGrowsAtABoundedRate) {
   grow(3);
   meet("a", 2);
   meet("b", 3);
@@ -93,7 +93,7 @@ TEST_F(WitnessDeskTest, NodesCosignWhatGrowsAtABoundedRate) {
   EXPECT_EQ(cosigned(2), 3u);
   EXPECT_EQ(cosigned(3), 3u);
   EXPECT_EQ(log->checkpoint().cosignatures.size(), 2u) << "the newest checkpoint has both";
-  clock.at += WitnessDesk::kPause;
+  clock.at += WitnessCollector::kPause;
   EXPECT_EQ(tick(), 0u) << "nothing has grown";
   std::size_t offers = 0;
   constexpr int kTicks = 40;  // of half a second
@@ -105,20 +105,20 @@ TEST_F(WitnessDeskTest, NodesCosignWhatGrowsAtABoundedRate) {
   EXPECT_GE(offers, 2 * (kTicks / 5u));
   EXPECT_GT(cosigned(2), 3u);
   desk->lose("a");
-  clock.at += WitnessDesk::kPause;
+  clock.at += WitnessCollector::kPause;
   grow(1);
   EXPECT_EQ(tick(), 1u);
   EXPECT_LT(cosigned(2), cosigned(3));
 }
 
-TEST_F(WitnessDeskTest, AnotherProcessGoesOnWhereEachWitnessIs) {
+TEST_F(WitnessCollectorTest, AnotherProcessGoesOnWhereEachWitnessIs) {
   grow(3);
   meet("a", 2);
   tick();
   // Cosigned, and lost on the way back: the log thinks that it is where it was.
   grow(4);
   desk->take_messages();
-  clock.at += WitnessDesk::kPause;
+  clock.at += WitnessCollector::kPause;
   ASSERT_TRUE(desk->on_timer(*log));
   const auto lost = desk->take_messages();
   ASSERT_EQ(lost.size(), 1u);
@@ -142,7 +142,7 @@ TEST_F(WitnessDeskTest, AnotherProcessGoesOnWhereEachWitnessIs) {
   EXPECT_EQ(desk->fault(), "");
 }
 
-TEST_F(WitnessDeskTest, ALogThatWasRolledBackIsFoundByTheFirstWitness) {
+TEST_F(WitnessCollectorTest, ALogThatWasRolledBackIsFoundByTheFirstWitness) {
   grow(5);
   const ledger::Image older = disk.now();
   grow(5);
@@ -158,7 +158,7 @@ TEST_F(WitnessDeskTest, ALogThatWasRolledBackIsFoundByTheFirstWitness) {
   EXPECT_FALSE(fs::exists(folder / "a.fork")) << "it has signed no second history yet";
 }
 
-TEST_F(WitnessDeskTest, ALogThatWentOnFromAnOlderCopyIsProvedAFork) {
+TEST_F(WitnessCollectorTest, ALogThatWentOnFromAnOlderCopyIsProvedAFork) {
   for (const std::uint64_t more : {1, 5, 40}) {
     grow(5);
     const ledger::Image older = disk.now();
@@ -184,7 +184,7 @@ TEST_F(WitnessDeskTest, ALogThatWentOnFromAnOlderCopyIsProvedAFork) {
   }
 }
 
-TEST_F(WitnessDeskTest, WhatIsNoCosignatureIsNone) {
+TEST_F(WitnessCollectorTest, WhatIsNoCosignatureIsNone) {
   grow(3);
   meet("a", 2);
   keys.try_emplace("b", key_of(3));
@@ -204,7 +204,7 @@ TEST_F(WitnessDeskTest, WhatIsNoCosignatureIsNone) {
   desk->meet("a", key_of(2).public_key());
   ASSERT_TRUE(desk->on_timer(*log));
   EXPECT_EQ(desk->take_messages().size(), 1u);
-  clock.at += WitnessDesk::kPatience - std::chrono::seconds(1);
+  clock.at += WitnessCollector::kPatience - std::chrono::seconds(1);
   ASSERT_TRUE(desk->on_timer(*log));
   EXPECT_EQ(desk->take_messages().size(), 0u);
   clock.at += std::chrono::seconds(1);

@@ -22,7 +22,7 @@
 namespace {
 
 using namespace hearth;
-using coordinator::ReceiptDesk;
+using coordinator::ReceiptCollector;
 using testing::ReceiptStage;
 
 constexpr std::int64_t kNow = 1'700'000'100;  // of the windows that stages play
@@ -65,7 +65,7 @@ class Play {
   void run() {
     while (!input_.empty()) {
       step();
-      for (ReceiptDesk::Message& message : desk_.take_messages()) {
+      for (ReceiptCollector::Message& message : desk_.take_messages()) {
         const auto windows = static_cast<std::uint32_t>(message.body.windows_size());
         INVARIANT(windows > 0 && windows <= limits::kReceiptBatch, "what is asked is bounded");
         asked_[message.node] = std::move(message.body);
@@ -129,7 +129,7 @@ class Play {
   Epoch epoch_{4};
   PlayedClock clock_;
   std::vector<ReceiptStage> stages_ = testing::receipt_stages();
-  ReceiptDesk desk_{testing::receipt_cluster(), clock_};
+  ReceiptCollector desk_{testing::receipt_cluster(), clock_};
   ledger::Books books_;
   std::map<std::string, control::v1::Countersign> asked_;
 };

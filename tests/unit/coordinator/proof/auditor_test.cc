@@ -1,4 +1,4 @@
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 
 #include <gtest/gtest.h>
 
@@ -14,13 +14,13 @@ namespace {
 
 using testing::ReceiptStage;
 
-struct AuditDeskTest : ::testing::Test, testing::AuditLog {};
+struct AuditorTest : ::testing::Test, testing::AuditLog {};
 
 constexpr std::size_t kSeal = 6;
 constexpr std::size_t kOpening = 7;
 constexpr std::size_t kDrawn = 11;
 
-TEST_F(AuditDeskTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
+TEST_F(AuditorTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
   const ReceiptRequest one = request(1);
   answer(one);
   ASSERT_EQ(runs.size(), 1u) << "of the first windows all are drawn";
@@ -48,7 +48,7 @@ TEST_F(AuditDeskTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
   EXPECT_EQ(status.disputed_total + status.missed_total + status.waiting + status.running, 0u);
 }
 
-TEST_F(AuditDeskTest, AStageThatLiedIsNamedAndNoOther) {
+TEST_F(AuditorTest, AStageThatLiedIsNamedAndNoOther) {
   for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
   answer(request(1));
   compute(runs.at(0));
@@ -61,7 +61,7 @@ TEST_F(AuditDeskTest, AStageThatLiedIsNamedAndNoOther) {
   EXPECT_EQ(status.missed_total, 1u);
 }
 
-TEST_F(AuditDeskTest, OtherTokensAreComputedOnceMoreAsTheyWereClaimed) {
+TEST_F(AuditorTest, OtherTokensAreComputedOnceMoreAsTheyWereClaimed) {
   // The lie of the first stage moved what was sampled.
   for (ReceiptStage& stage : stages) stage.boundary = "far off";
   answer(request(1));
@@ -75,7 +75,7 @@ TEST_F(AuditDeskTest, OtherTokensAreComputedOnceMoreAsTheyWereClaimed) {
   EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
 }
 
-TEST_F(AuditDeskTest, WhoSampledOtherwiseIsTheLastStage) {
+TEST_F(AuditorTest, WhoSampledOtherwiseIsTheLastStage) {
   answer(request(1));
   compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
   compute(runs.at(1));
@@ -84,7 +84,7 @@ TEST_F(AuditDeskTest, WhoSampledOtherwiseIsTheLastStage) {
   EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1) << "the first one was right";
 }
 
-TEST_F(AuditDeskTest, AnotherLastTokenIsInNoReceipt) {
+TEST_F(AuditorTest, AnotherLastTokenIsInNoReceipt) {
   answer(request(1));
   compute(runs.at(0), {1, 2, 3, 4, 5, 6, 9});
   compute(runs.at(1));
@@ -92,7 +92,7 @@ TEST_F(AuditDeskTest, AnotherLastTokenIsInNoReceipt) {
   EXPECT_EQ(audits->status().disputed_total, 1u) << "and it is said nevertheless";
 }
 
-TEST_F(AuditDeskTest, WhatItsClientEndedIsAuditedUpToItsEnd) {
+TEST_F(AuditorTest, WhatItsClientEndedIsAuditedUpToItsEnd) {
   ReceiptRequest cut = request(1);
   cut.sampling.max_tokens = 100;
   answer(cut);
@@ -103,7 +103,7 @@ TEST_F(AuditDeskTest, WhatItsClientEndedIsAuditedUpToItsEnd) {
   EXPECT_EQ(audits->status().missed_total, 0u);
 }
 
-TEST_F(AuditDeskTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
+TEST_F(AuditorTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
   audits->end(Epoch(5));
   begin(testing::receipt_pipeline({stages[0], others[1]}, Epoch(6)));
   answer(request(1));
@@ -122,13 +122,13 @@ TEST_F(AuditDeskTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
   ReceiptRequest secret = request(2);
   secret.trust = {"a", "b", "c"};
   answer(secret);
-  later(AuditDesk::kDrawPause);
+  later(Auditor::kDrawPause);
   EXPECT_EQ(runs.size(), 1u);
   later(std::chrono::hours(1));
   EXPECT_EQ(audits->status().missed_total, 4u) << "what nobody may compute is counted";
 }
 
-TEST_F(AuditDeskTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
+TEST_F(AuditorTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
   audits->end(Epoch(4));
   audits->end(Epoch(5));
   const auto owned = [](const std::vector<ReceiptStage>& list, Epoch epoch,
@@ -158,7 +158,7 @@ TEST_F(AuditDeskTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
 
 // --- newcomers ---
 
-struct NewcomersAudit : AuditDeskTest {
+struct NewcomersAudit : AuditorTest {
   NewcomersAudit() {
     for (const ReceiptStage& stage : others) {
       desk->doubt(stage.key());
@@ -190,18 +190,18 @@ TEST_F(NewcomersAudit, NoNewcomerEverComputesWhatIsPrivate) {
     ReceiptRequest one = request(i);
     one.verify = i % 2 == 0 ? Verify::kFull : Verify::kNone;
     answer(one);
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
   }
   EXPECT_TRUE(runs.empty());
   EXPECT_EQ(audits->status().waiting, 2u * 29);
   ReceiptRequest high = shared(30);
   high.min_level = ledger::Level::kProbation;
   answer(high);
-  later(AuditDesk::kDrawPause);
+  later(Auditor::kDrawPause);
   ReceiptRequest trusted = shared(31);
   trusted.trust = {"a", "b"};
   answer(trusted);
-  later(AuditDesk::kDrawPause);
+  later(Auditor::kDrawPause);
   EXPECT_TRUE(runs.empty()) << "who shares and names a level or nodes means both";
 }
 
@@ -249,7 +249,7 @@ TEST_F(NewcomersAudit, WhatNoDrawWantsTheyCheckToo) {
     ASSERT_EQ(runs.size(), 1u);
     undrawn += books.audits().selected == selected ? 1 : 0;
     compute(std::exchange(runs, {})[0]);
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
   }
   EXPECT_GT(undrawn, 10u);
   EXPECT_EQ(books.standing(others[0].key())->checks(), 99);
@@ -259,11 +259,11 @@ TEST_F(NewcomersAudit, WhatNoDrawWantsTheyCheckToo) {
 TEST_F(NewcomersAudit, WhatTheyDoNotGetToIsNotMissed) {
   for (unsigned char i = 1; i < 60; ++i) {  // served enough to be drawn seldom
     answer(request(i));
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
   }
   for (unsigned char i = 60; i < 90; ++i) {
     answer(shared(i));
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
   }
   later(std::chrono::hours(1));
   EXPECT_EQ(audits->status().missed_total, books.audits().selected) << "the drawn ones, no more";
@@ -286,7 +286,7 @@ TEST_F(NewcomersAudit, WhoHasDoneItsDuesIsANewcomerNoMore) {
       answer(shared(static_cast<unsigned char>(12 * day + i + 1)));
       ASSERT_EQ(runs.size(), 1u);
       compute(std::exchange(runs, {})[0]);
-      later(AuditDesk::kDrawPause);
+      later(Auditor::kDrawPause);
     }
     clock.advance(std::chrono::hours(24));
   }
@@ -296,7 +296,7 @@ TEST_F(NewcomersAudit, WhoHasDoneItsDuesIsANewcomerNoMore) {
   EXPECT_EQ(books.standing(others[0].key())->checks(), policy.newcomer_audits);
 }
 
-TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
+TEST_F(AuditorTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
   open(AuditMode::kOff);
   answer(request(1));
   EXPECT_EQ(of_kind(kDrawn), 0u);
@@ -306,7 +306,7 @@ TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) 
   open(AuditMode::kFull);
   for (unsigned char i = 2; i < 60; ++i) {
     answer(request(i));
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
     ASSERT_FALSE(runs.empty()) << "also of windows that no draw selects";
     compute(runs.back());
     runs.clear();
@@ -316,10 +316,10 @@ TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) 
   EXPECT_EQ(audits->status().agreed_total, 2u * 58);
 }
 
-TEST_F(AuditDeskTest, AtLowRatesMostIsForgottenAtOnce) {
+TEST_F(AuditorTest, AtLowRatesMostIsForgottenAtOnce) {
   for (unsigned char i = 1; i < 250; ++i) {
     answer(request(i));
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
     for (const AuditRun& run : std::exchange(runs, {})) compute(run);
   }
   const AuditStatus status = audits->status();
@@ -330,7 +330,7 @@ TEST_F(AuditDeskTest, AtLowRatesMostIsForgottenAtOnce) {
 
 // --- attacks (verification.md, 5) ---
 
-TEST_F(AuditDeskTest, ASealIsItsAuditorsOwn) {
+TEST_F(AuditorTest, ASealIsItsAuditorsOwn) {
   willing = false;
   answer(request(1));
   compute(runs.at(0));
@@ -360,12 +360,12 @@ TEST_F(AuditDeskTest, ASealIsItsAuditorsOwn) {
   EXPECT_EQ(of_kind(kOpening), 0u) << "nor taken";
 }
 
-TEST_F(AuditDeskTest, AnOpeningIsWhatWasSealedAndClaimed) {
+TEST_F(AuditorTest, AnOpeningIsWhatWasSealedAndClaimed) {
   willing = false;
   answer(request(1));
   compute(runs.at(0));
   std::map<std::string, control::v1::Seals> seals;
-  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+  for (const Auditor::Message& message : std::exchange(asked, {})) {
     seals[message.node] = stage(message.node).seal(message.body.seal_order());
     audits->take(message.node, seals[message.node]);
   }
@@ -382,7 +382,7 @@ TEST_F(AuditDeskTest, AnOpeningIsWhatWasSealedAndClaimed) {
   audits->take("c", right);
   pump();
   EXPECT_EQ(of_kind(kOpening), 1u);
-  later(AuditDesk::kPatience);  // d refuses
+  later(Auditor::kPatience);  // d refuses
   EXPECT_EQ(audits->status().agreed_total, 1u);
   EXPECT_EQ(audits->status().missed_total, 1u) << "and it is counted";
   EXPECT_TRUE(books.disputes().empty());
@@ -391,7 +391,7 @@ TEST_F(AuditDeskTest, AnOpeningIsWhatWasSealedAndClaimed) {
   EXPECT_EQ(of_kind(kOpening), 1u) << "too late";
 }
 
-TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
+TEST_F(AuditorTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
   willing = false;
   answer(request(1));
   const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
@@ -402,7 +402,7 @@ TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
   stage("c").boundary = "another";
   (void)stage("c").claim(again);
   willing = true;
-  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+  for (const Auditor::Message& message : std::exchange(asked, {})) {
     audits->take(message.node, stage(message.node).seal(message.body.seal_order()));
   }
   pump();
@@ -419,7 +419,7 @@ AuditRun run_beside(testing::AuditLog& here) {
   return runs.empty() ? AuditRun() : std::move(runs[0]);
 }
 
-TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
+TEST_F(AuditorTest, WhoClaimsARootHasARowOfIt) {
   struct Case {
     const char* name;
     std::function<void(control::v1::WindowClaim&)> spoil;
@@ -451,14 +451,14 @@ TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
     here.later(std::chrono::seconds(1));
     ASSERT_EQ(here.runs.size(), 1u) << "the other pipeline computes it";
     EXPECT_NE(here.runs[0].nodes, run.nodes);
-    const bool is_told = std::ranges::any_of(here.asked, [&](const AuditDesk::Message& message) {
+    const bool is_told = std::ranges::any_of(here.asked, [&](const Auditor::Message& message) {
       return message.node == auditors[0].node && message.body.has_ended();
     });
     EXPECT_TRUE(is_told);
   }
 }
 
-TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
+TEST_F(AuditorTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
   // That it had the tokens of the log, and others that nobody gave.
   for (const bool has_read : {true, false}) {
     testing::AuditLog here;
@@ -482,7 +482,7 @@ TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
   }
 }
 
-TEST_F(AuditDeskTest, AWindowIsClaimedOnceByItsOwnStage) {
+TEST_F(AuditorTest, AWindowIsClaimedOnceByItsOwnStage) {
   answer(request(1));
   const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
   const control::v1::WindowClaims first = others[0].claim(again);
@@ -502,7 +502,7 @@ TEST_F(AuditDeskTest, AWindowIsClaimedOnceByItsOwnStage) {
   EXPECT_TRUE(books.disputes().empty());
 }
 
-TEST_F(AuditDeskTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
+TEST_F(AuditorTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
   begin(testing::receipt_pipeline({{"e", 0, 2}, {"f", 1, 2}}, Epoch(6)));
   answer(request(1));
   ASSERT_EQ(runs.size(), 1u);
@@ -526,30 +526,30 @@ TEST_F(AuditDeskTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
   ReceiptRequest silent = computed(runs[3], {1, 2, 3, 4, 5, 6, 7});
   silent.epoch = Epoch(9);
   audits->over(silent);
-  later(AuditDesk::kPatience);
+  later(Auditor::kPatience);
   EXPECT_EQ(audits->status().missed_total, 2u);
   EXPECT_EQ(audits->status().running + audits->status().waiting, 0u);
 }
 
-TEST_F(AuditDeskTest, WhatIsKeptIsBoundedAndForgotten) {
+TEST_F(AuditorTest, WhatIsKeptIsBoundedAndForgotten) {
   audits->end(Epoch(5));
   ReceiptRequest large = request(1);
   answer(large);
   EXPECT_EQ(audits->status().waiting, 2u);
   for (unsigned char i = 2; i < 5; ++i) {
     ReceiptRequest other = request(i);
-    other.tokens.resize(AuditDesk::kKeptBytes / sizeof(TokenId) / 2, 1);
+    other.tokens.resize(Auditor::kKeptBytes / sizeof(TokenId) / 2, 1);
     audits->over(other);
   }
   EXPECT_EQ(audits->status().missed_total, 2u) << "the oldest gives way, and is counted";
 }
 
-TEST_F(AuditDeskTest, AnotherProcessAuditsWhatItSees) {
+TEST_F(AuditorTest, AnotherProcessAuditsWhatItSees) {
   answer(request(1));
   open(AuditMode::kSpot);
   EXPECT_EQ(audits->status().selected_total, 0u);
   answer(request(2));
-  later(AuditDesk::kDrawPause);
+  later(Auditor::kDrawPause);
   compute(runs.back());
   EXPECT_EQ(audits->status().agreed_total, 2u);
   EXPECT_EQ(of_kind(kDrawn), 2u);
@@ -557,7 +557,7 @@ TEST_F(AuditDeskTest, AnotherProcessAuditsWhatItSees) {
 
 using Kind = AuditOutcome::Kind;
 
-TEST_F(AuditDeskTest, WhatCameOfARequestIsReported) {
+TEST_F(AuditorTest, WhatCameOfARequestIsReported) {
   const ReceiptRequest one = request(1);
   answer(one);
   EXPECT_TRUE(audits->take_outcomes().empty());
@@ -571,7 +571,7 @@ TEST_F(AuditDeskTest, WhatCameOfARequestIsReported) {
   EXPECT_EQ(outcomes[0].windows[1].others, 1u);
 }
 
-TEST_F(AuditDeskTest, AStageThatLiedIsReportedOnce) {
+TEST_F(AuditorTest, AStageThatLiedIsReportedOnce) {
   for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
   answer(request(1));
   compute(runs.at(0));
@@ -583,12 +583,12 @@ TEST_F(AuditDeskTest, AStageThatLiedIsReportedOnce) {
   EXPECT_EQ(outcomes[0].entry, books.disputes().at(0));
 }
 
-TEST_F(AuditDeskTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
+TEST_F(AuditorTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
   // Until a draw at a lower rate than all leaves one out.
   unsigned char number = 1;
   for (; number < 200; ++number) {
     answer(request(number));
-    clock.advance(AuditDesk::kDrawPause);
+    clock.advance(Auditor::kDrawPause);
     pump();
     if (runs.empty()) break;
     compute(std::exchange(runs, {}).front());
@@ -598,7 +598,7 @@ TEST_F(AuditDeskTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
   ReceiptRequest whole = request(++number);
   whole.verify = Verify::kFull;
   answer(whole);
-  clock.advance(AuditDesk::kDrawPause);
+  clock.advance(Auditor::kDrawPause);
   pump();
   ASSERT_EQ(runs.size(), 1u);
   compute(runs[0]);
@@ -608,7 +608,7 @@ TEST_F(AuditDeskTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
   EXPECT_EQ(outcomes[0].windows.size(), 2u);
 }
 
-TEST_F(AuditDeskTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
+TEST_F(AuditorTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
   ReceiptRequest secret = request(1);
   secret.min_level = ledger::Level::kRegular;
   answer(secret);
@@ -617,14 +617,14 @@ TEST_F(AuditDeskTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
   ReceiptRequest open = request(2);
   open.min_level = ledger::Level::kProbation;
   answer(open);
-  clock.advance(AuditDesk::kDrawPause);
+  clock.advance(Auditor::kDrawPause);
   pump();
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].min_level, ledger::Level::kProbation);
 }
 
-TEST_F(AuditDeskTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
-  audits = std::make_unique<AuditDesk>(testing::receipt_cluster(), clock, AuditMode::kOff);
+TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
+  audits = std::make_unique<Auditor>(testing::receipt_cluster(), clock, AuditMode::kOff);
   ReceiptRequest whole = request(1);
   audits->over(whole);
   EXPECT_TRUE(audits->take_outcomes().empty()) << "nobody asked";
@@ -636,7 +636,7 @@ TEST_F(AuditDeskTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
   EXPECT_EQ(outcomes[0].why, "nothing is audited here");
 }
 
-TEST_F(AuditDeskTest, StandingsAreThoseOfTheLog) {
+TEST_F(AuditorTest, StandingsAreThoseOfTheLog) {
   answer(request(1));
   compute(runs.at(0));
   const Standings standings = audits->standings();

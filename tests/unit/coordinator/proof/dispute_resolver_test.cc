@@ -1,4 +1,4 @@
-#include "coordinator/proof/verdict_desk.h"
+#include "coordinator/proof/dispute_resolver.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ using testing::ReceiptStage;
 constexpr std::size_t kReceipt = 5;
 constexpr std::size_t kVerdict = 8;
 
-struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
-  VerdictDeskTest() {
+struct DisputeResolverTest : ::testing::Test, testing::AuditLog {
+  DisputeResolverTest() {
     for (auto* list : {&stages, &others}) {
       for (const ReceiptStage& one : *list) audits->verdicts().meet(one.node, one.key());
     }
@@ -33,7 +33,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     runs.clear();
   }
   void referee(const std::vector<TokenId>& sampled = {6, 7}) {
-    for (VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
+    for (DisputeResolver::Ask& ask : audits->verdicts().take_asks()) {
       cases.push_back(ask.request);
       audits->verdicts().found(ask.entry, finding_of(ask.request, sampled));
     }
@@ -50,22 +50,22 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
     audits->over(again);
     pump();
   }
-  const AuditDesk::Message* last(const std::function<bool(const AuditDesk::Message&)>& is) const {
+  const Auditor::Message* last(const std::function<bool(const Auditor::Message&)>& is) const {
     const auto found = std::find_if(asked.rbegin(), asked.rend(), is);
     return found == asked.rend() ? nullptr : &*found;
   }
   std::string accused() const {
     const auto* message =
-        last([](const AuditDesk::Message& one) { return one.body.has_accusation(); });
+        last([](const Auditor::Message& one) { return one.body.has_accusation(); });
     return message == nullptr ? "" : message->node;
   }
   std::size_t accusations() const {
     return static_cast<std::size_t>(std::ranges::count_if(
-        asked, [](const AuditDesk::Message& one) { return one.body.has_accusation(); }));
+        asked, [](const Auditor::Message& one) { return one.body.has_accusation(); }));
   }
   control::v1::Answer plead(const std::string& node, ledger::Plea plea, bool weights_whole = true) {
     const auto* message =
-        last([](const AuditDesk::Message& one) { return one.body.has_accusation(); });
+        last([](const Auditor::Message& one) { return one.body.has_accusation(); });
     return stage(node).plead(message->body.accusation().entry(), plea, weights_whole);
   }
   void say(const std::string& node, ledger::Plea plea, bool weights_whole = true) {
@@ -81,7 +81,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
   }
   void check(const std::string& node, bool whole) {
     const auto* message =
-        last([](const AuditDesk::Message& one) { return one.body.has_self_check(); });
+        last([](const Auditor::Message& one) { return one.body.has_self_check(); });
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(message->node, node);
     control::v1::SelfChecked found;
@@ -97,7 +97,7 @@ struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
   std::vector<ledger::RefereeCase> cases;
 };
 
-TEST_F(VerdictDeskTest, WhatComesAgainIsFraudAndEndsItsKey) {
+TEST_F(DisputeResolverTest, WhatComesAgainIsFraudAndEndsItsKey) {
   liars(stages);
   dispute();
   ASSERT_EQ(books.disputes().size(), 1u);
@@ -127,7 +127,7 @@ TEST_F(VerdictDeskTest, WhatComesAgainIsFraudAndEndsItsKey) {
   EXPECT_EQ(of_kind(kReceipt), receipts + 1);
 }
 
-TEST_F(VerdictDeskTest, WhatDoesNotComeAgainIsAFaultAndTheNodeComesBack) {
+TEST_F(DisputeResolverTest, WhatDoesNotComeAgainIsAFaultAndTheNodeComesBack) {
   stages[0].boundary = stages[1].boundary = "one bit";
   dispute();
   referee();
@@ -139,29 +139,29 @@ TEST_F(VerdictDeskTest, WhatDoesNotComeAgainIsAFaultAndTheNodeComesBack) {
   EXPECT_NE(why("a"), "") << "until it has looked at itself";
   check("a", false);
   EXPECT_NE(why("a"), "");
-  later(VerdictDesk::kPatience);
+  later(DisputeResolver::kPatience);
   check("a", true);
   EXPECT_EQ(why("a"), "");
 }
 
-TEST_F(VerdictDeskTest, WhomFaultsMadeANewcomerMayCheckLikeEveryNewcomer) {
+TEST_F(DisputeResolverTest, WhomFaultsMadeANewcomerMayCheckLikeEveryNewcomer) {
   for (unsigned char i = 1; i <= books.policy().fault_limit; ++i) {
     liars(stages, "one bit");
-    later(AuditDesk::kDrawPause);
+    later(Auditor::kDrawPause);
     dispute(i);
     referee();
     liars(stages, kTruth);
     compute_on(stages, Epoch(4));
     say("a", ledger::Plea::kConceded);
     check("a", true);
-    desk->unbar(stages[0].key());  // as Receipts does
+    desk->unbar(stages[0].key());  // as LedgerService does
   }
   EXPECT_EQ(books.standing(stages[0].key())->level(books.policy(), books.time()),
             ledger::Level::kNewcomer);
   EXPECT_EQ(why("a"), "");
 }
 
-TEST_F(VerdictDeskTest, AStuckBitIsAFaultHoweverOftenItComes) {
+TEST_F(DisputeResolverTest, AStuckBitIsAFaultHoweverOftenItComes) {
   liars(stages);
   dispute();
   referee();
@@ -170,7 +170,7 @@ TEST_F(VerdictDeskTest, AStuckBitIsAFaultHoweverOftenItComes) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFault);
 }
 
-TEST_F(VerdictDeskTest, WhoContestsAgainstExactArithmeticLoses) {
+TEST_F(DisputeResolverTest, WhoContestsAgainstExactArithmeticLoses) {
   liars(stages);
   dispute();
   referee();
@@ -180,7 +180,7 @@ TEST_F(VerdictDeskTest, WhoContestsAgainstExactArithmeticLoses) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
 }
 
-TEST_F(VerdictDeskTest, AnAuditorThatLiesIsTheGuiltyOne) {
+TEST_F(DisputeResolverTest, AnAuditorThatLiesIsTheGuiltyOne) {
   liars(others);
   dispute();
   referee();
@@ -194,7 +194,7 @@ TEST_F(VerdictDeskTest, AnAuditorThatLiesIsTheGuiltyOne) {
   EXPECT_EQ(books.standing(stages[0].key())->faults(books.policy(), books.time()), 0);
 }
 
-TEST_F(VerdictDeskTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
+TEST_F(DisputeResolverTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
   liars(stages);
   dispute();
   referee();
@@ -202,17 +202,17 @@ TEST_F(VerdictDeskTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
   compute_on(stages, Epoch(4));
   EXPECT_EQ(accusations(), 1u);
   audits->verdicts().lose("a");
-  for (int i = 0; i < 5; ++i) later(VerdictDesk::kPatience);
+  for (int i = 0; i < 5; ++i) later(DisputeResolver::kPatience);
   EXPECT_EQ(of_kind(kVerdict), 0u) << "a lost machine is none of the verdicts";
   audits->verdicts().meet("a", stages[0].key());
   pump();
   EXPECT_EQ(accusations(), 2u) << "it hears of it when it is back";
-  later(VerdictDesk::kPatience);
+  later(DisputeResolver::kPatience);
   ASSERT_EQ(of_kind(kVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFault);
 }
 
-TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
+TEST_F(DisputeResolverTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   liars(stages);
   dispute();
   referee();
@@ -234,10 +234,10 @@ TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   EXPECT_EQ(of_kind(kVerdict), 1u);
 }
 
-TEST_F(VerdictDeskTest, WithoutARefereeItStaysOpen) {
+TEST_F(DisputeResolverTest, WithoutARefereeItStaysOpen) {
   liars(stages);
   dispute();
-  for (const VerdictDesk::Ask& ask : audits->verdicts().take_asks()) {
+  for (const DisputeResolver::Ask& ask : audits->verdicts().take_asks()) {
     audits->verdicts().found(ask.entry, Error{ErrorCode::kUnavailable, "no copy"});
   }
   pump();
@@ -246,7 +246,7 @@ TEST_F(VerdictDeskTest, WithoutARefereeItStaysOpen) {
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
 
-TEST_F(VerdictDeskTest, ARefereeThatAgreesWithNobodyIsAskedTwice) {
+TEST_F(DisputeResolverTest, ARefereeThatAgreesWithNobodyIsAskedTwice) {
   liars(stages);
   liars(others, "something else");
   dispute();
@@ -257,7 +257,7 @@ TEST_F(VerdictDeskTest, ARefereeThatAgreesWithNobodyIsAskedTwice) {
   EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"a", "b"}));
 }
 
-TEST_F(VerdictDeskTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
+TEST_F(DisputeResolverTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
   answer(request(1));
   compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
   compute(runs.at(1));
@@ -277,7 +277,7 @@ TEST_F(VerdictDeskTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
 }
 
-TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
+TEST_F(DisputeResolverTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   answer(request(1));
   // The auditing first stage lies while it generates, and other tokens come of it.
   others[0].boundary = others[1].boundary = "moved";
@@ -298,7 +298,7 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
 
 // --- its evidence ---
 
-struct VerdictEvidenceTest : VerdictDeskTest {
+struct VerdictEvidenceTest : DisputeResolverTest {
   ledger::VerdictEvidence kept() const {
     auto parsed = ledger::parse_evidence(evidence.at(0));
     EXPECT_TRUE(parsed) << parsed.error().message;
@@ -401,7 +401,7 @@ TEST_F(VerdictEvidenceTest, WhatIsChangedInItProvesNothing) {
 
 // --- what an earlier process has left ---
 
-struct VerdictLeftTest : VerdictDeskTest {
+struct VerdictLeftTest : DisputeResolverTest {
   // An accusation of a liar whose verdict is on its way, and the evidence that is on the disk.
   Bytes accused_and_gone() {
     liars(stages);
@@ -495,10 +495,10 @@ TEST_F(VerdictLeftTest, EvidenceOfAnythingElseIsPassedOver) {
       ledger::verdict_in(ledger::unjudged_evidence(books.disputes().front(), books), books));
 }
 
-TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
+TEST_F(DisputeResolverTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
   liars(stages);
   dispute(1);
-  later(AuditDesk::kDrawPause);
+  later(Auditor::kDrawPause);
   dispute(2);
   ASSERT_EQ(books.disputes().size(), 2u);
   referee();
@@ -511,7 +511,7 @@ TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
   EXPECT_TRUE(books.disputes().empty());
 }
 
-TEST_F(VerdictDeskTest, WhoWasAtFaultBeforeARestartLooksAtItselfAgain) {
+TEST_F(DisputeResolverTest, WhoWasAtFaultBeforeARestartLooksAtItselfAgain) {
   liars(stages);
   dispute();
   referee();
@@ -525,7 +525,7 @@ TEST_F(VerdictDeskTest, WhoWasAtFaultBeforeARestartLooksAtItselfAgain) {
   EXPECT_EQ(why("a"), "");
 }
 
-TEST_F(VerdictDeskTest, AFraudIsKnownAfterARestart) {
+TEST_F(DisputeResolverTest, AFraudIsKnownAfterARestart) {
   liars(stages);
   dispute();
   referee();

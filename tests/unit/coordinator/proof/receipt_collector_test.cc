@@ -1,4 +1,4 @@
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 using testing::ReceiptStage;
 
 // Two stages of one pipeline, and the log that the desk would write.
-struct ReceiptDeskTest : ::testing::Test {
-  ReceiptDeskTest() { desk->begin(testing::receipt_pipeline(stages)); }
+struct ReceiptCollectorTest : ::testing::Test {
+  ReceiptCollectorTest() { desk->begin(testing::receipt_pipeline(stages)); }
 
   // A request of five prompt tokens and two sampled ones, as the stages see it.
   ReceiptRequest request(unsigned char number) {
@@ -31,7 +31,7 @@ struct ReceiptDeskTest : ::testing::Test {
     for (;;) {
       const auto messages = desk->take_messages();
       if (messages.empty()) return;
-      for (const ReceiptDesk::Message& message : messages) {
+      for (const ReceiptCollector::Message& message : messages) {
         ReceiptStage& stage = message.node == "a" ? stages[0] : stages[1];
         desk->take(stage.node, stage.sign(message.body));
       }
@@ -49,15 +49,15 @@ struct ReceiptDeskTest : ::testing::Test {
 
   testing::FakeClock clock;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
-  std::unique_ptr<ReceiptDesk> desk =
-      std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+  std::unique_ptr<ReceiptCollector> desk =
+      std::make_unique<ReceiptCollector>(testing::receipt_cluster(), clock);
   ledger::Books books;
   std::vector<Bytes> entries;
 };
 
 constexpr std::size_t kBegin = 3;  // rules and two members
 
-TEST_F(ReceiptDeskTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
+TEST_F(ReceiptCollectorTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
   desk->doubt(stages[1].key());
   desk->enter(stages[1].key());
   desk->set_newcomers({stages[1].key()});
@@ -77,7 +77,7 @@ TEST_F(ReceiptDeskTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
   EXPECT_EQ(desk->take_messages().size(), 2u) << "and is asked once it is none any more";
 }
 
-TEST_F(ReceiptDeskTest, AnAnswerHasAReceiptOfEachStage) {
+TEST_F(ReceiptCollectorTest, AnAnswerHasAReceiptOfEachStage) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   EXPECT_TRUE(desk->take_messages().empty()) << "before the request is over";
@@ -95,13 +95,13 @@ TEST_F(ReceiptDeskTest, AnAnswerHasAReceiptOfEachStage) {
   EXPECT_LE(bytes / 2 / 2 * 4, 2'048u) << "of a request with four stages";
 }
 
-TEST_F(ReceiptDeskTest, GoesOnWithALogThatItReads) {
+TEST_F(ReceiptCollectorTest, GoesOnWithALogThatItReads) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
   sign_all();
   log();
-  desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+  desk = std::make_unique<ReceiptCollector>(testing::receipt_cluster(), clock);
   for (const Bytes& entry : entries) ASSERT_TRUE(desk->recall(entry));
   desk->begin(testing::receipt_pipeline(stages));
   const ReceiptRequest two = request(2);
@@ -111,7 +111,7 @@ TEST_F(ReceiptDeskTest, GoesOnWithALogThatItReads) {
   EXPECT_EQ(log(), kBegin + 4) << "no rules and no members again, and the chains go on";
 }
 
-TEST_F(ReceiptDeskTest, OneBatchAtATime) {
+TEST_F(ReceiptCollectorTest, OneBatchAtATime) {
   const int many = static_cast<int>(limits::kReceiptBatch) + 2;
   for (int i = 1; i <= many; ++i) {
     const ReceiptRequest one = request(static_cast<unsigned char>(i));
@@ -129,7 +129,7 @@ TEST_F(ReceiptDeskTest, OneBatchAtATime) {
   EXPECT_EQ(log(), kBegin + 2 * static_cast<std::size_t>(many));
 }
 
-TEST_F(ReceiptDeskTest, WhatContradictsIsNeverSigned) {
+TEST_F(ReceiptCollectorTest, WhatContradictsIsNeverSigned) {
   struct Case {
     const char* what;
     void (*spoil)(ReceiptRequest& seen, ReceiptStage& stage);
@@ -159,7 +159,7 @@ TEST_F(ReceiptDeskTest, WhatContradictsIsNeverSigned) {
   EXPECT_EQ(log(), 0u);
 }
 
-TEST_F(ReceiptDeskTest, AReceiptSaysWhatWasSettled) {
+TEST_F(ReceiptCollectorTest, AReceiptSaysWhatWasSettled) {
   struct Case {
     const char* what;
     void (*spoil)(ledger::Receipt& receipt);
@@ -192,7 +192,7 @@ TEST_F(ReceiptDeskTest, AReceiptSaysWhatWasSettled) {
   EXPECT_EQ(log(), kBegin + number + 1u) << "the chain goes on from what was accepted";
 }
 
-TEST_F(ReceiptDeskTest, WhatDoesNotComeIsMissingAndNoMore) {
+TEST_F(ReceiptCollectorTest, WhatDoesNotComeIsMissingAndNoMore) {
   const ReceiptRequest one = request(1);  // of which one stage says nothing
   desk->take("a", stages[0].claim(one));
   desk->over(one);
@@ -220,7 +220,7 @@ TEST_F(ReceiptDeskTest, WhatDoesNotComeIsMissingAndNoMore) {
   EXPECT_EQ(desk->take_messages().size(), 1u) << "a is new here; b has not answered yet";
 }
 
-TEST_F(ReceiptDeskTest, ALateAnswerIsNoneToTheNextQuestion) {
+TEST_F(ReceiptCollectorTest, ALateAnswerIsNoneToTheNextQuestion) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
@@ -233,7 +233,7 @@ TEST_F(ReceiptDeskTest, ALateAnswerIsNoneToTheNextQuestion) {
   const auto second = desk->take_messages();
   ASSERT_EQ(second.size(), 2u);
   for (const auto* messages : {&first, &second}) {
-    for (const ReceiptDesk::Message& message : *messages) {
+    for (const ReceiptCollector::Message& message : *messages) {
       ReceiptStage& stage = message.node == "a" ? stages[0] : stages[1];
       desk->take(stage.node, stage.sign(message.body));
     }
@@ -241,7 +241,7 @@ TEST_F(ReceiptDeskTest, ALateAnswerIsNoneToTheNextQuestion) {
   EXPECT_EQ(log(), kBegin + 2) << "of the second request";
 }
 
-TEST_F(ReceiptDeskTest, AWindowBeyondTheRequestIsNotKept) {
+TEST_F(ReceiptCollectorTest, AWindowBeyondTheRequestIsNotKept) {
   const ReceiptRequest one = request(1);
   desk->take("a", stages[0].claim(one, 1));
   desk->take("b", stages[1].claim(one, 1));
@@ -251,7 +251,7 @@ TEST_F(ReceiptDeskTest, AWindowBeyondTheRequestIsNotKept) {
   EXPECT_EQ(log(), kBegin + 2) << "the window that it has, alone";
 }
 
-TEST_F(ReceiptDeskTest, OnlyTheLastWindowMayBeShort) {
+TEST_F(ReceiptCollectorTest, OnlyTheLastWindowMayBeShort) {
   unsigned char number = 0;
   // Each claims so many positions of windows 0 and 1, in that order or the other; twice.
   for (const std::uint32_t begin : {limits::kWindowPositions, 6U}) {
@@ -273,7 +273,7 @@ TEST_F(ReceiptDeskTest, OnlyTheLastWindowMayBeShort) {
   }
 }
 
-TEST_F(ReceiptDeskTest, ARequestIsSeenOnceInAPipeline) {
+TEST_F(ReceiptCollectorTest, ARequestIsSeenOnceInAPipeline) {
   for (int i = 0; i < 2; ++i) {
     const ReceiptRequest one = request(1);
     claim_all(one);
@@ -288,7 +288,7 @@ struct Contradiction {
   control::v1::Receipts honest;
   control::v1::Receipts other;
 };
-Contradiction contradict(ReceiptStage& stage, const ReceiptDesk::Message& asked) {
+Contradiction contradict(ReceiptStage& stage, const ReceiptCollector::Message& asked) {
   Contradiction both;
   both.honest = stage.sign(asked.body);
   stage.spoil = [](ledger::Receipt& r) { r.out_root.bytes[0] ^= std::byte{1}; };
@@ -297,29 +297,29 @@ Contradiction contradict(ReceiptStage& stage, const ReceiptDesk::Message& asked)
   return both;
 }
 
-TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveEquivocation) {
+TEST_F(ReceiptCollectorTest, TwoReceiptsOfOneSlotProveEquivocation) {
   struct Case {
     const char* what;
-    void (*send)(ReceiptDesk& desk, const Contradiction& both);
+    void (*send)(ReceiptCollector& desk, const Contradiction& both);
     std::size_t receipts;  // of stage 0 that are logged before the proof
   };
   const Case cases[] = {
       {"in one message",
-       [](ReceiptDesk& desk, const Contradiction& both) {
+       [](ReceiptCollector& desk, const Contradiction& both) {
          control::v1::Receipts all = both.honest;
          all.MergeFrom(both.other);
          desk.take("a", all);
        },
        1},
       {"the false one first",
-       [](ReceiptDesk& desk, const Contradiction& both) {
+       [](ReceiptCollector& desk, const Contradiction& both) {
          control::v1::Receipts all = both.other;
          all.MergeFrom(both.honest);
          desk.take("a", all);
        },
        0},
       {"later, and from somebody else",
-       [](ReceiptDesk& desk, const Contradiction& both) {
+       [](ReceiptCollector& desk, const Contradiction& both) {
          desk.take("a", both.honest);
          desk.take("nobody", both.other);
          desk.take("nobody", both.other);
@@ -328,7 +328,7 @@ TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveEquivocation) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.what);
-    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+    desk = std::make_unique<ReceiptCollector>(testing::receipt_cluster(), clock);
     desk->begin(testing::receipt_pipeline(stages));
     books = ledger::Books();
     entries.clear();
@@ -350,7 +350,7 @@ TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveEquivocation) {
   }
 }
 
-TEST_F(ReceiptDeskTest, EquivocationOutlivesARestartAndIsLoggedOnce) {
+TEST_F(ReceiptCollectorTest, EquivocationOutlivesARestartAndIsLoggedOnce) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
@@ -360,7 +360,7 @@ TEST_F(ReceiptDeskTest, EquivocationOutlivesARestartAndIsLoggedOnce) {
   desk->take("a", both.honest);
   EXPECT_EQ(log(), kBegin + 1);
   for (int i = 0; i < 2; ++i) {
-    desk = std::make_unique<ReceiptDesk>(testing::receipt_cluster(), clock);
+    desk = std::make_unique<ReceiptCollector>(testing::receipt_cluster(), clock);
     for (const Bytes& entry : entries) ASSERT_TRUE(desk->recall(entry));
     desk->take("a", both.other);
     EXPECT_EQ(log(), kBegin + 2);
@@ -369,7 +369,7 @@ TEST_F(ReceiptDeskTest, EquivocationOutlivesARestartAndIsLoggedOnce) {
   }
 }
 
-TEST_F(ReceiptDeskTest, WhatIsNoContradictionAccusesNobody) {
+TEST_F(ReceiptCollectorTest, WhatIsNoContradictionAccusesNobody) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
@@ -386,7 +386,7 @@ TEST_F(ReceiptDeskTest, WhatIsNoContradictionAccusesNobody) {
   EXPECT_EQ(log(), kBegin + 1) << "the same again, another time, and what nobody signed";
 }
 
-TEST_F(ReceiptDeskTest, WhoIsConvictedSignsNothingThatIsLogged) {
+TEST_F(ReceiptCollectorTest, WhoIsConvictedSignsNothingThatIsLogged) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
@@ -402,7 +402,7 @@ TEST_F(ReceiptDeskTest, WhoIsConvictedSignsNothingThatIsLogged) {
   EXPECT_EQ(messages[0].node, "b");
 }
 
-TEST_F(ReceiptDeskTest, AnyBytesMayCome) {
+TEST_F(ReceiptCollectorTest, AnyBytesMayCome) {
   SeededRandom random{7};
   for (int i = 0; i < 300; ++i) {
     const ReceiptRequest one = request(static_cast<unsigned char>(i));
@@ -420,7 +420,7 @@ TEST_F(ReceiptDeskTest, AnyBytesMayCome) {
   EXPECT_EQ(log(), 0u);
 }
 
-TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveThemselves) {
+TEST_F(ReceiptCollectorTest, TwoReceiptsOfOneSlotProveThemselves) {
   const ReceiptRequest one = request(1);
   claim_all(one);
   desk->over(one);
@@ -443,7 +443,7 @@ TEST_F(ReceiptDeskTest, TwoReceiptsOfOneSlotProveThemselves) {
   EXPECT_EQ(log(), logged + 1) << "of who is ended no receipt is taken";
 }
 
-TEST_F(ReceiptDeskTest, WhoIsBarredHasNoReceiptsUntilHeIsNot) {
+TEST_F(ReceiptCollectorTest, WhoIsBarredHasNoReceiptsUntilHeIsNot) {
   desk->bar(stages[0].key());
   const ReceiptRequest one = request(1);
   claim_all(one);

@@ -1,8 +1,8 @@
-// Receipts: keeps a ReceiptDesk, an AuditDesk and the log that their entries go to, on a thread of
-// their own, so that no request waits for a signature or a disk. Entries of about half a second
-// meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left
-// out; requests that it belongs to have no receipts. A log that fails takes nothing more until it
-// is opened again, and requests go on without receipts: fault() says why.
+// LedgerService: keeps a ReceiptCollector, an Auditor and the log that their entries go to, on a
+// thread of their own, so that no request waits for a signature or a disk. Entries of about half a
+// second meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes)
+// is left out; requests that it belongs to have no receipts. A log that fails takes nothing more
+// until it is opened again, and requests go on without receipts: fault() says why.
 //
 // Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
 // from any.
@@ -12,15 +12,15 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/auditor.h"
 #include "coordinator/proof/ledger_view.h"
 #include "coordinator/proof/machine_history.h"
-#include "coordinator/proof/receipt_desk.h"
+#include "coordinator/proof/receipt_collector.h"
 #include "ledger/folder.h"
 
 namespace hearth::coordinator {
 
-class Receipts final : public LedgerView {
+class LedgerService final : public LedgerView {
  public:
   using Post = std::function<void(std::function<void()>)>;
   using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
@@ -33,11 +33,12 @@ class Receipts final : public LedgerView {
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
   // `credits`: by which windows are paid; null: a ledger that is a log only.
-  static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
-                                                const SecretKey& cluster, std::string build,
-                                                AuditMode audits, const Clock& clock, Post post,
-                                                std::shared_ptr<Credits> credits = nullptr);
-  ~Receipts() override;  // what is settled is logged
+  static Result<std::unique_ptr<LedgerService>> open(std::unique_ptr<ledger::LogFolder> folder,
+                                                     const SecretKey& cluster, std::string build,
+                                                     AuditMode audits, const Clock& clock,
+                                                     Post post,
+                                                     std::shared_ptr<Credits> credits = nullptr);
+  ~LedgerService() override;  // what is settled is logged
 
   const std::string& build() const { return build_; }
   std::string fault() const override;
@@ -70,7 +71,7 @@ class Receipts final : public LedgerView {
   // By the latest entries of the log; null while nothing is audited.
   std::shared_ptr<const Standings> standings() const;
 
-  // As of ReceiptDesk and AuditDesk.
+  // As of ReceiptCollector and Auditor.
   void begin(ReceiptPipeline pipeline);
   void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
   void over(ReceiptRequest request);
@@ -91,7 +92,7 @@ class Receipts final : public LedgerView {
 
  private:
   struct State;
-  Receipts(std::string build, std::shared_ptr<State> state);
+  LedgerService(std::string build, std::shared_ptr<State> state);
 
   const std::string build_;
   std::shared_ptr<State> state_;

@@ -1,4 +1,4 @@
-#include "coordinator/proof/receipts.h"
+#include "coordinator/proof/ledger_service.h"
 
 #include <spdlog/spdlog.h>
 
@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
-#include "coordinator/proof/witness_desk.h"
+#include "coordinator/proof/witness_collector.h"
 #include "ledger/log.h"
 
 namespace hearth::coordinator {
@@ -28,7 +28,7 @@ constexpr auto kSweepPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
-struct Receipts::State : std::enable_shared_from_this<State> {
+struct LedgerService::State : std::enable_shared_from_this<State> {
   using Work = std::function<void(State&)>;
 
   State(const SecretKey& cluster, const Clock& given_clock, AuditMode mode, Post given,
@@ -54,7 +54,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   void free_credit();
   void grant(const PublicKey& to, std::int64_t amount,
              const std::function<void(const Status&)>& done);
-  Status keep_evidence(const AuditDesk::ForLog& one);
+  Status keep_evidence(const Auditor::ForLog& one);
   void ask_referee();
   void tell_standing();
   std::set<PublicKey> find_newcomers() const;
@@ -63,9 +63,9 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   const std::shared_ptr<Credits> credits;
 
   // The thread's.
-  ReceiptDesk desk;
-  AuditDesk audits;
-  WitnessDesk witnesses;
+  ReceiptCollector desk;
+  Auditor audits;
+  WitnessCollector witnesses;
   MachineHistory machines;
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
@@ -103,7 +103,7 @@ struct Receipts::State : std::enable_shared_from_this<State> {
   std::thread thread;
 };
 
-void Receipts::State::push(Work task, std::size_t size) {
+void LedgerService::State::push(Work task, std::size_t size) {
   {
     const std::lock_guard lock(mutex);
     if (bytes + size <= limits::kReceiptQueueBytes) {
@@ -117,7 +117,7 @@ void Receipts::State::push(Work task, std::size_t size) {
   spdlog::warn("checking receipts does not keep up: some requests have none");
 }
 
-void Receipts::State::run() {
+void LedgerService::State::run() {
   std::unique_lock lock(mutex);
   for (;;) {
     wake.wait_for(lock, kPause, [this] { return stopping || !work.empty(); });
@@ -165,8 +165,8 @@ void Receipts::State::run() {
 }
 
 // What both desks have for the log.
-void Receipts::State::collect() {
-  for (const AuditDesk::ForLog& one : audits.take_entries()) {
+void LedgerService::State::collect() {
+  for (const Auditor::ForLog& one : audits.take_entries()) {
     if (one.evidence.empty() && desk.contradicted(one.member)) continue;  // a seal, an opening
     if (const Status kept = keep_evidence(one); !kept.ok()) {
       spdlog::error("a verdict is not logged, for its evidence cannot be kept: {}",
@@ -185,21 +185,21 @@ void Receipts::State::collect() {
   for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
 }
 
-Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
+Status LedgerService::State::keep_evidence(const Auditor::ForLog& one) {
   if (one.evidence.empty()) return ok_status();
   if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
   return keep(blake2b(one.evidence), one.evidence);
 }
 
 // It answers on whatever thread it likes, perhaps when nobody listens any more.
-void Receipts::State::ask_referee() {
+void LedgerService::State::ask_referee() {
   if (auto ask = audits.take_referee_ask()) {
     referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
                                          const Result<ledger::RefereeFinding>& finding) {
       self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
     });
   }
-  for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
+  for (DisputeResolver::Ask& ask : audits.verdicts().take_asks()) {
     const auto done = [self = shared_from_this(),
                        entry = ask.entry](const Result<ledger::RefereeFinding>& finding) {
       self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
@@ -214,7 +214,7 @@ void Receipts::State::ask_referee() {
 }
 
 // Newcomers first: who is at fault too often is one by the time that it may be given work again.
-void Receipts::State::tell_standing() {
+void LedgerService::State::tell_standing() {
   std::map<PublicKey, std::string> now = audits.verdicts().keys().barred();
   const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
   std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
@@ -240,7 +240,7 @@ void Receipts::State::tell_standing() {
   });
 }
 
-std::set<PublicKey> Receipts::State::find_newcomers() const {
+std::set<PublicKey> LedgerService::State::find_newcomers() const {
   std::set<PublicKey> found;
   const ledger::Books& books = audits.books();
   for (const PublicKey& key : books.keys()) {
@@ -250,14 +250,14 @@ std::set<PublicKey> Receipts::State::find_newcomers() const {
   return found;
 }
 
-void Receipts::State::send_messages() {
-  std::vector<AuditDesk::Message> messages = audits.take_messages();
-  for (ReceiptDesk::Message& message : desk.take_messages()) {
-    AuditDesk::Message& one = messages.emplace_back();
+void LedgerService::State::send_messages() {
+  std::vector<Auditor::Message> messages = audits.take_messages();
+  for (ReceiptCollector::Message& message : desk.take_messages()) {
+    Auditor::Message& one = messages.emplace_back();
     one.node = std::move(message.node);
     *one.body.mutable_countersign() = std::move(message.body);
   }
-  for (WitnessDesk::Message& one : witnesses.take_messages()) {
+  for (WitnessCollector::Message& one : witnesses.take_messages()) {
     messages.push_back({std::move(one.node), std::move(one.body)});
   }
   std::vector<AuditRun> runs = audits.take_runs();
@@ -267,7 +267,7 @@ void Receipts::State::send_messages() {
   if (!post) return;
   post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs),
         outcomes = std::move(outcomes)] {
-    for (const AuditDesk::Message& message : messages) {
+    for (const Auditor::Message& message : messages) {
       if (self->send) self->send(message.node, message.body);
     }
     for (const AuditRun& run : runs) {
@@ -279,7 +279,7 @@ void Receipts::State::send_messages() {
   });
 }
 
-void Receipts::State::append() {
+void LedgerService::State::append() {
   Status written = Error{ErrorCode::kIo, "nothing is logged any more"};
   if (log != nullptr) {
     const std::vector<ByteSpan> spans(entries.begin(), entries.end());
@@ -300,7 +300,7 @@ void Receipts::State::append() {
   for (const auto& tell : std::exchange(appended, {})) tell(written);
 }
 
-void Receipts::State::give_up_log(const std::string& why) {
+void LedgerService::State::give_up_log(const std::string& why) {
   spdlog::error("no receipts are logged from here on, and answers name none: {}", why);
   log.reset();
   if (credits) credits->stop(why);
@@ -308,7 +308,7 @@ void Receipts::State::give_up_log(const std::string& why) {
   fault = why;
 }
 
-void Receipts::State::witness() {
+void LedgerService::State::witness() {
   if (log == nullptr) return;
   const Status stored = witnesses.on_timer(*log);
   if (!stored.ok()) {
@@ -319,13 +319,13 @@ void Receipts::State::witness() {
 }
 
 // Once all changes are in the log.
-void Receipts::State::store_machines() {
+void LedgerService::State::store_machines() {
   if (log == nullptr || !entries.empty()) return;
   const Status stored = machines.store();
   if (!stored.ok()) spdlog::error("cannot store the machines of nodes: {}", stored.error().message);
 }
 
-void Receipts::State::fold() {
+void LedgerService::State::fold() {
   for (const Bytes& entry : entries) {
     const Status folded = audits.logged(entry);
     if (!folded.ok()) {
@@ -338,7 +338,7 @@ void Receipts::State::fold() {
 }
 
 // As the very next entries, by books that know all before: no dispute can come between.
-void Receipts::State::vest() {
+void LedgerService::State::vest() {
   if (!credits || !entries.empty() || log == nullptr || !audits.follows()) return;
   for (const ledger::VestEntry& one : vesting.due(audits.books(), clock.unix_seconds())) {
     desk.log(one);
@@ -346,15 +346,15 @@ void Receipts::State::vest() {
   for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
 }
 
-void Receipts::State::free_credit() {
+void LedgerService::State::free_credit() {
   const auto now = std::chrono::steady_clock::now();
   if (!credits || now < next_sweep) return;
   next_sweep = now + kSweepPause;
   credits->sweep([this] { return desk.unsettled(); }, clock.now());
 }
 
-void Receipts::State::grant(const PublicKey& to, std::int64_t amount,
-                            const std::function<void(const Status&)>& done) {
+void LedgerService::State::grant(const PublicKey& to, std::int64_t amount,
+                                 const std::function<void(const Status&)>& done) {
   if (!credits) {
     return done(Error{ErrorCode::kRefused,
                       "this cluster's ledger is a log only; credits are switched on with hearth "
@@ -379,7 +379,7 @@ void Receipts::State::grant(const PublicKey& to, std::int64_t amount,
 }
 
 // At a checkpoint, when nothing else is to be the next entry.
-void Receipts::State::draw() {
+void LedgerService::State::draw() {
   if (!entries.empty() || log == nullptr) return;
   if (const auto drawn = audits.draw()) {
     desk.log(*drawn);
@@ -387,10 +387,9 @@ void Receipts::State::draw() {
   }
 }
 
-Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFolder> folder,
-                                                 const SecretKey& cluster, std::string build,
-                                                 AuditMode audits, const Clock& clock, Post post,
-                                                 std::shared_ptr<Credits> credits) {
+Result<std::unique_ptr<LedgerService>> LedgerService::open(
+    std::unique_ptr<ledger::LogFolder> folder, const SecretKey& cluster, std::string build,
+    AuditMode audits, const Clock& clock, Post post, std::shared_ptr<Credits> credits) {
   auto state = std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
   const auto found = ledger::read_checkpoint(*folder);
   if (!found && found.error().code == ErrorCode::kNotFound) {
@@ -416,13 +415,13 @@ Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFold
   state->barred = state->audits.verdicts().keys().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
   state->thread = std::thread([raw = state.get()] { raw->run(); });
-  return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
+  return std::unique_ptr<LedgerService>(new LedgerService(std::move(build), std::move(state)));
 }
 
-Receipts::Receipts(std::string build, std::shared_ptr<State> state)
+LedgerService::LedgerService(std::string build, std::shared_ptr<State> state)
     : build_(std::move(build)), state_(std::move(state)) {}
 
-Receipts::~Receipts() {
+LedgerService::~LedgerService() {
   state_->send = nullptr;
   state_->run_audit = nullptr;
   state_->outcome = nullptr;
@@ -436,20 +435,20 @@ Receipts::~Receipts() {
   state_->thread.join();
 }
 
-std::string Receipts::fault() const {
+std::string LedgerService::fault() const {
   const std::lock_guard lock(state_->mutex);
   return state_->fault;
 }
 
-void Receipts::set_send(Send send) { state_->send = std::move(send); }
-void Receipts::set_run(Run run) { state_->run_audit = std::move(run); }
-void Receipts::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
+void LedgerService::set_send(Send send) { state_->send = std::move(send); }
+void LedgerService::set_run(Run run) { state_->run_audit = std::move(run); }
+void LedgerService::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
 
-void Receipts::set_on_standing(std::function<void()> changed) {
+void LedgerService::set_on_standing(std::function<void()> changed) {
   state_->on_standing = std::move(changed);
 }
 
-void Receipts::set_referee(Referee referee, Keep keep, std::int64_t rate) {
+void LedgerService::set_referee(Referee referee, Keep keep, std::int64_t rate) {
   state_->push(
       [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
         state.audits.set_referee_rate(referee ? rate : 0);
@@ -459,13 +458,13 @@ void Receipts::set_referee(Referee referee, Keep keep, std::int64_t rate) {
       0);
 }
 
-void Receipts::grant(const PublicKey& to, std::int64_t amount,
-                     std::function<void(const Status&)> done) {
+void LedgerService::grant(const PublicKey& to, std::int64_t amount,
+                          std::function<void(const Status&)> done) {
   state_->push(
       [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
 }
 
-void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
+void LedgerService::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
   state_->push(
       [kept = std::move(kept)](State& state) {
         if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
@@ -473,13 +472,13 @@ void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
       0);
 }
 
-std::string Receipts::why_barred(const PublicKey& key) const {
+std::string LedgerService::why_barred(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->barred.find(key);
   return found == state_->barred.end() ? "" : found->second;
 }
 
-void Receipts::doubt(const PublicKey& key) {
+void LedgerService::doubt(const PublicKey& key) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->unvouched.insert(key);
@@ -493,22 +492,22 @@ void Receipts::doubt(const PublicKey& key) {
       0);
 }
 
-bool Receipts::is_newcomer(const PublicKey& key) const {
+bool LedgerService::is_newcomer(const PublicKey& key) const {
   const std::lock_guard lock(state_->mutex);
   return state_->newcomers.contains(key) || state_->unvouched.contains(key);
 }
 
-AuditStatus Receipts::audits() const {
+AuditStatus LedgerService::audits() const {
   const std::lock_guard lock(state_->mutex);
   return state_->status;
 }
 
-std::shared_ptr<const Standings> Receipts::standings() const {
+std::shared_ptr<const Standings> LedgerService::standings() const {
   const std::lock_guard lock(state_->mutex);
   return state_->standings;
 }
 
-void Receipts::begin(ReceiptPipeline pipeline) {
+void LedgerService::begin(ReceiptPipeline pipeline) {
   state_->push(
       [pipeline = std::move(pipeline)](State& state) {
         state.audits.begin(pipeline);
@@ -517,7 +516,7 @@ void Receipts::begin(ReceiptPipeline pipeline) {
       0);
 }
 
-void Receipts::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
+void LedgerService::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
   state_->push(
       [epoch, request, positions](State& state) {
         // Of what is computed for an audit there are seals, and no receipts.
@@ -526,7 +525,7 @@ void Receipts::start(Epoch epoch, const ledger::RequestId& request, std::uint64_
       0);
 }
 
-void Receipts::over(ReceiptRequest request) {
+void LedgerService::over(ReceiptRequest request) {
   const std::size_t size = request.tokens.size() * sizeof(TokenId);
   state_->push(
       [request = std::move(request)](State& state) mutable {
@@ -537,7 +536,7 @@ void Receipts::over(ReceiptRequest request) {
       size);
 }
 
-void Receipts::end(Epoch epoch) {
+void LedgerService::end(Epoch epoch) {
   state_->push(
       [epoch](State& state) {
         state.audits.end(epoch);
@@ -546,7 +545,7 @@ void Receipts::end(Epoch epoch) {
       0);
 }
 
-void Receipts::take(const std::string& node, const control::v1::WindowClaims& claims) {
+void LedgerService::take(const std::string& node, const control::v1::WindowClaims& claims) {
   state_->push(
       [node, claims](State& state) {
         state.audits.take(node, claims);
@@ -555,41 +554,41 @@ void Receipts::take(const std::string& node, const control::v1::WindowClaims& cl
       claims.ByteSizeLong());
 }
 
-void Receipts::take(const std::string& node, const control::v1::Receipts& receipts) {
+void LedgerService::take(const std::string& node, const control::v1::Receipts& receipts) {
   state_->push([node, receipts](State& state) { state.desk.take(node, receipts); },
                receipts.ByteSizeLong());
 }
 
-void Receipts::take(const std::string& node, const control::v1::Seals& seals) {
+void LedgerService::take(const std::string& node, const control::v1::Seals& seals) {
   state_->push([node, seals](State& state) { state.audits.take(node, seals); },
                seals.ByteSizeLong());
 }
 
-void Receipts::take(const std::string& node, const control::v1::Openings& openings) {
+void LedgerService::take(const std::string& node, const control::v1::Openings& openings) {
   state_->push([node, openings](State& state) { state.audits.take(node, openings); },
                openings.ByteSizeLong());
 }
 
-void Receipts::put_off(const ledger::RequestId& run, const std::string& why) {
+void LedgerService::put_off(const ledger::RequestId& run, const std::string& why) {
   state_->push([run, why](State& state) { state.audits.put_off(run, why); }, why.size());
 }
 
-void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
+void LedgerService::give_up(const ledger::RequestId& run, const std::string& why) {
   state_->push([run, why](State& state) { state.audits.give_up(run, why); }, why.size());
 }
 
-void Receipts::take(const std::string& node, const control::v1::Answer& answer) {
+void LedgerService::take(const std::string& node, const control::v1::Answer& answer) {
   state_->push([node, answer](State& state) { state.audits.verdicts().on_answer(node, answer); },
                answer.ByteSizeLong());
 }
 
-void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
+void LedgerService::take(const std::string& node, const control::v1::SelfChecked& found) {
   state_->push(
       [node, found](State& state) { state.audits.verdicts().keys().on_self_checked(node, found); },
       found.ByteSizeLong());
 }
 
-void Receipts::take(const std::string& node, const control::v1::Cosigned& answer) {
+void LedgerService::take(const std::string& node, const control::v1::Cosigned& answer) {
   state_->push(
       [node, answer](State& state) {
         if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
@@ -597,7 +596,7 @@ void Receipts::take(const std::string& node, const control::v1::Cosigned& answer
       answer.ByteSizeLong());
 }
 
-void Receipts::meet(const std::string& node, const PublicKey& key) {
+void LedgerService::meet(const std::string& node, const PublicKey& key) {
   state_->push(
       [node, key](State& state) {
         state.audits.verdicts().meet(node, key);
@@ -606,11 +605,11 @@ void Receipts::meet(const std::string& node, const PublicKey& key) {
       0);
 }
 
-void Receipts::remember_machines(MachineHistory machines) {
+void LedgerService::remember_machines(MachineHistory machines) {
   state_->push([machines = std::move(machines)](State& state) { state.machines = machines; }, 0);
 }
 
-void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
+void LedgerService::meet_machine(const PublicKey& key, const std::string& machine) {
   state_->push(
       [key, machine](State& state) {
         if (!state.machines.meet(key, machine)) return;
@@ -620,7 +619,7 @@ void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
       machine.size());
 }
 
-void Receipts::lose(const std::string& node) {
+void LedgerService::lose(const std::string& node) {
   state_->push(
       [node](State& state) {
         state.desk.lose(node);

@@ -1,8 +1,8 @@
-// AuditDesk: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
+// Auditor: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
 // grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
 // others with the same cut. When their stages have claimed their windows, each that had the audited
 // one's input seals what it found; when all seals of a request are in the log, all are opened. What
-// differs stands in the log as a dispute, which a VerdictDesk ends.
+// differs stands in the log as a dispute, which a DisputeResolver ends.
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
 // the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
@@ -32,13 +32,14 @@
 #include "coordinator/audit_outcome.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/proof/audit_case.h"
+#include "coordinator/proof/dispute_resolver.h"
 #include "coordinator/proof/own_referee.h"
-#include "coordinator/proof/verdict_desk.h"
+#include "coordinator/proof/seal_round.h"
 #include "ledger/books.h"
 
 namespace hearth::coordinator {
 
-class AuditDesk {
+class Auditor {
  public:
   static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
   static constexpr std::size_t kKeptCases = 8'192;
@@ -53,7 +54,7 @@ class AuditDesk {
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
   // `follows`: the log is folded whatever becomes of audits, for its balances are needed.
-  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
+  Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
 
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
@@ -104,8 +105,8 @@ class AuditDesk {
   void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
   // Disputes, and who is given no work for one.
-  VerdictDesk& verdicts() { return verdicts_; }
-  const VerdictDesk& verdicts() const { return verdicts_; }
+  DisputeResolver& verdicts() { return verdicts_; }
+  const DisputeResolver& verdicts() const { return verdicts_; }
 
   AuditStatus status() const;
   Standings standings() const;  // of all members of the log
@@ -114,14 +115,6 @@ class AuditDesk {
  private:
   using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
   enum class State { kKept, kRefereed, kWaiting, kRunning, kSealing, kOpening };
-  struct Asked {       // of an auditor, by the entry that it audits
-    std::string node;  // empty: the coordinator's own referee
-    PublicKey key;
-    AuditCase::Finding finding;
-    std::optional<ledger::SealEntry> seal;
-    bool is_sealed = false;  // in the log
-    bool is_opened = false;
-  };
   struct Kept {
     AuditCase request;
     std::size_t bytes = 0;
@@ -134,7 +127,7 @@ class AuditDesk {
     AuditCase::Run run = {};
     std::optional<AuditCase::Run> generated = {};  // when `run` is fed
     std::set<std::uint64_t> refereed = {};         // entries that the referee is to compute again
-    std::map<std::uint64_t, Asked> asked = {};
+    SealRound seals = {};                          // of kSealing and kOpening
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
     bool is_check =
@@ -158,16 +151,13 @@ class AuditDesk {
   void refuse(const std::string& node, const control::v1::WindowClaim& claim);
   void settle(const Key& key, Kept& kept);
   void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
-  void open_all(Kept& kept);
-  Status take_seal(const std::string& node, const control::v1::Seal& seal);
-  Status take_opening(const std::string& node, const control::v1::Opening& opening);
-  Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
+  Result<SealRound*> round_of(const std::string& node, std::uint64_t entry, State state);
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
   void report_beyond(const Key& key, const Kept& kept, const std::string& what);
   AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
-  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
-                      bool judged);
+  void report_opening(const Key& key, Kept& kept, std::uint64_t entry,
+                      const AuditCase::Finding& finding, bool judged);
   void enter(Kept& kept, State state);
 
   const SecretKey cluster_;
@@ -177,8 +167,8 @@ class AuditDesk {
   ledger::Books books_;
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
-  VerdictDesk::Pipelines pipelines_;
-  VerdictDesk verdicts_;
+  DisputeResolver::Pipelines pipelines_;
+  DisputeResolver verdicts_;
   OwnReferee own_referee_;
   std::int64_t referee_rate_ = 0;
   std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged

@@ -1,9 +1,9 @@
-// ReceiptDesk: the coordinator's part in receipts (ledger/PROTOCOL.md, 2). Stages claim windows;
-// when all stages of one have, and its request is over, the desk compares what they say with each
-// other and with the tokens that went in and out. Where everything agrees it signs both ends of the
-// pipeline, hands every stage its neighbours' signatures, and takes the receipts: as entries of the
-// log. What contradicts is an error in the process log that names the node, and is no entry; but
-// two receipts of one slot that a member signed are one, for they prove themselves.
+// ReceiptCollector: the coordinator's part in receipts (ledger/PROTOCOL.md, 2). Stages claim
+// windows; when all stages of one have, and its request is over, the desk compares what they say
+// with each other and with the tokens that went in and out. Where everything agrees it signs both
+// ends of the pipeline, hands every stage its neighbours' signatures, and takes the receipts: as
+// entries of the log. What contradicts is an error in the process log that names the node, and is
+// no entry; but two receipts of one slot that a member signed are one, for they prove themselves.
 //
 // A window has receipts when its request ended in the pipeline that computed it; what was computed
 // for one that went on elsewhere has none. Stages that say nothing have none either, and their
@@ -71,12 +71,13 @@ struct ReceiptRequest {
   bool is_shared = false;  // newcomers may compute it again
 };
 
-class ReceiptDesk {
+class ReceiptCollector {
  public:
   static constexpr std::size_t kRemembered = 8'192;  // receipts
 
   // `credits`: null, nobody pays.
-  ReceiptDesk(SecretKey cluster, const Clock& clock, std::shared_ptr<Credits> credits = nullptr)
+  ReceiptCollector(SecretKey cluster, const Clock& clock,
+                   std::shared_ptr<Credits> credits = nullptr)
       : cluster_(std::move(cluster)), clock_(clock), credits_(std::move(credits)) {}
 
   // Every entry of the log so far, in order. Receipts were checked when they were logged.

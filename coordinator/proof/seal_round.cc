@@ -1,0 +1,127 @@
+#include "coordinator/proof/seal_round.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "proto/fixed_field.h"
+
+namespace hearth::coordinator {
+
+void SealRound::add(Asked asked) {
+  const std::uint64_t entry = asked.finding.entry;
+  const bool is_new = asked_.emplace(entry, std::move(asked)).second;
+  INVARIANT(is_new, "an entry is asked for once in a round");
+}
+
+const SealRound::Asked* SealRound::find(std::uint64_t entry, const PublicKey& auditor) const {
+  const auto found = asked_.find(entry);
+  return found == asked_.end() || found->second.key != auditor ? nullptr : &found->second;
+}
+
+const SealRound::Asked* SealRound::find(std::uint64_t entry, const std::string& node) const {
+  const auto found = asked_.find(entry);
+  return found == asked_.end() || found->second.node != node ? nullptr : &found->second;
+}
+
+std::vector<std::uint64_t> SealRound::entries() const {
+  std::vector<std::uint64_t> all;
+  for (const auto& [entry, one] : asked_) all.push_back(entry);
+  return all;
+}
+
+std::vector<NodeMessage> SealRound::seal_orders() const {
+  std::map<std::string, control::v1::SealOrder> orders;
+  for (const auto& [entry, one] : asked_) {
+    if (one.node.empty() || one.seal) continue;
+    control::v1::AuditedWindow& window = *orders[one.node].add_windows();
+    window.set_request(to_field(one.finding.run));
+    window.set_epoch(one.finding.epoch.value);
+    window.set_window(one.finding.window);
+    window.set_entry(entry);
+  }
+  std::vector<NodeMessage> messages;
+  for (auto& [node, order] : orders) {
+    NodeMessage& message = messages.emplace_back();
+    message.node = node;
+    *message.body.mutable_seal_order() = std::move(order);
+  }
+  return messages;
+}
+
+std::vector<NodeMessage> SealRound::open_orders() const {
+  std::map<std::string, control::v1::OpenOrder> orders;
+  for (const auto& [entry, one] : asked_) {
+    if (!one.node.empty()) orders[one.node].add_entries(entry);
+  }
+  std::vector<NodeMessage> messages;
+  for (auto& [node, order] : orders) {
+    NodeMessage& message = messages.emplace_back();
+    message.node = node;
+    *message.body.mutable_open_order() = std::move(order);
+  }
+  return messages;
+}
+
+Result<ledger::SealEntry> SealRound::take(const std::string& node, const control::v1::Seal& seal,
+                                          const PublicKey& cluster) {
+  const std::string what = "entry " + std::to_string(seal.entry());
+  INVARIANT(find(seal.entry(), node) != nullptr, "a seal is taken from a node that is asked");
+  Asked* asked = &asked_.at(seal.entry());
+  REQUIRE(!asked->seal, what + ": it sealed that already");
+  ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
+  REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
+          what + ": a seal or a signature of a wrong length");
+  REQUIRE(ledger::check_seal(said, cluster), what + ": the signature of the seal is not its own");
+  asked->seal = said;
+  return said;
+}
+
+Result<ledger::OpeningEntry> SealRound::take(const std::string& node,
+                                             const control::v1::Opening& opening) {
+  const std::string what = "entry " + std::to_string(opening.entry());
+  INVARIANT(find(opening.entry(), node) != nullptr,
+            "an opening is taken from a node that is asked");
+  Asked* asked = &asked_.at(opening.entry());
+  REQUIRE(!asked->is_opened, what + ": it opened that already");
+  INVARIANT(asked->seal && asked->is_sealed, "what is opened was sealed in the log");
+  ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
+  REQUIRE(
+      read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
+      what + ": a root or a salt of a wrong length");
+  REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == asked->seal->seal,
+          what + ": that is not what it sealed");
+  REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
+  asked->is_opened = true;
+  return said;
+}
+
+void SealRound::sealed(std::uint64_t entry) {
+  const auto found = asked_.find(entry);
+  INVARIANT(found != asked_.end() && found->second.seal, "a seal in the log was asked for");
+  found->second.is_sealed = true;
+}
+
+bool SealRound::is_all_sealed() const {
+  return std::ranges::all_of(asked_, [](const auto& one) { return one.second.is_sealed; });
+}
+
+std::vector<std::uint64_t> SealRound::open_own() {
+  std::vector<std::uint64_t> own;
+  for (auto& [entry, one] : asked_) {
+    if (!one.node.empty()) continue;
+    one.is_opened = true;
+    own.push_back(entry);
+  }
+  return own;
+}
+
+SealRound::Asked SealRound::opened(std::uint64_t entry) {
+  const auto found = asked_.find(entry);
+  INVARIANT(found != asked_.end() && found->second.seal, "what was opened was sealed");
+  Asked asked = std::move(found->second);
+  asked_.erase(found);
+  return asked;
+}
+
+}  // namespace hearth::coordinator
