@@ -41,7 +41,16 @@ enum class WeightType : std::uint8_t {
   kIQ4_XS,
 };
 inline constexpr std::uint32_t kWeightTypes = 15;
+static_assert(kWeightTypes == static_cast<std::uint32_t>(WeightType::kIQ4_XS) + 1);
 inline constexpr std::uint32_t kSuperBlock = 256;  // of the K and XS types
 inline constexpr float kWeightMax = 0x1p64F;       // magnitude of a floating weight
+
+static_assert(kSuperBlock % kBlock == 0 && kNormLanes % kBlock == 0);
+static_assert(kPageTokens % kRowGroup == 0, "keys are stored in groups of as many positions");
+static_assert(kGridBits < 31, "the sum of one output fits 32 bits with a sign");
+static_assert(kGridBits - kExponentMin <= 127, "the factor of the smallest row's grid is a float");
+static_assert(kQuantMax * kQuantMax * kBlock < (1U << 24),
+              "a block's dot product is exact in fp32");
+static_assert(kQuantMax <= 127, "quants are int8");
 
 }  // namespace hearth::kernels

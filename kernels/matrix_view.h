@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/limits.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
@@ -71,6 +72,23 @@ constexpr WeightLayout layout_of(WeightType type) {
   return {};
 }
 
+// The layouts agree with each other: a super-block has the columns that the canonical text gives
+// it, and its quants and scales in the packed form take no fewer bytes than in the file.
+constexpr bool layouts_agree() {
+  for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
+    const WeightLayout layout = layout_of(static_cast<WeightType>(i));
+    if (layout.columns() != kBlock && layout.columns() != kSuperBlock) return false;
+    if (layout.file_bytes == 0 || layout.super_bytes() < std::size_t{kRowGroup} * layout.file_bytes)
+      return false;
+    if (layout.form != BlockForm::kFloat &&
+        layout.d_offset + (layout.minimum ? 4U : 2U) > layout.file_bytes)
+      return false;
+    if (layout.block_bytes() % kRowGroup != 0) return false;
+  }
+  return true;
+}
+static_assert(layouts_agree());
+
 inline constexpr std::int8_t kCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                               1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -98,7 +116,14 @@ struct PageOffsets {
 };
 PageOffsets page_offsets(std::uint32_t head_dim);
 
-// Head blocks and dimensions that a kernel may keep on its stack.
+// Dimensions of a head that a kernel may keep on its stack.
 inline constexpr std::uint32_t kHeadDimMax = 512;
+static_assert(kHeadDimMax % kBlock == 0 && kHeadDimMax >= limits::kModelHeadDim);
+// Positions of a sequence: the kernels compare them as 32-bit integers with a sign.
+inline constexpr std::uint32_t kPositionsMax = 1U << 30;
+static_assert(kPositionsMax >= limits::kModelContext);
+// Every array of a KV head begins at a cache line, whatever the head's dimension is.
+static_assert(kPageTokens * kBlock % 64 == 0 && kPageTokens * sizeof(float) % 64 == 0);
+static_assert(kPageTokens % 16 == 0, "a page is whole vectors of 16 positions");
 
 }  // namespace hearth::kernels

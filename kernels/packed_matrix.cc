@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "base/check.h"
 #include "kernels/elementary.h"
 #include "kernels/file_block.h"
 #include "kernels/kernels.h"
@@ -117,6 +118,7 @@ std::uint32_t PackedMatrix::file_block_columns(WeightType type) {
 std::size_t PackedMatrix::file_block_bytes(WeightType type) { return layout_of(type).file_bytes; }
 
 Status PackedMatrix::place_row(std::uint32_t row, const std::byte* file) {
+  INVARIANT(row < rows_, "a packed row is in the matrix");
   const WeightLayout layout = layout_of(type_);
   const std::uint32_t in_group = row % kRowGroup;
   std::byte* packed = data_.get() + row / kRowGroup * group_bytes();
@@ -152,7 +154,8 @@ Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::uint32_t rows,
   }
   matrix.data_.reset(static_cast<std::byte*>(data));
 #if defined(__linux__)
-  // Fewer page faults while packing and fewer address look-ups in every product; a wish only.
+  // Huge pages mean fewer page faults while packing and fewer TLB misses in every product. The
+  // kernel may ignore the advice.
   if (alignment == kHugePage) ::madvise(data, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   matrix.row_exponents_.assign(std::size_t{matrix.groups()} * kRowGroup, kWeightExponentMin);
@@ -223,6 +226,7 @@ std::size_t PackedMatrix::group_bytes() const {
 }
 
 const std::byte* PackedMatrix::group(std::uint32_t index) const {
+  INVARIANT(index == 0 || index < groups(), "the row group is in the matrix");
   return data_.get() + index * group_bytes();
 }
 

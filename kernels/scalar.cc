@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/elementary.h"
+#include "kernels/preconditions.h"
 #include "kernels/quantize_block.h"
 #include "kernels/tables.h"
 
@@ -21,6 +22,7 @@ struct QuantizedRow {
 };
 
 QuantizedRow row_of(const QuantizedRows& rows, std::uint32_t t) {
+  check_quantized_row(rows, t);
   const std::uint32_t blocks = rows.cols / kBlock;
   const std::size_t at = std::size_t{t} * blocks;
   return {blocks,         rows.values + at * kBlock, rows.scales + at,
@@ -80,6 +82,7 @@ float norm_factor(float squares, std::uint32_t n, float epsilon) {
 }
 
 bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  check_norm(n, epsilon);
   const float squares = sum_of_squares(x, n);
   if (!is_finite(squares)) {
     std::memset(out, 0, n * sizeof(float));
@@ -93,6 +96,7 @@ bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t 
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
   const QuantizedRow row = row_of(out, t);
+  check_norm(out.cols, epsilon);
   const float squares = sum_of_squares(x, out.cols);
   if (!is_finite(squares)) return clear_row(row);
   const float r = norm_factor(squares, out.cols, epsilon);
@@ -121,6 +125,7 @@ bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out
 
 void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
           const float* cos_sin) {
+  check_rope(head_dim);
   const std::uint32_t pairs = head_dim / 2;
   const bool adjacent = style == RopeStyle::kAdjacent;
   for (std::uint32_t h = 0; h < heads; ++h) {
@@ -143,6 +148,7 @@ void add(float* x, const float* y, std::uint32_t n) {
 }
 
 bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
+  check_residual(shift);
   const float down = power_of_two(-shift);
   const float up = power_of_two(shift);
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -154,6 +160,7 @@ bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
 }
 
 void residual_expand(const std::uint16_t* bits, float* x, std::uint32_t n, int shift) {
+  check_residual(shift);
   const float up = power_of_two(shift);
   for (std::uint32_t i = 0; i < n; ++i) x[i] = half_to_float(bits[i]) * up;
 }

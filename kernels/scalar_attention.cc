@@ -5,6 +5,7 @@
 #include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
+#include "kernels/preconditions.h"
 #include "kernels/quantize_block.h"
 #include "kernels/scalar.h"
 
@@ -125,6 +126,7 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
 
 bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
               const float* v) {
+  check_kv_slot(layout, page, slot);
   const std::uint32_t n = layout.kv_heads * layout.head_dim;
   if (!in_range(k, n) || !in_range(v, n)) return false;
   for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
@@ -135,6 +137,7 @@ bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const
 }
 
 bool attention(const AttentionArgs& args) {
+  check_attention(args);
   const std::uint32_t head_dim = args.layout.head_dim;
   if (!in_range(args.query, args.group * head_dim)) {
     std::fill(args.out, args.out + std::size_t{args.group} * head_dim, 0.0F);
@@ -149,6 +152,7 @@ bool attention(const AttentionArgs& args) {
 
 void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page,
               std::uint32_t slot) {
+  check_kv_slot(layout, page, slot);
   const auto get = [&stored](auto& value) {
     std::memcpy(&value, stored, sizeof(value));
     stored += sizeof(value);
@@ -175,6 +179,7 @@ std::size_t KvLayout::slot_bytes() const {
 }
 
 void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out) {
+  check_kv_slot(layout, page, slot);
   const auto put = [&out](const auto value) {
     std::memcpy(out, &value, sizeof(value));
     out += sizeof(value);

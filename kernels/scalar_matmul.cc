@@ -5,6 +5,7 @@
 #include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
+#include "kernels/preconditions.h"
 #include "kernels/scalar.h"
 
 namespace hearth::kernels::scalar {
@@ -175,6 +176,7 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
+  check_product(view, x, group_begin, group_end, block_begin, block_end, out_stride);
   for (std::uint32_t r = group_begin * kRowGroup; r < row_end(view, group_end); ++r) {
     for (std::uint32_t t = 0; t < x.rows; ++t) out[t * out_stride + r] = 0;
     accumulate_row(view, r, x, block_begin, block_end, out + r, out_stride);
@@ -184,6 +186,7 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
 void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
             std::uint32_t group_end, float* out, std::size_t out_stride) {
   const MatrixView view = view_of(w);
+  check_product(view, x, group_begin, group_end, 0, view.blocks, out_stride);
   for (std::uint32_t r = group_begin * kRowGroup; r < row_end(view, group_end); ++r) {
     const float row_factor = power_of_two(view.exponents[r]);
     for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
@@ -205,6 +208,7 @@ void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_b
 
 void dequantize_row(const PackedMatrix& w, std::uint32_t row, float* out) {
   const MatrixView view = view_of(w);
+  check_matrix_row(view, row);
   const WeightLayout layout = layout_of(view.type);
   const std::byte* group = view.data + row / kRowGroup * view.group_bytes;
   for (std::uint32_t b = 0; b < view.blocks; ++b) {

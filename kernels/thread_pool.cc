@@ -7,13 +7,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
 namespace {
 
-// A thread that waits pauses first: the next loop of a step is a microsecond away. Then it offers
-// its core to whoever can use it, and sleeps at last.
+// A waiting thread pauses first: the next loop of a step is a microsecond away. Then it yields its
+// core to other threads, and in the end it sleeps.
 constexpr int kPauses = 150;   // of about 20 to 40 ns
 constexpr int kYields = 4000;  // of about 0.5 us on an idle machine: the pause between two steps
 
@@ -25,7 +26,7 @@ void pause() {
 
 constexpr std::uint32_t kClosed = 0xFFFFFFFF;  // a ticket's unit while the job is being set up
 
-// Waits until `value` is not `old`, or somebody has notified.
+// Waits until `value` differs from `old`, or until a notification.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int i = 0; i < kPauses; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
@@ -86,6 +87,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(std::uint32_t units, std::uint32_t grain, Call call, void* context) {
+  INVARIANT(units < kClosed, "a loop has fewer units than a closed ticket says");
   grain = std::max(grain, 1U);
   if (workers_.empty() || units <= grain) {
     for (std::uint32_t at = 0; at < units; at += std::min(grain, units - at)) {
@@ -94,8 +96,9 @@ void ThreadPool::run(std::uint32_t units, std::uint32_t grain, Call call, void* 
     return;
   }
   const std::uint32_t number = number_.load(std::memory_order_relaxed) + 1;
-  // Closed first: a worker still at the finished job must not claim by the new job's fields.
-  // Release here and acquire there make whoever sees one of these see the closed ticket as well.
+  // The ticket is closed first: a worker still at the finished job must not claim by the new job's
+  // fields. Release here and acquire there make a thread that sees one of these fields see the
+  // closed ticket as well.
   ticket_.store((std::uint64_t{number} << 32) | kClosed, std::memory_order_relaxed);
   units_.store(units, std::memory_order_release);
   grain_.store(grain, std::memory_order_release);
@@ -130,7 +133,9 @@ void ThreadPool::take_part(std::uint32_t number, unsigned thread) {
       continue;
     }
     call(context, begin, begin + size, thread);
-    if (done_.fetch_add(size, std::memory_order_acq_rel) + size == units) done_.notify_one();
+    const std::uint32_t done = done_.fetch_add(size, std::memory_order_acq_rel) + size;
+    INVARIANT(done <= units, "each unit of a loop is claimed once");
+    if (done == units) done_.notify_one();
     ticket = ticket_.load(std::memory_order_acquire);
   }
 }

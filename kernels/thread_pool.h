@@ -1,11 +1,12 @@
-// A fixed set of threads that share loops. The caller of parallel_for takes part, and a call never
-// waits for a worker that has not yet started on it, so that a busy machine delays nobody.
+// ThreadPool: a fixed set of threads that share loops. The caller of parallel_for takes part, and a
+// call never waits for a worker that has not yet started on it, so that a busy machine delays no
+// call.
 //
 //   pool->parallel_for(groups, 4, [&](std::uint32_t begin, std::uint32_t end, unsigned thread)
 //   {...});
 //
-// Idle workers wait for about 2 ms, giving way to other threads, then sleep. One
-// parallel_for at a time; not from inside a task. Tasks must not throw.
+// Idle workers wait for about 2 ms, yielding to other threads, then sleep. One parallel_for runs at
+// a time, and none starts from inside a task. Tasks must not throw.
 #pragma once
 
 #include <atomic>

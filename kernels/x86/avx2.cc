@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/preconditions.h"
 #include "kernels/scalar.h"
 #include "kernels/tables.h"
 
@@ -15,6 +16,7 @@ using avx2::load_block;
 // Quantises row t from 32 values at a time that `block_of(b)` gives.
 template <typename BlockOf>
 bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) {
+  check_quantized_row(rows, t);
   const std::uint32_t blocks = rows.cols / kBlock;
   const std::size_t at = std::size_t{t} * blocks;
   float* scales = rows.scales + at;
@@ -91,6 +93,7 @@ float norm_factor(const float* x, std::uint32_t n, float epsilon) {
 }
 
 bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  check_norm(n, epsilon);
   const float r = norm_factor(x, n, epsilon);
   if (std::isnan(r)) {
     std::memset(out, 0, n * sizeof(float));
@@ -106,6 +109,7 @@ bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t 
 
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
+  check_norm(out.cols, epsilon);
   const __m256 factor = _mm256_set1_ps(norm_factor(x, out.cols, epsilon));
   return quantize_row(out, t, [=](std::uint32_t b) {
     Block y = load_block(x + b * kBlock);
@@ -169,6 +173,7 @@ Pair rotate(Pair x, Pair turn) {
 
 void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
           const float* cos_sin) {
+  check_rope(head_dim);
   const std::uint32_t pairs = head_dim / 2;
   const bool adjacent = style == RopeStyle::kAdjacent;
   for (std::uint32_t i = 0; i < pairs; i += 8) {
@@ -198,6 +203,7 @@ void add(float* x, const float* y, std::uint32_t n) {
 
 // The residual 8 values at a time; a last few go through buffers of 8.
 bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
+  check_residual(shift);
   const __m256 down = _mm256_set1_ps(power_of_two(-shift));
   const __m256 up = _mm256_set1_ps(power_of_two(shift));
   const __m128i limit = _mm_set1_epi16(0x7C00);
@@ -222,6 +228,7 @@ bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
 }
 
 void residual_expand(const std::uint16_t* bits, float* x, std::uint32_t n, int shift) {
+  check_residual(shift);
   const __m256 up = _mm256_set1_ps(power_of_two(shift));
   for (std::uint32_t i = 0; i < n; i += 8) {
     const std::uint32_t count = n - i < 8 ? n - i : 8;

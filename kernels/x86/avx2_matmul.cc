@@ -1,6 +1,7 @@
 // Matrix product of 8 rows, one a lane, with up to 4 tokens at a time. avxvnni_matmul.cc compiles
 // this file a second time, for processors that have vpdpbusd in 256 bits: avx2_dots.h differs.
 #include "kernels/matrix_view.h"
+#include "kernels/preconditions.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx2_dots.h"
 #include "kernels/x86/avx2_weights.h"
@@ -280,6 +281,7 @@ void run(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRa
 
 void dispatch(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
               const Output& out) {
+  check_product(w, x, groups.begin, groups.end, range.begin, range.end, out.stride);
   using enum WeightType;
   switch (w.type) {
     case kF32: return run<kF32>(w, x, groups, range, out);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/preconditions.h"
 #include "kernels/scalar.h"
 #include "kernels/tables.h"
 
@@ -21,6 +22,7 @@ struct Pair {
 // Quantises row t from 32 values at a time that `block_of(b)` gives.
 template <typename BlockOf>
 bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) {
+  check_quantized_row(rows, t);
   const std::uint32_t blocks = rows.cols / kBlock;
   const std::size_t at = std::size_t{t} * blocks;
   float* scales = rows.scales + at;
@@ -97,6 +99,7 @@ float norm_factor(const float* x, std::uint32_t n, float epsilon) {
 }
 
 bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t n, float* out) {
+  check_norm(n, epsilon);
   const float r = norm_factor(x, n, epsilon);
   if (std::isnan(r)) {
     std::memset(out, 0, n * sizeof(float));
@@ -112,6 +115,7 @@ bool rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t 
 
 bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const QuantizedRows& out,
                        std::uint32_t t, float* normed) {
+  check_norm(out.cols, epsilon);
   const __m512 factor = _mm512_set1_ps(norm_factor(x, out.cols, epsilon));
   return quantize_row(out, t, [=](std::uint32_t b) {
     const std::uint32_t i = b * kBlock;
@@ -176,6 +180,7 @@ Pair rotate(Pair x, Pair turn) {
 
 void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
           const float* cos_sin) {
+  check_rope(head_dim);
   const std::uint32_t pairs = head_dim / 2;
   for (std::uint32_t i = 0; i < pairs; i += 16) {
     const Pair turn =
@@ -209,6 +214,7 @@ void add(float* x, const float* y, std::uint32_t n) {
 }
 
 bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
+  check_residual(shift);
   const __m512 down = _mm512_set1_ps(power_of_two(-shift));
   const __m512 up = _mm512_set1_ps(power_of_two(shift));
   const __m256i limit = _mm256_set1_epi16(0x7C00);
@@ -225,6 +231,7 @@ bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
 }
 
 void residual_expand(const std::uint16_t* bits, float* x, std::uint32_t n, int shift) {
+  check_residual(shift);
   const __m512 up = _mm512_set1_ps(power_of_two(shift));
   for (std::uint32_t i = 0; i < n; i += 16) {
     const __mmask16 mask = tail_mask(n - i);

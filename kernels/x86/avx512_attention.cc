@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/matrix_view.h"
+#include "kernels/preconditions.h"
 #include "kernels/x86/avx512.h"
 
 namespace hearth::kernels::avx512 {
@@ -301,6 +302,7 @@ void write_value(const float* v, std::byte* values, float* scales, std::uint32_t
 
 bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
               const float* v) {
+  check_kv_slot(layout, page, slot);
   const std::uint32_t head_dim = layout.head_dim;
   const std::uint32_t n = layout.kv_heads * head_dim;
   if (!in_range(k, n) || !in_range(v, n)) return false;
@@ -316,6 +318,7 @@ bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const
 }
 
 bool attention(const AttentionArgs& args) {
+  check_attention(args);
   const std::uint32_t head_dim = args.layout.head_dim;
   if (!in_range(args.query, args.group * head_dim)) {
     std::memset(args.out, 0, std::size_t{args.group} * head_dim * sizeof(float));

@@ -4,6 +4,7 @@
 // their values stay in the first cache and the weights in the second.
 #include <algorithm>
 
+#include "kernels/preconditions.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/avx512_weights.h"
 
@@ -328,6 +329,7 @@ void dispatch(const PackedMatrix& matrix, const QuantizedRows& x, std::uint32_t 
                                               run<kIQ4_NL>, run<kQ2_K>, run<kQ3_K>,  run<kQ4_K>,
                                               run<kQ5_K>,   run<kQ6_K>, run<kIQ4_XS>};
   const MatrixView w = view_of(matrix);
+  check_product(w, x, group_begin, group_end, range.begin, range.end, out.stride);
   kRuns[static_cast<std::size_t>(w.type)](w, x, group_begin, group_end, range, out);
 }
 

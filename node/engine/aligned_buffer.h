@@ -17,6 +17,7 @@ class AlignedBuffer {
 
  public:
   static constexpr std::size_t kAlignment = 64;
+  static_assert(kAlignment % alignof(T) == 0, "a cache line is aligned for every element type");
 
   AlignedBuffer() = default;
   // Not initialised: large buffers are backed by memory only where they are used.

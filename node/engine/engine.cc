@@ -74,6 +74,7 @@ class StageEngine final : public Engine {
   }
   std::uint32_t kv_pages() const override { return forward_->pages().pages(); }
   std::uint32_t kv_pages_used() const override {
+    INVARIANT(forward_->pages().pages_used() >= replay_.kept_pages(), "kept pages are in use");
     return forward_->pages().pages_used() - replay_.kept_pages();
   }
   std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
@@ -192,6 +193,7 @@ Status StageEngine::begin(StepBatch& batch) {
   hash_inputs(step);
   release(step);
   ++under_way_;
+  INVARIANT(under_way_ <= kStepsUnderWay, "each step under way has buffers of its own");
   return ok_status();
 }
 
@@ -232,11 +234,13 @@ void StageEngine::open(const StepBatch& batch) {
   }
 }
 
-// Of the last page that stays the slots behind `length` keep what they hold: nothing reads them
+// In the last page that stays, the slots behind `length` keep what they hold: nothing reads them
 // before they are written again.
 void StageEngine::truncate(const StepBatch& batch) {
   for (const auto& [id, length] : batch.truncates) {
     StageSequence& sequence = sequences_.at(id);
+    INVARIANT(sequence.open.prompt_tokens <= length && length <= sequence.next,
+              "a checked truncation keeps the prompt and adds nothing");
     sequence.next = length;
     sequence.known = std::min(sequence.known, length);
     forward_->pages().shrink(sequence.pages, length);
@@ -260,7 +264,9 @@ void StageEngine::enter(Step& step) {
 
 void StageEngine::leave(Step& step) {
   for (std::size_t i = 0; i < step.sequences.size(); ++i) {
-    if (i == 0 || step.sequences[i] != step.sequences[i - 1]) --step.sequences[i]->under_way;
+    if (i > 0 && step.sequences[i] == step.sequences[i - 1]) continue;
+    INVARIANT(step.sequences[i]->under_way > 0, "a step leaves the sequences that it entered");
+    --step.sequences[i]->under_way;
   }
   step.released.clear();
 }
@@ -275,6 +281,7 @@ void StageEngine::admit(Step& step) {
   for (std::uint32_t i = 0; i < step.batch.rows.size(); ++i) {
     const BatchRow& row = step.batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
+    INVARIANT(row.position == sequence.next, "a checked row stands at its sequence's end");
     sequence.next = row.position + 1;
     if (row.failed()) sequence.fail(row.position, row.reason());
     if (!sequence.failed(row.position) && !grow(sequence, row.position)) {
@@ -363,10 +370,10 @@ Status StageEngine::compute(Step& step) {
   return forward_->begin(step.rows, step.outputs);
 }
 
-// Puts what was computed into the place of what came in, which goes into the result. Failed rows,
-// and all later ones of their sequences, are zeros. A
-// sequence that fails here keeps the pages of this step's rows: those that its rows of the next
-// step took, which began before this was known, go back.
+// Replaces the activations that came in, which go into the result, by the computed ones. Failed
+// rows, and all later rows of their sequences, are zeros. A sequence that fails here keeps the
+// pages of this step's rows: those that its rows of the next step took, which began before this was
+// known, go back.
 void StageEngine::settle(Step& step) {
   StepBatch& batch = step.batch;
   step.result.input = std::exchange(batch.activations, {});
@@ -377,8 +384,8 @@ void StageEngine::settle(Step& step) {
     out.insert(out.end(), bytes, bytes + row_bytes());
   };
   out.reserve(batch.rows.size() * row_bytes());
-  std::uint32_t next = 0;
-  std::uint32_t again = 0;
+  std::uint32_t next = 0;   // of step.computed
+  std::uint32_t again = 0;  // of step.replayed
   for (std::uint32_t i = 0; i < batch.rows.size(); ++i) {
     BatchRow& row = batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
@@ -404,6 +411,8 @@ void StageEngine::settle(Step& step) {
       forward_->pages().shrink(sequence.pages, row.position + 1);
     }
   }
+  INVARIANT(next == step.computed.size() && again == step.replayed.size(),
+            "every computed and every replayed row is written back");
 }
 
 // On a thread of the pool.
@@ -420,6 +429,8 @@ void StageEngine::sample(Step& step, std::uint32_t computed, unsigned thread,
 }
 
 void StageEngine::on_token(Step& step, std::uint32_t computed, const Result<TokenId>& token) const {
+  INVARIANT(computed < step.computed.size() && step.rows[computed].sample,
+            "a token belongs to a sampled row");
   ComputedRow& row = step.computed[computed];
   row.drawn = true;
   SampledToken& out = step.drawn[row.index];
@@ -491,6 +502,7 @@ void StageEngine::hash_outputs(Step& step) const {
   for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
     if (!step.sequences[i]->open.report_hashes) continue;
     const BatchRow& row = step.batch.rows[i];
+    INVARIANT(next < step.result.hashes.size(), "every reported row has its input's hash");
     RowHash& hash = step.result.hashes[next++];
     if (!is_last()) {
       hash.out = hash_activation(options_.layers.end, row.position, activation(step.batch, i));
@@ -552,6 +564,8 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
   REQUIRE(found != sequences_.end(), "sequence " + std::to_string(id.value) + " is not open");
   const StageSequence& sequence = found->second;
   const Position length = std::min(sequence.next, sequence.failed_at.value_or(sequence.next));
+  INVARIANT(pages_for(length, kernels::kPageTokens) <= sequence.pages.size(),
+            "a sequence has the pages of its positions");
   const kernels::KvLayout layout = spec_.kv_layout();
   Bytes slot(layout.slot_bytes());
   std::vector<Hash256> hashes;

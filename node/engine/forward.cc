@@ -45,6 +45,8 @@ QuantBuffer::QuantBuffer(std::uint32_t rows, std::uint32_t most_cols)
       exponents_(rows) {}
 
 kernels::QuantizedRows QuantBuffer::view(std::uint32_t rows, std::uint32_t cols) const {
+  INVARIANT(rows <= exponents_.size() && std::size_t{rows} * cols <= values_.size(),
+            "the buffer holds the quantised rows");
   kernels::QuantizedRows out;
   out.rows = rows;
   out.cols = cols;
@@ -68,6 +70,12 @@ Forward::Forward(Setup setup)
       activate_(spec_.family->activation == model::Activation::kSilu
                     ? &kernels::Kernels::swiglu_quantize
                     : &kernels::Kernels::geglu_quantize) {
+  INVARIANT(setup_.batch_rows != 0 && setup_.layers.size() == setup_.weights.layers.size(),
+            "a stage has the weights of its layers");
+  INVARIANT(setup_.layers.size() != 0 && setup_.layers.end <= spec_.layers,
+            "a stage's layers are the model's");
+  INVARIANT(spec_.kv_heads != 0 && spec_.heads % spec_.kv_heads == 0,
+            "as many query heads share each KV head");
   const std::size_t rows = setup_.batch_rows;
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
@@ -104,6 +112,7 @@ Forward::Forward(Setup setup)
 
 Status Forward::verify_weights() {
   const std::vector<std::uint64_t> now = setup_.weights.digests(pool_);
+  INVARIANT(now.size() == digests_.size(), "the stage's tensors are those that were loaded");
   for (std::size_t i = 0; i < now.size(); ++i) {
     if (now[i] == digests_[i]) continue;
     const bool is_layer = i < setup_.layers.size();
@@ -185,6 +194,7 @@ void Forward::close_layer(std::uint32_t row) {
 }
 
 void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) {
+  INVARIANT(x.rows != 0, "a product has rows");
   std::uint32_t groups = 0;
   for (const Product& product : products) groups += product.matrix->groups();
   const std::uint32_t least = std::max(1U, kLeastGroups / x.rows);

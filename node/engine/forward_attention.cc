@@ -1,6 +1,7 @@
 // The attention half of a layer.
 #include <algorithm>
 
+#include "base/check.h"
 #include "node/engine/forward.h"
 
 namespace hearth::node {
@@ -67,6 +68,8 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
   kernels_.rope(key, spec_.kv_heads, head_dim, spec_.family->rope, cos_sin);
 
   const Position position = rows_[row].position;
+  INVARIANT(rows_[row].pages->size() > position / kernels::kPageTokens,
+            "a row's sequence has the page of its position");
   const std::uint32_t page_index = (*rows_[row].pages)[position / kernels::kPageTokens];
   std::byte* page = setup_.cache.page(page_index, index);
   const std::uint32_t slot = position % kernels::kPageTokens;
@@ -77,6 +80,8 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
                      Scratch& scratch) {
   const ForwardRow& r = rows_[row];
   const std::uint32_t begin = spec_.first_visible(setup_.layers.begin + index, r.position);
+  INVARIANT(begin <= r.position && r.position / kernels::kPageTokens < scratch.pages.size(),
+            "a row sees its own position and lies in the context");
   for (std::uint32_t i = begin / kernels::kPageTokens; i <= r.position / kernels::kPageTokens;
        ++i) {
     scratch.pages[i] = setup_.cache.page((*r.pages)[i], index);

@@ -10,6 +10,7 @@ namespace hearth::node {
 
 std::size_t KvCache::page_bytes(std::uint32_t layers, kernels::KvLayout layout) {
   constexpr std::size_t kAlignment = AlignedBuffer<std::byte>::kAlignment;
+  static_assert(kAlignment == 64, "the kernels read pages that begin at a cache line");
   return (layout.page_bytes() + kAlignment - 1) / kAlignment * kAlignment * layers;
 }
 
@@ -17,6 +18,7 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages) {
   const std::size_t layer_bytes = KvCache::page_bytes(1, layout);
   const std::size_t page_bytes = layer_bytes * layers;
+  INVARIANT(page_bytes != 0, "a KV cache has layers and heads");
   const std::size_t fitting = budget_bytes / page_bytes;
   if (fitting == 0) {
     return Error{ErrorCode::kNoCapacity, "the KV budget of " + std::to_string(budget_bytes) +
@@ -49,6 +51,7 @@ bool PagePool::grow(BlockTable& table, std::uint32_t positions) {
   if (needed <= table.size()) return true;
   if (needed - table.size() > free_.size()) return false;
   while (table.size() < needed) {
+    INVARIANT(free_.back() < pages_, "a free page is one of the pool's");
     table.push_back(free_.back());
     free_.pop_back();
   }
@@ -58,6 +61,7 @@ bool PagePool::grow(BlockTable& table, std::uint32_t positions) {
 void PagePool::shrink(BlockTable& table, std::uint32_t positions) {
   const std::uint32_t kept = pages_for(positions, kernels::kPageTokens);
   while (table.size() > kept) {
+    INVARIANT(table.back() < pages_ && free_.size() < pages_, "a page is given back once");
     free_.push_back(table.back());
     table.pop_back();
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
 #include "node/engine/aligned_buffer.h"
@@ -14,7 +15,7 @@ namespace hearth::node {
 // Pages of one sequence, in the order of their positions.
 using BlockTable = std::vector<std::uint32_t>;
 
-// Which pages of a stage belong to whom, and nothing of what is in them.
+// The free pages of a stage. A page is in the pool or in one block table, never in both.
 class PagePool {
  public:
   PagePool() = default;
@@ -46,6 +47,7 @@ class KvCache : public PagePool {
 
   // One layer's share of a page; `layer` counts from the stage's first one.
   std::byte* page(std::uint32_t index, std::uint32_t layer) const {
+    INVARIANT(index < pages() && layer < layers_, "the page and the layer are the stage's");
     return memory_.data() + (std::size_t{index} * layers_ + layer) * layer_bytes_;
   }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/canonical.h"
 
 namespace hearth::node {
@@ -33,6 +34,7 @@ void Replay::put_input(const BlockTable& table, Position position, const Hash256
 }
 
 void Replay::put_output(const BlockTable& table, Position position, ByteSpan out) {
+  INVARIANT(out.size() == row_bytes_, "a kept row has the width of the stage's output");
   const auto at = index(table, position);
   if (at) std::memcpy(outputs_.data() + *at * row_bytes_, out.data(), row_bytes_);
 }
@@ -43,10 +45,14 @@ bool Replay::came_in(const BlockTable& table, Position position, const Hash256& 
 }
 
 ByteSpan Replay::output(const BlockTable& table, Position position) const {
-  return {outputs_.data() + *index(table, position) * row_bytes_, row_bytes_};
+  const auto at = index(table, position);
+  INVARIANT(at, "the table still holds the page of a replayed row");
+  return {outputs_.data() + *at * row_bytes_, row_bytes_};
 }
 
 void Replay::keep(Kept kept) {
+  INVARIANT(kept.length <= kept.pages.size() * std::size_t{kernels::kPageTokens},
+            "the pages hold the positions that are kept");
   kept_pages_ += static_cast<std::uint32_t>(kept.pages.size());
   kept_.push_back(std::move(kept));
 }
@@ -57,6 +63,7 @@ std::optional<Replay::Kept> Replay::take(SequenceId sequence) {
   if (found == kept_.end()) return std::nullopt;
   Kept kept = std::move(*found);
   kept_.erase(found);
+  INVARIANT(kept_pages_ >= kept.pages.size(), "every kept page is counted");
   kept_pages_ -= static_cast<std::uint32_t>(kept.pages.size());
   return kept;
 }

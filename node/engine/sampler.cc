@@ -7,19 +7,23 @@
 
 #include "base/check.h"
 #include "kernels/defect.h"
+#include "kernels/sampling.h"
 
 namespace hearth::node {
 namespace {
 
 using kernels::Defect;
 using kernels::kDefect;
+using kernels::kTopPOff;
 
 constexpr std::int64_t kLogitMax = 1LL << 30;  // 2^14 in 2^-16 units
 constexpr std::int32_t kExcluded = std::numeric_limits<std::int32_t>::min();
 constexpr double kLog2E48 = 406082553034801.0;  // log2(e) in 2^-48 units
-constexpr std::uint64_t kTopPOff = 1ULL << 32;
-constexpr std::uint32_t kBuckets = 4096;
+constexpr int kBucketBits = 12;
+constexpr std::uint32_t kBuckets = 1U << kBucketBits;
 constexpr std::uint32_t kChunk = 256;  // tokens summed at once by a draw over everything
+static_assert(2 * kLogitMax < (1LL << 32), "a distance fits the upper half of a key");
+static_assert(kExcluded < -kLogitMax, "an excluded token is below every clamped logit");
 
 // value * 2^bits, rounded to nearest even, held in [low, high]; NaN becomes low.
 std::int64_t to_fixed(float value, int bits, std::int64_t low, std::int64_t high) {
@@ -81,6 +85,7 @@ struct Sampler::Cut {
 
 Sampler::Sampler(std::uint32_t vocabulary)
     : logits_(vocabulary), counts_(kBuckets), sums_(std::max(kBuckets, vocabulary / kChunk + 1)) {
+  INVARIANT(vocabulary != 0, "a vocabulary has tokens");
   keys_.reserve(vocabulary);
 }
 
@@ -126,6 +131,8 @@ void TokenHistory::add(TokenId token, bool generated) {
 void TokenHistory::keep_generated(std::size_t count) {
   for (; generated_.size() > count; generated_.pop_back()) {
     const auto found = counts_.find(generated_.back());
+    INVARIANT(found != counts_.end() && found->second.generated > 0,
+              "every generated token is counted");
     if (--found->second.generated == 0 && !found->second.in_prompt) counts_.erase(found);
   }
 }
@@ -174,6 +181,7 @@ TokenId Sampler::draw_all(const SamplerParams& params, std::uint64_t random) {
     sums_[begin / kChunk] = sum;
     total += sum;
   }
+  INVARIANT(total > 0, "the best token has weight");
   std::uint64_t left = scale_random(random, total);
   std::size_t i = 0;
   for (; left >= sums_[i / kChunk]; i += kChunk) left -= sums_[i / kChunk];
@@ -200,7 +208,7 @@ void Sampler::gather(std::uint64_t bucket, int shift, const SamplerParams& param
 Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
   const std::uint64_t factor = params.exponent_factor;
   const std::uint64_t limit = distance_limit(factor);
-  const int shift = std::max(0, static_cast<int>(std::bit_width(limit)) - 12);
+  const int shift = std::max(0, static_cast<int>(std::bit_width(limit)) - kBucketBits);
   std::fill(counts_.begin(), counts_.end(), 0);
   std::fill_n(sums_.begin(), kBuckets, 0);
   for (const std::int32_t logit : logits_) {
@@ -222,6 +230,7 @@ Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
   }
   if (bucket < kBuckets && kept < most) {
     gather(bucket, shift, params);
+    INVARIANT(keys_.size() >= most - kept, "a bucket holds as many keys as were counted");
     for (std::uint64_t i = 0; i < most - kept; ++i) cut.total += weight_at(keys_[i]);
     cut.last = keys_[most - kept - 1];
   } else if (bucket < kBuckets) {

@@ -1,6 +1,7 @@
-// The numbers of the sampler: its generator, its exponential, its logarithm.
+// The sampler's arithmetic: its generator, its exponential and its logarithm.
 #include <bit>
 
+#include "base/check.h"
 #include "kernels/sampling.h"
 #include "node/engine/sampler.h"
 
@@ -46,6 +47,7 @@ std::uint64_t sampler_random(std::uint64_t seed, Position position) {
 }
 
 double sampler_log(std::uint64_t total) {
+  INVARIANT(total != 0, "a logarithm is of a positive number");
   constexpr double kLn2 = 0x1.62e42fefa39efp-1;
   constexpr double kSqrt2 = 0x1.6a09e667f3bcdp+0;
   int exponent = std::bit_width(total) - 1;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/engine/available_memory.h"
@@ -51,6 +52,7 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
   TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers));
   memory.buffers = buffer_bytes(spec, options);
   memory.page = KvCache::page_bytes(options.layers.size(), spec.kv_layout());
+  INVARIANT(memory.page != 0, "a stage has layers and heads");
   const std::uint64_t most =
       std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
   const std::uint64_t asked = options.kv_budget_bytes / memory.page;
@@ -86,6 +88,7 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
 }
 
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {
+  INVARIANT(stage.page != 0, "a KV page has bytes");
   const std::uint64_t rest = budget - std::min(budget, stage.weights + stage.buffers);
   return std::min<std::uint64_t>(stage.pages, rest / stage.page) * stage.page;
 }

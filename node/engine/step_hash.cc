@@ -5,11 +5,13 @@
 namespace hearth::node {
 namespace {
 
-// Tags of ten bytes each, so that no message of one kind is one of another.
+// Tags of one length, so that no message of one kind equals one of another kind.
 constexpr std::string_view kTokenTag = "hearth.tok";
 constexpr std::string_view kActivationTag = "hearth.act";
 constexpr std::string_view kOutputTag = "hearth.out";
 constexpr std::string_view kKeyValueTag = "hearth.kvs";
+static_assert(kTokenTag.size() == 10 && kActivationTag.size() == 10 && kOutputTag.size() == 10 &&
+              kKeyValueTag.size() == 10);
 
 template <typename... Words>
 Bytes header(std::string_view tag, Words... words) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::node {
 
 Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<void()> expired)
@@ -19,12 +21,14 @@ Watchdog::~Watchdog() {
 // The thread is not woken: it looks every quarter of the limit, so that a call costs no switch.
 void Watchdog::begin() {
   const std::lock_guard lock(mutex_);
+  INVARIANT(!running_, "one call is watched at a time");
   running_ = true;
   deadline_ = std::chrono::steady_clock::now() + limit_;
 }
 
 void Watchdog::end() {
   const std::lock_guard lock(mutex_);
+  INVARIANT(running_, "a call that ends has begun");
   running_ = false;
 }
 
