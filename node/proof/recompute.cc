@@ -259,7 +259,7 @@ Result<RefereeFinding> compute_case(const std::string& model, const RefereeCase&
     return Error{ErrorCode::kUnavailable,
                  "this machine cannot compute the model: " + error.message};
   };
-  if (const Status opened = run.open(model); !opened.ok()) return unavailable(opened.error());
+  if (const Status opened = referee.open(model); !opened.ok()) return unavailable(opened.error());
   auto found = referee.run();
   if (!found && found.error().code == ErrorCode::kNoCapacity) return unavailable(found.error());
   return found;

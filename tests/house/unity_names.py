@@ -47,6 +47,8 @@ def declaration(text):
     if kind:
         return kind.group(1), "type"
     function = FUNCTION.match(text)
+    if function and text[:function.start(1)].endswith("::"):
+        return None  # a member, defined outside its class
     value = VALUE.match(text)
     if value and not (function and function.end(1) < value.end(1)):
         return value.group(1), "value"
