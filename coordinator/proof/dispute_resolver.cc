@@ -58,6 +58,7 @@ void DisputeResolver::found(std::uint64_t entry, const Result<ledger::RefereeFin
   const auto at = cases_.find(entry);
   if (at != cases_.end()) {
     Case& one = at->second;
+    INVARIANT(one.state == State::kRefereed, "the case before the referee waits for it");
     const Dispute& dispute = one.dispute;
     if (!finding) {
       leave_open(at, "no referee: " + finding.error().message);
@@ -182,6 +183,7 @@ void DisputeResolver::run_again(std::uint64_t entry, Case& one) {
   }
   order.for_newcomers = pipeline->second->checks;
   one.again = {name, pipeline->second, !is_last, {}, {}};
+  INVARIANT(one.state == State::kRefereed, "a window is computed again when the referee has ruled");
   one.state = State::kAgain;
   one.at = clock_.now();
   runs_[name] = entry;
@@ -240,6 +242,9 @@ void DisputeResolver::ran_again(Case& one) {
 // --- the accused ---
 
 void DisputeResolver::accuse(std::uint64_t entry, Case& one) {
+  INVARIANT(one.state == State::kRefereed || one.state == State::kAgain,
+            "a node is accused once, when it is known whether the deviation comes again");
+  INVARIANT(one.accused != cluster_, "the referee does not accuse itself");
   one.state = State::kAccused;
   one.at = clock_.now();
   send_accusation(entry, one);
@@ -292,6 +297,8 @@ void DisputeResolver::on_answer(const std::string& node, const control::v1::Answ
 
 void DisputeResolver::judge(Cases::iterator at) {
   const auto& [entry, one] = *at;
+  INVARIANT(one.state == State::kAccused || one.accused == cluster_,
+            "a verdict comes after the accusation");
   const ledger::Verdict verdict = ledger::verdict_of(one.judged);
   const std::string plea = one.judged.plea == ledger::Plea::kConceded    ? "it concedes"
                            : one.judged.plea == ledger::Plea::kContested ? "it contests"
