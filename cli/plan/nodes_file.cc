@@ -30,7 +30,7 @@ std::string in_quotes(std::string_view text) {
 
 Status check_keys(const Json& object, const std::string& whose,
                   std::initializer_list<std::string_view> known) {
-  REQUIRE(object.is_object(), whose + " is no object");
+  REQUIRE(object.is_object(), whose + " must be an object");
   for (const auto& [key, value] : object.items()) {
     REQUIRE(std::find(known.begin(), known.end(), key) != known.end(),
             whose + " has " + in_quotes(key) + ", which means nothing");
@@ -144,7 +144,7 @@ Status read_links(const Json& file, Problem& problem) {
   const auto links = file.find("links");
   if (links == file.end()) return ok_status();
   REQUIRE(links->is_array() && links->size() <= count * count,
-          "\"links\" is no list, or one of more than a link a pair");
+          "\"links\" must be a list of at most " + std::to_string(count * count) + " links");
   std::vector<bool> given(count * count);
   for (const Json& json : *links) {
     TRY_VOID(check_keys(json, "a link", {"from", "to", "seconds", "bytes_per_second"}));
@@ -152,9 +152,9 @@ Status read_links(const Json& file, Problem& problem) {
     TRY(const std::string to, text_of(json, "a link", "to"));
     const auto begin = places.find(from);
     const auto end = places.find(to);
-    REQUIRE(
-        begin != places.end() && end != places.end(),
-        "a link from " + in_quotes(from) + " to " + in_quotes(to) + ", of which one is no node");
+    REQUIRE(begin != places.end() && end != places.end(),
+            "a link from " + in_quotes(from) + " to " + in_quotes(to) +
+                " names a node that is not in \"nodes\"");
     REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
     const std::string whose = "the link from " + in_quotes(from) + " to " + in_quotes(to);
     const std::size_t place = begin->second * count + end->second;
