@@ -1,4 +1,4 @@
-// INVARIANT: a mistake of our own. Alive in every build; prints a backtrace and aborts.
+// INVARIANT: reports a mistake of our own. Active in every build; prints a backtrace and aborts.
 // No byte from a peer, a file or a client may reach one: input is checked with REQUIRE (result.h).
 #pragma once
 

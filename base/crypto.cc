@@ -29,8 +29,16 @@ crypto_hash_sha256_state* sha_state(void* at) { return static_cast<crypto_hash_s
 
 }  // namespace
 
-static_assert(sizeof(crypto_generichash_state) <= 384);
-static_assert(sizeof(crypto_hash_sha256_state) <= 104);
+static_assert(sizeof(crypto_generichash_state) <= sizeof(Blake2b),
+              "the state of libsodium fits the class that holds it");
+static_assert(sizeof(crypto_hash_sha256_state) <= sizeof(Sha256),
+              "the state of libsodium fits the class that holds it");
+static_assert(sizeof(Hash256) == crypto_generichash_BYTES && crypto_hash_sha256_BYTES == 32,
+              "both hashes have 32 bytes");
+static_assert(PublicKey::kBytes == crypto_sign_PUBLICKEYBYTES &&
+                  kSignatureBytes == crypto_sign_BYTES &&
+                  SecretKey::kSeedBytes == crypto_sign_SEEDBYTES,
+              "keys and signatures have the sizes of Ed25519");
 
 namespace {
 
@@ -51,7 +59,7 @@ std::string base64(ByteSpan bytes) { return base64_text(bytes, sodium_base64_VAR
 
 std::optional<Bytes> from_base64(std::string_view text) {
   if (text.empty()) return Bytes();
-  Bytes bytes(text.size() / 4 * 3 + 1);  // libsodium wants a place even where nothing fits
+  Bytes bytes(text.size() / 4 * 3 + 1);  // libsodium needs a buffer even for no bytes
   std::size_t length = 0;
   const int refused =
       sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
@@ -119,7 +127,7 @@ bool equal_secrets(ByteSpan a, ByteSpan b) {
 namespace {
 
 // The check takes longer than all else that is done with an entry of the ledger, and nearly all
-// keys are of the few members of a swarm: each thread remembers some that it found valid.
+// keys are of the few members of a swarm: each thread keeps some that it found valid.
 bool is_valid_point(ByteSpan bytes) {
   using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
   thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
@@ -136,10 +144,11 @@ bool is_valid_point(ByteSpan bytes) {
 
 Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
   ensure_sodium();
-  REQUIRE(bytes.size() == kBytes, "a public key of " + std::to_string(bytes.size()) +
-                                      " bytes; an Ed25519 key has " + std::to_string(kBytes));
-  REQUIRE(is_valid_point(bytes),
-          "the bytes of a public key are no Ed25519 key: not canonical, or of small order");
+  REQUIRE(bytes.size() == kBytes, "a public key has " + std::to_string(bytes.size()) +
+                                      " bytes; an Ed25519 key must have " + std::to_string(kBytes));
+  REQUIRE(
+      is_valid_point(bytes),
+      "the bytes of a public key are not a valid Ed25519 key: not canonical, or of small order");
   PublicKey key;
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
   return key;
@@ -157,8 +166,8 @@ SecretKey SecretKey::generate() {
 
 Result<SecretKey> SecretKey::from_seed(ByteSpan seed) {
   ensure_sodium();
-  REQUIRE(seed.size() == kSeedBytes, "a secret key of " + std::to_string(seed.size()) +
-                                         " bytes; it has " + std::to_string(kSeedBytes));
+  REQUIRE(seed.size() == kSeedBytes, "a secret key has " + std::to_string(seed.size()) +
+                                         " bytes; it must have " + std::to_string(kSeedBytes));
   SecretKey key;
   std::array<std::byte, PublicKey::kBytes> point{};
   crypto_sign_seed_keypair(reinterpret_cast<unsigned char*>(point.data()),

@@ -23,7 +23,7 @@ struct Hash256 {
 // BLAKE2b-256 (RFC 7693), unkeyed. Use for everything that is ours to define.
 Hash256 blake2b(ByteSpan bytes);
 
-// BLAKE2b-256 with a key: of a secret that is kept as its hash, so that who reads the hashes can
+// BLAKE2b-256 with a key: for secrets that are stored as hashes, so that a reader of the hashes can
 // neither guess nor compare without the key.
 Hash256 keyed_blake2b(const Hash256& key, ByteSpan bytes);
 
@@ -53,7 +53,7 @@ void random_bytes(MutableByteSpan out);
 
 std::string base64url(ByteSpan bytes);  // RFC 4648, section 5, without padding
 std::string base64(ByteSpan bytes);     // RFC 4648, section 4, with padding
-// Nothing for any text that base64() does not write.
+// Empty for any text that base64() does not write.
 std::optional<Bytes> from_base64(std::string_view text);
 
 // Zeroes that the compiler may not leave out.
@@ -68,7 +68,7 @@ class PublicKey {
  public:
   static constexpr std::size_t kBytes = 32;
 
-  PublicKey() = default;  // all zero: nobody's key, and no signature verifies with it
+  PublicKey() = default;  // all zero: no signature verifies with it
   static Result<PublicKey> parse(ByteSpan bytes);
 
   ByteSpan bytes() const { return bytes_; }
@@ -82,8 +82,8 @@ class PublicKey {
 inline constexpr std::size_t kSignatureBytes = 64;
 using Signature = std::array<std::byte, kSignatureBytes>;
 
-// An Ed25519 key pair; the secret is wiped with it. What is signed begins with a name of its
-// purpose, so that no signature can be read as one for something else.
+// An Ed25519 key pair; the secret is wiped with it. Every signed message begins with the name of
+// its purpose, so that no signature can be read as one for something else.
 class SecretKey {
  public:
   static constexpr std::size_t kSeedBytes = 32;
@@ -97,7 +97,7 @@ class SecretKey {
   const PublicKey& public_key() const { return public_key_; }
   ByteSpan seed() const;
   Signature sign(std::string_view purpose, ByteSpan message) const;
-  // RFC 8032's signature of the bytes alone: for formats of others, whose text says what it is.
+  // RFC 8032's signature of the bytes alone: for formats defined by others.
   Signature sign_plain(ByteSpan message) const;
 
  private:

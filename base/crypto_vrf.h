@@ -1,9 +1,9 @@
 // A verifiable random function: ECVRF-EDWARDS25519-SHA512-TAI of RFC 9381, over the keys of
 // crypto.h. For each key and message there is one output, which only the holder of the secret key
-// can compute and everybody can check.
+// can compute and any holder of the public key can check.
 //
 // The number of attempts to find a point depends on the message, and so does the time: a message is
-// no secret here.
+// not secret here.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What people and tokens call a cluster: short texts that follow from its public key.
+// Short names of a cluster for people and tokens, derived from its public key.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ inline constexpr std::size_t kFingerprintDigits = 32;
 // compares before it says anything.
 std::string fingerprint(const PublicKey& key);
 
-// "otter-lamp-quartz": 24 bits, enough to tell the clusters of a house apart by eye. Somebody who
-// wants to can make a key with the words of another, so nothing is trusted for its words.
+// "otter-lamp-quartz": 24 bits, enough to tell the clusters of a house apart by eye. An attacker
+// can make a key with the words of another, so that words prove nothing.
 std::string three_words(const PublicKey& key);
 
 }  // namespace hearth

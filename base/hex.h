@@ -11,7 +11,7 @@ namespace hearth {
 
 std::string to_hex(ByteSpan bytes);
 
-// Nothing when the text is of odd length or has another character than 0-9 and a-f: one value has
+// Empty when the text is of odd length or has another character than 0-9 and a-f: one value has
 // one spelling.
 std::optional<Bytes> from_hex(std::string_view text);
 

@@ -1,5 +1,5 @@
 // Every bound of the program, with the relations between them checked by the compiler.
-// A limit that a user meets is named in the error that refuses him.
+// An error that refuses a user's input names the limit.
 #pragma once
 
 #include <cstddef>
@@ -240,7 +240,40 @@ static_assert(kGgufArrayItems > 4 * std::uint64_t{kVocabulary},
               "tokens, scores, types and merges of the largest vocabulary fit the array limit");
 static_assert(kTextBytes <= kTemplateOutputBytes && kTemplateOutputBytes <= kTemplateWorkBytes,
               "any accepted body can be rendered");
-static_assert(kStages <= kModelLayers, "no stage without a layer");
+static_assert(kStages <= kModelLayers, "every stage has a layer");
+static_assert(kGgufAlignmentMin <= kGgufAlignmentMax &&
+                  (kGgufAlignmentMin & (kGgufAlignmentMin - 1)) == 0 &&
+                  (kGgufAlignmentMax & (kGgufAlignmentMax - 1)) == 0,
+              "alignments are powers of two");
+static_assert(kTokenBytes < kGgufStringBytes && kTemplateBytes < kGgufStringBytes &&
+                  kGgufTensorNameBytes < kGgufKeyBytes,
+              "a vocabulary entry, a template and a name are strings of a file");
+static_assert(std::uint64_t{kModelHeads} * kModelHeadDim <= ~std::uint32_t{0} &&
+                  kModelHeads * kModelHeadDim >= kModelWidth,
+              "all heads together have a width of 32 bits");
+static_assert(kManifestBytes > kGgufTensors * (2 + kGgufTensorNameBytes + 8 + 8 + 32) +
+                                   kManifestSources * (2 + kSourceBytes),
+              "a manifest of the most tensors is within its bytes");
+static_assert(kPieceBytes * kPieceRequests < kSendQueueBytes && kPieceBytes < kFrameBytes,
+              "the pieces that a link asks for fit its queue");
+static_assert(kPieceLinks < kConnections, "links for pieces leave room for links of pipelines");
+static_assert(kBatchOpens <= kBatchRows && kRunningSequences <= kBatchReleases,
+              "a batch opens a sequence a row, and can release all that run");
+static_assert(kWindowPositions >= kBatchRows, "a batch lies in at most two windows");
+static_assert(kReceiptBatch <= kReceiptWindows && kReceiptRequests >= kRunningSequences,
+              "receipts wait for every running sequence");
+static_assert(kHttpLightBytes < kHttpBodyBytes && kHttpBodyBytes < kHttpBodiesBytes,
+              "several bodies are received at a time");
+static_assert(kHttpProbeConnections < kHttpConnections, "probes are few");
+static_assert(kStopStrings * kStopStringBytes < kHttpBodyBytes, "all stop strings fit a body");
+static_assert(kIdempotencyKeyBytes + kLastEventIdBytes < kHttpHeaderBytes,
+              "both ids of a kept request fit a header");
+static_assert(kKeptRequestsOwner < kKeptRequests, "one key does not take all kept requests");
+static_assert(kWaitingNodesAddress < kWaitingNodes, "one address does not take all places");
+static_assert(kHandshakeSeconds <= kFirstFrameSeconds && kFirstFrameSeconds < kLinkStallSeconds,
+              "a link that says nothing ends before one that stalls");
+static_assert(kDefaultMaxTokens <= kModelContext, "the usual limit is within any context");
+static_assert(kLogEntryBytes <= 0xffff, "the length of an entry has two bytes");
 static_assert(kExactNodes <= kLinkedNodes && kLinkedNodes <= kWorkers,
               "the ways between nodes that are searched are measured");
 static_assert(kPlacedBytes <= ~std::uint64_t{0} / (kModelLayers + 2),

@@ -42,12 +42,12 @@ class Descriptor {
 };
 
 Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
-  REQUIRE(S_ISREG(found.st_mode), path + " is no plain file; remove it: rm " + path);
+  REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
   REQUIRE(found.st_uid == ::geteuid(), path + " belongs to user " + std::to_string(found.st_uid) +
-                                           ", not to the one that runs this; mend it: chown " +
+                                           ", not to the user that runs hearth; repair: chown " +
                                            std::to_string(::geteuid()) + " " + path);
   REQUIRE((found.st_mode & kOthers) == 0,
-          path + " may be used by others than its owner; mend it: chmod 600 " + path);
+          path + " may be used by others than its owner; repair: chmod 600 " + path);
   REQUIRE(static_cast<std::size_t>(found.st_size) <= limit,
           path + " has " + std::to_string(found.st_size) + " bytes; the limit is " +
               std::to_string(limit));
@@ -91,7 +91,7 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
   // O_NONBLOCK: a FIFO of that name must not hold us; it changes nothing for a plain file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (*file < 0 && errno == ENOENT) {
-    return Error{ErrorCode::kNotFound, "there is no file " + path};
+    return Error{ErrorCode::kNotFound, "file " + path + " does not exist"};
   }
   REQUIRE(*file >= 0 || errno != ELOOP, path + " is a symbolic link; remove it: rm " + path);
   if (*file < 0) return io_error("opening " + path);
@@ -150,7 +150,7 @@ Result<SecretKey> read_key_file(const std::string& path) {
   if (text.size() == kKeyFileBytes && text.starts_with(kKeyFileHead) && text.back() == '\n') {
     seed = from_hex(text.substr(kKeyFileHead.size(), 2 * SecretKey::kSeedBytes));
   }
-  REQUIRE(seed.has_value(), path + " is no key file of hearth");
+  REQUIRE(seed.has_value(), path + " is not a key file of hearth");
   auto key = SecretKey::from_seed(*seed);
   wipe(*seed);
   wipe(bytes);

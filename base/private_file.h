@@ -10,9 +10,9 @@
 
 namespace hearth {
 
-// The whole file. kNotFound when there is none. kInvalidInput when it is no plain file, belongs to
-// another user, may be read or written by others than its owner, or is longer than `limit`; the
-// message then ends with the command that mends it. Never waits, whatever the name leads to.
+// The whole file. kNotFound when there is none. kInvalidInput when it is not a plain file, belongs
+// to another user, may be read or written by others than its owner, or is longer than `limit`; the
+// message then ends with the command that repairs it. Never blocks, even for a pipe or a device.
 Result<Bytes> read_private_file(const std::string& path, std::size_t limit);
 
 // Replaces or creates the file with mode 0600, at once or not at all, and durably.
@@ -26,7 +26,7 @@ Status make_private_folder(const std::string& path);
 Result<SecretKey> read_key_file(const std::string& path);
 // kInvalidInput when a file of that name exists: no key is ever overwritten.
 Status write_key_file(const std::string& path, const SecretKey& key);
-// The key of the file, which is created with a new one where there is none.
+// The key of the file, which is created with a new key where it does not exist.
 Result<SecretKey> own_key_file(const std::string& path);
 
 }  // namespace hearth

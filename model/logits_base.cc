@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -64,9 +65,9 @@ Status LogitsBase::read(ByteSpan bytes, const std::string& name) {
   name_ = name;
   bytes_ = bytes;
   ByteReader reader(bytes);
-  REQUIRE(
-      as_text(reader.take(kLogitsMagic.size())) == kLogitsMagic,
-      "the first bytes are not " + quote(kLogitsMagic) + ", this is no file of log probabilities");
+  REQUIRE(as_text(reader.take(kLogitsMagic.size())) == kLogitsMagic,
+          "the first bytes are not " + quote(kLogitsMagic) +
+              "; the file is not one of log probabilities");
   shape_.context = reader.read<std::uint32_t>();
   shape_.vocabulary = reader.read<std::uint32_t>();
   shape_.chunks = reader.read<std::uint32_t>();
@@ -108,6 +109,7 @@ Result<std::shared_ptr<const LogitsBase>> LogitsBase::open(const std::string& pa
 
 Result<LogitsRow> LogitsBase::row(std::uint32_t chunk, std::uint32_t row) const {
   const std::uint64_t offset = shape_.row_offset(chunk, row);
+  INVARIANT(offset + shape_.row_bytes() <= bytes_.size(), "a row is one of the file's");
   ByteReader reader(bytes_.subspan(offset, shape_.row_bytes()));
   LogitsRow found;
   found.scale = reader.read<float>();
@@ -122,6 +124,7 @@ Result<LogitsRow> LogitsBase::row(std::uint32_t chunk, std::uint32_t row) const 
 }
 
 Bytes encode_logits_row(std::span<const float> logits) {
+  INVARIANT(!logits.empty(), "a row has a value for every token");
   const auto [smallest, largest] = std::minmax_element(logits.begin(), logits.end());
   const float high = *largest;
   const float low = std::max(*smallest, high - kDepth);
@@ -141,6 +144,7 @@ Bytes encode_logits_row(std::span<const float> logits) {
     std::memcpy(next, &step, sizeof step);
     next += sizeof step;
   }
+  INVARIANT(next <= row.data() + row.size(), "a row has room for every token");
   return row;
 }
 
@@ -181,10 +185,12 @@ Status LogitsWriter::write_at(std::uint64_t offset, ByteSpan bytes) {
 }
 
 Status LogitsWriter::put(std::uint32_t chunk, std::uint32_t row, std::span<const float> logits) {
+  INVARIANT(logits.size() == shape_.vocabulary, "a row has a value for every token");
   return write_at(shape_.row_offset(chunk, row), encode_logits_row(logits));
 }
 
 Status LogitsWriter::finish() {
+  INVARIANT(descriptor_ >= 0, "a file is finished once");
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) return logits_write_error(path_);

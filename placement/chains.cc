@@ -41,18 +41,18 @@ class Groups {
 
   // Empty: they do not hold the model.
   std::optional<LayerSplit> split() {
-    double least = 1e-9;
-    double most = 1e3;
-    if (!reaches(most)) return std::nullopt;
+    double low = 1e-9;
+    double high = 1e3;
+    if (!reaches(high)) return std::nullopt;
     for (std::uint32_t i = 0; i < kHalvings; ++i) {
-      const double middle = std::sqrt(least * most);
-      (reaches(middle) ? most : least) = middle;
+      const double middle = std::sqrt(low * high);
+      (reaches(middle) ? high : low) = middle;
     }
-    const bool reached = reaches(most);
+    const bool reached = reaches(high);
     INVARIANT(reached, "the upper end of the interval is always kept");
     LayerSplit split;
     split.range_of.assign(costs_.problem().nodes.size(), kNoRange);
-    split.steps_per_second = pipelines_ / most;
+    split.steps_per_second = pipelines_ / high;
     std::uint32_t begin = 0;
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       if (ends_[i] == begin) continue;

@@ -125,19 +125,19 @@ class ClassSplitter {
   // fewest ranges.
   void walk(std::uint32_t one, std::uint32_t begin, double pace) {
     const std::vector<double>& seconds = seconds_[one];
-    const auto most = static_cast<double>(classes_[one].nodes.size());
+    const auto max_nodes = static_cast<double>(classes_[one].nodes.size());
     nodes_.assign(layers_ + 1, kNever);
     ranges_.assign(layers_ + 1, 0);
     from_.assign(layers_ + 1, kNone);
     nodes_[begin] = 0.0;
     for (std::uint32_t middle = begin; middle < layers_; ++middle) {
-      if (nodes_[middle] > most) continue;
+      if (nodes_[middle] > max_nodes) continue;
       for (std::uint32_t end = middle + 1; end <= layers_; ++end) {
         if (seconds[at(middle, end)] == kNever) break;
         const double wanted = std::ceil(pace * seconds[at(middle, end)] * (1.0 - kSlack));
         const double nodes = nodes_[middle] + std::max(1.0, wanted);
         const std::uint32_t ranges = ranges_[middle] + 1;
-        if (nodes > most || nodes > nodes_[end]) continue;
+        if (nodes > max_nodes || nodes > nodes_[end]) continue;
         if (nodes == nodes_[end] && ranges >= ranges_[end]) continue;
         nodes_[end] = nodes;
         ranges_[end] = ranges;

@@ -96,16 +96,16 @@ double rows_per_second(const Costs& costs, std::uint32_t node, LayerRange layers
 // The sum over the replicas of the range with the least room.
 std::uint64_t kv_tokens_of(const Problem& problem, const std::vector<Range>& ranges) {
   constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t least = kAny;
+  std::uint64_t fewest = kAny;
   for (const Range& range : ranges) {
     std::uint64_t tokens = 0;
     for (const std::uint32_t node : range.nodes) {
       const std::uint64_t room = predict(problem, {{node, range.layers}}).kv_tokens;
       tokens = room > kAny - tokens ? kAny : tokens + room;
     }
-    least = std::min(least, tokens);
+    fewest = std::min(fewest, tokens);
   }
-  return least;
+  return fewest;
 }
 
 // The streams that keep the slowest range busy: the rows in flight on every stage and every hop.
@@ -170,12 +170,13 @@ bool on_route(const Route& route, std::uint32_t node) {
 
 void leave_out_slow_replicas(const Costs& costs, RangePlan& plan) {
   const bool latency = costs.problem().objective == Objective::kLatency;
-  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
+  const double max_seconds =
+      (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
   for (Range& range : plan.ranges) {
     std::vector<std::pair<double, std::uint32_t>> slow;
     for (const std::uint32_t node : range.nodes) {
       const double seconds = detour_seconds(costs, plan.route, node, range.layers);
-      if (seconds > most && !on_route(plan.route, node)) slow.emplace_back(seconds, node);
+      if (seconds > max_seconds && !on_route(plan.route, node)) slow.emplace_back(seconds, node);
     }
     std::sort(slow.rbegin(), slow.rend());
     for (const auto& [seconds, node] : slow) {
@@ -241,9 +242,10 @@ class Planner {
     if (latency) try_pipeline();
     try_split(ranges_between(boundaries_for_classes(costs_, classes_of(costs_))));
     const auto nodes = static_cast<std::uint32_t>(problem_.nodes.size());
-    const std::uint32_t most = std::min({costs_.layers(), nodes, kMaxEqualRanges});
-    for (std::uint32_t count = 1; count <= most; ++count) try_split(equal_ranges(costs_, count));
-    if (problem_.stages > most) try_split(equal_ranges(costs_, problem_.stages));
+    const std::uint32_t max_count = std::min({costs_.layers(), nodes, kMaxEqualRanges});
+    for (std::uint32_t count = 1; count <= max_count; ++count)
+      try_split(equal_ranges(costs_, count));
+    if (problem_.stages > max_count) try_split(equal_ranges(costs_, problem_.stages));
     if (found_.empty() && !latency) try_pipeline();
     if (!latency) refine();
     if (found_.empty()) return no_placement(problem_);
@@ -404,9 +406,10 @@ RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t no
     return after;
   }
   const bool latency = problem.objective == Objective::kLatency;
-  const double most = (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
+  const double max_seconds =
+      (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
   const LayerRange layers = slowest->layers;
-  if (detour_seconds(costs, plan.route, node, layers) > most) {
+  if (detour_seconds(costs, plan.route, node, layers) > max_seconds) {
     after.spares.push_back(slow_spare(costs, plan.route, node, layers));
     return after;
   }

@@ -70,13 +70,13 @@ class Router {
 
   double least_back(std::uint32_t first) const {
     if (is_last(first)) return 0.0;
-    double least = kNoRoute;
+    double shortest = kNoRoute;
     for (const auto& offers : begins_) {
       for (const std::uint32_t last : offers) {
-        if (is_last(last)) least = std::min(least, back(last, first));
+        if (is_last(last)) shortest = std::min(shortest, back(last, first));
       }
     }
-    return least;
+    return shortest;
   }
 
   // Seconds from each stage to the end and back to `first`; kNoClass: without the link back.
@@ -86,18 +86,18 @@ class Router {
     for (std::uint32_t begin = problem_.layers(); begin-- > 0;) {
       for (const std::uint32_t from : begins_[begin]) {
         if (begin == 0 && first != kNoClass && from != first) continue;
-        double least = kNoRoute;
+        double shortest = kNoRoute;
         if (is_last(from)) {
-          least = first == kNoClass ? 0.0 : back(from, first);
+          shortest = first == kNoClass ? 0.0 : back(from, first);
         } else {
           for (const std::uint32_t to : begins_[offers_[from].layers.end]) {
             const double seconds = hop(from, to) + to_end_[to];
-            if (seconds >= least) continue;
-            least = seconds;
+            if (seconds >= shortest) continue;
+            shortest = seconds;
             next_[from] = to;
           }
         }
-        to_end_[from] = seconds_[from] + least;
+        to_end_[from] = seconds_[from] + shortest;
       }
     }
   }

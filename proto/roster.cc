@@ -163,7 +163,7 @@ Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_
 Result<RosterBook::Offer> RosterBook::offer(ByteSpan bytes) {
   TRY(Roster roster, parse_roster(bytes));
   REQUIRE(roster.cluster == cluster_, "the roster is of another cluster");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (roster_ != nullptr) {
     const Offer offer = judge_offer(roster.number, bytes, roster_->number, bytes_);
     if (offer != Offer::kNewer) return offer;
@@ -174,12 +174,12 @@ Result<RosterBook::Offer> RosterBook::offer(ByteSpan bytes) {
 }
 
 std::shared_ptr<const Roster> RosterBook::roster() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return roster_;
 }
 
 Bytes RosterBook::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 

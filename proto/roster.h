@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 
 #include "base/crypto.h"
 #include "base/result.h"
+#include "base/thread_annotations.h"
 
 namespace hearth {
 
@@ -80,9 +80,9 @@ class RosterBook {
 
  private:
   const PublicKey cluster_;
-  mutable std::mutex mutex_;
-  Bytes bytes_;
-  std::shared_ptr<const Roster> roster_;
+  mutable Mutex mutex_;
+  Bytes bytes_ GUARDED_BY(mutex_);
+  std::shared_ptr<const Roster> roster_ GUARDED_BY(mutex_);
 };
 
 }  // namespace hearth

@@ -144,7 +144,7 @@ Status read_links(const Json& file, Problem& problem) {
   const auto links = file.find("links");
   if (links == file.end()) return ok_status();
   REQUIRE(links->is_array() && links->size() <= count * count,
-          "\"links\" must be a list with at most one link for each pair of nodes");
+          "\"links\" must be a list of at most " + std::to_string(count * count) + " links");
   std::vector<bool> given(count * count);
   for (const Json& json : *links) {
     TRY_VOID(check_keys(json, "a link", {"from", "to", "seconds", "bytes_per_second"}));
@@ -152,9 +152,9 @@ Status read_links(const Json& file, Problem& problem) {
     TRY(const std::string to, text_of(json, "a link", "to"));
     const auto begin = places.find(from);
     const auto end = places.find(to);
-    REQUIRE(begin != places.end() && end != places.end(), "a link from " + in_quotes(from) +
-                                                              " to " + in_quotes(to) +
-                                                              ", but one of these is not a node");
+    REQUIRE(begin != places.end() && end != places.end(),
+            "a link from " + in_quotes(from) + " to " + in_quotes(to) +
+                " names a node that is not in \"nodes\"");
     REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
     const std::string whose = "the link from " + in_quotes(from) + " to " + in_quotes(to);
     const std::size_t place = begin->second * count + end->second;

@@ -28,7 +28,7 @@ namespace hearth::cli {
 
 // Nodes, links and batch_rows of a problem whose model is given. kInvalidInput names the field and
 // the limit. A key that is not above, the same key twice in an object and the same link twice are
-// refused: a typing error would otherwise go unnoticed.
+// refused: a misspelt name would otherwise be ignored silently.
 Result<placement::Problem> read_plan_nodes(const std::string& json, placement::Model model);
 
 }  // namespace hearth::cli

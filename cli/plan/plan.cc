@@ -79,7 +79,7 @@ Result<std::string> read_nodes_file(const std::string& path) {
   REQUIRE(!std::filesystem::is_directory(path, ignored),
           path + " is a folder; give a file of nodes");
   std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
+  if (!in) return Error{ErrorCode::kNotFound, "file " + path + " of nodes does not exist"};
   std::string text(limits::kNodesFileBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));

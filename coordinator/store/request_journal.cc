@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::coordinator {
@@ -15,7 +16,7 @@ namespace {
 // Between two transactions: a crash of this process costs as much computing again.
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr auto kPauseAfterFailure = std::chrono::seconds(1);
-constexpr std::size_t kEntryBytes = 256;  // about; of one that is no request
+constexpr std::size_t kEntryBytes = 256;  // about; of an entry other than a request
 
 }  // namespace
 
@@ -37,16 +38,10 @@ std::vector<Bytes> encode_tokens(std::vector<SampledToken> tokens) {
 }
 
 RequestJournal::RequestJournal(std::shared_ptr<RequestStore> store)
-    : store_(std::move(store)), thread_([this] { run(); }) {}
+    : store_(std::move(store)),
+      worker_({.max_cost = 2, .when_stopped = WorkerThread::WhenStopped::kFinish}) {}
 
-RequestJournal::~RequestJournal() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
+RequestJournal::~RequestJournal() { worker_.stop(); }
 
 void RequestJournal::begin(RequestRow row) {
   const std::size_t bytes = kEntryBytes + row.request.size();
@@ -63,32 +58,29 @@ void RequestJournal::end(const Hash256& name, std::int64_t unix_seconds) {
 
 void RequestJournal::remove(const Hash256& name) { add(RequestRemoval{name}, 0); }
 
-// Removals are always taken: there are no more of them than of requests.
+// Removals are always taken: there are no more of them than requests. One flush waits where entries
+// wait, and one may run.
 void RequestJournal::add(Entry entry, std::size_t bytes) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bytes > 0 && waiting_bytes_ + bytes > limits::kJournalBytes) return;
     waiting_bytes_ += bytes;
     waiting_.push_back(std::move(entry));
-    if (waiting_.size() > 1) return;  // the thread knows
+    if (waiting_.size() > 1) return;  // a flush waits
   }
-  wake_.notify_all();
+  (void)worker_.post([this] { flush(); });  // refused only once the thread stops
 }
 
-void RequestJournal::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    std::vector<Entry> entries = std::exchange(waiting_, {});
+void RequestJournal::flush() {
+  std::vector<Entry> entries;
+  {
+    const MutexLock lock(mutex_);
+    entries.swap(waiting_);
     waiting_bytes_ = 0;
-    lock.unlock();
-    write(std::move(entries));
-    lock.lock();
-    if (stop_ && failing_) return;
-    const auto pause = failing_ ? std::chrono::milliseconds(kPauseAfterFailure) : kPause;
-    wake_.wait_for(lock, pause, [this] { return stop_; });
   }
+  INVARIANT(!entries.empty(), "a flush is posted for entries");
+  write(std::move(entries));
+  worker_.sleep_for(failing_ ? Duration(kPauseAfterFailure) : Duration(kPause));
 }
 
 void RequestJournal::write(std::vector<Entry> entries) {

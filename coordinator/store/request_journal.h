@@ -1,18 +1,18 @@
-// RequestJournal: writes kept requests and their tokens to a RequestStore, behind those who tell it
-// of them: on a thread of its own, everything of the last milliseconds in one transaction.
+// RequestJournal: writes kept requests and their tokens to a RequestStore, on a thread of its own
+// and everything of the last milliseconds in one transaction.
 //
-// It never makes anybody wait. What it could not write in time or at all is left out and said once
-// in the log: tokens that are missing are computed again, and those behind a gap are not read. A
-// removal is tried again until it is done, for prompts are private.
+// Its callers never wait. What it cannot write in time or at all is left out and reported once in
+// the log: missing tokens are computed again, and tokens behind a gap are not read. A removal is
+// retried until it is done, for prompts are private.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <variant>
 #include <vector>
 
+#include "base/thread_annotations.h"
+#include "base/worker_thread.h"
 #include "coordinator/store/requests.h"
 #include "proto/step.h"
 
@@ -22,7 +22,7 @@ namespace hearth::coordinator {
 class RequestJournal {
  public:
   explicit RequestJournal(std::shared_ptr<RequestStore> store);
-  ~RequestJournal();  // writes what waits
+  ~RequestJournal();  // writes the waiting entries
 
   void begin(RequestRow row);
   // One more of the request; `token.sequence` is the index of its choice.
@@ -38,17 +38,15 @@ class RequestJournal {
   using Entry = std::variant<RequestRow, Told, RequestEnd, RequestRemoval>;
 
   void add(Entry entry, std::size_t bytes);
-  void run();
+  void flush();
   void write(std::vector<Entry> entries);
 
   const std::shared_ptr<RequestStore> store_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Entry> waiting_;
-  std::size_t waiting_bytes_ = 0;
-  bool stop_ = false;
-  bool failing_ = false;  // the writing thread's: said in the log already
-  std::thread thread_;
+  Mutex mutex_;
+  std::vector<Entry> waiting_ GUARDED_BY(mutex_);
+  std::size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
+  bool failing_ = false;  // the writing thread's: reported in the log
+  WorkerThread worker_;   // last: its tasks use all of the above
 };
 
 // Of tokens in their order, as rows that decode_step_tokens() reads: `sequence` is the choice.

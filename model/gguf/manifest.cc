@@ -60,7 +60,7 @@ Status read_cluster(ByteReader& in, Manifest& manifest) {
   for (std::uint8_t i = 0; i < sources && !in.failed(); ++i) {
     manifest.sources.emplace_back(as_text(in.take(in.read<std::uint16_t>())));
   }
-  REQUIRE(!in.failed(), "manifest: its sources are cut off");
+  REQUIRE(!in.failed(), "manifest: the bytes end inside the sources");
   return ok_status();
 }
 
@@ -76,7 +76,7 @@ Result<ManifestTensor> read_tensor(ByteReader& in, std::uint32_t index) {
   tensor.offset = in.read<std::uint64_t>();
   tensor.bytes = in.read<std::uint64_t>();
   tensor.sha256 = read_hash(in);
-  REQUIRE(!in.failed(), which + " is cut off");
+  REQUIRE(!in.failed(), which + ": the bytes end inside it");
   return tensor;
 }
 
@@ -155,7 +155,7 @@ Status Manifest::check() const {
     }
     REQUIRE(names.insert(tensor.name).second, which + " is there twice");
     REQUIRE(tensor.offset >= end, which + " begins at " + std::to_string(tensor.offset) +
-                                      ", before the end of what precedes it at " +
+                                      ", before the end of the tensor before it at " +
                                       std::to_string(end));
     REQUIRE(tensor.bytes > 0 && tensor.offset <= file_bytes &&
                 tensor.bytes <= file_bytes - tensor.offset,
@@ -186,7 +186,14 @@ Result<Manifest> make_manifest(const GgufFile& file,
   return manifest;
 }
 
+static_assert(limits::kGgufTensorNameBytes <= 0xffff && limits::kSourceBytes <= 0xffff &&
+                  kSignatureBytes <= 0xffff && limits::kManifestSources <= 0xff,
+              "lengths fit the fields of the format");
+
 Bytes encode_manifest(const Manifest& manifest, const Signer& signer) {
+  INVARIANT(manifest.tensors.size() <= limits::kGgufTensors &&
+                manifest.sources.size() <= limits::kManifestSources,
+            "a manifest is checked before it is written");
   Bytes bytes;
   ByteWriter out(bytes);
   write_file(manifest, out);
@@ -204,14 +211,15 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
                                                       std::to_string(limits::kManifestBytes));
   ByteReader in(bytes);
   REQUIRE(as_text(in.take(kManifestMagic.size())) == kManifestMagic,
-          "this is no manifest of a model");
+          "manifest: the first bytes are not those of a manifest");
   Manifest manifest;
   manifest.file_bytes = in.read<std::uint64_t>();
   manifest.header_bytes = in.read<std::uint64_t>();
   manifest.header_sha256 = read_hash(in);
   const auto tensors = in.read<std::uint32_t>();
-  REQUIRE(!in.failed() && tensors <= in.remaining() / kTensorBytesMin,
-          "manifest: " + std::to_string(tensors) + " tensors do not fit in what is left");
+  REQUIRE(
+      !in.failed() && tensors <= in.remaining() / kTensorBytesMin,
+      "manifest: " + std::to_string(tensors) + " tensors do not fit in the bytes that are left");
   manifest.tensors.reserve(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     TRY(manifest.tensors.emplace_back(), read_tensor(in, i));
@@ -224,7 +232,7 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
           "manifest: its signature at byte " + std::to_string(body.size()) +
               " does not end with the file");
   if (check && !check(body, signature)) {
-    return Error{ErrorCode::kRefused, "manifest: nobody known has signed it"};
+    return Error{ErrorCode::kRefused, "manifest: no trusted key has signed it"};
   }
   TRY_VOID(manifest.check());
   return manifest;

@@ -32,7 +32,7 @@ Result<std::uint64_t> regular_file_bytes(int descriptor, const std::string& path
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
   file.path_ = path;
-  // O_NONBLOCK: opening a pipe that nobody writes must not hang.
+  // O_NONBLOCK: opening a pipe without a writer must not block.
   file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.descriptor_ < 0) return system_error(path, "open the file");
   TRY(const std::uint64_t size, regular_file_bytes(file.descriptor_, path));

@@ -10,8 +10,8 @@ namespace hearth::model {
 
 class MappedFile {
  public:
-  // kNotFound or kIo with the system's text; kInvalidInput for what is no regular file, which could
-  // block us or grow for ever.
+  // kNotFound or kIo with the system's text; kInvalidInput for anything but a regular file, which
+  // could block us or grow for ever.
   static Result<MappedFile> open(const std::string& path);
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/gguf/checked.h"
 #include "model/gguf/untrusted_text.h"
@@ -83,11 +84,18 @@ Result<T> GgufParser::read_number(std::string_view what) {
   return reader_.read<T>();
 }
 
+static_assert(limits::kGgufTensors <= ~std::uint32_t{0} && limits::kGgufKeyValues > 0,
+              "counts are checked against their limits before memory is taken");
+
 Status GgufParser::run() {
+  INVARIANT(file_.tensors_.empty() && reader_.offset() == 0, "a header is read once");
   TRY(const Counts counts, read_header());
   for (std::uint64_t i = 0; i < counts.values; ++i) TRY_VOID(read_key_value(i));
   file_.tensors_.reserve(counts.tensors);
   for (std::uint64_t i = 0; i < counts.tensors; ++i) TRY_VOID(read_tensor(i));
+  INVARIANT(file_.tensors_.size() == counts.tensors && records_at_.size() == counts.tensors,
+            "every record is a tensor");
+  INVARIANT(array_items_ <= limits::kGgufArrayItems, "arrays keep their limit");
   return place_tensors();
 }
 
@@ -308,7 +316,7 @@ Status GgufParser::read_dims(TensorInfo& tensor) {
 // Elements and bytes are multiplied up factor by factor; no product is formed unchecked.
 Status GgufParser::size_tensor(TensorInfo& tensor, const TensorTypeInfo& type) const {
   if (tensor.dims[0] % type.block_elements != 0) {
-    return bad("rows of " + number(tensor.dims[0]) + " elements are no multiple of the " +
+    return bad("rows of " + number(tensor.dims[0]) + " elements must be a multiple of the " +
                number(type.block_elements) + " that a block of " + std::string(type.name) + " has");
   }
   std::uint64_t elements = 1;
@@ -324,7 +332,7 @@ Status GgufParser::size_tensor(TensorInfo& tensor, const TensorTypeInfo& type) c
 }
 
 // Tensors lie one after another in the order of their records, each begun at the alignment: then
-// none overlaps, none is out of the file, and no byte of data belongs to no tensor.
+// tensors do not overlap, lie inside the file, and leave no byte between them.
 Status GgufParser::place_tensors() {
   const std::uint64_t size = file_.bytes_.size();
   std::uint64_t data = reader_.offset();
@@ -336,7 +344,7 @@ Status GgufParser::place_tensors() {
     subject_ = "tensor " + quote(tensor.name);
     subject_at_ = records_at_[i];
     if (tensor.offset % alignment_ != 0) {
-      return bad("offset " + number(tensor.offset) + " is no multiple of the alignment " +
+      return bad("offset " + number(tensor.offset) + " must be a multiple of the alignment " +
                  number(alignment_));
     }
     if (tensor.offset != next) {
@@ -361,11 +369,12 @@ Status GgufParser::place_tensors() {
   return ok_status();
 }
 
-// Writers pad the last tensor (or a header without tensors) with zeros to the alignment. Anything
-// else is no part of the format: a damaged copy, or something hidden.
+// Writers pad the last tensor (or a header without tensors) with zeros to the alignment. Any
+// other byte there is damage or hidden data.
 Status GgufParser::check_tail(std::uint64_t end) {
   subject_ = "end of the data";
   subject_at_ = end;
+  INVARIANT(end <= file_.bytes_.size(), "tensors end inside the file");
   const ByteSpan tail = file_.bytes_.subspan(end);
   std::uint64_t padded = end;
   if (!checked_align(padded, alignment_)) padded = end;

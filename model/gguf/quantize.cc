@@ -126,8 +126,9 @@ bool is_served(TensorType type) {
 Status check_sizes(TensorType type, std::uint64_t elements, std::uint64_t bytes) {
   if (!is_served(type)) return not_served(type);
   const TensorTypeInfo* info = tensor_type_info(static_cast<std::uint32_t>(type));
-  REQUIRE(elements % info->block_elements == 0,
-          "a row of " + std::to_string(elements) + " elements is no multiple of a block");
+  REQUIRE(
+      elements % info->block_elements == 0,
+      "a row of " + std::to_string(elements) + " elements must be a multiple of the block size");
   REQUIRE(bytes == row_bytes(type, elements),
           "a row of " + std::to_string(elements) + " elements takes " +
               std::to_string(row_bytes(type, elements)) + " bytes, not " + std::to_string(bytes));

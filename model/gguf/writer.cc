@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/gguf/quantize.h"
 #include "model/gguf/untrusted_text.h"
@@ -50,7 +51,7 @@ void GgufWriter::put(std::string_view text) {
 
 void GgufWriter::add_tensor(std::string_view name, TensorType type,
                             const std::vector<std::uint64_t>& dims, RowSource source) {
-  INVARIANT(!dims.empty(), "a tensor without dimensions");
+  INVARIANT(!dims.empty(), "a tensor has dimensions");
   Tensor tensor{1, row_bytes(type, dims[0]), std::move(source)};
   ByteWriter record(records_);
   record.write(std::uint64_t{name.size()});
@@ -62,6 +63,8 @@ void GgufWriter::add_tensor(std::string_view name, TensorType type,
   for (std::size_t i = 1; i < dims.size(); ++i) tensor.rows *= dims[i];
   data_bytes_ += tensor.rows * tensor.row_bytes;
   data_bytes_ += padding(data_bytes_, alignment_);
+  INVARIANT(data_bytes_ % alignment_ == 0, "every tensor begins at the alignment");
+  INVARIANT(tensor.row_bytes > 0 && tensor.source, "a tensor has rows and their source");
   tensors_.push_back(std::move(tensor));
 }
 

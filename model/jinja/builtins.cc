@@ -167,14 +167,14 @@ Result<Bound> Bound::bind(const Arguments& arguments,
 Result<std::int64_t> Bound::integer(std::size_t index, std::int64_t fallback) const {
   if (!has(index)) return fallback;
   const auto* whole = std::get_if<std::int64_t>(get(index));
-  REQUIRE(whole != nullptr, "parameter '" + std::string(names_[index]) + "' is no integer");
+  REQUIRE(whole != nullptr, "parameter '" + std::string(names_[index]) + "' must be an integer");
   return *whole;
 }
 
 Result<TextPtr> Bound::text(std::size_t index) const {
   REQUIRE(has(index), "parameter '" + std::string(names_[index]) + "' is missing");
   const auto* text = std::get_if<TextPtr>(get(index));
-  REQUIRE(text != nullptr, "parameter '" + std::string(names_[index]) + "' is no string");
+  REQUIRE(text != nullptr, "parameter '" + std::string(names_[index]) + "' must be a string");
   return *text;
 }
 

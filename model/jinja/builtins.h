@@ -55,7 +55,7 @@ bool is_method(const Value& object, std::string_view name);
 Result<Value> call_method(Meter& meter, const Value& object, std::string_view name,
                           const Arguments& arguments);
 
-// object[key]: undefined when there is none. `name` (may be null) is for later errors.
+// object[key]: undefined when the object has no such key. `name` (may be null) is for later errors.
 Result<Value> get_item(Meter& meter, const Value& object, const Value& key,
                        const std::string* name);
 // json.dumps(value, ensure_ascii, indent, separators, sort_keys), as Hugging Face's tojson.

@@ -1,5 +1,6 @@
 #include "model/jinja/eval.h"
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/jinja/interpreter.h"
 
@@ -51,6 +52,8 @@ Result<Text> Interpreter::run() {
   TextBuilder out(meter_);
   out_ = &out;
   TRY_VOID(run_body(program_.body));
+  INVARIANT(depth_ == 0 && scope_ == nullptr && loop_ == nullptr && out_ == &out,
+            "a rendering leaves every level that it entered");
   return out.finish_text();
 }
 
@@ -86,6 +89,7 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Stmt& stmt) {
     return located(std::move(entered).error(), stmt.line, std::string(construct_name(stmt.kind)));
   }
   Result<Flow> result = dispatch(stmt);
+  INVARIANT(depth_ > 0, "every level that was entered is left once");
   --depth_;
   if (result.ok() && out_->failed()) {
     Result<Text> failure = out_->finish_text();
@@ -231,7 +235,7 @@ Status Interpreter::assign_attribute(const Target& target, Value value) {
   name.symbol = target.symbol;
   TRY(const Value object, lookup(name));
   auto* const* space = std::get_if<Namespace*>(&object);
-  REQUIRE(space != nullptr, "'" + program_.symbols[target.symbol] + "' is no namespace");
+  REQUIRE(space != nullptr, "'" + program_.symbols[target.symbol] + "' must be a namespace");
   TRY_VOID(meter_.steps(1 + (*space)->items.size() / 16));
   if (const Value* known = find_name(**space, target.attribute)) {
     *const_cast<Value*>(known) = std::move(value);

@@ -1,3 +1,4 @@
+#include "base/check.h"
 #include "model/jinja/interpreter.h"
 
 namespace hearth::model::jinja {
@@ -36,6 +37,7 @@ Result<Value> Interpreter::evaluate(const Expr& expr) {
   Status entered = enter();
   if (!entered.ok()) return located(std::move(entered).error(), expr.line, describe(expr));
   Result<Value> result = evaluate_kind(expr);
+  INVARIANT(depth_ > 0, "every level that was entered is left once");
   --depth_;
   if (result.ok()) return result;
   return located(std::move(result).error(), expr.line, describe(expr));

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "model/jinja/ast.h"
 #include "model/jinja/lexer.h"
@@ -15,7 +16,9 @@ namespace hearth::model::jinja {
 
 class ExpressionParser {
  public:
-  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
+    INVARIANT(!tokens_.empty(), "the last token is the end of the source");
+  }
 
   const Token& current() const { return tokens_[at_]; }
   const Token& look() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
@@ -74,7 +77,10 @@ class ExpressionParser {
   ExprPtr make(ExprKind kind, std::uint32_t line) const;
   Result<ExprPtr> finish(ExprPtr node) const;  // sets and checks the height
   Status enter(std::uint32_t line);            // one level of nesting; leave() ends it
-  void leave() { --depth_; }
+  void leave() {
+    INVARIANT(depth_ > 0, "every level that was entered is left once");
+    --depth_;
+  }
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;

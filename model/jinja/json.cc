@@ -155,7 +155,7 @@ Status read_separators(const Value& value, Style& style) {
   const List* pair = as_list(value);
   REQUIRE(pair != nullptr && pair->items.size() == 2 && as_text(pair->items[0]) != nullptr &&
               as_text(pair->items[1]) != nullptr,
-          "'separators' is no pair of strings");
+          "'separators' must be a pair of strings");
   style.item_separator = as_text(pair->items[0])->bytes;
   style.key_separator = as_text(pair->items[1])->bytes;
   return ok_status();

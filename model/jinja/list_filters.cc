@@ -255,7 +255,7 @@ Result<Value> filter_map(Meter& meter, const Value& input, const Arguments& argu
     return make_list(meter, std::move(items));
   }
   const Text* name = as_text(arguments.positional[0]);
-  REQUIRE(name != nullptr, "the name of a filter is no string");
+  REQUIRE(name != nullptr, "the name of a filter must be a string");
   // A filter that applies filters would nest as deep as its arguments are many.
   if (name->bytes == "map")
     return Error{ErrorCode::kUnsupported, "'map' of 'map' is not supported"};
@@ -277,7 +277,7 @@ Result<Value> selected(Meter& meter, const Value& input, const Arguments& argume
   Arguments rest;
   if (arguments.positional.size() > offset) {
     name = as_text(arguments.positional[offset]);
-    REQUIRE(name != nullptr, "the name of a test is no string");
+    REQUIRE(name != nullptr, "the name of a test must be a string");
     rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(offset) + 1,
                            arguments.positional.end());
   }

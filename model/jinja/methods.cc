@@ -26,7 +26,7 @@ Result<Value> method_capitalize(Meter& meter, const Value& object, const Argumen
   return capitalize(meter, *as_text(object));
 }
 
-// Every letter after something that is no letter becomes large, the others small.
+// Every letter after a character other than a letter becomes upper case, all others lower case.
 Result<Value> method_title(Meter& meter, const Value& object, const Arguments& arguments) {
   TRY_VOID(Bound::bind(arguments, {}));
   const Text& text = *as_text(object);
@@ -208,7 +208,7 @@ Result<Value> field_value(std::string_view field, std::size_t& next, const Argum
     ++next;
   } else {
     REQUIRE(field.size() < 5 && field.find_first_not_of("0123456789") == std::string_view::npos,
-            "field '{" + std::string(field) + "}' is no name of an argument");
+            "field '{" + std::string(field) + "}' must be the name of an argument");
     index = static_cast<std::size_t>(std::stoi(std::string(field)));
   }
   REQUIRE(index < arguments.positional.size(), "a field has no argument");

@@ -74,7 +74,7 @@ Result<Value> real_power(double base, double exponent) {
   REQUIRE(base != 0 || !(exponent < 0), "zero has no negative power");
   const double power = std::pow(base, exponent);
   const bool finite = std::isfinite(base) && std::isfinite(exponent);
-  REQUIRE(!finite || std::isfinite(power), "the power is no finite real number");
+  REQUIRE(!finite || std::isfinite(power), "the power must be a finite real number");
   return Value(power);
 }
 
@@ -141,7 +141,7 @@ Result<Steps> clipped(std::int64_t size, const Value (&parts)[3]) {
   for (int i = 0; i < 3; ++i) {
     if (std::holds_alternative<None>(parts[i])) continue;
     given[i] = whole_of(parts[i]);
-    REQUIRE(given[i].has_value(), "a part of the slice is no integer");
+    REQUIRE(given[i].has_value(), "a part of the slice must be an integer");
   }
   Steps steps;
   steps.step = given[2].value_or(1);

@@ -150,7 +150,7 @@ std::optional<double> real_input(const Value& value) {
 
 Result<Value> filter_int(Meter& meter, const Value& input, const Arguments& arguments) {
   TRY(const Bound bound, Bound::bind(arguments, {"default"}));
-  REQUIRE(!is_undefined(input), "an undefined value is no number");
+  REQUIRE(!is_undefined(input), "an undefined value cannot be used as a number");
   const Value fallback = bound.has(0) ? *bound.get(0) : Value(std::int64_t{0});
   if (std::holds_alternative<std::int64_t>(input)) return input;
   if (const Text* text = as_text(input)) {
@@ -168,7 +168,7 @@ Result<Value> filter_int(Meter& meter, const Value& input, const Arguments& argu
 
 Result<Value> filter_float(Meter& meter, const Value& input, const Arguments& arguments) {
   TRY(const Bound bound, Bound::bind(arguments, {"default"}));
-  REQUIRE(!is_undefined(input), "an undefined value is no number");
+  REQUIRE(!is_undefined(input), "an undefined value cannot be used as a number");
   if (const Text* text = as_text(input)) TRY_VOID(meter.scan(text->bytes.size()));
   const std::optional<double> real = real_input(input);
   if (real) return Value(*real);
@@ -193,7 +193,7 @@ Result<Value> filter_round(Meter&, const Value& input, const Arguments& argument
     method = text->bytes;
   }
   REQUIRE(method == "common" || method == "ceil" || method == "floor",
-          "'method' is none of common, ceil and floor");
+          "'method' must be common, ceil or floor");
   if (std::holds_alternative<std::int64_t>(input) && method == "common") return input;
   const std::optional<double> real = as_text(input) != nullptr ? std::nullopt : real_input(input);
   REQUIRE(real.has_value() && std::fabs(*real) < 1e18, "needs a number below 1e18");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/jinja/text.h"
 
@@ -72,6 +73,10 @@ Result<int> compare_lists(Meter& meter, const List& a, const List& b) {
 
 }  // namespace
 
+static_assert(limits::kTemplateWorkBytes <= ~std::uint32_t{0}, "a place in a text has 32 bits");
+static_assert(limits::kTemplateSteps <= (~std::uint64_t{0} >> 8) / kBytesPerStep,
+              "the work of a rendering is a number of 64 bits");
+
 Status Meter::steps(std::uint64_t count) { return scan(count * kBytesPerStep); }
 
 Status Meter::scan(std::size_t bytes) {
@@ -91,7 +96,9 @@ Status Meter::create(std::size_t bytes) {
 }
 
 void TextBuilder::mark(std::size_t begin, std::size_t end) {
+  INVARIANT(begin < end && end <= text_.bytes.size(), "a span lies inside its text");
   auto& spans = text_.user;
+  INVARIANT(spans.empty() || spans.back().end <= begin, "spans are in order");
   if (!spans.empty() && spans.back().end == begin) {
     spans.back().end = static_cast<std::uint32_t>(end);
   } else {
@@ -116,6 +123,7 @@ void TextBuilder::append(std::string_view bytes, bool user) {
 }
 
 void TextBuilder::append(const Text& text, std::size_t begin, std::size_t end) {
+  INVARIANT(begin <= end && end <= text.bytes.size(), "a part lies inside its text");
   const std::string_view bytes = text.bytes;
   auto span = std::partition_point(text.user.begin(), text.user.end(),
                                    [begin](const Span& one) { return one.end <= begin; });

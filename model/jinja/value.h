@@ -102,7 +102,7 @@ Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items
 bool truthy(const Value& value);
 std::string_view type_name(const Value& value);  // Python's, for errors
 bool is_undefined(const Value& value);
-const Text* as_text(const Value& value);  // null when it is no string
+const Text* as_text(const Value& value);  // null for other types
 const List* as_list(const Value& value);
 const Dict* as_dict(const Value& value);
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
+#include "base/check.h"
+#include "base/limits.h"
 #include "base/random.h"
 #include "model/text/keyed_hash.h"
 #include "model/text/unicode.h"
@@ -85,6 +88,9 @@ Result<MergeTable> read_merges(const TokenizerSource& source, const Vocabulary& 
 
 }  // namespace
 
+static_assert(limits::kVocabulary <= std::numeric_limits<TokenId>::max(), "ids are token ids");
+static_assert(limits::kGgufArrayItems < kNoRank, "the place of a merge is its rank");
+
 char32_t bpe_character(std::uint8_t byte) { return kByteMap.character[byte]; }
 
 std::string bpe_bytes(std::string_view printable) {
@@ -104,13 +110,16 @@ std::string bpe_bytes(std::string_view printable) {
 }
 
 MergeTable::MergeTable(std::size_t merges)
-    : slots_(std::bit_ceil(merges + merges / 2 + 1)), seed_(SystemRandom().next()) {}
+    : slots_(std::bit_ceil(merges + merges / 2 + 1)), seed_(SystemRandom().next()) {
+  INVARIANT(slots_.size() > merges, "a search ends at a free slot");
+}
 
 std::size_t MergeTable::start(std::uint64_t key) const {
   return hash_word(key, seed_) & (slots_.size() - 1);
 }
 
 void MergeTable::insert(std::uint32_t left, std::uint32_t right, Merge merge) {
+  INVARIANT(merge.rank != kNoRank, "a merge has a rank");
   const std::uint64_t key = (std::uint64_t{left} << 32) | right;
   std::size_t at = start(key);
   while (slots_[at].merge.rank != kNoRank) {
@@ -179,6 +188,7 @@ void BpeTokenizer::encode_text(std::string_view text, bool, std::vector<TokenId>
   std::string printable;
   std::size_t begin = 0;
   for (const std::uint32_t end : split_words(pre_, text)) {
+    INVARIANT(end > begin && end <= text.size(), "words follow each other");
     const std::string_view word = text.substr(begin, end - begin);
     begin = end;
     if (whole_words_ && word.size() <= entries().longest()) {
@@ -191,6 +201,7 @@ void BpeTokenizer::encode_text(std::string_view text, bool, std::vector<TokenId>
     }
     encode_word(word, list, out);
   }
+  INVARIANT(begin == text.size(), "words are the whole text");
 }
 
 void BpeTokenizer::encode_word(std::string_view word, MergeList& list,

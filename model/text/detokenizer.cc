@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/check.h"
 #include "model/text/tokenizer.h"
 #include "model/text/unicode.h"
 
@@ -22,6 +23,7 @@ std::string Detokenizer::push(TokenId token) {
     at += c.bytes;
   }
   held_.erase(0, at);
+  INVARIANT(held_.size() < 4, "only the beginning of one character is held");
   return text;
 }
 

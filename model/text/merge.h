@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace hearth::model {
 
 inline constexpr std::uint32_t kNoRank = UINT32_MAX;
@@ -76,6 +78,7 @@ class MergeList {
   void link(Rank rank) {
     heap_.clear();
     later_.clear();
+    INVARIANT(nodes.size() < kNoNode, "nodes have numbers of 32 bits");
     const auto count = static_cast<std::uint32_t>(nodes.size());
     for (std::uint32_t i = 0; i < count; ++i) {
       nodes[i].prev = i == 0 ? kNoNode : i - 1;
@@ -108,8 +111,10 @@ class MergeList {
     // A pair that has changed since has another rank, and an entry of its own.
     if (node.rank != static_cast<std::uint32_t>(pair >> 32)) return;
     const std::uint32_t right = node.next;
+    INVARIANT(right != kNoNode && node.rank != kNoRank, "a pair with a rank has two nodes");
     join(left, right);
     node.next = nodes[right].next;
+    INVARIANT(nodes[right].prev == left, "neighbours know each other");
     nodes[right].rank = kNoRank;
     if (node.next != kNoNode) nodes[node.next].prev = left;
     renew(left, rank);

@@ -51,7 +51,7 @@ struct Points {
 using Range = std::pair<std::uint32_t, std::uint32_t>;
 
 // Alternatives of the published expressions, over the points [at, end). Each takes the longest
-// match at `at` and returns where it ends, or `at` when there is none.
+// match at `at` and returns where it ends, or `at` when there is no match.
 class Scanner {
  public:
   Scanner(const Points& points, std::size_t end) : points_(points), end_(end) {}

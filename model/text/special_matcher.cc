@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace hearth::model {
 
 SpecialMatcher::SpecialMatcher(const Vocabulary& vocabulary) : vocabulary_(&vocabulary) {
@@ -16,6 +18,7 @@ SpecialMatcher::SpecialMatcher(const Vocabulary& vocabulary) : vocabulary_(&voca
     ++first_[static_cast<std::uint8_t>(vocabulary.text(token)[0]) + 1U];
   }
   for (std::size_t byte = 1; byte < first_.size(); ++byte) first_[byte] += first_[byte - 1];
+  INVARIANT(first_.back() == sorted_.size(), "every entry is under its first byte");
 }
 
 SpecialMatcher::Match SpecialMatcher::longest_at(std::string_view text, std::size_t at,
@@ -23,11 +26,12 @@ SpecialMatcher::Match SpecialMatcher::longest_at(std::string_view text, std::siz
   const auto byte_of = [&](TokenId token, std::size_t depth) {
     return static_cast<std::uint8_t>(vocabulary_->text(token)[depth]);
   };
+  INVARIANT(at < text.size(), "a match begins inside the text");
   const auto first = static_cast<std::uint8_t>(text[at]);
   auto low = sorted_.begin() + first_[first];
   auto high = sorted_.begin() + first_[first + 1U];
   Match best;
-  // Invariant: [low, high) are the entries that begin with the `depth` bytes at `at`.
+  // [low, high) are the entries that begin with the `depth` bytes at `at`.
   for (std::size_t depth = 1; low != high; ++depth) {
     if (vocabulary_->text(*low).size() == depth) {
       if (!vocabulary_->special(*low) || at + depth <= special_end) best = {*low, depth};

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
+#include "base/limits.h"
 #include "model/text/unicode.h"
 
 namespace hearth::model {
@@ -22,6 +24,9 @@ Status check_scores(const TokenizerSource& source) {
   }
   return ok_status();
 }
+
+static_assert(limits::kTextBytes * kSpace.size() + kSpace.size() < kNoNode,
+              "a place in a text with visible spaces has 32 bits");
 
 // Equal scores have equal ranks: of equals the leftmost pair merges first.
 std::vector<std::uint32_t> ranks_of(std::span<const double> scores) {
@@ -75,6 +80,7 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)
     : VocabularyTokenizer(std::move(vocabulary), source, "spm", true),
       space_prefix_(source.add_space_prefix.value_or(true)),
       ranks_(ranks_of(source.scores)) {
+  INVARIANT(ranks_.size() == entries().size(), "every entry has a rank");
   // Some files name a control token here; no text becomes one, so that it stands for nothing.
   if (source.unknown &&
       entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {

@@ -34,7 +34,7 @@ class Tokenizer {
 
   // kInvalidInput when text is longer than limits::kTextBytes. Invalid UTF-8 is encoded byte by
   // byte where the vocabulary can, else as U+FFFD. O(n log n) in the length of the text.
-  // add_bos prepends BOS where the model wants one. EOS is never appended: a prompt goes on.
+  // add_bos prepends BOS where the model expects one. EOS is never appended: a prompt is continued.
   virtual Result<std::vector<TokenId>> encode(std::string_view text, SpecialTokens special,
                                               bool add_bos) const = 0;
   // The ids of the joined text, so that words run on from one piece to the next as they would in

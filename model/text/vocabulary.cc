@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/random.h"
 #include "model/text/keyed_hash.h"
@@ -89,6 +91,10 @@ std::string entry_name(std::size_t at) {
 
 }  // namespace
 
+static_assert(limits::kGiB <= std::numeric_limits<std::uint32_t>::max(),
+              "a place in the texts has 32 bits");
+static_assert(limits::kVocabulary <= std::numeric_limits<TokenId>::max(), "entries have token ids");
+
 Status check_token_id(std::string_view key, const std::optional<std::uint64_t>& id,
                       std::size_t vocabulary) {
   REQUIRE(!id || *id < vocabulary, std::string(key) + " is " + std::to_string(*id) +
@@ -132,6 +138,7 @@ Status Vocabulary::add_texts(const TokenizerSource& source) {
     texts_ += token;
   }
   starts_.push_back(static_cast<std::uint32_t>(texts_.size()));
+  INVARIANT(starts_.size() == tokens.size() + 1, "every entry has its text");
   return ok_status();
 }
 
@@ -144,7 +151,7 @@ Status Vocabulary::add_kinds(const TokenizerSource& source) {
   for (std::size_t i = 0; i < source.types.size(); ++i) {
     const std::int64_t type = source.types[i];
     REQUIRE(type >= 0 && type <= 6, "tokenizer.ggml.token_type, entry " + std::to_string(i) + ": " +
-                                        std::to_string(type) + " is none of 0 to 6");
+                                        std::to_string(type) + "; it must be 0 to 6");
     kinds_[i] = static_cast<TokenKind>(type);
   }
   return ok_status();
@@ -153,10 +160,11 @@ Status Vocabulary::add_kinds(const TokenizerSource& source) {
 Status Vocabulary::index() {
   seed_ = SystemRandom().next();
   slots_.assign(std::bit_ceil(kinds_.size() * 2), Slot{});
+  INVARIANT(slots_.size() > kinds_.size(), "a search ends at a free slot");
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     const auto token = static_cast<TokenId>(i);
-    if (text(token).empty()) continue;  // padding: stands for nothing, is found by nothing
+    if (text(token).empty()) continue;  // padding: no text is encoded as it
     const std::uint64_t hash = hash_text(text(token), seed_);
     const auto tag = static_cast<std::uint32_t>(hash >> 32);
     std::size_t at = hash & mask;
@@ -181,6 +189,7 @@ TokenId Vocabulary::find(std::string_view text) const {
 
 Status Vocabulary::mark_special(const TokenizerSource& source) {
   const auto control = [&](TokenId token) {
+    INVARIANT(token >= 0 && static_cast<std::size_t>(token) < kinds_.size(), "an entry's id");
     TokenKind& kind = kinds_[static_cast<std::size_t>(token)];
     if (kind != TokenKind::kUnknown) kind = TokenKind::kControl;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::model {
@@ -50,6 +51,8 @@ VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSour
   kind_ = kind;
   if (source.bos) bos_ = static_cast<TokenId>(*source.bos);
   if (source.eos) eos_ = static_cast<TokenId>(*source.eos);
+  INVARIANT(bos_ < static_cast<TokenId>(vocabulary_) && eos_ < static_cast<TokenId>(vocabulary_),
+            "the vocabulary checked the ids of its special tokens");
   adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
 }
 
@@ -79,6 +82,7 @@ Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const 
   std::size_t open = 0;  // the first byte that is not encoded yet
   bool after_special = true;
   const auto flush = [&](std::size_t end) {
+    INVARIANT(open <= end, "bytes are encoded in their order");
     if (open == end) return;
     encode_text(text.substr(open, end - open), after_special, ids);
     after_special = false;
@@ -86,6 +90,7 @@ Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const 
   auto stretch = joined.stretches.begin();
   for (std::size_t at = 0; at < text.size();) {
     if (at >= stretch->end) ++stretch;
+    INVARIANT(stretch != joined.stretches.end() && at < stretch->end, "every byte has its stretch");
     const auto match = matcher_.longest_at(text, at, stretch->parse ? stretch->end : at);
     if (match.token < 0) {
       ++at;

@@ -1,4 +1,4 @@
-// What the tokenizers share: the vocabulary, the cutting of a text at special tokens, BOS.
+// What the tokenizers share: the vocabulary, the splitting of a text at special tokens, BOS.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class VocabularyTokenizer : public Tokenizer {
   bool is_special(TokenId token) const final { return known(token) && entries_.special(token); }
 
  protected:
-  // kind: "bpe" or "spm". default_bos: whether BOS is wanted where the file does not say.
+  // kind: "bpe" or "spm". default_bos: whether BOS is added where the file does not say.
   VocabularyTokenizer(Vocabulary entries, const TokenizerSource& source, std::string_view kind,
                       bool default_bos);
 

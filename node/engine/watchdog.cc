@@ -11,7 +11,7 @@ Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<void()> expire
 
 Watchdog::~Watchdog() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     changed_.notify_one();
   }
@@ -20,22 +20,22 @@ Watchdog::~Watchdog() {
 
 // The thread is not woken: it looks every quarter of the limit, so that a call costs no switch.
 void Watchdog::begin() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   INVARIANT(!running_, "one call is watched at a time");
   running_ = true;
   deadline_ = std::chrono::steady_clock::now() + limit_;
 }
 
 void Watchdog::end() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   INVARIANT(running_, "a call that ends has begun");
   running_ = false;
 }
 
 void Watchdog::watch() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
-    changed_.wait_for(lock, limit_ / 4);
+    changed_.wait_until(mutex_, std::chrono::steady_clock::now() + limit_ / 4);
     if (stopping_ || !running_ || std::chrono::steady_clock::now() < deadline_) continue;
     lock.unlock();
     expired_();

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
+
+#include "base/thread_annotations.h"
 
 namespace hearth::node {
 
@@ -27,11 +27,11 @@ class Watchdog {
 
   const std::chrono::milliseconds limit_;
   const std::function<void()> expired_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool running_ = false;
-  bool stopping_ = false;
-  std::chrono::steady_clock::time_point deadline_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool running_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point deadline_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -1,13 +1,12 @@
 #include "node/layers/layer_store.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/limits.h"
+#include "base/thread_annotations.h"
 #include "node/layers/fetch_items.h"
 
 namespace hearth::node {
@@ -48,48 +47,46 @@ struct LayerStore::State {
   Result<Fetched> bring(const HoldPlan& plan, std::uint64_t number);
   Result<Fetched> fetch(LayerRange layers, Sources sources, const std::function<bool()>& cancelled,
                         bool quiet = false);
-  void settle(const HoldPlan& plan, const Result<Fetched>& fetched);
-  Status keep(LayerRange layers, const Fetched& fetched);
-  void plan_anew(HoldPlan plan);
+  void settle(const HoldPlan& plan, const Result<Fetched>& fetched) REQUIRES_LOCK(mutex);
+  Status keep(LayerRange layers, const Fetched& fetched) REQUIRES_LOCK(mutex);
+  void plan_anew(HoldPlan plan) REQUIRES_LOCK(mutex);
+  void wait() REQUIRES_LOCK(mutex);
   void report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet);
   void note(const WrongBytes& wrong);
-  bool held(LayerRange layers) const { return have && within(layers, have->layers); }
-  bool waits() const {
+  bool held(LayerRange layers) const REQUIRES_LOCK(mutex) {
+    return have && within(layers, have->layers);
+  }
+  bool waits() const REQUIRES_LOCK(mutex) {
     return plan && !held(plan->layers) && !(failure && SteadyClock::now() < retry_at);
   }
 
   const LayerStoreOptions options;
   const std::shared_ptr<SharedFile> shared = std::make_shared<SharedFile>();
 
-  mutable std::mutex mutex;
-  std::condition_variable changed;
+  mutable Mutex mutex;
+  CondVar changed;
   std::atomic<bool> stopping{false};
   std::atomic<std::uint64_t> plans{0};  // so many were made; the newest one counts
-  std::optional<HoldPlan> plan;
+  std::optional<HoldPlan> plan GUARDED_BY(mutex);
   struct Have {
     LayerRange layers;
     std::string path;
     std::uint64_t bytes = 0;
   };
-  std::optional<Have> have;
-  std::optional<Error> failure;  // of the newest plan's last try
-  std::uint64_t tries = 0;       // of all plans, that were seen to their end
-  SteadyClock::time_point retry_at{};
-  Holding holding;
-  std::vector<WrongBytes> wrong;  // and not yet taken
+  std::optional<Have> have GUARDED_BY(mutex);
+  std::optional<Error> failure GUARDED_BY(mutex);  // of the newest plan's last try
+  std::uint64_t tries GUARDED_BY(mutex) = 0;       // that ended, of all plans
+  SteadyClock::time_point retry_at GUARDED_BY(mutex){};
+  Holding holding GUARDED_BY(mutex);
+  std::vector<WrongBytes> wrong GUARDED_BY(mutex);  // not yet taken
   std::thread thread;
 };
 
 void LayerStore::State::run() {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   while (!stopping) {
     if (!waits()) {
-      const bool later = plan && failure && !held(plan->layers);
-      if (later && retry_at != SteadyClock::time_point::max()) {
-        changed.wait_until(lock, retry_at);
-      } else {
-        changed.wait(lock);
-      }
+      wait();
       continue;
     }
     const HoldPlan now = *plan;
@@ -97,13 +94,23 @@ void LayerStore::State::run() {
     lock.unlock();
     const auto fetched = bring(now, number);
     lock.lock();
-    if (number != plans || stopping) continue;  // others are wanted by now; what has come stays
+    if (number != plans || stopping) continue;  // another plan is newer; the bytes that came stay
     settle(now, fetched);
     changed.notify_all();
     lock.unlock();
     if (fetched.ok() && options.done) options.done(now, *fetched);
     if (!fetched.ok() && options.failed) options.failed(fetched.error());
     lock.lock();
+  }
+}
+
+// For a new plan, or for the time to try the present one again.
+void LayerStore::State::wait() {
+  const bool later = plan && failure && !held(plan->layers);
+  if (later && retry_at != Clock::time_point::max()) {
+    changed.wait_until(mutex, retry_at);
+  } else {
+    changed.wait(mutex);
   }
 }
 
@@ -118,7 +125,6 @@ void LayerStore::State::settle(const HoldPlan& now, const Result<Fetched>& fetch
   failure = std::move(kept).error();
 }
 
-// With the mutex held.
 Status LayerStore::State::keep(LayerRange layers, const Fetched& fetched) {
   TRY(const auto tensors, model::stage_tensors(options.manifest, layers));
   TRY(const auto items, fetch_items(options.manifest, tensors));
@@ -159,7 +165,7 @@ void LayerStore::State::report(LayerRange layers, std::uint64_t done, std::uint6
                                bool quiet) {
   const Holding now{layers, done < total ? done : total - 1, total};
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     holding = now;
   }
   if (options.progress && !quiet) options.progress(now);
@@ -167,12 +173,11 @@ void LayerStore::State::report(LayerRange layers, std::uint64_t done, std::uint6
 
 // Of a node one is enough.
 void LayerStore::State::note(const WrongBytes& said) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::erase_if(wrong, [&](const WrongBytes& each) { return each.node == said.node; });
   if (wrong.size() < limits::kWrongBytesTold) wrong.push_back(said);
 }
 
-// With the mutex held.
 void LayerStore::State::plan_anew(HoldPlan now) {
   const bool same = plan && plan->layers == now.layers;
   plan = std::move(now);
@@ -200,7 +205,7 @@ LayerStore::~LayerStore() {
 }
 
 void LayerStore::stop() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
 }
@@ -226,20 +231,20 @@ void LayerStore::recall(LayerRange layers) {
   const auto fetched = state_->fetch(layers, {}, stopped, true);
   if (!fetched.ok()) return;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!state_->keep(layers, *fetched).ok()) return;
   }
   if (state_->options.done) state_->options.done({layers, "", {}}, *fetched);
 }
 
 void LayerStore::want(HoldPlan plan) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->plan_anew(std::move(plan));
 }
 
 Result<std::string> LayerStore::obtain(LayerRange layers, const std::function<bool()>& cancelled) {
-  std::unique_lock lock(state_->mutex);
   State& state = *state_;
+  MutexLock lock(state.mutex);
   if (!state.held(layers) && (!state.plan || state.plan->layers != layers)) {
     const auto holders = state.plan ? state.plan->holders : std::vector<Holder>();
     state.plan_anew({layers, "the pipeline that forms now needs them here", holders});
@@ -247,26 +252,26 @@ Result<std::string> LayerStore::obtain(LayerRange layers, const std::function<bo
   const std::uint64_t number = state.plans;
   const std::uint64_t tries = state.tries;
   const auto given_up = [&] { return cancelled && cancelled(); };
-  const auto over = [&] {
+  const auto over = [&]() REQUIRES_LOCK(state.mutex) {
     const bool hopeless = state.failure && state.retry_at == SteadyClock::time_point::max();
     return state.stopping || state.held(layers) || number != state.plans || tries != state.tries ||
            hopeless || given_up();
   };
-  while (!over()) state.changed.wait_for(lock, kCancelPoll);
+  while (!over()) state.changed.wait_until(state.mutex, SteadyClock::now() + kAskAgain);
   if (state.held(layers)) return state.have->path;
   if (state.stopping || number != state.plans || !state.failure || given_up()) {
-    return Error{ErrorCode::kCancelled, "these layers are wanted no more"};
+    return Error{ErrorCode::kCancelled, "these layers are no longer needed"};
   }
   return *state.failure;
 }
 
 Holding LayerStore::holding() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->holding;
 }
 
 std::vector<WrongBytes> LayerStore::take_wrong_bytes() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return std::exchange(state_->wrong, {});
 }
 

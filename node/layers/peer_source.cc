@@ -141,7 +141,7 @@ PeerSource::~PeerSource() = default;
 Status PeerSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {
   std::unique_ptr<Connection> connection;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!idle_.empty()) {
       connection = std::move(idle_.back());
       idle_.pop_back();
@@ -150,7 +150,7 @@ Status PeerSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink
   if (connection == nullptr) connection = std::make_unique<Connection>(holder_, options_);
   TRY_VOID(connection->read(begin, end, sink));
   if (!connection->usable()) return ok_status();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_.push_back(std::move(connection));
   return ok_status();
 }

@@ -4,11 +4,11 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/crypto.h"
+#include "base/thread_annotations.h"
 #include "node/holding.h"
 #include "node/layers/model_fetch.h"
 #include "proto/link/tls.h"
@@ -38,8 +38,9 @@ class PeerSource final : public RangeSource {
   const Holder holder_;
   const PeerOptions options_;
   const std::string name_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_;  // with links that are still open
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_
+      GUARDED_BY(mutex_);  // with links that are still open
 };
 
 }  // namespace hearth::node

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
+#include "base/thread_annotations.h"
+#include "base/worker_thread.h"
 #include "proto/piece.h"
 
 namespace hearth::node {
@@ -29,7 +29,7 @@ SteadyTime now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-// Shared by the owner's thread and the reader, who outlives the server by what he has posted.
+// Shared by the owner's thread and the reader; what the reader has posted may outlive the server.
 struct PieceServer::State {
   struct Link {
     std::deque<PieceRequest> requests;
@@ -40,29 +40,29 @@ struct PieceServer::State {
   State(std::shared_ptr<const SharedFile> shared, Post poster)
       : file(std::move(shared)), post(std::move(poster)) {}
 
-  void run();
-  std::optional<std::pair<LinkId, PieceRequest>> next();
+  void read_all();
+  std::optional<std::pair<LinkId, PieceRequest>> next() REQUIRES_LOCK(mutex);
+  void answer(LinkId link, std::uint64_t offset, Result<Bytes> bytes);
 
   const std::shared_ptr<const SharedFile> file;
-
-  std::mutex mutex;
-  std::condition_variable wake;
-  bool stopping = false;
-  Post post;
-  std::map<LinkId, Link> links;
-  LinkId last;                                       // served; the others come before it again
+  Post post;                                         // set before the first request
   std::atomic<SteadyTime> steps_seen{SteadyTime{}};  // on links of the owner's
-
   PieceServer* server = nullptr;  // the owner's thread only; null once it is gone
-  std::thread thread;
+
+  Mutex mutex;
+  std::map<LinkId, Link> links GUARDED_BY(mutex);
+  LinkId last GUARDED_BY(mutex);           // served; the others come before it again
+  bool reading GUARDED_BY(mutex) = false;  // read_all() runs or waits
+  WorkerThread reader{{.max_cost = 2}};    // last: its tasks use all of the above
 };
 
-// Called with the mutex held. One link after the other, so that none waits for another's window.
+// One link after the other, so that no link waits for another's window.
 std::optional<std::pair<LinkId, PieceRequest>> PieceServer::State::next() {
   auto at = links.upper_bound(last);
   for (std::size_t i = 0; i < links.size(); ++i, ++at) {
     if (at == links.end()) at = links.begin();
     if (at->second.requests.empty()) continue;
+    INVARIANT(at->second.unanswered >= at->second.requests.size(), "a request has no answer yet");
     const PieceRequest request = at->second.requests.front();
     at->second.requests.pop_front();
     last = at->first;
@@ -71,37 +71,40 @@ std::optional<std::pair<LinkId, PieceRequest>> PieceServer::State::next() {
   return std::nullopt;
 }
 
-// Not at a low priority, and no longer with the mutex than it takes: the owner's thread, which
-// sends the signs of life, would wait for a thread that nobody lets run.
-void PieceServer::State::run() {
-  std::unique_lock lock(mutex);
-  while (!stopping) {
-    const auto found = next();
-    if (!found) {
-      wake.wait(lock);
-      continue;
+// At the usual priority, and with the mutex for as short a time as possible: the owner's thread,
+// which sends the signs of life, would wait for a thread that the system does not schedule.
+void PieceServer::State::read_all() {
+  while (!reader.stopping()) {
+    std::optional<std::pair<LinkId, PieceRequest>> found;
+    {
+      const MutexLock lock(mutex);
+      found = next();
+      if (!found) reading = false;
     }
-    if (now() - steps_seen.load() < kStepsLately)
-      wake.wait_for(lock, kPause, [this] { return stopping; });
-    lock.unlock();
+    if (!found) return;
+    if (now() - steps_seen.load() < kStepsLately) reader.sleep_for(kPause);
     const auto& [link, request] = *found;
     auto bytes = file->read(request.model, request.offset, request.bytes);
     post([this, link = link, offset = request.offset, bytes = std::move(bytes)]() mutable {
-      if (server == nullptr) return;
-      const auto it = links.find(link);
-      if (it == links.end()) return;
-      {
-        const std::lock_guard held(mutex);
-        --it->second.unanswered;
-        it->second.used = now();
-      }
-      if (!bytes.ok()) return server->refuse(link, bytes.error().message);
-      // A link that takes no more has other bytes waiting than pieces: not one of ours.
-      Frame frame{FrameType::kPiece, encode(Piece{offset, *bytes})};
-      if (!server->transport_.send(link, std::move(frame)).ok()) server->transport_.close(link);
+      answer(link, offset, std::move(bytes));
     });
-    lock.lock();
   }
+}
+
+void PieceServer::State::answer(LinkId link, std::uint64_t offset, Result<Bytes> bytes) {
+  if (server == nullptr) return;
+  {
+    const MutexLock held(mutex);
+    const auto it = links.find(link);
+    if (it == links.end()) return;
+    INVARIANT(it->second.unanswered > 0, "an answer belongs to a request");
+    --it->second.unanswered;
+    it->second.used = now();
+  }
+  if (!bytes.ok()) return server->refuse(link, bytes.error().message);
+  // A link that takes no more has other bytes waiting than pieces: not one of ours.
+  Frame frame{FrameType::kPiece, encode(Piece{offset, *bytes})};
+  if (!server->transport_.send(link, std::move(frame)).ok()) server->transport_.close(link);
 }
 
 PieceServer::PieceServer(Transport& transport, std::shared_ptr<const SharedFile> file, Post post)
@@ -115,17 +118,11 @@ PieceServer::PieceServer(Transport& transport, std::shared_ptr<const SharedFile>
   };
   state_->server = this;
   transport_.set_events(this);
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
 
 PieceServer::~PieceServer() {
   state_->server = nullptr;
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-    state_->wake.notify_all();
-  }
-  state_->thread.join();
+  state_->reader.stop();
 }
 
 Status PieceServer::send(LinkId link, Frame&& frame) {
@@ -142,7 +139,7 @@ void PieceServer::on_frame(LinkId link, Frame frame) {
   const bool first = silent_.erase(link) > 0;
   bool ours = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     ours = state_->links.contains(link);
   }
   if (!ours && first && frame.type == FrameType::kPieceRequest) ours = take_over(link);
@@ -153,7 +150,7 @@ void PieceServer::on_frame(LinkId link, Frame frame) {
 void PieceServer::on_link_closed(LinkId link, const Error& why) {
   silent_.erase(link);
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->links.erase(link) > 0) return;
   }
   if (events_ != nullptr) events_->on_link_closed(link, why);
@@ -164,7 +161,7 @@ bool PieceServer::take_over(LinkId link) {
   if (events_ != nullptr) {
     events_->on_link_closed(link, {ErrorCode::kCancelled, "a link for pieces of a model"});
   }
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->links.size() >= limits::kPieceLinks) {
     const auto idlest = std::min_element(
         state_->links.begin(), state_->links.end(),
@@ -189,17 +186,26 @@ void PieceServer::on_request(LinkId link, const Frame& frame) {
   if (!state_->file->holds(request->model, request->offset, request->bytes)) {
     return refuse(link, "these bytes are not here");
   }
-  std::unique_lock lock(state_->mutex);
-  State::Link& known = state_->links[link];
-  if (known.unanswered >= limits::kPieceRequests) {
-    lock.unlock();
+  bool full = false;
+  bool wake = false;
+  {
+    const MutexLock lock(state_->mutex);
+    State::Link& known = state_->links[link];
+    full = known.unanswered >= limits::kPieceRequests;
+    if (!full) {
+      ++known.unanswered;
+      known.used = now();
+      known.requests.push_back(*request);
+      wake = !std::exchange(state_->reading, true);
+    }
+  }
+  if (full) {
     return refuse(link, "more than " + std::to_string(limits::kPieceRequests) +
                             " requests wait for their answers");
   }
-  ++known.unanswered;
-  known.used = now();
-  known.requests.push_back(*request);
-  state_->wake.notify_all();
+  if (!wake) return;
+  const bool posted = state_->reader.post([state = state_.get()] { state->read_all(); });
+  INVARIANT(posted, "the reader has room for the task that waits");
 }
 
 void PieceServer::refuse(LinkId link, const std::string& why) {

@@ -15,7 +15,7 @@ SharedFile::~SharedFile() {
 Status SharedFile::share(const Hash256& model, const std::string& path, RangeSet ranges) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (file_ >= 0) ::close(file_);
   file_ = file;
   model_ = model;
@@ -29,13 +29,13 @@ bool SharedFile::has(const Hash256& model, std::uint64_t offset, std::uint64_t b
 }
 
 bool SharedFile::holds(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return has(model, offset, bytes);
 }
 
 Result<Bytes> SharedFile::read(const Hash256& model, std::uint64_t offset,
                                std::uint64_t bytes) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!has(model, offset, bytes)) return Error{ErrorCode::kNotFound, "these bytes are not here"};
   Bytes out(bytes);
   std::uint64_t done = 0;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
+#include "base/thread_annotations.h"
 #include "node/layers/fetch_journal.h"
 
 namespace hearth::node {
@@ -28,12 +28,13 @@ class SharedFile {
   Result<Bytes> read(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
-  bool has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
+  bool has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const
+      REQUIRES_LOCK(mutex_);
 
-  mutable std::mutex mutex_;
-  Hash256 model_;
-  int file_ = -1;
-  RangeSet ranges_;
+  mutable Mutex mutex_;
+  Hash256 model_ GUARDED_BY(mutex_);
+  int file_ GUARDED_BY(mutex_) = -1;
+  RangeSet ranges_ GUARDED_BY(mutex_);
 };
 
 }  // namespace hearth::node

@@ -129,7 +129,7 @@ CardWatch::CardWatch(std::unique_ptr<CardSensors> sensors, std::chrono::millisec
 
 CardWatch::~CardWatch() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     changed_.notify_one();
   }
@@ -137,13 +137,16 @@ CardWatch::~CardWatch() {
 }
 
 CardReading CardWatch::latest() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return latest_;
 }
 
 void CardWatch::watch(std::chrono::milliseconds every) {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, every, [this] { return stopping_; })) {
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto next = std::chrono::steady_clock::now() + every;
+    while (!stopping_ && std::chrono::steady_clock::now() < next) changed_.wait_until(mutex_, next);
+    if (stopping_) return;
     lock.unlock();
     const CardReading reading = sensors_->read();
     lock.lock();

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/result.h"
+#include "base/thread_annotations.h"
 #include "proto/card_reading.h"
 
 namespace hearth::node {
@@ -39,10 +38,10 @@ class CardWatch {
   void watch(std::chrono::milliseconds every);
 
   const std::unique_ptr<CardSensors> sensors_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  CardReading latest_;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  CardReading latest_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -5,15 +5,15 @@
 #endif
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/thread_annotations.h"
 
 namespace hearth::node {
 namespace {
@@ -59,8 +59,8 @@ struct Computed {
 
 struct EngineThread::State : std::enable_shared_from_this<State> {
   void run();
-  bool may_take() const;
-  bool may_lend(const StepBatch& batch) const;
+  bool may_take() const REQUIRES_LOCK(mutex);
+  bool may_lend(const StepBatch& batch) const REQUIRES_LOCK(mutex);
   void take(Task task);
   void answer_load(const LoadTask& task);
   void answer_check();
@@ -76,13 +76,13 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   EngineOptions base;
   Load make_engine;
 
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<Task> tasks;
-  bool stopping = false;
-  bool sleeps = false;     // the engine's thread, until a task is pushed
-  Post post;               // empty once the owner is gone
-  std::size_t posted = 0;  // answers that the owner has not heard yet
+  Mutex mutex;
+  CondVar wake;
+  std::deque<Task> tasks GUARDED_BY(mutex);
+  bool stopping GUARDED_BY(mutex) = false;
+  bool sleeps GUARDED_BY(mutex) = false;     // the engine's thread, until a task is pushed
+  Post post GUARDED_BY(mutex);               // empty once the owner is gone
+  std::size_t posted GUARDED_BY(mutex) = 0;  // answers that the owner has not received yet
   std::atomic<std::uint64_t> generation{0};
   std::atomic<std::uint64_t> unloads{0};
 
@@ -103,11 +103,11 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
 // is finished first. While nothing is to be done this thread asks again and again, as a driver does
 // that waits for its card: sleeping would cost each step more than it takes.
 void EngineThread::State::run() {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   while (true) {
     if (begun.empty()) {
       sleeps = true;
-      wake.wait(lock, [&] { return stopping || !tasks.empty(); });
+      while (!stopping && tasks.empty()) wake.wait(mutex);
       sleeps = false;
     }
     if (stopping) break;
@@ -241,6 +241,7 @@ void EngineThread::State::compute_here(Task task) {
 }
 
 Computed EngineThread::State::finished() {
+  INVARIANT(!begun.empty(), "a step is finished after its begin");
   Computed one{std::move(begun.front().batch), {}, std::move(begun.front().status)};
   begun.pop_front();
   if (one.status.ok()) one.status = engine->finish(one.batch, one.result);
@@ -249,12 +250,13 @@ Computed EngineThread::State::finished() {
 }
 
 void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answer) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (!post) return;
   ++posted;
   post([self = shared_from_this(), answer = std::move(answer)] {
     {
-      const std::lock_guard one(self->mutex);
+      const MutexLock one(self->mutex);
+      INVARIANT(self->posted > 0, "every answer is received once");
       --self->posted;
     }
     if (self->events != nullptr) answer(*self->events);
@@ -262,7 +264,7 @@ void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answ
 }
 
 void EngineThread::State::push(Task task) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (task.is_step() && tasks.size() >= limits::kComputeQueue) {
     task.refused = true;
     task.batch.activations = {};
@@ -283,7 +285,7 @@ EngineThread::EngineThread(EngineOptions base, Load load, Post post)
 EngineThread::~EngineThread() {
   state_->events = nullptr;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->stopping = true;
     state_->post = nullptr;
     state_->wake.notify_one();
@@ -308,7 +310,7 @@ void EngineThread::compute(StepBatch batch) {
   task.generation = state_->generation.load(std::memory_order_relaxed);
   bool lent = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     lent = state_->may_lend(task.batch);
   }
   if (lent) {

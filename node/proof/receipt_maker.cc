@@ -3,22 +3,19 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "base/limits.h"
+#include "base/thread_annotations.h"
+#include "base/worker_thread.h"
 
 namespace hearth::node {
 namespace {
 
-// Between two messages of claims: the control port allows no flood.
+// Between two messages of claims: the control port limits the rate of a worker.
 constexpr auto kClaimPause = std::chrono::milliseconds(20);
-// Steps are hashed some at a time: to be woken by each would take a processor from what the step
-// itself has just woken, the stage behind this one if it is a process of the same machine, or the
-// thread that reads its answer.
+// Steps are hashed several at a time: waking for each would take a processor from the thread that
+// the step itself has just woken, the next stage on the same machine or the reader of its answer.
 constexpr auto kGather = std::chrono::milliseconds(20);
 constexpr std::size_t kGatheredBytes = 256 << 10;
 
@@ -30,9 +27,8 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   State(ReceiptIdentity given, const Clock& clock, Post to)
       : receipts(std::move(given), clock), post(std::move(to)) {}
 
-  // `hurries`: somebody waits for it, or for what it leads to.
-  bool push(Work work, std::size_t size, bool hurries = true);
-  void run();
+  // `urgent`: a peer waits for it, or for what it leads to. False: the queue is full.
+  bool push(Work work, std::size_t size, bool urgent = true);
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
   // Behind what is being hashed; `fill` puts in what the owner is to send.
@@ -52,75 +48,49 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   // The thread's.
   WindowReceipts receipts;
   std::chrono::steady_clock::time_point next_claims{};
+  bool claims_wait = false;  // for next_claims
 
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::pair<Work, std::size_t>> work;
-  std::size_t bytes = 0;  // of all work
-  bool hurried = false;   // some of it is waited for
-  bool gathers = false;   // the thread wakes by itself soon
-  bool stopping = false;
-  Post post;  // empty once the owner is gone
+  Mutex mutex;
+  Post post GUARDED_BY(mutex);  // empty once the owner is gone
 
   // The owner's.
   Send send;
   bool gap = false;   // the latest step was left out
   bool late = false;  // said in the log already
 
-  std::thread thread;
+  WorkerThread worker{{.max_cost = limits::kReceiptQueueBytes,
+                       .gather = kGather,
+                       .gathered_cost = kGatheredBytes}};  // last: its tasks use all of the above
 };
 
-bool ReceiptMaker::State::push(Work task, std::size_t size, bool hurries) {
-  const std::lock_guard lock(mutex);
-  if (bytes + size > limits::kReceiptQueueBytes) return false;
-  bytes += size;
-  work.emplace_back(std::move(task), size);
-  hurried = hurried || hurries || bytes > kGatheredBytes;
-  if (hurried || !gathers) wake.notify_one();
-  return true;
-}
-
-void ReceiptMaker::State::run() {
-  const auto due = [this] { return stopping || !work.empty(); };
-  std::unique_lock lock(mutex);
-  for (;;) {
-    if (receipts.has_claims()) {
-      wake.wait_for(lock, kClaimPause, due);
-    } else {
-      wake.wait(lock, due);
-    }
-    if (!work.empty() && !hurried) {
-      gathers = true;
-      wake.wait_for(lock, kGather, [this] { return stopping || hurried; });
-      gathers = false;
-    }
-    if (stopping) return;
-    std::pair<Work, std::size_t> next;
-    if (!work.empty()) {
-      next = std::move(work.front());
-      work.pop_front();
-    }
-    hurried = !work.empty();  // what is gathered is done to its end
-    lock.unlock();
-    if (next.first) next.first(*this);
-    send_claims();
-    next.first = nullptr;
-    lock.lock();
-    bytes -= next.second;
-  }
+bool ReceiptMaker::State::push(Work task, std::size_t size, bool urgent) {
+  return worker.post(
+      [this, task = std::move(task)] {
+        task(*this);
+        send_claims();
+      },
+      size, urgent ? WorkerThread::Urgency::kNow : WorkerThread::Urgency::kGathered);
 }
 
 void ReceiptMaker::State::send_claims() {
+  if (!receipts.has_claims() || claims_wait) return;
   const auto now = std::chrono::steady_clock::now();
-  if (!receipts.has_claims() || now < next_claims) return;
-  next_claims = now + kClaimPause;
-  control::v1::WorkerMessage message;
-  *message.mutable_window_claims() = receipts.take_claims();
-  to_owner(std::move(message));
+  if (now >= next_claims) {
+    next_claims = now + kClaimPause;
+    control::v1::WorkerMessage message;
+    *message.mutable_window_claims() = receipts.take_claims();
+    to_owner(std::move(message));
+    if (!receipts.has_claims()) return;
+  }
+  claims_wait = true;
+  worker.post_after(next_claims - now, [this] {
+    claims_wait = false;
+    send_claims();
+  });
 }
 
 void ReceiptMaker::State::to_owner(control::v1::WorkerMessage message) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (!post) return;
   post([self = shared_from_this(), message = std::move(message)] {
     if (self->send) self->send(message);
@@ -129,19 +99,15 @@ void ReceiptMaker::State::to_owner(control::v1::WorkerMessage message) {
 
 ReceiptMaker::ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post)
     : build_(identity.build),
-      state_(std::make_shared<State>(std::move(identity), clock, std::move(post))) {
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
-}
+      state_(std::make_shared<State>(std::move(identity), clock, std::move(post))) {}
 
 ReceiptMaker::~ReceiptMaker() {
   state_->send = nullptr;
   {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
+    const MutexLock lock(state_->mutex);
     state_->post = nullptr;
-    state_->wake.notify_one();
   }
-  state_->thread.join();
+  state_->worker.stop();
 }
 
 void ReceiptMaker::set_send(Send send) { state_->send = std::move(send); }
@@ -160,7 +126,7 @@ void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> dra
                        State& state) { state.receipts.step(batch, in, drawn); },
                    size, ends);
   if (std::exchange(state_->gap, !taken) || taken) return;
-  // It may have been the one that ends a request, which would then stay open for ever.
+  // It may be the step that ends a request, which would otherwise stay open forever.
   state_->push([](State& state) { state.receipts.skip(); }, 0);
   if (std::exchange(state_->late, true)) return;
   spdlog::warn("hashing does not keep up with computing: some requests have no receipts");

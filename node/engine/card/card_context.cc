@@ -3,14 +3,14 @@
 namespace hearth::node {
 
 std::optional<Error> CardContext::lost() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 
 void CardContext::lose(const Error& error) {
   const Error named{error.code, "cuda:" + std::to_string(index_) + ": " + error.message};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (lost_) return;
     lost_ = named;
   }

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
+#include "base/thread_annotations.h"
 #include "kernels/cuda/lost_card.h"
 #include "kernels/cuda/runtime.h"
 
@@ -61,8 +61,8 @@ class CardContext {
  private:
   const std::uint32_t index_;
   const std::function<void(const Error&)> on_lost_;
-  mutable std::mutex mutex_;
-  std::optional<Error> lost_;
+  mutable Mutex mutex_;
+  std::optional<Error> lost_ GUARDED_BY(mutex_);
 };
 
 }  // namespace hearth::node

@@ -113,7 +113,7 @@ TEST(ProblemTest, SoAreSizesThatCannotBe) {
   expect_refused(problem, "0 layers");
   problem = small();
   problem.model.layer_bytes[1] = 0;
-  expect_refused(problem, "no bytes");
+  expect_refused(problem, "bytes of a layer are 0");
   problem = small();
   problem.model.layer_bytes[1] = ~std::uint64_t{0};
   expect_refused(problem, "bytes of a layer");
@@ -122,7 +122,7 @@ TEST(ProblemTest, SoAreSizesThatCannotBe) {
   expect_refused(problem, "positions");
   problem = small();
   problem.stages = 5;
-  expect_refused(problem, "fewer than 5 stages");
+  expect_refused(problem, "5 stages need as many layers, and the model has 4");
   problem = small();
   problem.links.pop_back();
   expect_refused(problem, "pair");

@@ -211,7 +211,7 @@ TEST(GgufHostile, TypesAndBlocks) {
   }
   expect_says(typed(39, 256).error().message, "tensors of MXFP4 (type 39) are not read");
   expect_says(typed(kQ8_0, 33).error().message,
-              "rows of 33 elements are no multiple of the 32 that a block of Q8_0 has");
+              "rows of 33 elements must be a multiple of the 32 that a block of Q8_0 has");
   expect_says(typed(14, 128).error().message, "the 256 that a block of Q6_K has");
 }
 
@@ -224,8 +224,8 @@ TEST(GgufHostile, Offsets) {
   EXPECT_EQ(second_at(32), "");
   expect_says(second_at(0), "tensor 'b' at byte 57: offset 0 must be 32");  // overlap
   expect_says(second_at(64), "offset 64 must be 32");                       // gap
-  expect_says(second_at(33), "no multiple of the alignment 32");
-  expect_says(second_at(kMax), "no multiple of the alignment 32");
+  expect_says(second_at(33), "must be a multiple of the alignment 32");
+  expect_says(second_at(kMax), "must be a multiple of the alignment 32");
   expect_says(second_at(kMax - 31), "must be 32");
   RawGguf order;
   order.header(2, 0).tensor("a", {8}, kF32, 32).tensor("b", {8}, kF32, 0).data(64);

@@ -47,7 +47,7 @@ TEST(Vocabulary, RefusesWhatIsNoVocabularyAndNamesTheEntry) {
       {[](SmallVocabulary& v) { v.tokens.clear(); }, "is empty"},
       {[](SmallVocabulary& v) { v.tokens[2] = "a"; }, "entry 2 has the text of entry 0"},
       {[](SmallVocabulary& v) { v.types.pop_back(); }, "has 2 entries"},
-      {[](SmallVocabulary& v) { v.types[1] = 7; }, "entry 1: 7 is none of 0 to 6"},
+      {[](SmallVocabulary& v) { v.types[1] = 7; }, "entry 1: 7; it must be 0 to 6"},
       {[](SmallVocabulary& v) { v.types[1] = -1; }, "entry 1: -1"},
       {[](SmallVocabulary& v) { v.tokens[1] = std::string(limits::kTokenBytes + 1, 'x'); },
        "entry 1: 4097 bytes"},
