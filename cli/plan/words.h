@@ -1,4 +1,4 @@
-// Figures and sentences that all of `hearth plan` says alike.
+// Figures and sentences that all outputs of `hearth plan` share.
 #pragma once
 
 #include <cstdint>
