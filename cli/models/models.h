@@ -1,5 +1,5 @@
-// Models on this machine: GGUF files in models_dir(), each with a small JSON file beside it that
-// says where it came from and what its SHA-256 is.
+// The models on this machine: GGUF files in models_dir(), each with a small JSON file beside it
+// that names its source and its SHA-256.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct LocalModel {
   std::string source;
 };
 
-// Sorted by name. A file without its JSON is listed with what can be seen.
+// Sorted by name. A file without its JSON is listed with the other fields.
 std::vector<LocalModel> list_models();
 
 // A path to a GGUF file, or the name of a pulled model. kNotFound says how to get it.

@@ -1,5 +1,5 @@
-// hearth manifest: what each tensor of a model must hash to. hearth pull --layers: brings the bytes
-// of some layers and no others, checked against a manifest.
+// hearth manifest writes the hash of each tensor of a model. hearth pull --layers fetches the bytes
+// of some layers only, verified against a manifest.
 #pragma once
 
 #include <cstdint>

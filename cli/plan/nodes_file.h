@@ -1,5 +1,5 @@
-// The nodes and links of `hearth plan --nodes FILE`, in JSON; a running server says its own in the
-// same form. Bytes and seconds throughout:
+// The nodes and links of `hearth plan --nodes FILE`, in JSON; a running server gives its own in the
+// same form. All values are in bytes and seconds:
 //
 //   {"batch_rows": 16,
 //    "nodes": [{"name": "den", "memory_bytes": 21000000000,
@@ -11,11 +11,11 @@
 //    "links": [{"from": "den", "to": "attic", "seconds": 0.0001, "bytes_per_second": 110e6}],
 //    "link": {"seconds": 0.0001, "bytes_per_second": 110e6}}
 //
-// memory_bytes is for weights and KV: what a worker takes beside them (buffers of its steps, and 32
-// MiB) is not of it. Pairs are of a step of one row and one of batch_rows rows. A node says either
-// what a layer of mean size and the head of this very model take, or how fast it reads weights.
-// step_seconds, batch_rows and kv_budget_bytes (of the memory, for KV at most) may be absent;
-// "link" is of every pair that "links" does not name, and without it such a pair has none.
+// memory_bytes is for weights and KV; it excludes step buffers and another 32 MiB of each worker.
+// Pairs are for a step of one row and for one of batch_rows rows. A node has either the times of a
+// layer of mean size and of the head of this model, or the rate at which it reads weights.
+// step_seconds, batch_rows and kv_budget_bytes (the most memory for KV) are optional. "link"
+// applies to each pair that "links" does not name; without it such a pair has no link.
 #pragma once
 
 #include <cstdint>

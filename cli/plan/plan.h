@@ -1,5 +1,5 @@
-// hearth plan: which nodes would take which layers of a model, and how fast that would be. Reads
-// the file's header, loads nothing.
+// hearth plan: predicts a placement, that is, which nodes would get which layers of a model, and
+// its speed. Reads only the header of the model file.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ struct PlanOptions {
   std::string api_key;
 };
 
-// What is printed, for people. `plans`: at least one; spares are those of the first, of which the
-// others are made.
+// The output for people. `plans`: at least one; the others are made of the spares of the first.
 std::vector<std::string> plan_lines(const placement::Problem& problem,
                                     const std::vector<placement::Plan>& plans,
                                     const std::vector<std::string>& improvements);

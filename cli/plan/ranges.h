@@ -1,5 +1,6 @@
-// What `hearth plan` says of more nodes than an exact search sees: ranges and their replicas
-// (placement/ranges.h), and the pipelines that a server forms of them (placement/chains.h).
+// The output of `hearth plan` for more nodes than the exact search takes: layer ranges with their
+// replicas (placement/ranges.h), and the pipelines that a server forms of them
+// (placement/chains.h).
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace hearth::cli {
 
-// What is printed, for people: ranges, the memory of each node, figures, spares.
+// The output for people: ranges, the memory of each node, figures, spares.
 std::vector<std::string> range_plan_lines(const placement::Problem& problem,
                                           const placement::RangePlan& plan,
                                           const placement::Chains& chains,

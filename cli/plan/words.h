@@ -1,4 +1,4 @@
-// Figures and sentences that `hearth plan` shows for every number of nodes.
+// Figures and sentences that all outputs of `hearth plan` share.
 #pragma once
 
 #include <cstdint>

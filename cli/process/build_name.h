@@ -1,4 +1,4 @@
-// This program's name in receipts. Every instruction set and card computes the same bits.
+// The name of this build in receipts. Every instruction set and GPU computes the same bits.
 #pragma once
 
 #include <string>

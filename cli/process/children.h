@@ -1,6 +1,6 @@
-// Local workers: child processes of a server, one `hearth worker` each. A child that dies is
-// started again after 0.2 s, then twice as long each time up to 5 s; it ends with this process
-// however this process ends. Its log appears on our stderr with its name in front.
+// Children: the local workers of a server, one `hearth worker` process each. A child that dies is
+// restarted after 0.2 s, doubling up to 5 s. It ends when this process ends, in whatever way. Its
+// log lines appear on our stderr with its name in front.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -26,7 +26,7 @@ class Children {
   ~Children();  // SIGKILL to what is left
 
   void start(std::vector<ChildSpec> specs);
-  // SIGTERM to all, and no more restarts. The destructor ends what does not listen.
+  // SIGTERM to all, and no more restarts. The destructor kills those that remain.
   void stop();
   std::size_t running() const;
 

@@ -1,4 +1,5 @@
-// The owner's thread of a long-running process: its event loop, its timer and its signals.
+// Loop: the event loop of a long-running process, with its timer and signals, on the owner's
+// thread.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,4 +1,4 @@
-// Where things lie: XDG folders, overridable by flag and environment.
+// The folders that Hearth uses: XDG folders, overridable by flag and environment.
 #pragma once
 
 #include <filesystem>

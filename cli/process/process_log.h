@@ -1,5 +1,5 @@
-// The log of a long-running process: lines on stderr and in a file, with control characters
-// escaped, because names and sentences of peers appear in them. `hearth logs` shows the file.
+// The log of a long-running process, on stderr and in a file. Control characters are escaped,
+// because names and messages of peers appear in it. `hearth logs` shows the file.
 #pragma once
 
 #include <string>
@@ -13,22 +13,21 @@ namespace hearth::cli {
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
 
-// From now on also to a file of the logs folder, which is created for this user alone. To be called
-// before there are threads. kIo says why it cannot be.
+// Also logs to a file from now on, in a folder that is created for this user alone. Must be called
+// before threads start. kIo with the reason.
 Status log_to_file(const std::string& path, std::size_t bytes = kLogFileBytes);
 void log_to_file_or_warn(const std::string& path);
 
-// A line of a process that this one has started: "[name] line".
+// Logs a line of a child process: "[name] line".
 void log_child_line(const std::string& name, const std::string& line);
 
-// Why a handshake of the control plane failed. From any thread; of a flood of them some are counted
-// and not said.
+// Logs why a control handshake failed. Any thread; many at once are only counted.
 void log_failed_handshake(std::string_view why);
 
-// A control link that was refused before it opened, or whose peer sent bytes that it may not send.
+// Logs why a control link was refused before it opened, or which bytes its peer may not send.
 void log_refused_session(const std::string& why);
 
-// An incoming data link that was refused before it opened, and exactly why; its peer is not told.
+// Logs why an incoming data link was refused; the peer is not told the reason.
 void log_refused_link(const std::string& why);
 
 }  // namespace hearth::cli

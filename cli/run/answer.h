@@ -1,5 +1,6 @@
-// One question, one streamed answer: through a swarm's API (swarm_answer.cc) or in this process
-// (local_answer.cc). Both send every sampling parameter, so that both compute the same function.
+// Answerer: asks one prompt and streams its answer, through the API of a swarm (swarm_answer.cc) or
+// in this process (local_answer.cc). Both pass every sampling parameter, so that both compute the
+// same function.
 #pragma once
 
 #include <functional>
@@ -57,11 +58,12 @@ std::unique_ptr<Answerer> swarm_answerer();
 // Loads the model; options.model, stages and threads are fixed from here on.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
 
-// What turns a request into the tokens that a file's model reads, and its tokens into text: the
-// model's shape, tokenizer and chat template.
+// The shape, tokenizer and chat template of a file's model, which turn a request into tokens and
+// tokens into text.
 Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
 
-// On stderr. True where the right answer is another one, which is to be printed behind it.
+// Prints the state of verification on stderr. True when a corrected answer is to be printed after
+// it.
 bool print_verified(const client::Verified& verified);
 
 Error answer_timed_out(const RunOptions& options);

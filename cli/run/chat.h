@@ -1,8 +1,8 @@
-// The interactive chat of `hearth run MODEL`: ollama's habits.
+// The interactive chat of `hearth run MODEL`, with the commands of ollama.
 //
 //   """ begins and ends a message of several lines
 //   /set lists the parameters, /set NAME VALUE changes one; /set system TEXT, /set verbose, quiet
-//   /clear forgets the conversation; /show; /bye or Ctrl-D leaves; /? helps
+//   /clear clears the conversation; /show; /bye or Ctrl-D leaves; /? helps
 //   Ctrl-C stops the answer, not the program
 #pragma once
 

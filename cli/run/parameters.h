@@ -9,9 +9,9 @@
 
 namespace hearth::cli {
 
-// "/set temperature 0.5": changes options; a sentence when it cannot. Names are those of the flags
-// and of ollama, '-' as '_': temp and temperature, n, predict and num_predict. An empty "stop"
-// forgets the stop strings.
+// "/set temperature 0.5": changes options; the error message when it cannot. Names are those of the
+// flags and of ollama, '-' as '_': temp and temperature, n, predict and num_predict. An empty
+// "stop" forgets the stop strings.
 Status set_parameter(RunOptions& options, const std::string& name, const std::string& value);
 
 // "temperature        0.8  (from 0 to 100)", one a parameter.

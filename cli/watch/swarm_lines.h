@@ -1,4 +1,4 @@
-// A swarm as text: what status and top print.
+// The output of hearth status and hearth top.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace hearth::cli {
 
-// The nodes with the layers that they hold, and where no prompt would be answered, why not and what
+// The nodes with the layers that they hold and, while the swarm is not ready, the reason and what
 // to add.
 Lines status_lines(const client::SwarmView& view);
 
-// The nodes at work. `time`: as it is to be shown.
+// The working nodes. `time`: as it is shown.
 Lines top_lines(const client::SwarmView& view, const std::string& api_base,
                 const std::string& time);
 

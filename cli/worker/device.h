@@ -1,4 +1,4 @@
-// What --device names: the processor, or an NVIDIA card of this machine.
+// The values of --device: the CPU, or an NVIDIA GPU of this machine.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -39,7 +39,7 @@ std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t
 // driver has no such card, kUnsupported where this build has no code for it, or for any.
 Status check_device_choice(const std::string& choice);
 
-// What a model takes at least where one process runs all of it.
+// The least memory of a model that one process runs whole.
 node::EngineOptions whole_model(const model::ModelSpec& spec);
 
 // Null: the processor. `least`: what the card must hold; with "auto" a smaller card, and one that

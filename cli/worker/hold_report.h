@@ -1,5 +1,5 @@
-// What a worker says of the layers that it holds: which, why, and how they come. On stderr for
-// people, or a line of JSON each on stdout. Thread-safe.
+// HoldReport: reports the layers that a worker holds, why, and the progress of fetching them. Text
+// on stderr, or lines of JSON on stdout. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// hearth worker: one stage's process. Dials the coordinator for ever and serves what it is
-// assigned.
+// hearth worker: the process of one stage. Keeps connecting to the coordinator and serves its
+// assigned layers.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ struct WorkerOptions {
 // self-test.
 int run_worker(const WorkerOptions& options);
 
-// That a stage of so many layers gets one KV page; the error names the least budget and the flag.
+// Checks that a stage of so many layers gets one KV page; the error names the least budget and the
+// flag.
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
 
 }  // namespace hearth::cli

@@ -1,5 +1,5 @@
-// The model of a worker. Of a server's own machine: its file, as it is. Of a machine that has
-// joined a cluster: what the cluster's signed manifest says, of which it brings its own layers.
+// The model of a worker. On the server's machine it is the whole file. On a member it is described
+// by the cluster's signed manifest, and the worker fetches its own layers.
 #pragma once
 
 #include <memory>

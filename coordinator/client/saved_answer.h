@@ -1,7 +1,7 @@
-// SavedAnswer: a request and its answer as a client has kept them, from which the answer's receipts
-// are computed again (recompute.h). Two forms are read: the file of `hearth run --receipt`, one
-// object {"request": ..., "answer": ...}; and the two bodies of any OpenAI client, each in a file,
-// the answer as one object or as the events of a stream.
+// SavedAnswer: a request with its answer as a client has stored them, from which the answer's
+// receipts are recomputed. Two forms are read: the file of `hearth run --receipt`, one object
+// {"request": ..., "answer": ...}; and the two bodies of any OpenAI client, each in a file, the
+// answer as one object or as the events of a stream.
 //
 // Any bytes may be parsed. Pure functions, any thread.
 #pragma once
@@ -42,8 +42,8 @@ struct SavedAnswer {
   std::map<std::uint32_t, SavedChoice> choices = {};  // by index
 };
 
-// kInvalidInput says what is missing, and how to have it. `request`: its body where it lies beside
-// `answer`; empty where both are one object.
+// kInvalidInput names what is missing and how to get it. `request`: its body, if that is a file of
+// its own; empty where both are one object.
 Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request);
 
 // The file of `hearth run --receipt`, for one choice.

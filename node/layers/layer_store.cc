@@ -107,7 +107,7 @@ void LayerStore::State::run() {
 // For a new plan, or for the time to try the present one again.
 void LayerStore::State::wait() {
   const bool later = plan && failure && !held(plan->layers);
-  if (later && retry_at != Clock::time_point::max()) {
+  if (later && retry_at != SteadyClock::time_point::max()) {
     changed.wait_until(mutex, retry_at);
   } else {
     changed.wait(mutex);
@@ -257,7 +257,7 @@ Result<std::string> LayerStore::obtain(LayerRange layers, const std::function<bo
     return state.stopping || state.held(layers) || number != state.plans || tries != state.tries ||
            hopeless || given_up();
   };
-  while (!over()) state.changed.wait_until(state.mutex, SteadyClock::now() + kAskAgain);
+  while (!over()) state.changed.wait_until(state.mutex, SteadyClock::now() + kCancelPoll);
   if (state.held(layers)) return state.have->path;
   if (state.stopping || number != state.plans || !state.failure || given_up()) {
     return Error{ErrorCode::kCancelled, "these layers are no longer needed"};
