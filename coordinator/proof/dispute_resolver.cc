@@ -291,7 +291,7 @@ void DisputeResolver::on_answer(const std::string& node, const control::v1::Answ
   one.judged.plea = said.plea;
   one.judged.weights_whole = said.weights_whole;
   one.judged.self_test_passed = said.self_test_passed;
-  one.damage = answer_line(answer.found().what());
+  one.damage = line_of(answer.found().what());
   judge(at);
 }
 
