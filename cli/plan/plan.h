@@ -25,8 +25,8 @@ struct PlanOptions {
   std::string api_key;
 };
 
-// What is printed, for people. `plans`: at least one; spares are those of the first, of which the
-// others are made.
+// The printed lines. `plans`: at least one; the spares shown are those of the first plan, from
+// which the others are made.
 std::vector<std::string> plan_lines(const placement::Problem& problem,
                                     const std::vector<placement::Plan>& plans,
                                     const std::vector<std::string>& improvements);

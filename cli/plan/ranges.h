@@ -1,4 +1,4 @@
-// What `hearth plan` says of more nodes than an exact search sees: ranges and their replicas
+// The output of `hearth plan` for more nodes than the exact search takes: ranges and their replicas
 // (placement/ranges.h), and the pipelines that a server forms of them (placement/chains.h).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace hearth::cli {
 
-// What is printed, for people: ranges, the memory of each node, figures, spares.
+// The printed lines: ranges, the memory of each node, figures, spares.
 std::vector<std::string> range_plan_lines(const placement::Problem& problem,
                                           const placement::RangePlan& plan,
                                           const placement::Chains& chains,
