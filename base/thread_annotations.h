@@ -22,7 +22,7 @@
 #define EXCLUDES_LOCK(...) HEARTH_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define ACQUIRES_LOCK(...) HEARTH_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define RELEASES_LOCK(...) HEARTH_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
-// Of a function whose locking the analysis cannot follow; say why where it stands.
+// For a function whose locking the analysis cannot follow; give the reason beside it.
 #define NO_THREAD_SAFETY_ANALYSIS HEARTH_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace hearth {

@@ -25,8 +25,8 @@ struct ChatTemplateInput {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  // What strftime_now gives to templates that write the date (in UTC, English names). Without it
-  // the function is undefined, so that a prompt depends on nothing but its input.
+  // The time that strftime_now gives to templates that write the date (in UTC, English names).
+  // Without it the function is undefined, so that a prompt depends on nothing but its input.
   std::optional<std::int64_t> unix_seconds;
 };
 

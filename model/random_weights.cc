@@ -10,7 +10,8 @@
 namespace hearth::model {
 namespace {
 
-// Where the fp16 numbers of a block are and what uniformly random bits elsewhere amount to.
+// The places of the fp16 numbers of a block, and the deviation that uniformly random bits in the
+// rest give.
 struct RandomBlock {
   TensorType type;
   std::size_t scale_offset;

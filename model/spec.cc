@@ -87,7 +87,7 @@ Status refuse_split_files(const GgufFile& file) {
                      " files; merge them into one");
 }
 
-// What a title of the file can be used for: general.name, else the file's name without .gguf.
+// The model's title: general.name, else the file's name without .gguf.
 std::string display_name(const GgufFile& file) {
   const Result<std::string> name = file.get_string("general.name");
   if (name.ok() && !name->empty() && name->size() <= limits::kModelNameBytes && is_utf8(*name) &&

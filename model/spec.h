@@ -17,7 +17,7 @@ namespace hearth::model {
 
 enum class Activation : std::uint8_t { kSilu, kGeluTanh };
 
-// What sets one family apart from another.
+// The traits that distinguish families.
 struct FamilyTraits {
   std::string_view architecture;  // general.architecture
   kernels::RopeStyle rope = kernels::RopeStyle::kHalves;
@@ -29,7 +29,8 @@ struct FamilyTraits {
   int residual_shift = 6;         // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
   double rope_base = 10000.0;     // where the file names none
   bool rope_factors = false;      // files may have rope_freqs.weight
-  // Of so many layers the last sees every position and the others a window; 0: all see everything.
+  // Of every N layers the last one sees all positions and the others a window; 0: all layers see
+  // all positions.
   std::uint32_t global_every = 0;
   // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.
   std::uint32_t narrow_score_layers = 0;

@@ -1,5 +1,5 @@
-// Complete models with random weights, for tests and benchmarks: right in every shape, key and
-// tokenizer entry, and with nothing to say. The same options give the same bytes everywhere.
+// Complete models with random weights, for tests and benchmarks: correct in every shape, key and
+// tokenizer entry, with meaningless output. The same options give the same bytes everywhere.
 #pragma once
 
 #include <cstdint>

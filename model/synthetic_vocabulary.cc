@@ -13,7 +13,7 @@ constexpr std::int32_t kUnknown = 2;
 constexpr std::int32_t kControl = 3;
 constexpr std::int32_t kByte = 6;
 
-// What the vocabularies write for a space.
+// The character that vocabularies write for a space.
 constexpr std::string_view kBpeSpace = "\xC4\xA0";
 constexpr std::string_view kSpmSpace = "\xE2\x96\x81";
 
@@ -56,7 +56,7 @@ class Builder {
     vocabulary_.tokens.push_back(std::move(token));
     vocabulary_.types.push_back(type);
   }
-  // What all vocabularies have in common, after their specials and bytes.
+  // The common part of all vocabularies, after their special tokens and bytes.
   void fill(std::string_view space) {
     for (const auto& [left, right] : kFrequent) merge(left == "_" ? space : left, right);
     std::vector<std::string> words;
@@ -114,7 +114,7 @@ SyntheticVocabulary synthetic_spm(std::uint32_t size) {
   builder.fill(kSpmSpace);
   SyntheticVocabulary vocabulary = builder.take();
   vocabulary.merges.clear();
-  // Of two pieces the earlier is merged first; the order of those that nothing merges is free.
+  // Merges take the earlier of two pieces first; the order of pieces without a merge is free.
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     vocabulary.scores.push_back(-static_cast<float>(i));
   }

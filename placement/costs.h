@@ -35,11 +35,11 @@ class Costs {
     return delays_[node];
   }  // of the usual outgoing link, seconds
 
-  // Of the weights, in layers of mean size.
+  // The weight of layers, in layers of mean size.
   double weight(LayerRange layers) const;
   bool fits(const Speed& speed, LayerRange layers) const;
   bool fits(std::uint32_t node, LayerRange layers) const { return fits(speeds_[node], layers); }
-  // Of a step of one row.
+  // Seconds of a step of one row.
   double row_seconds(std::uint32_t node, LayerRange layers) const;
   // Between two steps of a batch on one replica: the stage's, or that of its bytes on the link.
   double batch_seconds(const Speed& speed, LayerRange layers) const;

@@ -12,7 +12,7 @@
 namespace hearth::placement {
 namespace {
 
-// Of more nodes the alternatives to a plan are searched for with less effort.
+// With more nodes the alternatives to a plan are searched for with less effort.
 constexpr std::size_t kExactAlternatives = 12;
 static_assert(kExactAlternatives <= limits::kExactNodes);
 

@@ -360,7 +360,7 @@ double range_rate_after(const Problem& changed) {
   return plan.ok() ? range_rate_of(changed, plan->prediction) : 0.0;
 }
 
-// What the same nodes give to all streams together where the plan is for latency.
+// The throughput of the same nodes where the plan is for latency.
 std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan) {
   if (problem.objective != Objective::kLatency) return std::nullopt;
   Problem changed = problem;

@@ -37,7 +37,7 @@ class Search {
   }
   // From now on every stage and link keeps within `pace`.
   void bound(double pace);
-  // What a pipeline of so many stages may take once round.
+  // The limit for the ring of a pipeline of so many stages.
   double max_seconds(std::uint32_t stages) const;
 
   // Reads how far the nodes of a set reach, by their last node; the set's subsets were read before.
@@ -106,7 +106,7 @@ class Search {
   double limit_ = kNever;
   std::vector<std::array<std::uint16_t, kMaxNodes>> reach_;  // by set; 0: not reached
   std::vector<double> paths_;                                // [set * count_ + last]
-  // Of unequal layers.
+  // For unequal layers.
   std::vector<char> wanted_;  // sets that may beat the limit
   std::vector<char> grows_;   // proper subsets of wanted sets
   std::vector<double> prices_;

@@ -64,7 +64,7 @@ class SearchInput {
   // Seconds of a layer of mean size, and of the head.
   double layer(std::uint32_t node) const { return layer_[node]; }
   double head(std::uint32_t node) const { return head_[node]; }
-  // Of a step, less the pace where there is one.
+  // Seconds of a step, less the pace where there is one.
   double toll(std::uint32_t node) const { return step_[node] - (pace_ < kNever ? pace_ : 0.0); }
   double seconds(std::uint32_t node, LayerRange layers) const {
     return step_[node] + layer_[node] * weight(layers) +

@@ -1,5 +1,5 @@
-// What nodes lack to hold a model, and why a node has no stage, as figures. The sentences are in
-// coordinator/pipelines/placement_text.h.
+// The shortage of nodes that do not hold a model, and the reason why a node has no stage, as
+// figures. The sentences are in coordinator/pipelines/placement_text.h.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Spare {
   std::uint32_t node = 0;
   SpareReason reason = SpareReason::kNotSearched;
   std::uint64_t bytes = 0;
-  // Of the objective (kDetour: of one stream), with the node and as planned without it.
+  // The rate that the objective maximises (kDetour: that of one stream), with the node and as
+  // planned without it.
   double with_tokens_per_second = 0.0;
   double tokens_per_second = 0.0;
 };
@@ -48,7 +49,7 @@ struct Shortage {
   std::uint64_t kv_layers = 0;     // of as many stages as were asked for
 };
 
-// Of a problem for which no placement was found.
+// For a problem without a placement.
 Shortage shortage_of(const Problem& problem);
 
 // kNoCapacity, for a problem for which no placement was found: shortage_of() has the figures.

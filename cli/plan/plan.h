@@ -1,5 +1,5 @@
-// hearth plan: predicts a placement, that is, which nodes would get which layers of a model, and
-// its speed. Reads only the header of the model file.
+// hearth plan: which nodes would take which layers of a model, and how fast that would be. Reads
+// the file's header, loads nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct PlanOptions {
   std::string api_key;
 };
 
-// The output for people. `plans`: at least one; the others are made of the spares of the first.
+// The printed lines. `plans`: at least one; the spares shown are those of the first plan, from
+// which the others are made.
 std::vector<std::string> plan_lines(const placement::Problem& problem,
                                     const std::vector<placement::Plan>& plans,
                                     const std::vector<std::string>& improvements);

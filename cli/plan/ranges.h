@@ -1,6 +1,5 @@
-// The output of `hearth plan` for more nodes than the exact search takes: layer ranges with their
-// replicas (placement/ranges.h), and the pipelines that a server forms of them
-// (placement/chains.h).
+// The output of `hearth plan` for more nodes than the exact search takes: ranges and their replicas
+// (placement/ranges.h), and the pipelines that a server forms of them (placement/chains.h).
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace hearth::cli {
 
-// The output for people: ranges, the memory of each node, figures, spares.
+// The printed lines: ranges, the memory of each node, figures, spares.
 std::vector<std::string> range_plan_lines(const placement::Problem& problem,
                                           const placement::RangePlan& plan,
                                           const placement::Chains& chains,

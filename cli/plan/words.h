@@ -13,7 +13,7 @@ namespace hearth::cli {
 std::string plan_rate(double tokens_per_second);
 std::string plan_milliseconds(double seconds);
 
-// Of the positions that were asked for.
+// Bytes of a range with KV of problem.kv_tokens positions.
 std::uint64_t kv_bytes_of(const placement::Problem& problem, LayerRange layers);
 std::uint64_t weight_bytes_of(const placement::Problem& problem, LayerRange layers);
 

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that a file chose: every step says whether it still fits.
+// Arithmetic on sizes from a file: every step reports whether the result fits.
 #pragma once
 
 #include <cstdint>

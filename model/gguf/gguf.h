@@ -1,9 +1,9 @@
 // GGUF files (the format of llama.cpp: ggml/docs/gguf.md), read over mmap. Version 3, and 2, whose
 // little-endian layout is the same.
 //
-// Knows nothing of any model. Every count, length, product and offset is checked before use, with
-// the limits of base/limits.h; errors name key, tensor and byte offset. Memory taken is bounded by
-// those limits, whatever the file says. Immutable after open, safe to share between threads.
+// Independent of any model family. Every count, length, product and offset is checked before use,
+// with the limits of base/limits.h; errors name key, tensor and byte offset. Memory is bounded by
+// those limits for any file. Immutable after open, safe to share between threads.
 #pragma once
 
 #include <cstddef>

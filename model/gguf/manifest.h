@@ -49,7 +49,7 @@ struct Manifest {
 Result<Manifest> make_manifest(const GgufFile& file,
                                const std::function<bool(std::uint64_t)>& progress);
 
-// What a cluster's key signs as a manifest, and nothing else with it (base/crypto.h).
+// The purpose under which a cluster's key signs manifests and nothing else (base/crypto.h).
 inline constexpr std::string_view kManifestPurpose = "hearth manifest v1";
 
 // The signature of a message, and whether a signature is one.
@@ -67,7 +67,7 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check);
 // embedding; the last one's norm and head; and what belongs to no layer. kInvalidInput when the
 // model has fewer layers.
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers);
-// Of a model without layers: 0.
+// 0 for a model without layers.
 std::uint32_t layer_count(const Manifest& manifest);
 
 }  // namespace hearth::model

@@ -1,4 +1,4 @@
-// Writes GGUF version 3 files, for tests and benchmarks. Tensor data is asked for row by row, so
+// Writes GGUF version 3 files, for tests and benchmarks. Tensor data is requested row by row, so
 // that a file may be larger than memory.
 #pragma once
 

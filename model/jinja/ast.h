@@ -69,7 +69,7 @@ struct Expr {
   std::vector<std::pair<std::string, ExprPtr>> named;
 };
 
-// What a set or for statement assigns to.
+// The target of a set or for statement.
 struct Target {
   enum class Kind : std::uint8_t { kName, kAttribute, kTuple };
   Kind kind = Kind::kName;

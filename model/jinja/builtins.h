@@ -1,5 +1,5 @@
-// Filters, tests and methods of the subset. Errors say what was wrong; the interpreter puts line
-// and construct before them.
+// Filters, tests and methods of the subset. The interpreter prefixes their errors with line and
+// construct.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The state of one rendering; statements are run by jinja_eval.cc, expressions by
-// jinja_expr_eval.cc.
+// The state of one rendering; statements are run by eval.cc, expressions by
+// expr_eval.cc.
 #pragma once
 
 #include <cstdint>

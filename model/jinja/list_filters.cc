@@ -28,7 +28,7 @@ Result<Value> by_attribute(Meter& meter, const Value& item, const Value& attribu
   return at;
 }
 
-// What items are ordered and compared by: an attribute, and without regard to case.
+// The key by which items are ordered and compared: an attribute, optionally ignoring case.
 struct KeyRule {
   const Value* attribute = nullptr;
   bool case_sensitive = false;

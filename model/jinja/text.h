@@ -37,7 +37,7 @@ struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-// What is left of text without white space at the asked sides.
+// The text without white space at the given sides.
 Range strip_space(std::string_view text, bool left, bool right);
 // The same without any of these characters.
 Range strip_characters(std::string_view text, std::string_view characters, bool left, bool right);

@@ -69,7 +69,8 @@ struct Namespace {
   std::vector<std::pair<std::string, Value>> items;
 };
 
-// Appends with spans. After a limit is passed it ignores what comes and finish() says which.
+// Appends text with its spans. Beyond a limit it ignores further text, and finish() names the
+// limit.
 class TextBuilder {
  public:
   explicit TextBuilder(Meter& meter) : meter_(&meter) {}
@@ -114,7 +115,7 @@ Result<const Value*> find_key(Meter& meter, const Dict& dict, const Value& key);
 const Value* find_name(const Namespace& space, std::string_view name);
 // `needle in haystack`.
 Result<bool> contains(Meter& meter, const Value& haystack, const Value& needle);
-// What a for loop or a filter walks over: items, characters of a string, keys of a dict.
+// The values that a for loop or a filter visits: items, characters of a string, keys of a dict.
 Result<std::vector<Value>> iterate(Meter& meter, const Value& value);
 
 // str(value) and repr(value), as Python writes them.

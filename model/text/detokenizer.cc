@@ -28,7 +28,7 @@ std::string Detokenizer::push(TokenId token) {
 }
 
 std::string Detokenizer::finish() {
-  // What is held is the beginning of one character, and it will not be completed.
+  // The held bytes are the beginning of one character that will not be completed.
   const bool broken = !held_.empty();
   held_.clear();
   first_ = true;

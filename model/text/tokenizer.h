@@ -78,7 +78,7 @@ class Detokenizer {
   Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool show_special);
   // Text that is complete now; may be empty.
   std::string push(TokenId token);
-  // What is left; broken characters become U+FFFD.
+  // The held bytes; a broken character becomes U+FFFD.
   std::string finish();
 
  private:

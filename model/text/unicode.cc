@@ -23,7 +23,7 @@ constexpr std::array<CodePointClass, 128> ascii_classes() {
 }
 constexpr std::array<CodePointClass, 128> kAscii = ascii_classes();
 
-// What a first byte says: the length of its character and the range of its second byte. These
+// The meaning of a first byte: the length of its character and the range of its second byte. These
 // ranges are what excludes overlong forms, surrogates and points past U+10FFFF.
 struct Lead {
   std::uint32_t bytes = 0;  // 0: no character starts with this byte

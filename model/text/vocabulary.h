@@ -25,7 +25,7 @@ enum class TokenKind : std::uint8_t {
   kByte = 6,
 };
 
-// What a file says of its tokenizer, unchecked. The views outlive the load, not the tokenizer.
+// A file's description of its tokenizer, unchecked. The views outlive the load, not the tokenizer.
 struct TokenizerSource {
   std::string_view model;  // tokenizer.ggml.model: "gpt2" or "llama"
   std::string_view pre;    // tokenizer.ggml.pre; empty: not given

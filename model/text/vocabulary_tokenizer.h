@@ -1,4 +1,4 @@
-// What the tokenizers share: the vocabulary, the splitting of a text at special tokens, BOS.
+// The common part of all tokenizers: the vocabulary, splitting a text at special tokens, BOS.
 #pragma once
 
 #include <memory>
