@@ -20,7 +20,7 @@ TABLE = "tests/attacks/CATALOGUE.md"
 
 
 def gtests(root):
-    """Names as CTest has them; of one with parameters without its parameters."""
+    """"folder.Suite.Test" of every GoogleTest; of one with parameters without its parameters."""
     names = set()
     for path in sorted((root / "tests").rglob("*_test.cc")):
         parts = path.relative_to(root / "tests").parts
