@@ -181,8 +181,7 @@ TEST_F(PieceServerTest, OnlyTheNamedNodeIsBelieved) {
 
 TEST_F(PieceServerTest, NoStrangerGetsAByte) {
   testing::Cluster others;
-  PeerOptions options{model, others.identity("stranger"), cluster.book(),
-                      std::chrono::seconds(60)};
+  PeerOptions options{model, others.identity("stranger"), cluster.book(), std::chrono::seconds(60)};
   PeerSource stranger(Holder{"holder", address}, options);
   EXPECT_FALSE(read(stranger, 1'000, 2'000).ok());
 }
