@@ -20,14 +20,15 @@ TABLE = "tests/attacks/CATALOGUE.md"
 
 
 def gtests(root):
-    """Names as CTest has them; of one with parameters without its parameters."""
+    """"folder.Suite.Test" of every GoogleTest, with any folder on its path below tests/unit; of one
+    with parameters without its parameters."""
     names = set()
     for path in sorted((root / "tests").rglob("*_test.cc")):
-        parts = path.relative_to(root / "tests").parts
-        prefix = parts[1] if parts[0] == "unit" else parts[0]
+        folders = path.relative_to(root / "tests").parts[:-1]
+        folders = folders[1:] if folders[0] == "unit" else folders[:1]
         for suite, name in re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)",
                                       path.read_text()):
-            names.add(f"{prefix}.{suite}.{name}")
+            names.update(f"{folder}.{suite}.{name}" for folder in folders)
     return names
 
 
