@@ -16,6 +16,10 @@
 #define HEARTH_THREAD_ANNOTATION(x)
 #endif
 
+// Abseil, which gRPC includes, defines three of these names alike.
+#undef GUARDED_BY
+#undef PT_GUARDED_BY
+#undef NO_THREAD_SAFETY_ANALYSIS
 #define GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(guarded_by(mutex))
 #define PT_GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(pt_guarded_by(mutex))
 #define REQUIRES_LOCK(...) HEARTH_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
