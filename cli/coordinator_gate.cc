@@ -41,7 +41,6 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     forget();
     events->on_error(error);
   }
-  void on_yield() override { events_->on_yield(); }
   void on_audit(const coordinator::AuditOutcome& outcome) override { events_->on_audit(outcome); }
 
   SequenceId id;  // set once it is accepted

@@ -65,8 +65,6 @@ struct GenerateRequest {
   // Who asks: turns are taken by owners, fairly. Empty: nobody has a name here.
   std::string owner = {};
   bool background = false;  // those of its owner that are not go first
-  // In the background: on_yield() takes it back, where one of its owner that is not wants its room.
-  bool yields = false;
   // Its tokens so far, of one that an earlier process began: fewer than max_tokens, without an end.
   // What is told of it begins with the next one.
   std::vector<TokenId> answer = {};
@@ -91,9 +89,6 @@ class SequenceEvents {
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;
   virtual void on_error(const Error& error) = 0;
-  // Of a request that yields, once: its KV is wanted. Its owner may cancel it now, and submit it
-  // again with its tokens so far.
-  virtual void on_yield() {}
   // Of an answer with Verify::kFull, some time after its end. The coordinator promises none: who
   // waits for it needs a bound.
   virtual void on_audit(const AuditOutcome& /*outcome*/) {}

@@ -297,47 +297,6 @@ std::shared_ptr<Sequence> Scheduler::admit() {
   return nullptr;
 }
 
-std::vector<std::shared_ptr<Sequence>> Scheduler::to_yield() {
-  const bool any = std::ranges::any_of(running_, [](const auto& one) {
-    return one.second->request.yields && !one.second->yielding && !one.second->ended;
-  });
-  if (!any || waiting_.empty()) return {};
-  const Sequence& next = **by_turn().front();
-  if (next.admitted || next.request.background) return {};
-  std::optional<std::vector<std::shared_ptr<Sequence>>> least;
-  for (const auto& [epoch, pool] : pools_) {
-    const std::uint32_t wanted = pages_wanted(next.tokens_wanted(), pool);
-    if (pool.closed || untrusted(next, pool) || wanted > pool.pages) continue;
-    const std::uint32_t free = pool.pages - pool.reserved;
-    auto room = room_of(next.request.owner, epoch, wanted - std::min(wanted, free));
-    if (room && (!least || room->size() < least->size())) least = std::move(room);
-  }
-  if (!least) return {};
-  for (const auto& sequence : *least) sequence->yielding = true;
-  return *least;
-}
-
-// Nothing where they do not have so many pages; empty where so many come back without them.
-std::optional<std::vector<std::shared_ptr<Sequence>>> Scheduler::room_of(
-    const std::string& owner, Epoch epoch, std::uint32_t lacking) const {
-  const auto holds = [epoch](const Sequence& one) { return one.epoch == epoch && !one.released; };
-  const auto ends = [](const Sequence& one) { return one.ended || one.answered || one.yielding; };
-  std::uint64_t room = 0;
-  for (const auto& [id, sequence] : running_) {
-    if (holds(*sequence) && ends(*sequence)) room += sequence->pages;
-  }
-  std::vector<std::shared_ptr<Sequence>> those;
-  for (auto it = running_.rbegin(); it != running_.rend() && room < lacking; ++it) {
-    const Sequence& sequence = *it->second;
-    const bool yields = sequence.request.yields && sequence.request.owner == owner;
-    if (!holds(sequence) || ends(sequence) || !yields) continue;
-    room += sequence.pages;
-    those.push_back(it->second);
-  }
-  if (room < lacking) return std::nullopt;
-  return those;
-}
-
 std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoch, KvPool& pool) {
   std::shared_ptr<Sequence> sequence = std::move(*place);
   waiting_.erase(place);

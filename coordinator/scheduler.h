@@ -1,7 +1,6 @@
 // Scheduler: which sequence runs where, and when. Those whose pipeline was lost come before all
 // others. Then owners take turns (coordinator/fair_share.h); among one owner's sequences the first
-// to come is the first served, those in the background after the others, though not for ever: and
-// where one that is not finds no room, those in the background that run are asked for theirs. Only
+// to come is the first served, those in the background after the others, though not for ever. Only
 // one that may not run on a pipeline (GenerateRequest::trust, min_level) is overtaken by those that
 // go there.
 // KV pages are reserved on the smallest stage of a pipeline for prompt + max_tokens before a
@@ -78,10 +77,6 @@ class Scheduler {
   // is to be verified goes, of those that fit, to one that others can audit, of the highest level.
   // None goes to a pipeline that one before it waits for. Null: all must wait on.
   std::shared_ptr<Sequence> admit();
-  // After admit() had none: running sequences in the background whose owner's next one, which is
-  // not and whose turn it is, lacks just their room; the newest first, and each once. Empty where
-  // enough others of its pipeline are ending already.
-  std::vector<std::shared_ptr<Sequence>> to_yield();
   // The oldest sequence that never ran and that no pipeline that serves could ever hold; null
   // without one.
   std::shared_ptr<Sequence> pop_unfit();
@@ -108,9 +103,6 @@ class Scheduler {
   std::shared_ptr<Sequence> reserve(Waiting::iterator place, Epoch epoch, KvPool& pool);
   std::optional<double> expected_seconds(const KvPool& pool) const;  // a token, with one more
   Epoch quickest(const std::vector<Epoch>& fitting) const;
-  std::optional<std::vector<std::shared_ptr<Sequence>>> room_of(const std::string& owner,
-                                                                Epoch epoch,
-                                                                std::uint32_t lacking) const;
   void settle(const Sequence& sequence);
   void remove_done(const Sequence& sequence);
 

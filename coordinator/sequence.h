@@ -32,7 +32,6 @@ struct Sequence {
   bool answered = false;  // a token with a finish came; no other may follow
   bool ended = false;     // its events have had their last call, or want none
   bool released = false;  // its KV is free on every stage
-  bool yielding = false;  // its owner was asked to take it back
 
   // Hashes of its rows, by position and stage, and the last token while it waits for them.
   std::map<std::pair<Position, std::uint32_t>, RowHash> hashes;

@@ -164,7 +164,6 @@ void CoordinatorMachine::admit() {
     }
     sequence->events->on_admitted();
   }
-  for (const auto& sequence : scheduler_.to_yield()) sequence->events->on_yield();
 }
 
 void CoordinatorMachine::start_sequence(Sequence& sequence) {

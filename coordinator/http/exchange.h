@@ -49,13 +49,10 @@ class Exchange {
   virtual void send(std::string_view event) = 0;
   // Ends the body. `broken`: after an error event; the connection is closed as well.
   virtual void finish_stream(bool broken) = 0;
-  // Called once when the client goes away, or does not read, before the answer has ended.
+  // Called once when the connection ends before the answer has: the client closed it, or did not
+  // read (limits::kHttpStreamBytes, kHttpSecondsWrite).
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
-  // Called with true when the client takes nothing, or less than it is sent, or its machine does
-  // not say that it is there; with false when it has everything. It may never come back: then it
-  // goes away some time later.
-  virtual void on_stalled(std::function<void(bool stalled)> callback) = 0;
 };
 
 }  // namespace hearth::coordinator::http

@@ -66,9 +66,6 @@ class ChoiceEvents final : public SequenceEvents {
   void on_error(const Error& error) override {
     deliver([index = index_, error](Generation& g) { g.on_error(index, error); });
   }
-  void on_yield() override {
-    deliver([index = index_](Generation& g) { g.on_yield(index); });
-  }
   void on_audit(const AuditOutcome& outcome) override {
     deliver([index = index_, outcome](Generation& g) { g.on_audit(index, outcome); });
   }
@@ -236,12 +233,9 @@ Hash256 Generation::answer_salt() const {
 // Its salt comes to its stages with the request.
 std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
   if (!receipt_) return std::nullopt;
-  // A slot has one receipt, so what was set back and begins again has a name of its own.
-  static_assert(limits::kHttpSequences <= 256 && kSetBacksMost + 1 + kYieldsMost < 256,
-                "a byte each");
-  const std::uint32_t number = running_[index].set_backs << 8 | index;
+  static_assert(limits::kHttpSequences <= 256, "the number of a choice is one byte of its name");
   const ledger::RequestId request =
-      ledger::request_of(*receipt_, static_cast<std::uint16_t>(number));
+      ledger::request_of(*receipt_, static_cast<std::uint16_t>(index));
   return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
 }
 
@@ -258,12 +252,9 @@ void Generation::submit_choice(std::uint32_t index) {
   out.min_level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
   out.share = input_.request.share;
   out.owner = input_.request.owner;
-  // Nobody watches it come: titles and tags of a chat, work by the heap.
+  // No user watches a whole answer come: a chat's titles and tags, and batch work.
   out.background = !input_.request.stream;
-  // What is computed again would be paid again.
-  out.yields = out.background && !api_->options.credits && running_[index].yields < kYieldsMost;
   out.answer = running_[index].choice.token_ids();
-  running_[index].asked = true;
   auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, ++running_[index].run,
                                                running_[index].paid);
   // The generation stays alive until every submission is answered: a sequence that was accepted
@@ -291,7 +282,6 @@ void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& res
   }
   if (running.stopped) stop_sequence(running);
   if (!std::exchange(running.accepted, true)) ++accepted_;
-  if (set_aside_) set_back(running);
   if (accepted_ == running_.size()) tell_all();
 }
 
@@ -299,13 +289,8 @@ void Generation::on_admitted(std::uint32_t index) {
   Running& running = running_[index];
   running.admitted_here = true;
   running.paid.reset();
-  if (running.set_backs > 0) {
-    if (set_aside_) set_back(running);
-    return;
-  }
   running.admitted = api_->clock.now();
   api_->metrics.queued(seconds(running.admitted - arrived_));
-  if (set_aside_) set_back(running);
 }
 
 void Generation::on_token(std::uint32_t index, const SampledToken& token) {
@@ -409,12 +394,11 @@ bool Generation::retries(std::uint32_t index, const Error& error) {
       error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
   if (!may_pass || running.admitted_here || api_->clock.now() >= patience_) return false;
   if (!api_->later) return false;
-  running.submitted = running.asked = false;
-  const bool was_told = resumed_ || running.set_backs > 0;
-  if (!was_told && std::exchange(running.accepted, false)) --accepted_;
+  running.submitted = false;
+  if (!resumed_ && std::exchange(running.accepted, false)) --accepted_;
   api_->later(kRetryPause, [weak = weak_from_this(), index, run = running.run] {
     const auto self = weak.lock();
-    if (!self || self->ended_ || self->set_aside_) return;  // or it begins when that is over
+    if (!self || self->ended_) return;
     if (self->running_[index].run == run) self->submit_choice(index);
   });
   return true;

@@ -36,11 +36,6 @@ struct GenerationInput {
 // A parsed request as its stages get it. Slow; any thread.
 ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request);
 
-// That a choice gives its KV back because nobody reads; once more, and its request ends.
-inline constexpr std::uint32_t kSetBacksMost = 200;
-// That one in the background gives way to others of its owner; then it keeps what it has.
-inline constexpr std::uint32_t kYieldsMost = 8;
-
 // What an earlier process has done of a request.
 struct Begun {
   std::int64_t created = 0;
@@ -77,7 +72,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<RowHash> hashes = {};
     SequenceId sequence = {};
     std::uint32_t run = 0;                 // counts submissions; what others say is late
-    bool asked = false;                    // it is submitted, or is being so
     bool submitted = false;                // the coordinator has it
     bool accepted = false;                 // and has had it before
     bool admitted_here = false;            // by this process
@@ -88,9 +82,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TimePoint first_token{};
     TimePoint last_token{};
     std::uint64_t prompt_tokens = 0;
-    std::uint32_t set_backs = 0;  // that it gave its KV back: nobody read it, or it gave way
-    std::uint32_t yields = 0;     // of them, those in which it gave way
-    Credits::Hold paid = {};      // until nothing of it can begin from here any more
+    Credits::Hold paid = {};  // until nothing of it can begin from here any more
   };
 
   void submit(const SwarmStatus& status);
@@ -105,7 +97,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_token(std::uint32_t index, const SampledToken& token);
   void on_hashes(std::uint32_t index, std::vector<RowHash> hashes);
   void on_error(std::uint32_t index, const Error& error);
-  void on_yield(std::uint32_t index);  // generation_readers.cc
   void on_audit(std::uint32_t index, const AuditOutcome& outcome);
   ApiError error_of(const Error& error) const;
   bool retries(std::uint32_t index, const Error& error);
@@ -118,14 +109,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void stop_sequence(Running& running);
   void settle(Running& running);  // after its last event
   void observe(Running& running, bool end);
-
-  // generation_readers.cc
-  void stall(Listener& listener, bool stalled);
-  void follow_readers();
-  void set_aside();
-  void set_back(Running& running);
-  void wait_for_room();
-  void go_on();
 
   // generation_clients.cc
   void leave(Listener& listener);
@@ -171,7 +154,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool restarted_ = false;    // and its clients may have heard more of it than is known here
   TimePoint patience_{};      // of one that was: until then it waits for a pipeline
   std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
-  bool set_aside_ = false;    // nobody reads it, so nothing is computed
   bool ended_ = false;        // nothing is computed any more
   Verification verification_;
   bool verifying_ = false;  // whole, and told as far as it goes

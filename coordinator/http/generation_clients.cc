@@ -30,11 +30,6 @@ void Generation::attach(std::shared_ptr<Exchange> exchange, std::optional<EventI
   exchange->on_gone([weak = weak_from_this(), listener] {
     if (const auto alive = weak.lock()) alive->leave(*listener);
   });
-  exchange->on_stalled([weak = weak_from_this(), listener](bool stalled) {
-    if (const auto alive = weak.lock()) alive->stall(*listener, stalled);
-  });
-  follow_readers();
-  if (listener->gone()) return;  // what was set aside could not go on
   tell(*listener);
 }
 
@@ -43,8 +38,7 @@ void Generation::leave(Listener& listener) {
   listener.leave();
   const bool alone = std::all_of(listeners_.begin(), listeners_.end(),
                                  [](const auto& each) { return each->gone(); });
-  if (ended_) return;
-  if (!alone) return follow_readers();
+  if (ended_ || !alone) return;
   if (!input_.keep) return end();
   arm_grace();
 }
@@ -236,10 +230,7 @@ void Generation::end() {
 // From now on nobody's going matters.
 std::vector<std::shared_ptr<Listener>> Generation::take_listeners() {
   auto listeners = std::exchange(listeners_, {});
-  for (const auto& listener : listeners) {
-    listener->exchange().on_gone(nullptr);
-    listener->exchange().on_stalled(nullptr);
-  }
+  for (const auto& listener : listeners) listener->exchange().on_gone(nullptr);
   return listeners;
 }
 

@@ -29,8 +29,6 @@ class Listener {
   }
   bool gone() const { return gone_; }
   void leave() { gone_ = true; }
-  bool reads() const { return !gone_ && !stalled_; }
-  void stall(bool stalled) { stalled_ = stalled; }
   Exchange& exchange() { return *exchange_; }
 
   // The head of a stream; once.
@@ -60,7 +58,6 @@ class Listener {
   bool with_ids_ = false;
   bool streams_ = false;
   bool gone_ = false;
-  bool stalled_ = false;
 };
 
 }  // namespace hearth::coordinator::http

@@ -1,14 +1,11 @@
 #include "coordinator/http/session.h"
 
-#include <linux/sockios.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -16,7 +13,6 @@
 #include "base/limits.h"
 #include "coordinator/http/head.h"
 #include "coordinator/http/router.h"
-#include "coordinator/http/send_watch.h"
 #include "coordinator/http/sse.h"
 
 namespace hearth::coordinator::http {
@@ -31,9 +27,11 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
 constexpr auto kLingerTime = std::chrono::seconds(2);
-// Of the kernel, for each connection: what it has taken has not been read, and is no more to be
-// told apart from what was. It doubles this.
+// The kernel's send buffer of a connection; the kernel doubles this number. It bounds the memory of
+// all connections; what does not fit there waits in the session's queue.
 constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
+// How often a connection whose read buffer is full is checked for a close.
+constexpr auto kCloseCheckInterval = std::chrono::milliseconds(100);
 
 std::string field(const Parser& parser, beast::http::field name) {
   const auto value = parser.get()[name];
@@ -100,23 +98,6 @@ ApiError parse_failure(const error_code& failure) {
   return out;
 }
 
-// Bytes that the other end has not acknowledged, and the way to it and back; `sent` in all. A
-// question whether it is there counts as one.
-Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
-  Sent out;
-  int unacknowledged = 0;
-  if (::ioctl(socket.native_handle(), SIOCOUTQ, &unacknowledged) != 0) unacknowledged = 0;
-  out.waiting = std::min(sent, static_cast<std::uint64_t>(std::max(0, unacknowledged)));
-  out.acknowledged = sent - out.waiting;
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
-    out.round_trip = std::chrono::microseconds(info.tcpi_rtt);
-    if (info.tcpi_probes > 0) out.waiting = std::max<std::uint64_t>(out.waiting, 1);
-  }
-  return out;
-}
-
 // Whether the other end has closed, behind bytes that are not read yet.
 bool has_left(tcp::socket& socket) {
   tcp_info info{};
@@ -125,19 +106,18 @@ bool has_left(tcp::socket& socket) {
   return info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_CLOSE;
 }
 
-// To a client that waits for its whole answer, or for its turn, nothing is under way that would
-// stay unacknowledged if its machine went: its kernel is asked each second whether it is there.
-void ask_whether_there(tcp::socket& socket, bool ask) {
-  constexpr int kSecond = 1;
-  constexpr int kQuestions = 100;  // before the kernel ends it; SendWatch does so sooner
+// While a request is answered, the kernel probes a silent client every second and closes the
+// connection when nothing was acknowledged for `patience`: a machine that is gone, or one that
+// leaves the kernel's buffer full. Zero: it does neither.
+void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
+  constexpr int kProbeSeconds = 1;
   const int native = socket.native_handle();
-  if (ask) {
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kSecond, sizeof kSecond);
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kSecond, sizeof kSecond);
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof kQuestions);
-  }
+  const auto milliseconds = static_cast<unsigned>(std::chrono::milliseconds(patience).count());
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
   error_code ignored;
-  socket.set_option(asio::socket_base::keep_alive(ask), ignored);
+  socket.set_option(asio::socket_base::keep_alive(milliseconds > 0), ignored);
 }
 
 }  // namespace
@@ -169,7 +149,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
         table_(std::move(table)),
         deadline_(socket_.get_executor()),
         ping_(socket_.get_executor()),
-        look_(socket_.get_executor()),
+        close_check_(socket_.get_executor()),
         write_deadline_(socket_.get_executor()),
         probes_only_(probes_only),
         from_(address_of(socket_)),
@@ -213,9 +193,6 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void set_gone(std::uint64_t serial, std::function<void()> callback) {
     if (current(serial)) gone_ = std::move(callback);
   }
-  void set_stalled(std::uint64_t serial, std::function<void(bool)> callback) {
-    if (current(serial)) on_stalled_ = std::move(callback);
-  }
   void abandoned(std::uint64_t serial) {
     if (current(serial) && !answered_) abort();
   }
@@ -253,8 +230,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   }
   void on_deadline();
   void arm_ping();
-  void arm_look();
-  void look();
+  void arm_close_check();
+  void cut_off(const std::string& why);
+  void cut_off_silent();
   void client_left();
   void release_body();
   bool reserve_body(const RequestHead& head);
@@ -265,7 +243,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   std::shared_ptr<SessionTable> table_;
   asio::steady_timer deadline_;
   asio::steady_timer ping_;
-  asio::steady_timer look_;
+  asio::steady_timer close_check_;
   asio::steady_timer write_deadline_;
   const bool probes_only_;
   const asio::ip::address from_;
@@ -291,16 +269,11 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool streaming_ = false;
   bool quiet_ = false;  // nothing was sent since the last ping was armed
   std::function<void()> gone_;
-  std::function<void(bool)> on_stalled_;
-  std::optional<SendWatch> watch_;  // of a stream
-  bool stalled_ = false;
 
-  std::string continue_;  // "100 Continue", while it is written
   SseQueue queue_;
   std::string out_;
   std::size_t written_ = 0;
   bool writing_ = false;
-  std::uint64_t sent_ = 0;  // bytes that the kernel took, since the connection began
 };
 
 namespace {
@@ -336,9 +309,6 @@ class SessionExchange final : public Exchange {
     const auto s = session_.lock();
     return !s || s->gone(serial_);
   }
-  void on_stalled(std::function<void(bool)> callback) override {
-    if (const auto s = session_.lock()) s->set_stalled(serial_, std::move(callback));
-  }
 
  private:
   std::weak_ptr<SessionImpl> session_;
@@ -368,7 +338,7 @@ void SessionImpl::leave_table() {
   release_body();
   deadline_.cancel();
   ping_.cancel();
-  look_.cancel();
+  close_check_.cancel();
   write_deadline_.cancel();
 }
 
@@ -385,7 +355,7 @@ void SessionImpl::give_way() {
 void SessionImpl::read() {
   if (reading_ || read_closed_ || phase_ == Phase::kClosed) return;
   const std::size_t room = limits::kHttpReadBytes - buffer_.size();
-  if (room == 0) return;  // goes on when a request has been taken out
+  if (room == 0) return arm_close_check();  // reading goes on when a request has been taken out
   reading_ = true;
   socket_.async_read_some(buffer_.prepare(std::min(room, kReadBytes)),
                           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
@@ -396,6 +366,7 @@ void SessionImpl::read() {
 void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   reading_ = false;
   if (phase_ == Phase::kClosed) return;
+  if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off_silent();
   if (error) return on_read_end();
   if (phase_ == Phase::kLinger) {
     lingered_ += bytes;
@@ -545,11 +516,8 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
   if (!head.expect.empty() && !context_.http10) {
-    continue_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(socket_, asio::buffer(continue_),
-                      [self = shared_from_this()](const error_code& error, std::size_t) {
-                        if (error) self->abort();
-                      });
+    queue_.push("HTTP/1.1 100 Continue\r\n\r\n");
+    write();
   }
 }
 
@@ -570,10 +538,7 @@ void SessionImpl::release_body() {
 void SessionImpl::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
-  ask_whether_there(socket_, true);
-  watch_.emplace(std::chrono::seconds(api_->options.timeouts.write));
-  stalled_ = false;
-  arm_look();
+  probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
   request_.body = std::move(parser_->get().body());
   auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
   handler_(api_, std::move(request_), std::move(exchange));
@@ -627,14 +592,12 @@ void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
 
 void SessionImpl::queue_stream(std::string_view bytes) {
   const std::string chunk = context_.http10 ? std::string(bytes) : http_chunk(bytes);
-  if (!queue_.push(chunk)) return abort();  // the client does not read
+  if (!queue_.push(chunk)) {
+    return cut_off("its client left " + std::to_string(limits::kHttpStreamBytes) +
+                   " bytes of it unread");
+  }
   quiet_ = false;
   write();
-  if (queue_.size() <= SendWatch::kFar || stalled_) return;
-  // Not from inside of what its generation says.
-  asio::post(socket_.get_executor(), [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->look();
-  });
 }
 
 void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
@@ -644,10 +607,8 @@ void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
 void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
   if (!current(serial) || !streaming_ || answered_) return;
   ping_.cancel();
-  look_.cancel();
   answered_ = true;
   gone_ = nullptr;
-  on_stalled_ = nullptr;
   if (broken) context_.keep_alive = false;
   // The last chunk may always follow: it is five bytes beyond the bound.
   if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
@@ -665,14 +626,17 @@ void SessionImpl::write() {
   write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
   write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
-    if (!error && self && self->writing_) self->abort();
+    if (error || !self || !self->writing_) return;
+    // A timer that was set again meanwhile has another expiry.
+    if (self->write_deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
+    self->cut_off_silent();
   });
   socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
                            [self = shared_from_this()](const error_code& error, std::size_t bytes) {
                              self->writing_ = false;
+                             if (error == asio::error::timed_out) return self->cut_off_silent();
                              if (error) return self->abort();
                              self->written_ += bytes;
-                             self->sent_ += bytes;
                              self->write();
                            });
 }
@@ -687,7 +651,7 @@ void SessionImpl::on_written() {
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
-  ask_whether_there(socket_, false);
+  probe_client(socket_, {});
   idle_since_ = api_->clock.now();
   arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
   advance();
@@ -740,31 +704,31 @@ void SessionImpl::arm_ping() {
   });
 }
 
-void SessionImpl::arm_look() {
-  look_.expires_after(SendWatch::kEvery);
-  look_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
+// No read is pending while the read buffer is full, so a close behind the unread bytes is polled
+// for.
+void SessionImpl::arm_close_check() {
+  if (phase_ != Phase::kAnswering || answered_) return;
+  close_check_.expires_after(kCloseCheckInterval);
+  close_check_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
     const auto self = weak.lock();
     if (error || !self || !self->current(serial) || self->answered_) return;
-    self->look();
-    if (self->current(serial) && !self->answered_) self->arm_look();
+    if (self->gone_ && has_left(self->socket_)) return self->abort();
+    self->arm_close_check();
   });
 }
 
-void SessionImpl::look() {
-  if (phase_ != Phase::kAnswering || answered_) return;
-  if (gone_ && has_left(socket_)) return abort();  // as on_read_end(); a full buffer is not read
-  Sent sent = sent_of(socket_, sent_);
-  sent.waiting += queue_.size() + (out_.size() - written_);
-  const SendWatch::State state = watch_->look(sent, api_->clock.now());
-  if (state == SendWatch::State::kGone) return abort();
-  const bool stalled = state == SendWatch::State::kStalled;
-  if (std::exchange(stalled_, stalled) == stalled || !on_stalled_) return;
-  const auto callback = on_stalled_;  // which may end this stream
-  callback(stalled);
+// Ends the connection of a client that does not read.
+void SessionImpl::cut_off(const std::string& why) {
+  spdlog::warn("API: the answer to request {} was ended: {}", context_.request_id, why);
+  abort();
+}
+
+void SessionImpl::cut_off_silent() {
+  cut_off("its client took nothing for " + std::to_string(api_->options.timeouts.write) +
+          " seconds");
 }
 
 void SessionImpl::client_left() {
-  on_stalled_ = nullptr;
   if (auto callback = std::exchange(gone_, nullptr)) callback();
 }
 

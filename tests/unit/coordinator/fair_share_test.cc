@@ -117,7 +117,7 @@ TEST(FairShare, OwnersWhoAlwaysWaitGetTheSame) {
   }
 }
 
-TEST(FairShare, TheBackgroundYieldsToItsOwnerAloneAndNotForEver) {
+TEST(FairShare, TheBackgroundWaitsForItsOwnerAloneAndNotForEver) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a"});
   std::uint64_t id = 0;
@@ -130,62 +130,8 @@ TEST(FairShare, TheBackgroundYieldsToItsOwnerAloneAndNotForEver) {
 
   ASSERT_TRUE(scheduler.enqueue(of("you", ++id, 10, 10, true)).ok());
   ASSERT_TRUE(scheduler.enqueue(of("me", ++id, 10, 10)).ok());
-  EXPECT_EQ(serve(scheduler, 10)->request.owner, "you") << "it yields to its own owner's alone";
-}
-
-std::vector<std::uint64_t> yielding(Scheduler& scheduler) {
-  std::vector<std::uint64_t> ids;
-  for (const auto& one : scheduler.to_yield()) ids.push_back(one->id.value);
-  return ids;
-}
-
-TEST(FairShare, TheBackgroundGivesItsRoomToItsOwnersNext) {
-  Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 8, 32, {"a"});
-  const auto run = [&](const std::string& owner, std::uint64_t id, bool background, bool yields) {
-    const auto one = of(owner, id, 32, 32, background);
-    one->request.yields = yields;
-    EXPECT_TRUE(scheduler.enqueue(one).ok());
-    EXPECT_EQ(scheduler.admit(), one);
-    return one;
-  };
-  run("me", 1, true, false);
-  const auto oldest = run("me", 2, true, true);
-  const auto newest = run("me", 3, true, true);
-  run("you", 4, true, true);
-  ASSERT_TRUE(scheduler.enqueue(of("me", 5, 32, 32, true)).ok());
-  EXPECT_FALSE(scheduler.admit());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "it may wait itself";
-  ASSERT_TRUE(scheduler.enqueue(of("me", 6, 64, 32)).ok());
-  EXPECT_FALSE(scheduler.admit());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{3, 2})) << "three pages are lacking";
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "each is asked once";
-  for (const auto& one : {oldest, newest}) {
-    scheduler.end(*one);
-    scheduler.release(*one);
-  }
-  EXPECT_EQ(scheduler.admit()->id, SequenceId(6));
-}
-
-TEST(FairShare, NobodyYieldsInVain) {
-  Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 6, 32, {"a"});
-  std::vector<std::shared_ptr<Sequence>> ran;
-  for (std::uint64_t id = 1; id <= 3; ++id) {
-    ran.push_back(of(id == 3 ? "you" : "me", id, 32, 32, true));
-    ran.back()->request.yields = true;
-    ASSERT_TRUE(scheduler.enqueue(ran.back()).ok());
-    ASSERT_TRUE(scheduler.admit());
-  }
-  const auto large = of("me", 4, 128, 64);
-  ASSERT_TRUE(scheduler.enqueue(large).ok());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "all of theirs is too little";
-  scheduler.end(*ran[2]);
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{2, 1})) << "what ends leaves room too";
-  scheduler.remove_waiting(large->id);
-  const auto small = of("me", 5, 32, 32);
-  ASSERT_TRUE(scheduler.enqueue(small).ok());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "their room is coming";
+  EXPECT_EQ(serve(scheduler, 10)->request.owner, "you")
+      << "it waits for requests of its own key alone";
 }
 
 }  // namespace

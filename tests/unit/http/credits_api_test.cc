@@ -77,29 +77,6 @@ struct CreditsApiTest : ::testing::Test {
 
 constexpr const char* kBody = R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8})";
 
-TEST_F(CreditsApiTest, WhatNobodyReadsIsNotComputedAndPaidTwice) {
-  grant(own, 1'000'000);
-  const std::string body =
-      R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "stream": true})";
-  ask(body);
-  ASSERT_EQ(port.submitted.size(), 1U);
-  port.submitted[0].done(SequenceId(1));
-  pump();
-  port.submitted[0].events->on_admitted();
-  pump();
-  client->stall(true);
-  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1});
-  EXPECT_TRUE(api->generations.empty());
-}
-
-TEST_F(CreditsApiTest, WhatIsPaidForGivesWayToNothing) {
-  grant(own, 1'000'000);
-  ask(kBody);
-  ASSERT_EQ(port.submitted.size(), 1U);
-  EXPECT_TRUE(port.submitted[0].request.background);
-  EXPECT_FALSE(port.submitted[0].request.yields);
-}
-
 TEST_F(CreditsApiTest, OutOfCreditIsRefusedForGood) {
   grant(own, price(8) - 1);
   ask(kBody);

@@ -60,7 +60,6 @@ struct PlayedClient final : Exchange {
   }
   void on_gone(std::function<void()> callback) override { leave = std::move(callback); }
   bool gone() const override { return false; }
-  void on_stalled(std::function<void(bool)> callback) override { stall = std::move(callback); }
 
   // The JSON of every event but [DONE].
   std::vector<Json> events() {
@@ -101,7 +100,6 @@ struct PlayedClient final : Exchange {
   bool finished = false;
   bool broken = false;
   std::function<void()> leave;
-  std::function<void(bool)> stall;
 };
 
 }  // namespace hearth::coordinator::http
