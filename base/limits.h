@@ -11,7 +11,7 @@ inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
 inline constexpr std::size_t kGiB = 1024 * kMiB;
 
-// GGUF files (model/gguf.h).
+// GGUF files (model/gguf/gguf.h).
 inline constexpr std::uint64_t kGgufKeyValues = 65'536;
 inline constexpr std::uint64_t kGgufTensors = 65'536;
 inline constexpr std::size_t kGgufKeyBytes = 65'535;
@@ -36,7 +36,7 @@ inline constexpr double kRopeBase = 1e12;             // and above 1
 inline constexpr double kRopeScale = 65'536.0;        // divisors of a frequency: 1/65536 to 65536
 inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
 
-// Text (model/tokenizer.h, model/chat_template.h).
+// Text (model/text/tokenizer.h, model/chat_template.h).
 inline constexpr std::size_t kTextBytes = 8 * kMiB;
 inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
 inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
@@ -70,7 +70,7 @@ inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
 inline constexpr std::uint32_t kChoices = 8;
 
-// Obtaining a model (model/manifest.h, node/model_fetch.h).
+// Obtaining a model (model/gguf/manifest.h, node/layers/model_fetch.h).
 inline constexpr std::size_t kManifestBytes = 16 * kMiB;
 inline constexpr std::size_t kManifestSources = 8;
 inline constexpr std::size_t kSourceBytes = 2 * kKiB;
@@ -79,7 +79,8 @@ inline constexpr std::uint32_t kFetchConnections = 16;
 inline constexpr std::uint32_t kFetchSources = 64;
 inline constexpr std::uint64_t kModelFileBytes = std::uint64_t{1} << 44;
 
-// Pieces of a model between nodes (proto/piece.h, node/piece_server.h, node/peer_source.h).
+// Pieces of a model between nodes (proto/piece.h, node/layers/piece_server.h,
+// node/layers/peer_source.h).
 inline constexpr std::size_t kPieceBytes = 64 * kKiB;
 inline constexpr std::uint32_t kPieceRequests = 4;  // of a link that wait for their answers
 inline constexpr std::uint32_t kPieceLinks = 64;    // that a node serves at a time
@@ -97,7 +98,8 @@ inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
 
-// Placement by what was measured (placement/problem.h, coordinator/link_book.h, cli/plan_nodes.h).
+// Placement by what was measured (placement/problem.h, coordinator/workers/link_book.h,
+// cli/plan/nodes_file.h).
 inline constexpr std::uint32_t kExactNodes = 16;  // of which every order and split is searched
 inline constexpr std::size_t kLinkedNodes = 32;   // the ways of n nodes are n^2
 inline constexpr std::size_t kNodesFileBytes = 4 * kMiB;
@@ -131,7 +133,7 @@ inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte t
 inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
-// Requests that a client may come back to (coordinator/http/kept_requests.h).
+// Requests that a client may come back to (coordinator/http/api/kept_requests.h).
 inline constexpr std::size_t kIdempotencyKeyBytes = 255;
 inline constexpr std::size_t kLastEventIdBytes = 2 * kKiB;
 inline constexpr std::size_t kKeptRequests = 1'024;          // running and finished
@@ -144,7 +146,7 @@ inline constexpr std::uint32_t kHttpSecondsKept = 600;       // a finished answe
 inline constexpr std::uint32_t kHttpSecondsGrace = 10;       // a running one without a client
 inline constexpr std::uint32_t kHttpSecondsResume = 60;      // for a pipeline, after a restart
 
-// Identity (proto/roster.h, proto/tls.h).
+// Identity (proto/roster.h, proto/link/tls.h).
 inline constexpr std::uint32_t kRosterEntries = 2'048;
 inline constexpr std::uint32_t kRosterAddresses = 4;  // of one node
 inline constexpr std::size_t kRosterBytes = 3 * kMiB;
@@ -157,7 +159,7 @@ inline constexpr std::uint32_t kHandshakeAddresses = 1'024;  // remembered for t
 inline constexpr std::uint32_t kHandshakeSeconds = 5;
 inline constexpr std::size_t kTlsKeyBytes = 64 * kGiB;  // AES-GCM allows some 360 GiB (RFC 8446)
 
-// Join tokens and API keys (coordinator/credentials.h).
+// Join tokens and API keys (coordinator/membership/credentials.h).
 inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
 inline constexpr std::uint32_t kTokenUses = 10'000;
 inline constexpr std::size_t kApiKeyNameBytes = 128;
@@ -170,7 +172,7 @@ inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
 inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
-// What the coordinator takes (coordinator/control_acceptor.h): of whoever holds no session, in all;
+// What the coordinator takes (coordinator/control/acceptor.h): of whoever holds no session, in all;
 // of a worker's messages, and beside these, at once and a second.
 inline constexpr std::size_t kControlStrangerBytes = 32 * kKiB;
 inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hashes have 41 KiB
@@ -184,7 +186,7 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
-// Receipts on their way (node/receipt_maker.h, coordinator/receipt_desk.h).
+// Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_desk.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
 inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures

@@ -1,7 +1,7 @@
 // The verbs of machine_verbs.cc alone: what measures and checks a machine without a network, and
 // builds without any network library.
 
-#include "cli/command_line.h"
+#include "cli/command/command_line.h"
 
 int main(int argc, char** argv) {
   hearth::cli::CommandLine line(hearth::cli::add_machine_verbs);

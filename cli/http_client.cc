@@ -6,7 +6,7 @@
 #include <cctype>
 #include <optional>
 
-#include "cli/interrupt.h"
+#include "cli/terminal/interrupt.h"
 
 namespace hearth::cli {
 namespace {

@@ -1,13 +1,13 @@
 // joined.json in a coordinator's folder: whose machine each node is, and whether it was vouched for
 // as it was let in. The store has that too, and no roster says it, so it is written beside the
-// roster and before it, for a store that is set back (coordinator/set_back.h).
+// roster and before it, for a store that is set back (coordinator/membership/set_back.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 namespace hearth::cli {
 

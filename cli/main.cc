@@ -1,6 +1,6 @@
 // The one program. Verbs and their flags: client_verbs.cc, server_verbs.cc, machine_verbs.cc.
 
-#include "cli/command_line.h"
+#include "cli/command/command_line.h"
 
 int main(int argc, char** argv) {
   hearth::cli::CommandLine line(hearth::cli::add_all_verbs);

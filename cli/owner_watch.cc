@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "cli/pause_file.h"
-#include "node/power_supply.h"
+#include "node/machine/power_supply.h"
 
 namespace hearth::cli {
 namespace {

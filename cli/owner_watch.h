@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "node/availability.h"
-#include "node/game_watch.h"
+#include "node/machine/availability.h"
+#include "node/machine/game_watch.h"
 #include "proto/card_reading.h"
 
 namespace hearth::cli {

@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/loop.h"
+#include "cli/process/loop.h"
 
 namespace hearth::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "node/availability.h"
+#include "node/machine/availability.h"
 
 namespace hearth::cli {
 

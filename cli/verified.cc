@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/escape.h"
+#include "cli/terminal/escape.h"
 
 namespace hearth::cli {
 namespace {

@@ -12,10 +12,13 @@ function(hearth_plant)
   endif()
   string(REGEX MATCHALL "[a-z0-9_]+\\.cc" files "${CMAKE_MATCH_1}")
   foreach(file ${files} defect.cc)
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS
-        HEARTH_DEFECT=${HEARTH_DEFECT})
-    endif()
+    foreach(folder . x86)
+      if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${file})
+        cmake_path(SET path NORMALIZE ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${file})
+        set_property(SOURCE ${path} APPEND PROPERTY COMPILE_DEFINITIONS
+          HEARTH_DEFECT=${HEARTH_DEFECT})
+      endif()
+    endforeach()
   endforeach()
 endfunction()
 

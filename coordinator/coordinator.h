@@ -1,11 +1,11 @@
 // Coordinator: which workers there are, which pipelines they form, and which sequences run. A
 // state machine over the seams; the HTTP server and the gRPC service are adapters around it.
 //
-// Pipelines: with CoordinatorOptions::placement, as measured (coordinator/placing.h); with by_hand,
-// the one that is named. Else,
-// whenever `stages` free workers are registered, they become one, layers split evenly, under a new
-// epoch; a worker that has loaded the layers of a stage gets that stage again. Several pipelines
-// run side by side; a sequence goes to the one that is expected to be the quickest.
+// Pipelines: with CoordinatorOptions::placement, as measured (coordinator/pipelines/placing.h);
+// with by_hand, the one that is named. Else, whenever `stages` free workers are registered, they
+// become one, layers split evenly, under a new epoch; a worker that has loaded the layers of a
+// stage gets that stage again. Several pipelines run side by side; a sequence goes to the one that
+// is expected to be the quickest.
 //
 // A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
 // with whoever is spare they form the next one, and the interrupted sequences go on there, or on
@@ -18,9 +18,9 @@
 // at once. One that is drained gets nothing new; its pipeline ends when others can take over what
 // it runs, or when nothing runs.
 //
-// Admission: owners take turns (coordinator/scheduler.h). A sequence starts when every stage of its
-// pipeline has pages for prompt + max_tokens; the reservation ends when the last stage reports
-// the release, or with the pipeline.
+// Admission: owners take turns (coordinator/scheduling/scheduler.h). A sequence starts when every
+// stage of its pipeline has pages for prompt + max_tokens; the reservation ends when the last stage
+// reports the release, or with the pipeline.
 //
 // Threads: everything on the owner's thread. CoordinatorPort is the way in from other threads.
 #pragma once
@@ -42,8 +42,8 @@
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
+#include "proto/link/transport.h"
 #include "proto/step.h"
-#include "proto/transport.h"
 
 namespace hearth::coordinator {
 
@@ -53,7 +53,7 @@ class Receipts;
 enum class Origin : std::uint8_t {
   kClient,
   kAudit,   // it is computed again
-  kCanary,  // the coordinator's own, for newcomers to check (coordinator/canaries.h)
+  kCanary,  // the coordinator's own, for newcomers to check (coordinator/machine/canaries.h)
 };
 
 struct GenerateRequest {
@@ -162,8 +162,8 @@ enum class AuditMode : std::uint8_t {
   kFull,  // every window
 };
 
-// Windows of requests that others compute again (coordinator/audit_desk.h), since this process
-// began.
+// Windows of requests that others compute again (coordinator/proof/audit_desk.h), since this
+// process began.
 struct AuditStatus {
   AuditMode mode = AuditMode::kOff;
   std::uint64_t selected_total = 0;  // that were to be audited

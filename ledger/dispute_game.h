@@ -5,8 +5,8 @@
 // In every round each side makes one signed move; nobody is asked for the right value, and neither
 // move depends on the other's. A move that contradicts what its side has signed loses at once, a
 // missing one after its deadline and one retry. Nothing here computes a model: what the value is
-// that they differ in, the arithmetic of the found operation tells (node/trace_check.h). A pure
-// state machine, time is a parameter; one thread at a time.
+// that they differ in, the arithmetic of the found operation tells (node/proof/trace_check.h). A
+// pure state machine, time is a parameter; one thread at a time.
 #pragma once
 
 #include <array>

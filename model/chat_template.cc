@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "model/jinja_eval.h"
-#include "model/jinja_parser.h"
+#include "model/jinja/eval.h"
+#include "model/jinja/parser.h"
 
 namespace hearth::model {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 namespace hearth::model {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
 namespace {

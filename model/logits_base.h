@@ -17,7 +17,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "model/mapped_file.h"
+#include "model/gguf/mapped_file.h"
 
 namespace hearth::model {
 

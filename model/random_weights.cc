@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "model/quantize.h"
+#include "model/gguf/quantize.h"
 
 namespace hearth::model {
 namespace {

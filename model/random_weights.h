@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/bytes.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::model {
 

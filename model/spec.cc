@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
 namespace {

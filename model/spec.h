@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "kernels/kernels.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::model {
 

@@ -9,8 +9,8 @@
 
 #include "base/limits.h"
 #include "model/chat_template.h"
-#include "model/gguf_writer.h"
-#include "model/quantize.h"
+#include "model/gguf/quantize.h"
+#include "model/gguf/writer.h"
 #include "model/random_weights.h"
 #include "model/spec.h"
 #include "model/synthetic_vocabulary.h"

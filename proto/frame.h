@@ -30,15 +30,15 @@ std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 
 enum class FrameType : std::uint16_t {
-  kHello = 1,          // first frame each way on every link
-  kRefused = 2,        // instead of kHello; payload is a sentence; the link is then closed
-  kSubmit = 3,         // SubmitMessage: coordinator -> first stage
-  kCancel = 4,         // CancelMessage: coordinator -> first stage
-  kBatch = 5,          // StepBatch: stage -> next stage
-  kTokens = 6,         // StepTokens: last stage -> first stage and coordinator
-  kControl = 7,        // a control-plane protobuf; never on a data link
-  kPing = 8,           // proto/ping.h: at any time, instead of kHello too; the transport answers
-  kPong = 9,           // its answer
+  kHello = 1,    // first frame each way on every link
+  kRefused = 2,  // instead of kHello; payload is a sentence; the link is then closed
+  kSubmit = 3,   // SubmitMessage: coordinator -> first stage
+  kCancel = 4,   // CancelMessage: coordinator -> first stage
+  kBatch = 5,    // StepBatch: stage -> next stage
+  kTokens = 6,   // StepTokens: last stage -> first stage and coordinator
+  kControl = 7,  // a control-plane protobuf; never on a data link
+  kPing = 8,     // proto/link/ping.h: at any time, instead of kHello too; the transport answers
+  kPong = 9,     // its answer
   kPieceRequest = 10,  // proto/piece.h: on links of their own, beside all pipelines
   kPiece = 11,
   kBeat = 12,  // no payload: the transport's own sign of life; no owner of a link sees it

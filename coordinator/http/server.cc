@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "coordinator/http/generation.h"
-#include "coordinator/http/resume.h"
-#include "coordinator/http/session.h"
+#include "coordinator/http/generation/generation.h"
+#include "coordinator/http/generation/resume.h"
+#include "coordinator/http/wire/session.h"
 
 namespace hearth::coordinator::http {
 namespace {

@@ -14,15 +14,15 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "base/result.h"
-#include "coordinator/accounts.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/credits.h"
-#include "coordinator/ledger_view.h"
-#include "coordinator/store.h"
-#include "coordinator/store_requests.h"
+#include "coordinator/membership/accounts.h"
+#include "coordinator/proof/credits.h"
+#include "coordinator/proof/ledger_view.h"
+#include "coordinator/store/requests.h"
+#include "coordinator/store/store.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 namespace hearth::coordinator::http {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
 #include "node/engine/stage_forward.h"
@@ -21,7 +21,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const std::string& name() const = 0;    // "cuda:0 NVIDIA GeForce RTX 4090"
-  virtual const std::string& bus_id() const = 0;  // of PCI: for node/card_sensors.h
+  virtual const std::string& bus_id() const = 0;  // of PCI: for node/machine/card_sensors.h
   // What a stage takes of the device's memory, to the byte, once its KV pages are chosen. Checks as
   // node::stage_memory does.
   virtual Result<StageMemory> memory(const model::GgufFile& file, const model::ModelSpec& spec,

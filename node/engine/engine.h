@@ -19,7 +19,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "proto/step.h"
 

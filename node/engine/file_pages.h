@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::node {
 

@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
 

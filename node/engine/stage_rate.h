@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
 

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pool.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/stage_tensors.h"
 

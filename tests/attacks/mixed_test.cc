@@ -11,7 +11,7 @@
 #include "ledger/selection.h"
 #include "tests/attacks/ledger_world.h"
 #include "tests/attacks/real_swarm.h"
-#include "tests/unit/coordinator/receipt_stage.h"
+#include "tests/unit/coordinator/proof/receipt_stage.h"
 
 namespace hearth::attacks {
 namespace {

@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/audit_desk.h"
-#include "coordinator/receipt_desk.h"
+#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/receipt_desk.h"
 #include "kernels/kernels.h"
 #include "ledger/books.h"
 #include "ledger/entry.h"
 #include "model/synthetic.h"
-#include "node/batcher.h"
 #include "node/engine/engine.h"
-#include "node/window_receipts.h"
+#include "node/proof/window_receipts.h"
+#include "node/runner/batcher.h"
 #include "tests/unit/proto/fake_transport.h"
 
 namespace hearth::attacks {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 #include "tests/bench/link_nodes.h"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/hex.h"
-#include "coordinator/receipts.h"
+#include "coordinator/proof/receipts.h"
 #include "ledger/books.h"
 #include "ledger/log.h"
 #include "ledger/lookup.h"

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 
 namespace hearth::bench {
 

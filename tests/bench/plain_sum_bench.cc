@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cli/bench.h"
+#include "cli/bench/model.h"
 #include "kernels/kernels.h"
 #include "kernels/self_test.h"
 

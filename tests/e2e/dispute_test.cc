@@ -10,7 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "../unit/node/disputed.h"
+#include "../unit/node/proof/disputed.h"
 
 namespace hearth::node {
 namespace {

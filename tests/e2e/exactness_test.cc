@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "kernels/kernels.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "tests/e2e/trace.h"

@@ -30,13 +30,13 @@
 #include <thread>
 
 #include "base/private_file.h"
-#include "coordinator/control_service.h"
+#include "coordinator/control/service.h"
 #include "kernels/canonical.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
-#include "proto/grpc_tls.h"
-#include "tests/unit/node/owner.h"
+#include "proto/link/grpc_tls.h"
+#include "tests/unit/node/pipeline/owner.h"
 
 namespace hearth {
 namespace {

@@ -22,7 +22,7 @@ import swarm
 INTRUDER = os.environ.get("HEARTH_INTRUDER", "build/tests/e2e/intruder")
 GENERIC = "this node is not admitted here"
 UNAUTHENTICATED = "16 " + GENERIC
-PAUSE = 0.08  # between two handshakes of one address: see proto/handshakes.h
+PAUSE = 0.08  # between two handshakes of one address: see proto/link/handshakes.h
 LEAST = 300
 MEMORY = 16 << 20  # bytes that a process may have grown by, after all of them
 

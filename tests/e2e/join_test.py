@@ -73,7 +73,7 @@ class Joiner(machines.Machine):
 
 
 class Manifest:
-    """A manifest's own bytes (model/manifest.h), read without Hearth."""
+    """A manifest's own bytes (model/gguf/manifest.h), read without Hearth."""
 
     def __init__(self, raw):
         assert raw[:8] == b"HearthM2"

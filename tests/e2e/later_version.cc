@@ -1,6 +1,6 @@
 // A program that speaks the protocol after ours, and ours, and is another build: linked before the
 // libraries that say otherwise, for tests/e2e/rolling_test.py.
-#include "cli/receipt_build.h"
+#include "cli/process/build_name.h"
 #include "proto/frame.h"
 
 namespace hearth {

@@ -13,7 +13,7 @@ import unittest
 import machines
 import swarm
 
-REMEMBERED = 11  # seconds: cli/dial_back.h
+REMEMBERED = 11  # seconds: coordinator/membership/dial_back.h
 
 
 class Reach(machines.Household):

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/crypto.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::node {
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/command_line.h"
+#include "cli/command/command_line.h"
 #include "tests/emulated/emulated_runtime.h"
 
 namespace {

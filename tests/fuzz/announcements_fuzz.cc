@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "cli/announcements.h"
+#include "cli/home/announcements.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 

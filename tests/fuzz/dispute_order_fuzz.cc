@@ -1,6 +1,6 @@
-// Any bytes as a coordinator's orders to a side of a dispute (node/dispute_party.h), and the right
-// ones with any byte changed. Whatever it is ordered, it answers for its own trace alone: what it
-// signs is what the game asks for, once a round.
+// Any bytes as a coordinator's orders to a side of a dispute (node/proof/dispute_party.h), and the
+// right ones with any byte changed. Whatever it is ordered, it answers for its own trace alone:
+// what it signs is what the game asks for, once a round.
 //
 // A step is one byte, what happens, and what that takes:
 //   0 an order: two bytes of length, then a message
@@ -13,9 +13,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "node/dispute_party.h"
+#include "node/proof/dispute_party.h"
 #include "proto/fixed_field.h"
-#include "tests/unit/node/disputed.h"
+#include "tests/unit/node/proof/disputed.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/http/event_id.h"
+#include "coordinator/http/generation/event_id.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth::coordinator::http;

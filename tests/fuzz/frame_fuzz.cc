@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "coordinator/registry.h"
+#include "coordinator/workers/registry.h"
 #include "proto/control.pb.h"
 #include "proto/frame.h"
 #include "proto/step.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 
 namespace hearth::model {

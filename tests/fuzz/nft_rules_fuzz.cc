@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cli/nft_rules.h"
+#include "cli/doctor/nft_rules.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "cli/plan_nodes.h"
+#include "cli/plan/nodes_file.h"
 #include "placement/plan.h"
 
 namespace {

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "ledger/books.h"
-#include "tests/unit/coordinator/receipt_stage.h"
+#include "tests/unit/coordinator/proof/receipt_stage.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/http/requests.h"
+#include "coordinator/http/openai/requests.h"
 
 namespace hearth::coordinator::http {
 namespace {

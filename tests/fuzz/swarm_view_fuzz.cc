@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "cli/swarm_lines.h"
 #include "cli/swarm_view.h"
+#include "cli/watch/swarm_lines.h"
 
 namespace hearth::cli {
 namespace {

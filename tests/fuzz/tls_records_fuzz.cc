@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "proto/tls_records.h"
+#include "proto/link/tls_records.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "model/tokenizer.h"
-#include "model/untrusted_text.h"
+#include "model/gguf/untrusted_text.h"
+#include "model/text/tokenizer.h"
 #include "tests/unit/model/small_vocabulary.h"
 
 namespace {

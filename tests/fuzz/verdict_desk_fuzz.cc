@@ -22,9 +22,9 @@
 
 #include "base/check.h"
 #include "base/hex.h"
-#include "coordinator/kept_verdict.h"
+#include "coordinator/proof/kept_verdict.h"
 #include "proto/committed_sampling.h"
-#include "tests/unit/coordinator/audit_log.h"
+#include "tests/unit/coordinator/proof/audit_log.h"
 #include "tests/unit/ledger/small_shape.h"
 
 namespace hearth {

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "base/crypto.h"
-#include "model/gguf.h"
-#include "model/gguf_writer.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/writer.h"
 
 namespace {
 

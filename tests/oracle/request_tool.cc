@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/gguf.h"
-#include "node/local_runner.h"
+#include "model/gguf/gguf.h"
+#include "node/runner/local_runner.h"
 
 namespace {
 

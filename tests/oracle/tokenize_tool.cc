@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/limits.h"
-#include "model/gguf.h"
-#include "model/tokenizer.h"
+#include "model/gguf/gguf.h"
+#include "model/text/tokenizer.h"
 
 namespace {
 

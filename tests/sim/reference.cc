@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "node/local_runner.h"
+#include "node/runner/local_runner.h"
 
 namespace hearth::sim {
 namespace {

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <vector>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
-#include "node/stage.h"
+#include "node/pipeline/stage.h"
 #include "tests/sim/sim_world.h"
 
 namespace hearth::sim {

@@ -8,7 +8,7 @@
 
 #include "coordinator/coordinator.h"
 #include "kernels/canonical.h"
-#include "node/stage.h"
+#include "node/pipeline/stage.h"
 #include "placement/ranges.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/sim/sim_world.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/canonical.h"
-#include "node/stage_machine.h"
+#include "node/pipeline/stage_machine.h"
 
 namespace hearth::sim {
 namespace {

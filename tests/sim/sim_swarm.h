@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
-#include "node/stage.h"
+#include "node/pipeline/stage.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_compute.h"
 #include "tests/sim/sim_transport.h"

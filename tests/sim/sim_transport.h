@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 #include "tests/sim/sim_world.h"
 
 namespace hearth::sim {

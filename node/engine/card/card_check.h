@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/device.h"
 

@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/thread_pool.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/card/placement.h"
 #include "node/engine/stage_tensors.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/private_file.h"
-#include "tests/unit/coordinator/store_folder.h"
+#include "tests/unit/coordinator/store/store_folder.h"
 
 namespace hearth::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "cli/pause_file.h"
-#include "tests/unit/cli/pause_folder.h"
+#include "tests/unit/node/machine/pause_folder.h"
 #include "tests/unit/proto/fake_transport.h"
 
 namespace hearth::cli {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/unit/cli/pause_folder.h"
+#include "tests/unit/node/machine/pause_folder.h"
 
 namespace hearth::cli {
 namespace {

@@ -5,7 +5,7 @@
 namespace hearth::cli {
 namespace {
 
-// As coordinator/http/state.cc writes it.
+// As coordinator/http/routes/state.cc writes it.
 const std::string kState = R"({"version":"0.1.0","ready":false,"missing":"no pipeline serves",
   "uncovered":[{"layers":[10,20],"weight_bytes":36000000,"memory_bytes":95000000},
                {"layers":[20,30]}],

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::model {
 

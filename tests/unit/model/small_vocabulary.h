@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "model/bpe.h"
-#include "model/unicode.h"
-#include "model/vocabulary_tokenizer.h"
+#include "model/text/bpe.h"
+#include "model/text/unicode.h"
+#include "model/text/vocabulary_tokenizer.h"
 
 namespace hearth::model {
 

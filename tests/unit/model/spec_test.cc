@@ -8,7 +8,7 @@
 #include <limits>
 #include <map>
 
-#include "model/gguf_writer.h"
+#include "model/gguf/writer.h"
 
 namespace hearth::model {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
-#include "model/quantize.h"
+#include "model/gguf/quantize.h"
 #include "model/spec.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 namespace hearth::model {
 namespace {

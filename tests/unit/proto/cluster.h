@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "proto/link/tls.h"
 #include "proto/roster.h"
-#include "proto/tls.h"
 
 namespace hearth::testing {
 

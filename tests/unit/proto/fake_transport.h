@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/control.pb.h"
-#include "proto/transport.h"
+#include "proto/link/transport.h"
 
 namespace hearth::testing {
 

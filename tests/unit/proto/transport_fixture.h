@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "proto/address.h"
-#include "proto/tcp_transport.h"
+#include "proto/link/tcp_transport.h"
 #include "tests/unit/proto/cluster.h"
 
 namespace hearth::testing {

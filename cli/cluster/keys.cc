@@ -1,0 +1,207 @@
+#include "cli/cluster/keys.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/cluster/init.h"
+#include "cli/home/identity.h"
+#include "cli/home/member.h"
+#include "cli/ledger/account_names.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "cli/terminal/date_text.h"
+#include "cli/terminal/exit_codes.h"
+#include "coordinator/membership/accounts.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::ApiKey;
+using coordinator::Store;
+using Json = nlohmann::ordered_json;
+
+// `made`: where there was none yet; else such a folder is refused, being most likely another one
+// than was meant.
+Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
+  const std::string folder = data_folder(options.data_dir);
+  TRY(const auto member, read_member_file(folder));
+  REQUIRE(!member, "this machine is " + member->node +
+                       " in another machine's cluster, whose coordinator alone knows keys of the "
+                       "API; there: hearth key");
+  const bool there = std::filesystem::exists(folder + "/hearth.db");
+  if (made != nullptr) *made = !there;
+  if (!there && made == nullptr) {
+    return Error{ErrorCode::kNotFound, "the data folder " + folder +
+                                           " is no server's, and has no keys; --data-dir names "
+                                           "another, and hearth init NAME makes a cluster"};
+  }
+  TRY_VOID(make_private_folder(folder));
+  return coordinator::open_store(folder);
+}
+
+Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
+  coordinator::NewKey wish{options.name, options.models, options.admin, options.requests_per_minute,
+                           options.trust};
+  if (!options.account.empty()) {
+    TRY(wish.account, node_account(data_folder(options.data_dir), options.account));
+  }
+  wish.verify = coordinator::verify_named(options.verify).value_or(wish.verify);
+  wish.min_level = coordinator::level_named(options.min_level).value_or(wish.min_level);
+  return wish;
+}
+
+Json key_object(const ApiKey& key) {
+  Json out;
+  out["id"] = key.id;
+  out["name"] = key.name;
+  out["role"] = key.admin ? "admin" : "user";
+  out["models"] = key.models;
+  out["trust"] = key.trust;
+  out["requests_per_minute"] = key.requests_per_minute;
+  out["verify"] = coordinator::verify_name(key.verify);
+  out["min_level"] = ledger::level_name(key.min_level);
+  out["created"] = key.created;
+  out["revoked"] = key.revoked;
+  return out;
+}
+
+void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
+
+std::string list_text(const std::vector<std::string>& names, const char* none) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text.empty() ? none : text;
+}
+
+// What keys can spend, where the cluster runs with credits.
+class Purse {
+ public:
+  static Result<std::optional<Purse>> open(const std::string& given, const Hash256& secret) {
+    TRY(const auto cluster, read_cluster(given));
+    if (!cluster || !cluster->credits) return std::optional<Purse>();
+    TRY(const ServerIdentity identity, ServerIdentity::open(data_folder(given)));
+    TRY(ledger::Books books, read_books(data_folder(given)));
+    return std::optional(Purse(secret, identity.node.key, std::move(books)));
+  }
+  PublicKey account(const ApiKey& key) const {
+    return coordinator::account_of(key, secret_, coordinator_);
+  }
+  std::int64_t balance(const ApiKey& key) const {
+    return books_.balance({ledger::Account::Kind::kSpendable, account(key)});
+  }
+  void add(Json& object, const ApiKey& key) const {
+    object["account"] = account(key).hex();
+    object["balance"] = balance(key);
+  }
+
+ private:
+  Purse(const Hash256& secret, const PublicKey& own, ledger::Books books)
+      : secret_(secret), coordinator_(own), books_(std::move(books)) {}
+  Hash256 secret_;
+  PublicKey coordinator_;
+  ledger::Books books_;
+};
+
+// One sentence a key that can pay.
+void print_balances(const std::vector<ApiKey>& keys, const Purse& purse) {
+  for (const ApiKey& key : keys) {
+    if (key.revoked) continue;
+    const PublicKey account = purse.account(key);
+    const std::string whose = key.account || key.node ? "of a node"
+                              : key.admin             ? "of this machine"
+                                                      : "of its own";
+    std::printf("%s has %lld credits, in an account %s: %s\n", key.name.c_str(),
+                static_cast<long long>(purse.balance(key)), whose.c_str(), account.hex().c_str());
+  }
+}
+
+void print_table(const std::vector<ApiKey>& keys) {
+  std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
+              "STATE", "MODELS", "TRUST");
+  for (const ApiKey& key : keys) {
+    const std::string rate =
+        key.requests_per_minute == 0 ? "any" : std::to_string(key.requests_per_minute);
+    std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", key.id.c_str(), key.name.c_str(),
+                key.admin ? "admin" : "user", rate.c_str(), date_text(key.created).c_str(),
+                key.revoked ? "revoked" : "valid", list_text(key.models, "all").c_str(),
+                list_text(key.trust, "any").c_str());
+  }
+}
+
+}  // namespace
+
+int run_key_create(const KeyOptions& options) {
+  bool first = false;
+  const auto store = open_folder(options, &first);
+  if (!store.ok()) return fail(store.error());
+  const auto wish = wish_of(options);
+  if (!wish.ok()) return fail(wish.error());
+  const auto made = coordinator::create_key(**store, *wish, SystemClock().unix_seconds());
+  if (!made.ok()) return fail(made.error());
+  if (options.json) {
+    Json out = key_object(made->key);
+    const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+    if (purse.ok() && *purse) (*purse)->add(out, made->key);
+    out["key"] = made->text;
+    print_json(out);
+    return kExitDone;
+  }
+  std::fprintf(stderr,
+               "API key '%s': it is shown only now; give it to clients as HEARTH_API_KEY, "
+               "or OPENAI_API_KEY\n",
+               made->key.name.c_str());
+  if (first) {
+    std::fprintf(
+        stderr,
+        "no server has used the data folder %s yet: the key is good for one that other "
+        "machines reach (hearth serve --host ADDRESS), which needs hearth init NAME first\n",
+        data_folder(options.data_dir).c_str());
+  }
+  std::printf("%s\n", made->text.c_str());
+  return kExitDone;
+}
+
+int run_key_list(const KeyOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto keys = (*store)->keys();
+  if (!keys.ok()) return fail(keys.error());
+  const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
+  if (!purse.ok()) return fail(purse.error());
+  if (!options.json) {
+    print_table(*keys);
+    if (*purse) print_balances(*keys, **purse);
+    return kExitDone;
+  }
+  Json out = Json::array();
+  for (const ApiKey& key : *keys) {
+    Json& one = out.emplace_back(key_object(key));
+    if (*purse) (*purse)->add(one, key);
+  }
+  print_json(out);
+  return kExitDone;
+}
+
+int run_key_revoke(const KeyOptions& options) {
+  const auto store = open_folder(options);
+  if (!store.ok()) return fail(store.error());
+  const auto revoked = (*store)->revoke_key(options.name);
+  if (!revoked.ok()) return fail(revoked.error());
+  if (!*revoked) {
+    return fail({ErrorCode::kNotFound, "no valid API key is called \"" + options.name +
+                                           "\"; hearth key list shows them"});
+  }
+  if (options.json) {
+    print_json({{"revoked", options.name}});
+  } else {
+    std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

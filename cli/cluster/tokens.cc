@@ -1,0 +1,126 @@
+#include "cli/cluster/tokens.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/fingerprint.h"
+#include "base/private_file.h"
+#include "cli/cluster/init.h"
+#include "cli/process/paths.h"
+#include "cli/terminal/date_text.h"
+#include "cli/terminal/exit_codes.h"
+#include "coordinator/membership/credentials.h"
+#include "coordinator/store/store.h"
+#include "proto/address.h"
+#include "proto/join_token.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::TokenRecord;
+using Json = nlohmann::ordered_json;
+
+std::int64_t now() { return SystemClock().unix_seconds(); }
+
+const char* state_of(const TokenRecord& token) {
+  if (token.revoked) return "revoked";
+  if (token.uses_left == 0) return "used";
+  return now() >= token.expires ? "expired" : "valid";
+}
+
+Json token_object(const TokenRecord& token) {
+  Json out;
+  out["id"] = token.id;
+  out["role"] = role_name(token.role);
+  if (token.newcomer) out["newcomer"] = true;
+  out["uses_left"] = token.uses_left;
+  if (!token.owner.empty()) out["owner"] = token.owner;
+  out["created"] = token.created;
+  out["expires"] = token.expires;
+  out["state"] = state_of(token);
+  return out;
+}
+
+Result<JoinToken> create(const TokenOptions& options) {
+  TRY(const Cluster cluster, need_cluster(options.data_dir));
+  TRY(const SecretKey key, read_key_file(data_folder(options.data_dir) + "/cluster.key"));
+  TRY(const Role role, parse_role(options.role));
+  TRY(const auto store, open_cluster_store(options.data_dir));
+  TRY(const coordinator::TokenSecret secret,
+      coordinator::create_token(
+          *store, {role, options.seconds, options.uses, options.owner, options.newcomer}, now()));
+  return JoinToken{fingerprint(key.public_key()),
+                   secret.id,
+                   secret.secret,
+                   {Address{cluster.host, cluster.control_port}.text()}};
+}
+
+void print_table(const std::vector<TokenRecord>& tokens) {
+  std::printf("%-18s%-10s%-8s%-18s%-18s%-9s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES",
+              "STATE", "OWNER");
+  for (const TokenRecord& token : tokens) {
+    const std::string role = token.newcomer ? "newcomer" : std::string(role_name(token.role));
+    std::printf("%-18s%-10s%-8u%-18s%-18s%-9s%s\n", token.id.c_str(), role.c_str(), token.uses_left,
+                date_text(token.created).c_str(), date_text(token.expires).c_str(), state_of(token),
+                token.owner.empty() ? "-" : token.owner.c_str());
+  }
+}
+
+}  // namespace
+
+int run_token_create(const TokenOptions& options) {
+  const auto token = create(options);
+  if (!token.ok()) return fail(token.error());
+  if (options.json) {
+    Json json = {{"id", token->id},
+                 {"token", token->text()},
+                 {"role", options.role},
+                 {"expires", now() + options.seconds},
+                 {"uses", options.uses}};
+    if (!options.owner.empty()) json["owner"] = options.owner;
+    std::printf("%s\n", json.dump().c_str());
+    return kExitDone;
+  }
+  std::fprintf(stderr,
+               "join token %s of a %s, shown only now; on the other machine: hearth join "
+               "TOKEN\n",
+               token->id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
+  std::printf("%s\n", token->text().c_str());
+  return kExitDone;
+}
+
+int run_token_list(const TokenOptions& options) {
+  const auto store = open_cluster_store(options.data_dir);
+  if (!store.ok()) return fail(store.error());
+  const auto tokens = (*store)->tokens();
+  if (!tokens.ok()) return fail(tokens.error());
+  if (!options.json) {
+    print_table(*tokens);
+    return kExitDone;
+  }
+  Json out = Json::array();
+  for (const TokenRecord& token : *tokens) out.push_back(token_object(token));
+  std::printf("%s\n", out.dump().c_str());
+  return kExitDone;
+}
+
+int run_token_revoke(const TokenOptions& options) {
+  const auto store = open_cluster_store(options.data_dir);
+  if (!store.ok()) return fail(store.error());
+  const auto revoked = (*store)->revoke_token(options.id);
+  if (!revoked.ok()) return fail(revoked.error());
+  if (!*revoked) {
+    return fail({ErrorCode::kNotFound, "no valid join token has the id \"" + options.id +
+                                           "\"; hearth token list shows them"});
+  }
+  if (options.json) {
+    std::printf("%s\n", Json{{"revoked", options.id}}.dump().c_str());
+  } else {
+    std::fprintf(stderr, "revoked: %s; who has joined with it stays (hearth nodes rm NAME)\n",
+                 options.id.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

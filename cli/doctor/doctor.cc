@@ -1,0 +1,71 @@
+#include "cli/doctor/doctor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/terminal/escape.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+std::ptrdiff_t count_of(const std::vector<Finding>& findings, Health health) {
+  return std::count_if(findings.begin(), findings.end(),
+                       [&](const Finding& finding) { return finding.health == health; });
+}
+
+// Padded with spaces to a width.
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
+  constexpr std::size_t kHealthColumns = 9;
+  constexpr std::size_t kCheckColumns = 13;
+  std::vector<std::string> lines;
+  for (const Finding& finding : findings) {
+    lines.push_back(padded(health_name(finding.health), kHealthColumns) +
+                    padded(finding.check, kCheckColumns) + escape_control(finding.text));
+    if (finding.mend.empty()) continue;
+    lines.push_back(std::string(kHealthColumns + kCheckColumns, ' ') +
+                    "mend: " + escape_control(finding.mend));
+  }
+  lines.push_back(std::to_string(count_of(findings, Health::kFailed)) + " failed, " +
+                  std::to_string(count_of(findings, Health::kWarning)) + " warnings");
+  return lines;
+}
+
+std::string doctor_json(const std::vector<Finding>& findings, const std::string& our_version) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (const Finding& finding : findings) {
+    Json one = {
+        {"check", finding.check}, {"health", health_name(finding.health)}, {"text", finding.text}};
+    if (!finding.mend.empty()) one["mend"] = finding.mend;
+    all.push_back(std::move(one));
+  }
+  const Json out = {{"version", our_version},
+                    {"failed", count_of(findings, Health::kFailed)},
+                    {"warnings", count_of(findings, Health::kWarning)},
+                    {"findings", std::move(all)}};
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);  // paths may be no UTF-8
+}
+
+int run_doctor(const DoctorOptions& options) {
+  catch_interrupts();
+  const std::vector<Finding> findings = judge(probe_machine(options), HEARTH_VERSION);
+  if (interrupted()) return kExitInterrupted;
+  if (options.json) {
+    std::printf("%s\n", doctor_json(findings, HEARTH_VERSION).c_str());
+  } else {
+    for (const std::string& line : doctor_lines(findings)) std::printf("%s\n", line.c_str());
+  }
+  return count_of(findings, Health::kFailed) > 0 ? kExitFailed : kExitDone;
+}
+
+}  // namespace hearth::cli

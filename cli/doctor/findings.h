@@ -1,0 +1,178 @@
+// What hearth doctor makes of a machine. The facts are plain data that cli/doctor/probes.h gathers;
+// each judgment depends on them alone. A finding that is not well ends with the line that mends it,
+// where there is one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/doctor/nft_rules.h"
+
+namespace hearth::cli {
+
+enum class Health { kOk, kWarning, kFailed, kSkipped };  // skipped: not looked at
+const char* health_name(Health health);                  // "ok", "warning", "failed", "skipped"
+
+struct Finding {
+  std::string check;
+  Health health = Health::kOk;
+  std::string text;
+  std::string mend;  // a command to paste; empty: none
+};
+
+// Another clock; its answer is good to `uncertainty_seconds`.
+struct ClockFacts {
+  struct Source {
+    std::string name;
+    std::string error;            // why it did not answer; empty: it did
+    double offset_seconds = 0.0;  // its time less ours
+    double uncertainty_seconds = 0.0;
+  };
+  std::optional<bool> kept;  // whether something keeps this clock right, as the kernel knows
+  std::vector<Source> sources;
+};
+std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl);
+
+// A network interface that is up and is not loopback.
+struct InterfaceFacts {
+  std::string name;
+  std::uint32_t mtu = 0;
+  bool physical = false;  // a device, not a tunnel or bridge
+};
+std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces);
+
+// The server whose serve.json lies in the data folder, and the port that one would take.
+struct ServerFacts {
+  struct Port {
+    std::string name;  // api, control, data
+    std::uint16_t port = 0;
+    bool listening = false;
+    bool beyond_loopback = false;
+    std::optional<bool> answers;  // a connection from this machine; not tried with --offline
+  };
+  std::string file;  // path of serve.json; empty: there is none
+  std::int64_t pid = 0;
+  bool alive = false;
+  std::vector<Port> ports;
+  std::uint16_t api_port = 0;  // that a server would take by default
+  bool api_port_taken = false;
+};
+std::vector<Finding> judge_ports(const ServerFacts& server);
+
+struct CoordinatorFacts {
+  std::string address;
+  bool named = false;   // by flag, variable, file or a running server
+  std::string member;   // where the coordinator of this machine's cluster is; empty: in none
+  bool asked = false;   // not with --offline
+  std::string error;    // why it is not reached; empty: it is
+  std::string refused;  // why it does not say how it is; empty: it does
+  std::string version;  // empty: not known
+  bool ready = false;
+  std::string missing;  // why not ready
+};
+std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
+                                       const std::string& our_version);
+
+struct DriverFacts {
+  std::uint32_t cards = 0;    // NVIDIA's on the PCI bus
+  std::string kernel_module;  // its version; empty: not loaded
+  bool library = false;       // libcuda.so.1 can be loaded
+  std::uint32_t cuda = 0;     // 1000 * major + 10 * minor, that it supports
+  std::optional<int> init;    // what cuInit answers; none where it was not asked
+  std::string distribution;   // ID of /etc/os-release
+};
+std::vector<Finding> judge_driver(const DriverFacts& driver, bool wsl);
+
+struct WslFacts {
+  std::uint32_t version = 0;  // 0: no WSL
+  bool mirrored = false;      // its network
+};
+std::vector<Finding> judge_wsl(const WslFacts& wsl, std::uint16_t api_port);
+
+struct DiskFacts {
+  std::string folder;  // of the models
+  std::string error;   // why nothing is known; empty: it is
+  bool writable = false;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t free_files = 0;
+  bool counts_files = false;  // some file systems do not
+};
+std::vector<Finding> judge_disk(const DiskFacts& disk);
+
+struct FileFacts {
+  std::string path;
+  std::uint32_t mode = 0;  // permission bits
+  bool folder = false;
+  bool ours = false;  // belongs to the user who asks
+};
+// The data folder and the files in it that are secret; none where it does not exist.
+std::vector<Finding> judge_permissions(const std::string& folder,
+                                       const std::vector<FileFacts>& files);
+
+struct LimitFacts {
+  std::uint64_t files_soft = 0;
+  std::uint64_t files_hard = 0;
+  std::uint64_t locked_bytes = 0;
+};
+std::vector<Finding> judge_limits(const LimitFacts& limits);
+
+struct FirewallFacts {
+  struct Active {
+    std::string name;                    // ufw, firewalld, nftables, iptables
+    std::optional<std::string> rules;    // as text; none where this user may not read them
+    std::optional<NftRuleset> nft = {};  // of nftables, where nft prints JSON; instead of the text
+  };
+  std::vector<Active> active;
+  bool all_seen = false;  // false: rules that only root may read may be in force
+};
+std::vector<Finding> judge_firewall(const FirewallFacts& firewall, const ServerFacts& server);
+
+// What the coordinator saw that dialled this machine's worker back.
+struct ReachFacts {
+  std::string skipped;  // why it was not asked; empty: it was
+  std::string address;  // of the worker's data links
+  std::string error;    // why the coordinator gets no connection; empty: it does
+  double milliseconds = 0.0;
+};
+std::vector<Finding> judge_reach(const ReachFacts& reach, const FirewallFacts& firewall);
+
+// The largest packets that the way to a node takes.
+struct PathFacts {
+  std::string node;
+  std::string host;
+  std::string interface;      // that they leave by
+  std::uint32_t mtu = 0;      // of the interface
+  std::uint32_t carried = 0;  // bytes of the largest packet that arrived; 0: nothing answers
+  bool told = false;          // a router said so; else larger ones vanish without a word
+};
+std::vector<Finding> judge_paths(const std::vector<PathFacts>& paths);
+
+struct MachineFacts {
+  ClockFacts clock;
+  std::vector<InterfaceFacts> interfaces;
+  ServerFacts server;
+  CoordinatorFacts coordinator;
+  DriverFacts driver;
+  WslFacts wsl;
+  DiskFacts disk;
+  std::string data_folder;
+  std::vector<FileFacts> files;
+  LimitFacts limits;
+  FirewallFacts firewall;
+  ReachFacts reach;
+  std::vector<PathFacts> paths;
+};
+std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version);
+
+// What the firewalls' own texts say.
+bool ufw_enabled(const std::string& ufw_conf);
+bool nft_drops_input(const std::string& ruleset);     // of `nft list ruleset`
+bool iptables_drops_input(const std::string& rules);  // of `iptables -S INPUT`
+bool names_number(const std::string& text, std::uint64_t number);
+
+// As one word of a shell's line.
+std::string shell_quoted(const std::string& word);
+
+}  // namespace hearth::cli

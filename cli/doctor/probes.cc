@@ -1,0 +1,555 @@
+#include "cli/doctor/probes.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "cli/doctor/path_mtu.h"
+#include "cli/home/member.h"
+#include "cli/home/own_place.h"
+#include "cli/home/server_file.h"
+#include "cli/process/paths.h"
+#include "cli/swarm_view.h"
+#include "proto/address.h"
+
+namespace hearth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kTextBytes = NftRuleset::kBytesMax;  // of a file or a program's output
+constexpr std::size_t kEntries = 4096;                     // of a folder
+constexpr auto kPatience = std::chrono::seconds(5);        // for an answer
+constexpr int kConnectMilliseconds = 1000;
+
+std::string read_all(std::FILE* file) {
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (text.size() < kTextBytes) {
+    const std::size_t got = std::fread(piece.data(), 1, piece.size(), file);
+    if (got == 0) break;
+    text.append(piece.data(), got);
+  }
+  return text;
+}
+
+// Empty when it is not there or not to be read.
+std::string read_text(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
+                                                             std::fclose);
+  return file ? read_all(file.get()) : "";
+}
+
+std::string output_of(const char* command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command, "re"), pclose);
+  return pipe ? read_all(pipe.get()) : "";
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (found.size() == kEntries) break;
+    found.push_back(it->path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string first_line(const std::string& path) {
+  const std::string text = read_text(path);
+  return text.substr(0, text.find('\n'));
+}
+
+template <typename T>
+T number_or(std::string_view text, T otherwise, int base = 10) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? value
+                                                                                   : otherwise;
+}
+
+double unix_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// --- clock ---
+
+std::optional<bool> kept_by_kernel() {
+  timex state{};  // modes 0: only asks
+  const int answer = adjtimex(&state);
+  if (answer < 0) return std::nullopt;
+  return answer != TIME_ERROR && (static_cast<unsigned>(state.status) & STA_UNSYNC) == 0;
+}
+
+ClockFacts::Source ask_clock(HttpClient& http, const std::string& name, const std::string& url) {
+  HttpClient::Options options;
+  options.timeout = kPatience;
+  const double before = unix_now();
+  const auto reply = http.head(url, options);
+  if (!reply.ok()) return {name, reply.error().message, 0.0, 0.0};
+  return clock_of(name, *reply, before, unix_now());
+}
+
+ClockFacts probe_clock(const DoctorOptions& options, const CoordinatorFacts& coordinator) {
+  ClockFacts facts;
+  facts.kept = kept_by_kernel();
+  if (options.offline) return facts;
+  HttpClient http;
+  if (coordinator.named && coordinator.error.empty()) {
+    facts.sources.push_back(ask_clock(http, "the server", options.api_base + "/livez"));
+  }
+  for (const std::string& url : options.clocks) facts.sources.push_back(ask_clock(http, url, url));
+  return facts;
+}
+
+// --- network ---
+
+std::vector<InterfaceFacts> probe_interfaces() {
+  constexpr int kLoopbackType = 772;  // ARPHRD_LOOPBACK
+  constexpr unsigned kUp = 1;         // IFF_UP
+  std::vector<InterfaceFacts> found;
+  for (const fs::path& folder : entries_of("/sys/class/net")) {
+    const auto value = [&](const char* file) { return first_line((folder / file).string()); };
+    if (number_or(value("type"), kLoopbackType) == kLoopbackType) continue;
+    std::string flags = value("flags");
+    if (flags.starts_with("0x")) flags.erase(0, 2);
+    if ((number_or(flags, 0U, 16) & kUp) == 0) continue;
+    std::error_code error;
+    found.push_back({folder.filename().string(), number_or(value("mtu"), 0U),
+                     fs::exists(folder / "device", error)});
+  }
+  return found;
+}
+
+std::vector<Listener> probe_listeners() {
+  std::vector<Listener> all = read_listeners(read_text("/proc/net/tcp"));
+  const std::vector<Listener> v6 = read_listeners(read_text("/proc/net/tcp6"));
+  all.insert(all.end(), v6.begin(), v6.end());
+  return all;
+}
+
+bool connects(const Address& address) {
+  sockaddr_storage to{};
+  socklen_t size = 0;
+  if (auto* v4 = reinterpret_cast<sockaddr_in*>(&to);
+      inet_pton(AF_INET, address.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(address.port);
+    size = sizeof *v4;
+  } else if (auto* v6 = reinterpret_cast<sockaddr_in6*>(&to);
+             inet_pton(AF_INET6, address.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(address.port);
+    size = sizeof *v6;
+  } else {
+    return false;
+  }
+  const int link = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (link < 0) return false;
+  bool there = connect(link, reinterpret_cast<sockaddr*>(&to), size) == 0;
+  pollfd wait{link, POLLOUT, 0};
+  if (!there && errno == EINPROGRESS && poll(&wait, 1, kConnectMilliseconds) == 1) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    there = getsockopt(link, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  }
+  close(link);
+  return there;
+}
+
+ServerFacts::Port probe_port(const std::string& name, std::string text, bool offline,
+                             const std::vector<Listener>& listeners) {
+  ServerFacts::Port port;
+  port.name = name;
+  if (text.starts_with("http://")) text.erase(0, 7);
+  const auto address = parse_address(text);
+  if (!address.ok()) return port;
+  port.port = address->port;
+  for (const Listener& each : listeners) {
+    if (each.port != port.port) continue;
+    port.listening = true;
+    port.beyond_loopback = port.beyond_loopback || !each.loopback;
+  }
+  if (!offline) port.answers = connects(*address);
+  return port;
+}
+
+ServerFacts probe_server(const DoctorOptions& options) {
+  const std::vector<Listener> listeners = probe_listeners();
+  ServerFacts facts;
+  facts.api_port = options.api_port;
+  facts.api_port_taken = std::any_of(listeners.begin(), listeners.end(), [&](const Listener& each) {
+    return each.port == options.api_port;
+  });
+  const auto running = read_server_file("");
+  if (!running.ok()) return facts;
+  facts.file = (data_dir() / "serve.json").string();
+  facts.pid = running->pid;
+  // Its number alone proves nothing: after a reboot it may be another's.
+  struct stat lock {};
+  facts.alive = stat((data_dir() / "serve.lock").c_str(), &lock) == 0 &&
+                holds_lock(read_text("/proc/locks"), running->pid, lock.st_ino);
+  if (!facts.alive) return facts;
+  for (const auto& [name, text] :
+       {std::pair("api", running->api), {"control", running->control}, {"data", running->data}}) {
+    facts.ports.push_back(probe_port(name, text, options.offline, listeners));
+  }
+  return facts;
+}
+
+CoordinatorFacts probe_coordinator(const DoctorOptions& options, const ServerFacts& server) {
+  CoordinatorFacts facts;
+  facts.address = options.api_base;
+  facts.named = options.server_named || server.alive;
+  facts.asked = !options.offline;
+  if (const auto member = read_member_file(""); member.ok() && *member) {
+    facts.member = (*member)->coordinators.front();
+  }
+  if (!facts.named || !facts.asked) return facts;
+  HttpClient http;
+  const auto answer = fetch_swarm(http, options.api_base, options.api_key);
+  if (!answer.ok()) {
+    const bool there = answer.error().code == ErrorCode::kRefused;
+    (there ? facts.refused : facts.error) = answer.error().message;
+    return facts;
+  }
+  facts.version = answer->view.version;
+  facts.ready = answer->view.ready;
+  facts.missing = answer->view.missing;
+  return facts;
+}
+
+// --- driver ---
+
+std::uint32_t nvidia_cards() {
+  constexpr std::uint32_t kNvidia = 0x10de;
+  constexpr std::uint32_t kDisplay = 0x03;
+  std::uint32_t cards = 0;
+  for (const fs::path& device : entries_of("/sys/bus/pci/devices")) {
+    const auto value = [&](const char* file) {
+      const std::string text = first_line((device / file).string());
+      return text.starts_with("0x") ? number_or(text.substr(2), 0U, 16) : 0U;
+    };
+    if (value("vendor") == kNvidia && value("class") >> 16U == kDisplay) ++cards;
+  }
+  return cards;
+}
+
+DriverFacts probe_driver(bool wsl) {
+  DriverFacts facts;
+  facts.cards = nvidia_cards();
+  facts.kernel_module = nvidia_module_version(read_text("/proc/driver/nvidia/version"));
+  facts.distribution = value_of(read_text("/etc/os-release"), "ID");
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return facts;
+  facts.library = true;
+  const auto version = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
+  int cuda = 0;
+  if (version != nullptr && version(&cuda) == 0 && cuda > 0) {
+    facts.cuda = static_cast<std::uint32_t>(cuda);
+  }
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  if (init != nullptr && (wsl || !facts.kernel_module.empty())) facts.init = init(0);
+  return facts;  // the library stays: it does not bear to be unloaded
+}
+
+// --- disk, files, limits ---
+
+DiskFacts probe_disk() {
+  DiskFacts facts;
+  facts.folder = models_dir().string();
+  // Not made yet: where it would be.
+  std::error_code error;
+  fs::path folder = fs::absolute(facts.folder, error);
+  while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {
+    folder = folder.parent_path();
+  }
+  struct statvfs state {};
+  if (statvfs(folder.c_str(), &state) != 0) {
+    facts.error = std::strerror(errno);
+    return facts;
+  }
+  facts.writable = access(folder.c_str(), W_OK | X_OK) == 0;
+  facts.free_bytes = std::uint64_t{state.f_bavail} * state.f_frsize;
+  facts.counts_files = state.f_files > 0;
+  facts.free_files = state.f_favail;
+  return facts;
+}
+
+bool is_secret(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".key") || name.ends_with(".token") || name == "roster" ||
+         name.starts_with("roster.evidence-") || name.starts_with("hearth.db");
+}
+
+void add_file(const fs::path& path, std::vector<FileFacts>& files) {
+  struct stat state {};
+  if (lstat(path.c_str(), &state) != 0) return;
+  const bool folder = S_ISDIR(state.st_mode);
+  if (!folder && !(S_ISREG(state.st_mode) && is_secret(path))) return;
+  files.push_back({path.string(), state.st_mode & 07777U, folder, state.st_uid == geteuid()});
+}
+
+// The data folder first, then what is secret in it, at most one folder deep.
+std::vector<FileFacts> probe_files(const fs::path& folder) {
+  std::vector<FileFacts> files;
+  add_file(folder, files);
+  if (files.empty()) return files;
+  for (const fs::path& path : entries_of(folder)) {
+    std::error_code error;
+    if (fs::is_directory(fs::symlink_status(path, error))) {
+      for (const fs::path& below : entries_of(path)) {
+        if (!fs::is_directory(fs::symlink_status(below, error))) add_file(below, files);
+      }
+    } else {
+      add_file(path, files);
+    }
+  }
+  return files;
+}
+
+LimitFacts probe_limits() {
+  LimitFacts facts;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    facts.files_soft = limit.rlim_cur;
+    facts.files_hard = limit.rlim_max;
+  }
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    facts.locked_bytes = limit.rlim_cur == RLIM_INFINITY ? ~std::uint64_t{0} : limit.rlim_cur;
+  }
+  return facts;
+}
+
+// --- firewall ---
+
+// As JSON, or as text of an nft that was built without it.
+std::optional<FirewallFacts::Active> probe_nft() {
+  auto ruleset =
+      NftRuleset::parse(output_of("PATH=/usr/sbin:/sbin nft -j list ruleset 2>/dev/null"));
+  if (ruleset.ok()) {
+    if (!ruleset->drops()) return std::nullopt;
+    return FirewallFacts::Active{"nftables", std::nullopt, *std::move(ruleset)};
+  }
+  std::string text = output_of("PATH=/usr/sbin:/sbin nft list ruleset 2>/dev/null");
+  if (!nft_drops_input(text)) return std::nullopt;
+  return FirewallFacts::Active{"nftables", std::move(text)};
+}
+
+FirewallFacts probe_firewall() {
+  FirewallFacts facts;
+  facts.all_seen = geteuid() == 0;
+  if (ufw_enabled(read_text("/etc/ufw/ufw.conf"))) {
+    const std::string rules = read_text("/etc/ufw/user.rules");
+    facts.active.push_back({"ufw", rules.empty() ? std::nullopt : std::optional(rules)});
+    return facts;  // the others' rules are its own
+  }
+  std::error_code error;
+  if (fs::exists("/run/firewalld.pid", error)) {
+    facts.active.push_back({"firewalld", std::nullopt});
+    return facts;
+  }
+  if (!facts.all_seen) {
+    if (fs::exists("/etc/systemd/system/sysinit.target.wants/nftables.service", error)) {
+      facts.active.push_back({"nftables", std::nullopt});
+    }
+    return facts;
+  }
+  if (auto nft = probe_nft()) facts.active.push_back(*std::move(nft));
+  // Asked only where it is in use: asking loads its modules.
+  if (read_text("/proc/net/ip_tables_names").find("filter") != std::string::npos) {
+    const std::string rules =
+        output_of("PATH=/usr/sbin:/sbin iptables-legacy -S INPUT 2>/dev/null");
+    if (iptables_drops_input(rules)) facts.active.push_back({"iptables", rules});
+  }
+  return facts;
+}
+
+// --- the cluster ---
+
+ReachFacts probe_reach(const OwnPlace& own) {
+  ReachFacts facts;
+  const auto reached = node::reach(own.inquirer);
+  if (!reached.ok()) {
+    facts.skipped = reached.error().message;
+    return facts;
+  }
+  facts.address = reached->address;
+  facts.error = reached->error;
+  facts.milliseconds = reached->milliseconds;
+  return facts;
+}
+
+// The coordinator first, then some of the others.
+std::vector<PathFacts> probe_paths(const OwnPlace& own) {
+  constexpr std::size_t kPaths = 8;
+  constexpr std::uint16_t kNobody = 33'434;  // as traceroute's first
+  std::vector<PathFacts> facts;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& name, const std::string& text) {
+    const auto address = parse_address(text);
+    if (!address.ok() || facts.size() >= kPaths || !seen.insert(address->host).second) return;
+    if (parse_loopback_address(text).ok()) return;
+    const auto path = path_mtu({address->host, kNobody});
+    if (!path.ok()) return;
+    facts.push_back({name, address->host, path->interface, path->mtu, path->carried, path->told});
+  };
+  for (const std::string& address : own.inquirer.addresses) add("the coordinator", address);
+  const auto roster = own.roster->book()->roster();
+  if (roster == nullptr) return facts;
+  for (const RosterEntry& entry : roster->entries) {
+    if (entry.role != Role::kWorker || entry.name == own.name || facts.size() >= kPaths) continue;
+    const auto address = node::locate(own.inquirer, entry.name);
+    if (address.ok()) add(entry.name, *address);
+  }
+  return facts;
+}
+
+void probe_cluster(const DoctorOptions& options, MachineFacts& facts) {
+  if (options.offline) {
+    facts.reach.skipped = "the coordinator is not asked (--offline)";
+    return;
+  }
+  const auto own = own_place("");
+  if (!own.ok()) {
+    facts.reach.skipped = own.error().message;
+    return;
+  }
+  facts.reach = probe_reach(*own);
+  facts.paths = probe_paths(*own);
+}
+
+}  // namespace
+
+std::vector<Listener> read_listeners(std::string_view table) {
+  constexpr std::string_view kListening = "0A";
+  std::vector<Listener> found;
+  while (!table.empty()) {
+    std::string_view line = table.substr(0, table.find('\n'));
+    table.remove_prefix(std::min(table.size(), line.size() + 1));
+    std::array<std::string_view, 4> words;  // slot, local, remote, state
+    for (std::string_view& word : words) {
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      word = line.substr(0, line.find(' '));
+      line.remove_prefix(word.size());
+    }
+    const std::size_t colon = words[1].find(':');
+    if (words[3] != kListening || colon == std::string_view::npos) continue;
+    const std::string_view host = words[1].substr(0, colon);
+    const auto port = number_or<std::uint16_t>(words[1].substr(colon + 1), 0, 16);
+    if (port == 0) continue;
+    // Words of the machine's byte order: 127.0.0.1 is 0100007F.
+    const bool v4 = host.size() == 8 && host.ends_with("7F");
+    const bool v6 =
+        host == "00000000000000000000000001000000" ||
+        (host.size() == 32 && host.starts_with("0000000000000000FFFF0000") && host.ends_with("7F"));
+    found.push_back({port, v4 || v6});
+  }
+  return found;
+}
+
+bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {
+  // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131081 0 EOF
+  const std::string file = ":" + std::to_string(inode) + " ";
+  const std::string process = " " + std::to_string(pid) + " ";
+  while (!locks.empty()) {
+    const std::string_view line = locks.substr(0, locks.find('\n'));
+    locks.remove_prefix(std::min(locks.size(), line.size() + 1));
+    const bool waits = line.find("->") != std::string_view::npos;
+    if (!waits && line.find("FLOCK") != std::string_view::npos &&
+        line.find(file) != std::string_view::npos && line.find(process) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string nvidia_module_version(std::string_view text) {
+  // NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
+  text = text.substr(0, text.find('\n'));
+  for (std::size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
+    const std::string_view word = text.substr(at + 1, text.find(' ', at + 1) - at - 1);
+    const bool version = !word.empty() && word[0] >= '0' && word[0] <= '9' &&
+                         word.find('.') != std::string_view::npos &&
+                         word.find_first_not_of("0123456789.") == std::string_view::npos;
+    if (version) return std::string(word);
+  }
+  return "";
+}
+
+std::uint32_t wsl_version(std::string_view release) {
+  // "5.15.153.1-microsoft-standard-WSL2", and of the first "4.4.0-19041-Microsoft"
+  if (release.find("microsoft") != std::string_view::npos) return 2;
+  return release.find("Microsoft") != std::string_view::npos ? 1 : 0;
+}
+
+std::string value_of(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (!line.starts_with(key) || line.substr(key.size(), 1) != "=") continue;
+    line.remove_prefix(key.size() + 1);
+    if (line.size() >= 2 && line.front() == '"' && line.back() == '"') {
+      line = line.substr(1, line.size() - 2);
+    }
+    return std::string(line);
+  }
+  return "";
+}
+
+ClockFacts::Source clock_of(const std::string& name, const HttpReply& reply, double before,
+                            double after) {
+  ClockFacts::Source source;
+  source.name = name;
+  const auto date = reply.headers.find("date");
+  const std::time_t theirs =
+      date == reply.headers.end() ? -1 : curl_getdate(date->second.c_str(), nullptr);
+  if (theirs < 0) {
+    source.error = "its answer has no Date";
+    return source;
+  }
+  source.offset_seconds = static_cast<double>(theirs) + 0.5 - (before + after) / 2.0;
+  source.uncertainty_seconds = 0.5 + (after - before) / 2.0;
+  return source;
+}
+
+MachineFacts probe_machine(const DoctorOptions& options) {
+  MachineFacts facts;
+  facts.wsl.version = wsl_version(read_text("/proc/sys/kernel/osrelease"));
+  std::error_code error;
+  facts.wsl.mirrored = fs::exists("/sys/class/net/loopback0", error);
+  facts.server = probe_server(options);
+  facts.coordinator = probe_coordinator(options, facts.server);
+  facts.clock = probe_clock(options, facts.coordinator);
+  facts.interfaces = probe_interfaces();
+  facts.driver = probe_driver(facts.wsl.version != 0);
+  facts.disk = probe_disk();
+  facts.data_folder = data_dir().string();
+  facts.files = probe_files(data_dir());
+  facts.limits = probe_limits();
+  facts.firewall = probe_firewall();
+  probe_cluster(options, facts);
+  return facts;
+}
+
+}  // namespace hearth::cli

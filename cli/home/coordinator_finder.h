@@ -1,0 +1,55 @@
+// Where a machine that has joined dials its coordinator: as member.json says, as the coordinator
+// itself says in its rosters, and where it announces itself when it is at none of these any more.
+// Whoever answers must have the coordinator's key, so that a wrong address costs a dial.
+//
+// Threads: the owner's; `search` runs on one of ours, at most once a minute.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/crypto.h"
+#include "cli/home/announcements.h"
+#include "proto/roster.h"
+
+namespace hearth::cli {
+
+struct CoordinatorFinderOptions {
+  PublicKey cluster;
+  std::vector<std::string> addresses;  // "host:port", at least one
+  // The addresses of member.json now, which hearth join may have changed; empty: as they were.
+  std::function<std::vector<std::string>()> reread;
+  std::function<void(const std::vector<std::string>&)> keep;  // there
+  std::function<std::vector<FoundCluster>()> search;          // blocks; what this network announces
+};
+
+class CoordinatorFinder {
+ public:
+  explicit CoordinatorFinder(CoordinatorFinderOptions options);
+
+  // Where to dial next. After a few that led nowhere the network is asked.
+  std::string next();
+  // All of them, the best first; counts as one dial.
+  std::vector<std::string> all();
+  const std::vector<std::string>& known() const { return addresses_; }  // likewise, and does not
+  // The one that was dialled last answered, with this roster.
+  void reached(const Roster& roster);
+
+ private:
+  struct Search;
+  void look();
+  void put_first(const std::string& address);
+
+  const CoordinatorFinderOptions options_;
+  std::vector<std::string> kept_;  // as member.json has them
+  std::vector<std::string> addresses_;
+  std::size_t dials_ = 0;  // since one was reached
+  std::size_t at_ = 0;     // of addresses_, that is dialled next
+  std::string last_;
+  const std::shared_ptr<Search> search_;
+};
+
+}  // namespace hearth::cli

@@ -1,0 +1,155 @@
+#include "cli/home/identity.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/fingerprint.h"
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "coordinator/membership/credentials.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::size_t kEvidenceFiles = 16;
+
+}  // namespace
+
+void keep_evidence(const std::string& folder, const std::string& what, std::uint64_t number,
+                   ByteSpan bytes) {
+  if (folder.empty()) return;
+  const std::string prefix = what + ".evidence-";
+  std::size_t kept = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    kept += entry.path().filename().string().starts_with(prefix) ? 1 : 0;
+  }
+  const std::string name =
+      folder + "/" + prefix + std::to_string(number) + "-" + blake2b(bytes).hex().substr(0, 16);
+  if (kept >= kEvidenceFiles || std::filesystem::exists(name, error)) return;
+  const Status written = write_private_file(name, bytes);
+  if (!written) spdlog::error("keeping evidence: {}", written.error().message);
+}
+
+Result<std::unique_ptr<RosterFile>> RosterFile::open(const std::string& folder,
+                                                     const PublicKey& cluster) {
+  auto file = std::make_unique<RosterFile>();
+  file->folder_ = folder;
+  file->book_ = std::make_shared<RosterBook>(cluster);
+  if (folder.empty()) return file;
+  const std::string path = folder + "/roster";
+  const auto bytes = read_private_file(path, limits::kRosterBytes);
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return file;
+  if (!bytes) return bytes.error();
+  const auto offered = file->book_->offer(*bytes);
+  REQUIRE(offered.ok(), path + ": " + offered.error().message);
+  return file;
+}
+
+Status RosterFile::keep(ByteSpan roster) const {
+  return folder_.empty() ? ok_status() : write_private_file(folder_ + "/roster", roster);
+}
+
+std::optional<Offer> RosterFile::take(ByteSpan roster) const {
+  const auto before = book_->roster();
+  const auto offered = book_->offer(roster);
+  if (!offered) {
+    spdlog::error("the coordinator sent a roster that is none: {}", offered.error().message);
+    return std::nullopt;
+  }
+  switch (*offered) {
+    case Offer::kKnown: break;
+    case Offer::kRollback:
+    case Offer::kFork:
+      spdlog::error(
+          "the coordinator sent {} signed roster of number {} or less; refused, and kept as "
+          "evidence",
+          *offered == Offer::kFork ? "another" : "an older", before->number);
+      if (const auto parsed = parse_roster(roster); parsed) {
+        keep_evidence(folder_, "roster", parsed->number, roster);
+      }
+      break;
+    case Offer::kNewer:
+      if (const Status kept = keep(roster); !kept) {
+        spdlog::error("the roster could not be kept: {}", kept.error().message);
+      }
+      break;
+  }
+  return *offered;
+}
+
+Result<bool> RosterFile::contradicts(ByteSpan bytes) const {
+  TRY(const Roster roster, parse_roster(bytes));
+  REQUIRE(roster.cluster == book_->cluster(), "the roster is of another cluster");
+  const auto ours = book_->roster();
+  REQUIRE(ours != nullptr, "there is no roster yet");
+  const Offer offer = judge_offer(roster.number, bytes, ours->number, book_->bytes());
+  if (offer != Offer::kNewer && offer != Offer::kFork) return false;
+  keep_evidence(folder_, "roster", roster.number, bytes);
+  return true;
+}
+
+std::vector<Roster> RosterFile::evidence() const {
+  std::vector<Roster> all;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
+    if (!entry.path().filename().string().starts_with("roster.evidence-")) continue;
+    const auto bytes = read_private_file(entry.path().string(), limits::kRosterBytes);
+    auto roster = bytes.ok() ? parse_roster(*bytes) : bytes.error();
+    if (roster.ok() && roster->cluster == book_->cluster()) all.push_back(std::move(*roster));
+    if (all.size() == kEvidenceFiles) break;
+  }
+  return all;
+}
+
+Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
+  const std::string folder = data_folder(given);
+  TRY_VOID(make_private_folder(folder));
+  TRY(const SecretKey cluster, own_key_file(folder + "/cluster.key"));
+  TRY(const SecretKey node, own_key_file(folder + "/node.key"));
+  TRY(TlsIdentity shown, TlsIdentity::make(node));
+  TRY(auto roster, RosterFile::open(folder, cluster.public_key()));
+  return ServerIdentity{cluster, std::move(shown), std::move(roster)};
+}
+
+// Names may hold any printable character; names of files may not.
+std::string local_key_file(const std::string& folder, const std::string& name) {
+  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
+}
+
+std::string local_token_file(const std::string& folder) { return folder + "/local.token"; }
+
+bool has_local_key(const std::string& folder, const PublicKey& key) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/local", error)) {
+    if (entry.path().extension() != ".key") continue;
+    const auto each = read_key_file(entry.path().string());
+    if (each.ok() && each->public_key() == key) return true;
+  }
+  return false;
+}
+
+Result<std::unique_ptr<LocalToken>> LocalToken::write(const std::string& given,
+                                                      const PublicKey& cluster,
+                                                      const std::string& control_address) {
+  std::unique_ptr<LocalToken> made(new LocalToken(local_token_file(data_folder(given))));
+  made->token_.fingerprint = fingerprint(cluster);
+  coordinator::TokenSecret secret = coordinator::new_token_secret();
+  made->token_.id = std::move(secret.id);
+  made->token_.secret = std::move(secret.secret);
+  made->token_.addresses = {control_address};
+  TRY_VOID(write_private_file(made->path_, as_bytes(made->token_.text())));
+  return made;
+}
+
+LocalToken::~LocalToken() { ::unlink(path_.c_str()); }
+
+bool LocalToken::opens(std::string_view id, std::string_view secret) const {
+  return id == token_.id && equal_secrets(as_bytes(secret), as_bytes(token_.secret));
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,372 @@
+#include "cli/home/member.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/fingerprint.h"
+#include "base/hex.h"
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/cluster/init.h"
+#include "cli/home/coordinator_finder.h"
+#include "cli/home/discovery.h"
+#include "cli/home/own_address.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "node/control/enrolment.h"
+#include "proto/address.h"
+#include "proto/frame.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kFileBytes = 16 * limits::kKiB;
+constexpr auto kLocalPatience = std::chrono::seconds(5);
+constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kKnockEvery = std::chrono::milliseconds(500);
+
+std::string member_file(const std::string& folder) { return folder + "/member.json"; }
+std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
+std::string api_key_file(const std::string& folder) { return folder + "/api.key"; }
+
+Result<MemberFile> parse_member_file(const Json& json) {
+  MemberFile member;
+  const auto cluster = from_hex(json.value("cluster", ""));
+  REQUIRE(cluster.has_value(), "no cluster");
+  TRY(member.cluster, PublicKey::parse(*cluster));
+  member.node = json.value("node", "");
+  TRY_VOID(check_node_name(member.node));
+  member.coordinators = json.value("coordinators", std::vector<std::string>());
+  REQUIRE(!member.coordinators.empty() && member.coordinators.size() <= limits::kRosterAddresses,
+          "no coordinator, or too many");
+  for (const std::string& address : member.coordinators) TRY_VOID(parse_address(address));
+  TRY(member.role, parse_role(json.value("role", "worker")));
+  member.api = json.value("api", "");
+  if (!member.api.empty()) TRY_VOID(parse_address(member.api));
+  return member;
+}
+
+Status write_member_file(const std::string& folder, const MemberFile& member) {
+  const Json json = {{"cluster", member.cluster.hex()},
+                     {"node", member.node},
+                     {"coordinators", member.coordinators},
+                     {"role", role_name(member.role)},
+                     {"api", member.api}};
+  return write_private_file(member_file(folder), as_bytes(json.dump(2) + "\n"));
+}
+
+Result<JoinToken> read_local_token(const std::string& folder) {
+  auto text = read_private_file(local_token_file(folder), kFileBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) {
+    return Error{ErrorCode::kUnavailable,
+                 "no server runs with the data folder " + folder +
+                     ", and it belongs to no cluster: start one (hearth serve --model MODEL), name "
+                     "its folder with --data-dir, or join another machine's (hearth join TOKEN)"};
+  }
+  if (!text) return text.error();
+  return parse_join_token(as_text(*text));
+}
+
+// A worker that belongs to the server of its data folder.
+class LocalMember final : public Member {
+ public:
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder,
+                                               const std::string& given) {
+    const std::string name = given.empty() ? host_name() + "-" + std::to_string(::getpid()) : given;
+    TRY_VOID(check_node_name(name));
+    TRY(const JoinToken token, read_local_token(folder));
+    TRY(const auto cluster, read_cluster(folder));
+    TRY_VOID(make_private_folder(folder + "/local"));
+    TRY(const SecretKey key, own_key_file(local_key_file(folder, name)));
+    auto member = std::make_unique<LocalMember>();
+    member->folder_ = folder;
+    member->name_ = name;
+    if (cluster) member->host_ = cluster->host;
+    member->key_ = key;
+    TRY(member->identity_, TlsIdentity::make(key));
+    TRY_VOID(member->enrol(token));
+    return std::unique_ptr<Member>(std::move(member));
+  }
+
+  Result<std::string> coordinator() override {
+    TRY(const JoinToken token, read_local_token(folder_));
+    if (token.id != token_id_) TRY_VOID(enrol(token));
+    return token.addresses.front();
+  }
+  std::vector<std::string> coordinators() override {
+    const auto token = read_local_token(folder_);
+    return token.ok() ? token->addresses : std::vector<std::string>();
+  }
+  Result<std::string> listen_address() const override {
+    return Address{host_.empty() ? "127.0.0.1" : host_, 0}.text();
+  }
+  bool beyond_loopback() const override { return !host_.empty(); }
+
+ private:
+  Status enrol(const JoinToken& token) {
+    TRY(const node::Enrolled enrolled,
+        node::enrol(token, identity_, {name_, Role::kWorker, {}}, kLocalPatience));
+    // Not kept in the folder, whose roster is the server's.
+    if (roster_ == nullptr) {
+      TRY(roster_, RosterFile::open("", enrolled.cluster));
+    }
+    roster_->take(enrolled.roster);
+    token_id_ = token.id;
+    return ok_status();
+  }
+
+  std::string folder_;
+  std::string host_;      // of the server's cluster; empty: this machine alone
+  std::string token_id_;  // that was used last
+};
+
+void keep_coordinators(const std::string& folder, const std::vector<std::string>& addresses) {
+  auto member = read_member_file(folder);
+  if (!member.ok() || !*member) return;
+  (*member)->coordinators = addresses;
+  const Status kept = write_member_file(folder, **member);
+  if (!kept) spdlog::warn("where the coordinator is could not be noted: {}", kept.error().message);
+}
+
+// A worker of a machine that has joined.
+class JoinedMember final : public Member {
+ public:
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name,
+                                               const MemberFile& file) {
+    REQUIRE(name.empty() || name == file.node,
+            "this machine is " + file.node + " in its cluster, not " + name +
+                "; leave --name out, or leave the cluster first (hearth leave)");
+    REQUIRE(file.role == Role::kWorker,
+            "this machine has joined as " + std::string(role_name(file.role)) +
+                ", which serves nothing; to serve, leave (hearth leave) and join with a worker's "
+                "token");
+    TRY(const SecretKey key, read_key_file(node_key_file(folder)));
+    auto member = std::make_unique<JoinedMember>();
+    member->name_ = file.node;
+    member->key_ = key;
+    CoordinatorFinderOptions finder;
+    finder.cluster = file.cluster;
+    finder.addresses = file.coordinators;
+    finder.reread = [folder] {
+      const auto now = read_member_file(folder);
+      return now.ok() && *now ? (*now)->coordinators : std::vector<std::string>();
+    };
+    finder.keep = [folder](const auto& addresses) { keep_coordinators(folder, addresses); };
+    finder.search = [] {
+      auto found = discover_clusters();
+      return found.ok() ? std::move(*found) : std::vector<FoundCluster>();
+    };
+    member->finder_.emplace(std::move(finder));
+    TRY(member->identity_, TlsIdentity::make(key));
+    TRY(member->roster_, RosterFile::open(folder, file.cluster));
+    const auto roster = member->roster_->book()->roster();
+    if (roster != nullptr && roster->find(key.public_key()) == nullptr) return removed();
+    return std::unique_ptr<Member>(std::move(member));
+  }
+
+  Result<std::string> coordinator() override { return finder_->next(); }
+  std::vector<std::string> coordinators() override { return finder_->all(); }
+  void on_reached(const Roster& roster) override { finder_->reached(roster); }
+  Result<std::string> listen_address() const override {
+    Result<std::string> host = Error::invalid("no coordinator");
+    for (const std::string& coordinator : finder_->known()) {
+      TRY(const Address address, parse_address(coordinator));
+      host = own_host_towards(address);
+      if (host.ok()) return Address{*host, 0}.text();
+    }
+    return host;
+  }
+  bool beyond_loopback() const override { return true; }
+
+ private:
+  std::optional<CoordinatorFinder> finder_;
+};
+
+Error not_for_members(const std::string& folder) {
+  return Error::invalid("the folder " + folder +
+                        " is a server's, which has a cluster of its own; choose another with "
+                        "--data-dir");
+}
+
+Error not_joined(const std::string& folder) {
+  return {ErrorCode::kNotFound, "this machine has joined no cluster with the data folder " +
+                                    folder + "; hearth join TOKEN does"};
+}
+
+// What a machine needs before it may join the cluster of that fingerprint (empty: any) under a
+// name.
+Result<TlsIdentity> identity_to_join(const std::string& folder, const std::string& cluster,
+                                     const std::string& name) {
+  TRY_VOID(check_node_name(name));
+  TRY_VOID(make_private_folder(folder));
+  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
+  TRY(const auto before, read_member_file(folder));
+  REQUIRE(!before || fingerprint(before->cluster) == cluster,
+          "this machine is in another cluster (" + three_words(before->cluster) +
+              ") already; leave it first (hearth leave), or choose another --data-dir");
+  REQUIRE(!before || before->node == name,
+          "this machine is " + before->node + " in this cluster already, not " + name);
+  TRY(const SecretKey key, own_key_file(node_key_file(folder)));
+  return TlsIdentity::make(key);
+}
+
+Result<MemberFile> keep_membership(const std::string& folder, const node::Enrolled& enrolled,
+                                   const std::string& name,
+                                   const std::vector<std::string>& coordinators) {
+  // A worker that still ran when this machine left may have kept one more.
+  std::error_code ignored;
+  TRY(const auto before, read_member_file(folder));
+  if (!before) std::filesystem::remove(folder + "/roster", ignored);
+  TRY(const auto roster, RosterFile::open(folder, enrolled.cluster));
+  roster->take(enrolled.roster);
+  if (!enrolled.api_key.empty()) {
+    TRY_VOID(write_private_file(api_key_file(folder), as_bytes(enrolled.api_key + "\n")));
+  }
+  MemberFile member{enrolled.cluster, name, coordinators, enrolled.role, enrolled.api_address};
+  TRY_VOID(write_member_file(folder, member));
+  return member;
+}
+
+// A door is closed until a person there looks who asks.
+Result<std::unique_ptr<node::Door>> wait_for_door(const Waiting& waiting,
+                                                  const TlsIdentity& identity,
+                                                  std::chrono::steady_clock::time_point deadline) {
+  for (bool told = false;; told = true) {
+    auto door = node::Door::find(waiting.address, identity, kPatience);
+    if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
+    if (!told) waiting.closed(door.error());
+    if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error{ErrorCode::kTimeout, door.error().message};
+    }
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+}
+
+}  // namespace
+
+Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
+  const std::string path = member_file(data_folder(given));
+  const auto bytes = read_private_file(path, kFileBytes);
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
+  if (!bytes) return bytes.error();
+  Result<MemberFile> member = Error::invalid("no JSON");
+  try {
+    member = parse_member_file(Json::parse(as_text(*bytes)));
+  } catch (const Json::exception&) {
+    member = Error::invalid("no JSON of ours");
+  }
+  REQUIRE(member.ok(), path + " is damaged (" + member.error().message +
+                           "); leave the cluster (hearth leave --here-only) and join it again");
+  return std::optional(std::move(*member));
+}
+
+std::optional<MemberApi> read_member_api(const std::string& given) {
+  const std::string folder = data_folder(given);
+  const auto member = read_member_file(folder);
+  if (!member.ok() || !*member || (*member)->api.empty()) return std::nullopt;
+  const auto key = read_private_file(api_key_file(folder), kFileBytes);
+  if (!key.ok()) return std::nullopt;
+  const std::string_view text = as_text(*key);
+  return MemberApi{(*member)->api, std::string(text.substr(0, text.find('\n')))};
+}
+
+Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token,
+                                const std::string& name, std::optional<Role> role) {
+  const std::string folder = data_folder(given);
+  TRY(const TlsIdentity identity, identity_to_join(folder, token.fingerprint, name));
+  TRY(const node::Enrolled enrolled, node::enrol(token, identity, {name, role, {}}, kPatience));
+  return keep_membership(folder, enrolled, name, token.addresses);
+}
+
+Result<MemberFile> find_coordinator_at(const std::string& given, const std::string& address) {
+  const std::string folder = data_folder(given);
+  TRY(const auto before, read_member_file(folder));
+  if (!before) return not_joined(folder);
+  // Who is in needs no token to hear so; the machine there proves first that it is the one.
+  JoinToken token;
+  token.fingerprint = fingerprint(before->cluster);
+  token.addresses = {address};
+  auto found = join_cluster(folder, token, before->node, before->role);
+  if (!found.ok() && found.error().code == ErrorCode::kInvalidInput) {
+    return Error::invalid("the machine at " + address +
+                          " is no coordinator of the cluster that this machine is in (" +
+                          three_words(before->cluster) +
+                          "), or this machine was removed there (to come back: hearth leave "
+                          "--here-only, then hearth join with a new token)");
+  }
+  return found;
+}
+
+Result<MemberFile> wait_to_join(const std::string& given, const Waiting& waiting,
+                                const std::string& name) {
+  const std::string folder = data_folder(given);
+  const std::string expected = waiting.cluster ? fingerprint(*waiting.cluster) : std::string();
+  TRY(const TlsIdentity identity, identity_to_join(folder, expected, name));
+  const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
+  TRY(const auto door, wait_for_door(waiting, identity, deadline));
+  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
+          "the machine at " + waiting.address + " belongs to another cluster (" +
+              three_words(door->cluster()) + ") than it announces");
+  if (!waiting.confirm(door->cluster(), identity.key)) {
+    return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
+  }
+  while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
+    const auto answer = door->knock(name, kPatience);
+    if (answer.ok() && *answer) {
+      return keep_membership(folder, **answer, name, {waiting.address});
+    }
+    // A coordinator that starts again is the same as before, or the door does not open to it.
+    if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
+    std::this_thread::sleep_for(kKnockEvery);
+  }
+  if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
+  return Error{ErrorCode::kTimeout, "nobody has let this machine in within " +
+                                        std::to_string(waiting.patience.count()) +
+                                        " s; on the coordinator's machine: hearth approve"};
+}
+
+Status leave_cluster(const std::string& given, bool here_only) {
+  const std::string folder = data_folder(given);
+  if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
+  if (!here_only) {
+    TRY(const auto member, read_member_file(folder));
+    if (!member) return not_joined(folder);
+    TRY(const SecretKey key, read_key_file(node_key_file(folder)));
+    TRY(const TlsIdentity identity, TlsIdentity::make(key));
+    TRY(const auto roster, RosterFile::open(folder, member->cluster));
+    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kPatience));
+  }
+  // The key last: without it nothing of this could be tried again.
+  std::error_code error;
+  bool any = false;
+  for (const std::string& path :
+       {member_file(folder), folder + "/roster", api_key_file(folder), node_key_file(folder)}) {
+    any = std::filesystem::remove(path, error) || any;
+    if (error) return Error{ErrorCode::kIo, "removing " + path + ": " + error.message()};
+  }
+  if (!any) return not_joined(folder);
+  return ok_status();
+}
+
+Error Member::removed() {
+  return {ErrorCode::kRefused,
+          "this machine was removed from the cluster, or has left it; to come back: hearth leave "
+          "--here-only, then hearth join with a new token"};
+}
+
+Result<std::unique_ptr<Member>> Member::enter(const std::string& given, const std::string& name) {
+  const std::string folder = data_folder(given);
+  TRY(const auto joined, read_member_file(folder));
+  if (joined) return JoinedMember::enter(folder, name, *joined);
+  return LocalMember::enter(folder, name);
+}
+
+}  // namespace hearth::cli

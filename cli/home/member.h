@@ -1,0 +1,107 @@
+// A worker's place in a cluster, as the data folder of this machine has it. Either the folder is a
+// server's, whose workers enter with its local.token; or the machine has joined the cluster of
+// another one (hearth join), and these files say so:
+//
+//   member.json   cluster, own name and role, where coordinator and API are dialled
+//   node.key      own key            api.key   of the API, of a client or an admin
+//   roster        the newest one, with its evidence (cli/home/identity.h)
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "cli/home/identity.h"
+#include "proto/join_token.h"
+#include "proto/link/tls.h"
+
+namespace hearth::cli {
+
+struct MemberFile {
+  PublicKey cluster;
+  std::string node;                       // our name
+  std::vector<std::string> coordinators;  // "host:port" of control ports, at least one
+  Role role = Role::kWorker;
+  std::string api;  // "host:port", of a client or an admin; empty: not reachable from here
+};
+
+// member.json of a folder; nothing when this machine has joined no cluster with it.
+Result<std::optional<MemberFile>> read_member_file(const std::string& folder);
+
+// Where a machine that has joined as a client or an admin asks prompts; nothing on any other.
+struct MemberApi {
+  std::string address;  // "host:port"
+  std::string key;
+};
+std::optional<MemberApi> read_member_api(const std::string& folder);
+
+// Enrols this machine: member.json and what belongs to it. `role` none: as the token grants. With a
+// token of the cluster that it is in already it only looks whether it still is. kInvalidInput when
+// the folder is a server's or of another cluster, and for whatever node::enrol() refuses.
+Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
+                                const std::string& name, std::optional<Role> role);
+
+// Looks for the coordinator of the cluster that this machine is in at another address: member.json
+// names it from then on, and so does a worker that runs. kNotFound when it is in none.
+Result<MemberFile> find_coordinator_at(const std::string& folder, const std::string& address);
+
+// The same without a token: asks the coordinator at an address, and waits for the person there who
+// lets this machine in. `confirm` sees the keys of both before anything is asked, and may refuse;
+// `go_on` is asked twice a second. kTimeout when `patience` ends first, kCancelled when somebody
+// says no.
+struct Waiting {
+  std::string address;               // "host:port"
+  std::optional<PublicKey> cluster;  // that it must be; none: any
+  std::chrono::seconds patience;
+  std::function<void(const Error& why)> closed;  // once, when machines may not ask there yet
+  std::function<bool(const PublicKey& cluster, const PublicKey& own)> confirm;
+  std::function<bool()> go_on;
+};
+Result<MemberFile> wait_to_join(const std::string& folder, const Waiting& waiting,
+                                const std::string& name);
+
+// Takes this machine out, here and at the coordinator. `here_only`: only forgets it here.
+Status leave_cluster(const std::string& folder, bool here_only);
+
+// A running worker's.
+class Member {
+ public:
+  // As what the folder says. `name`: of a worker of this machine's server, which it enrols under
+  // (empty: host name and process id); one that has joined has a name already, and may only be
+  // given that. kUnavailable when the folder is no member's and no server runs there, kRefused when
+  // the roster that it holds does not name it.
+  static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
+  virtual ~Member() = default;
+  static Error removed();  // what a worker ends with that is in the roster no longer
+
+  const std::string& name() const { return name_; }
+  const TlsIdentity& identity() const { return identity_; }
+  const SecretKey& key() const { return *key_; }
+  const RosterFile& roster() const { return *roster_; }
+  // Before each dial: where the coordinator is. A server that started again has another local.token
+  // by then, and asks to be shown it.
+  virtual Result<std::string> coordinator() = 0;
+  // Where it may be; all of them.
+  virtual std::vector<std::string> coordinators() = 0;
+  // It answered where it was dialled last, and this is its roster.
+  virtual void on_reached(const Roster& /*roster*/) {}
+  // Where data links listen unless somebody says otherwise; port 0. kUnavailable when no address of
+  // this machine leads to the coordinator.
+  virtual Result<std::string> listen_address() const = 0;
+  // That peers beyond this machine know us by a key that they were told of.
+  virtual bool beyond_loopback() const = 0;
+
+ protected:
+  Member() = default;
+  std::string name_;
+  TlsIdentity identity_;
+  std::optional<SecretKey> key_;  // of the identity
+  std::unique_ptr<RosterFile> roster_;
+};
+
+}  // namespace hearth::cli

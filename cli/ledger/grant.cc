@@ -1,0 +1,77 @@
+#include "cli/ledger/grant.h"
+
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/api_client.h"
+#include "cli/command/server_option.h"
+#include "cli/http_client.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/exit_codes.h"
+#include "ledger/books.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<std::int64_t> amount_of(const std::string& text) {
+  std::int64_t amount = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), amount);
+  const bool whole = failed == std::errc() && end == text.data() + text.size();
+  REQUIRE(whole && amount >= 1 && amount <= ledger::kGrantMax,
+          "'" + text + "' is no amount: a grant is a whole number of credits, from 1 to " +
+              std::to_string(ledger::kGrantMax));
+  return amount;
+}
+
+Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
+  HttpClient http;
+  HttpClient::Options with;
+  with.timeout = std::chrono::seconds(30);
+  with.headers = api_headers(options.api_key);
+  const std::string url = options.api_base + "/api/v1/grants";
+  const Json body = {{"to", options.to}, {"amount", amount}};
+  auto reply = http.post_json(url, body.dump(-1, ' ', false, Json::error_handler_t::replace), with);
+  if (!reply.ok()) {
+    Error error = std::move(reply).error();
+    if (error.code == ErrorCode::kUnavailable) {
+      error.message = "no server at " + options.api_base + "; " + no_server_step();
+    }
+    return error;
+  }
+  if (reply->status != 200) return api_error(*reply, url);
+  Json said = Json::parse(reply->body, nullptr, false);
+  const bool right = said.is_object() && said.value("account", Json()).is_string() &&
+                     said.value("balance", Json()).is_number_integer();
+  if (!right) {
+    return Error{ErrorCode::kUnavailable,
+                 options.api_base + " is no Hearth server of this version"};
+  }
+  return said;
+}
+
+}  // namespace
+
+int run_grant(const GrantOptions& options) {
+  const auto amount = amount_of(options.amount);
+  if (!amount.ok()) {
+    (void)fail(amount.error());
+    return kExitUsage;
+  }
+  const auto said = ask(options, *amount);
+  if (!said.ok()) return fail(said.error());
+  if (options.json) {
+    std::printf("%s\n", said->dump().c_str());
+    return kExitDone;
+  }
+  std::printf("%s has %lld credits now, %lld of them new\n", escape_control(options.to).c_str(),
+              static_cast<long long>(said->at("balance").get<std::int64_t>()),
+              static_cast<long long>(*amount));
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,94 @@
+#include "cli/ledger/policy.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/table.h"
+#include "ledger/policy.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ledger::Deterrence;
+using ledger::Level;
+using ledger::Policy;
+
+constexpr Level kServing[] = {Level::kProbation, Level::kRegular, Level::kVeteran};
+
+std::string decimals(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+double share(std::int64_t ppm) { return static_cast<double>(ppm) / ledger::kMillion; }
+
+std::int64_t rate_of_a_tenth(const Policy& policy) { return ledger::stake_rate(policy, 1, 10); }
+
+void print_json(const Policy& policy) {
+  Json json;
+  json["hash"] = ledger::policy_hash(policy).hex();
+  for (const ledger::PolicyRow& row : ledger::policy_table()) {
+    json["policy"].push_back(
+        {{"name", row.name}, {"value", policy.*row.field}, {"unit", row.unit}, {"why", row.why}});
+  }
+  json["assumed"] = {{"g", share(policy.assumed_gain)},
+                     {"d", 1.0},
+                     {"q", share(policy.assumed_collusion)},
+                     {"rate_of_a_tenth_of_escrow_ppm", rate_of_a_tenth(policy)}};
+  for (const Level level : kServing) {
+    const Deterrence found = ledger::deterrence(policy, level);
+    json["deterrence"].push_back({{"level", ledger::level_name(level)},
+                                  {"audit_rate_ppm", found.rate},
+                                  {"required_windows", found.required},
+                                  {"at_stake_windows", found.stake},
+                                  {"margin", found.margin()},
+                                  {"required_fault_windows", found.required_fault},
+                                  {"fault_windows", found.fault}});
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void print_text(const Policy& policy) {
+  Table rules({"RULE", "VALUE", "UNIT", "WHY"});
+  for (const ledger::PolicyRow& row : ledger::policy_table()) {
+    rules.add({std::string(row.name), std::to_string(policy.*row.field), std::string(row.unit),
+               std::string(row.why)});
+  }
+  for (const std::string& line : rules.lines()) std::printf("%s\n", line.c_str());
+  std::printf(
+      "\nA cheat loses while what it has at stake, in windows' pay, is above\n"
+      "g / (p d (1-q)) - 1, with g = %.2f of a window's pay saved, q = %.2f of audits done by\n"
+      "friends, p the audit rate, and d = 1: equality of bits misses nothing. Who concedes must\n"
+      "lose more than g / (p d (1-q)) by a fault.\n\n",
+      share(policy.assumed_gain), share(policy.assumed_collusion));
+  Table margins(
+      {"LEVEL", "AUDITED", "MUST BE ABOVE", "AT STAKE", "MARGIN", "FAULT ABOVE", "FAULT"});
+  for (const Level level : kServing) {
+    const Deterrence found = ledger::deterrence(policy, level);
+    margins.add({std::string(ledger::level_name(level)),
+                 decimals(static_cast<double>(found.rate) * 100 / ledger::kMillion) + " %",
+                 decimals(found.required), std::to_string(found.stake),
+                 decimals(found.margin()) + " times", decimals(found.required_fault),
+                 std::to_string(found.fault)});
+  }
+  for (const std::string& line : margins.lines()) std::printf("%s\n", line.c_str());
+  std::printf(
+      "\nAt any level a window is audited at %.1f %% when its pay is a tenth of its worker's "
+      "escrow,\n"
+      "and always when it is all of it.\n",
+      100 * share(rate_of_a_tenth(policy)));
+  std::printf("\nhash of these rules: %s\n", ledger::policy_hash(policy).hex().c_str());
+}
+
+}  // namespace
+
+int run_ledger_policy(const LedgerPolicyOptions& options) {
+  const Policy policy;
+  options.json ? print_json(policy) : print_text(policy);
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,361 @@
+#include "cli/ledger/reexecute.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/hex.h"
+#include "base/limits.h"
+#include "cli/models/models.h"
+#include "cli/process/build_name.h"
+#include "cli/run/answer.h"
+#include "cli/terminal/progress.h"
+#include "cli/worker/device.h"
+#include "coordinator/http/generation/generation.h"
+#include "coordinator/http/openai/choice.h"
+#include "kernels/canonical.h"
+#include "kernels/kernels.h"
+#include "ledger/salt.h"
+#include "model/gguf/manifest.h"
+#include "node/engine/kv_cache.h"
+#include "proto/split.h"
+
+namespace hearth::cli {
+namespace {
+
+namespace http = coordinator::http;
+using Clock = std::chrono::steady_clock;
+using Receipts = std::vector<ledger::Receipt>;
+
+// A line that is drawn again on a terminal, and one now and then elsewhere.
+class Lines {
+ public:
+  explicit Lines(std::uint32_t choices) : choices_(choices) {}
+  void begin(std::uint32_t choice) { choice_ = choice; }
+  void show(std::uint64_t done, std::uint64_t of) {
+    const auto now = Clock::now();
+    if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) {
+      return;
+    }
+    shown_ = now;
+    drawn_ = terminal_;
+    std::fprintf(stderr, "%scomputing again: choice %u of %u, position %llu of %llu%s",
+                 terminal_ ? "\r" : "", choice_ + 1, choices_,
+                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(of),
+                 terminal_ ? "\x1b[K" : "\n");
+  }
+  ~Lines() {
+    if (drawn_) std::fprintf(stderr, "\r\x1b[K");
+  }
+
+ private:
+  const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  const std::uint32_t choices_;
+  std::uint32_t choice_ = 0;
+  bool drawn_ = false;
+  Clock::time_point shown_ = Clock::now();
+};
+
+std::uint16_t choice_of(const ledger::Receipt& receipt) {
+  return std::to_integer<std::uint16_t>(receipt.slot.request[15]);
+}
+
+bool together(const ledger::Slot& a, const ledger::Slot& b) {
+  return a.request == b.request && a.epoch == b.epoch;
+}
+
+// By choice: the receipts of the pipeline that ended it, and there of its last beginning.
+std::map<std::uint32_t, Receipts> by_choice(const Receipts& receipts) {
+  std::map<std::uint32_t, Receipts> out;
+  for (const ledger::Receipt& receipt : receipts) {
+    Receipts& of = out[choice_of(receipt)];
+    if (!of.empty() && !together(of.front().slot, receipt.slot)) of.clear();
+    of.push_back(receipt);
+  }
+  return out;
+}
+
+std::vector<LayerRange> split_of(const Receipts& receipts) {
+  std::vector<LayerRange> split;
+  for (std::uint32_t i = 0; i < receipts.front().stages; ++i) {
+    split.push_back({receipts[i].layer_begin, receipts[i].layer_end});
+  }
+  return split;
+}
+
+// Everything that is known of the request before it is computed.
+struct Prepared {
+  http::ServedModel texts;
+  http::GenerationInput input;
+  std::uint32_t choices() const {
+    return static_cast<std::uint32_t>(input.prompts.size()) * input.request.n;
+  }
+};
+
+Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body) {
+  Prepared out;
+  TRY(out.texts, read_texts(file));
+  const http::ModelBounds bounds{out.texts.spec.vocabulary, out.texts.spec.context};
+  auto request = body.contains("messages") ? http::parse_chat_request(body, bounds)
+                                           : http::parse_completion_request(body, bounds);
+  const auto bad = [](const http::ApiError& error) {
+    return Error::invalid("the request is none that a server would have answered: " +
+                          error.message);
+  };
+  if (!request.ok()) return bad(request.error());
+  auto input = http::tokenise(out.texts, std::move(*request));
+  if (!input.ok()) return bad(input.error());
+  out.input = std::move(*input);
+  return out;
+}
+
+// As a server has them (coordinator/http/generation/generation.cc).
+SamplingParams sampling_of(const Prepared& prepared, const SavedAnswer& saved,
+                           std::uint32_t choice) {
+  const http::GenerationRequest& request = prepared.input.request;
+  SamplingParams out = request.sampling;
+  out.max_tokens = request.max_tokens.value_or(saved.max_tokens);
+  out.seed = request.seed.value_or(saved.seed) + choice % request.n;
+  if (!request.ignore_eos) out.stop_tokens = prepared.texts.tokenizer->end_tokens();
+  return out;
+}
+
+enum class Known : std::uint8_t { kNot, kByHeader, kByAll };
+
+// A receipt names its model by the file's header where no manifest was made of it, else by all.
+Result<Known> known_as(const model::GgufFile& file, const Hash256& program) {
+  const auto names = [&program](const Hash256& model) {
+    return program == ledger::program_id(model, receipt_build(), kernels::kCanonicalVersion);
+  };
+  if (names(blake2b(as_bytes(file.fingerprint().hex())))) return Known::kByHeader;
+  ProgressBar bar("hashing the model", file.file_bytes(), 0);
+  TRY(const model::Manifest manifest, model::make_manifest(file, [&bar](std::uint64_t done) {
+        bar.set(done);
+        return true;
+      }));
+  bar.finish();
+  return names(manifest.id()) ? Known::kByAll : Known::kNot;
+}
+
+Difference of_model(std::string text) { return {Differs::kModel, std::move(text)}; }
+Difference of_request(std::string text) { return {Differs::kRequest, std::move(text)}; }
+
+Result<std::optional<Difference>> check_model(const model::GgufFile& file, const std::string& path,
+                                              const model::ModelSpec& spec,
+                                              const Receipts& receipts, bool& by_header) {
+  const Hash256 program = receipts.front().program;
+  for (const ledger::Receipt& receipt : receipts) {
+    if (receipt.program == program) continue;
+    return std::optional(of_model("the receipts are of more than one model or program"));
+  }
+  TRY(const Known known, known_as(file, program));
+  by_header = known == Known::kByHeader;
+  if (known == Known::kNot) {
+    return std::optional(of_model("the receipts are of another model file than " + path +
+                                  ", or of another version of this program than " +
+                                  receipt_build()));
+  }
+  std::uint32_t next = 0;
+  for (const LayerRange& range : split_of(receipts)) {
+    if (range.begin != next) next = spec.layers + 1;
+    if (next <= spec.layers) next = range.end;
+  }
+  if (next != spec.layers) {
+    return std::optional(of_model("the receipts' stages do not hold the model's " +
+                                  std::to_string(spec.layers) + " layers, each once"));
+  }
+  return std::optional<Difference>();
+}
+
+// What can be told without computing.
+std::optional<Difference> check_prepared(const Prepared& prepared, const SavedAnswer& saved,
+                                         const ledger::AnswerName& name,
+                                         const std::map<std::uint32_t, Receipts>& receipts) {
+  const std::int64_t asked = ledger::asked_at(name);
+  if (saved.created && *saved.created != asked) {
+    return of_request("the receipts are of an answer that was asked for at " +
+                      std::to_string(asked) + "; this one was at " +
+                      std::to_string(*saved.created) + " (seconds since 1970)");
+  }
+  const auto& most = prepared.input.request.max_tokens;
+  if (most && *most != saved.max_tokens) {
+    return of_request("the request allows " + std::to_string(*most) + " tokens, its answer says " +
+                      std::to_string(saved.max_tokens));
+  }
+  const auto& seed = prepared.input.request.seed;
+  if (seed && *seed != saved.seed) {
+    return Difference{Differs::kSampling,
+                      "the request has the seed " +
+                          std::to_string(static_cast<std::int64_t>(*seed)) + ", its answer says " +
+                          std::to_string(static_cast<std::int64_t>(saved.seed))};
+  }
+  const std::uint32_t choices = prepared.choices();
+  if (receipts.rbegin()->first >= choices || saved.choices.rbegin()->first >= choices) {
+    return of_request("there are receipts or choices beyond the " + std::to_string(choices) +
+                      " that this request asks for");
+  }
+  for (std::uint32_t i = 0; i < choices; ++i) {
+    if (receipts.contains(i)) continue;
+    return of_request("choice " + std::to_string(i) + " has no receipts");
+  }
+  return std::nullopt;
+}
+
+// What the client has been shown is what the tokens say.
+std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClaim& claim,
+                                      const std::vector<SampledToken>& tokens) {
+  const http::GenerationInput& input = prepared.input;
+  const std::size_t prompt = claim.choice / input.request.n;
+  http::Choice choice(claim.choice, input.request, input.prompts[prompt],
+                      input.request.echo ? input.echoes[prompt] : "", prepared.texts.tokenizer);
+  for (const SampledToken& token : tokens) choice.push(token);
+  const std::string text = http::valid_utf8(choice.part(0).text);  // as JSON has it
+  const SavedChoice& saved = claim.saved;
+  const auto differs = [&claim](std::string what) {
+    Difference out{Differs::kAnswer,
+                   "choice " + std::to_string(claim.choice) + ": " + std::move(what)};
+    out.choice = claim.choice;
+    return out;
+  };
+  if (saved.finish_reason && saved.token_ids && *saved.token_ids != choice.token_ids()) {
+    return differs("the answer here has " + std::to_string(saved.token_ids->size()) +
+                   " tokens, the one that was computed " +
+                   std::to_string(choice.token_ids().size()));
+  }
+  const auto at = std::ranges::mismatch(saved.text, text).in1 - saved.text.begin();
+  const bool whole = static_cast<std::size_t>(at) == saved.text.size() &&
+                     (!saved.finish_reason || saved.text.size() == text.size());
+  if (!whole) {
+    return differs(
+        "the text here is not that of the tokens that were computed; it differs at byte " +
+        std::to_string(at));
+  }
+  if (saved.finish_reason && *saved.finish_reason != choice.finish_reason()) {
+    return differs("the answer here ends by \"" + *saved.finish_reason +
+                   "\", the one that was computed by \"" + choice.finish_reason() + "\"");
+  }
+  return std::nullopt;
+}
+
+class Machine {
+ public:
+  Machine(const ReexecuteOptions& options, std::shared_ptr<const model::GgufFile> file,
+          const model::ModelSpec& spec, Recomputer::Progress progress)
+      : options_(options), file_(std::move(file)), spec_(spec), progress_(std::move(progress)) {}
+
+  Status open() {
+    TRY(device_,
+        open_device(options_.device, *file_, spec_, whole_model(spec_), [](std::string_view) {}));
+    return ok_status();
+  }
+
+  // On this split, with room for so many positions; the one before it is gone.
+  Result<Recomputer*> recomputer(const std::vector<LayerRange>& split, std::uint32_t positions) {
+    if (recomputer_ && split == split_ && positions <= positions_) return &*recomputer_;
+    recomputer_.reset();
+    runner_.reset();
+    node::LocalOptions local;
+    local.stages = static_cast<std::uint32_t>(split.size());
+    local.layers = split;
+    local.threads =
+        options_.threads > 0 ? options_.threads : std::max(1U, std::thread::hardware_concurrency());
+    local.memory_bytes = options_.memory_bytes;
+    if (device_ != nullptr) local.devices = {device_.get()};
+    const std::uint64_t pages = pages_for(positions, kernels::kPageTokens);
+    local.kv_budget_bytes = std::max<std::size_t>(
+        local.kv_budget_bytes,
+        node::KvCache::page_bytes(1, spec_.kv_layout()) * spec_.layers * pages);
+    TRY(runner_, node::LocalRunner::load(file_, local));
+    split_ = split;
+    positions_ = positions;
+    return &recomputer_.emplace(*runner_, progress_);
+  }
+
+ private:
+  const ReexecuteOptions& options_;
+  std::shared_ptr<const model::GgufFile> file_;
+  const model::ModelSpec& spec_;
+  std::unique_ptr<node::Device> device_;  // null: the processor
+  Recomputer::Progress progress_;
+  std::unique_ptr<node::LocalRunner> runner_;
+  std::optional<Recomputer> recomputer_;
+  std::vector<LayerRange> split_;
+  std::uint32_t positions_ = 0;
+};
+
+Result<ledger::AnswerName> name_in(const SavedAnswer& saved) {
+  ledger::AnswerName name{};
+  const auto bytes = from_hex(saved.receipt);
+  REQUIRE(bytes && bytes->size() == name.size(), "hearth.receipt is no name of receipts");
+  std::ranges::copy(*bytes, name.begin());
+  return name;
+}
+
+ChoiceClaim claim_of(const Prepared& prepared, const SavedAnswer& saved, std::uint32_t choice,
+                     const Receipts& receipts) {
+  ChoiceClaim claim;
+  claim.choice = choice;
+  claim.prompt = prepared.input.prompts[choice / prepared.input.request.n];
+  claim.sampling = sampling_of(prepared, saved, choice);
+  claim.salt = ledger::choice_salt(saved.salt, receipts.front().slot.request);
+  if (const auto found = saved.choices.find(choice); found != saved.choices.end()) {
+    claim.saved = found->second;
+  }
+  claim.receipts = receipts;
+  return claim;
+}
+
+}  // namespace
+
+Result<Reexecuted> reexecute(const ReexecuteOptions& options, const SavedAnswer& saved,
+                             const std::vector<ledger::Receipt>& receipts) {
+  const auto begun = Clock::now();
+  Reexecuted out;
+  TRY(const ledger::AnswerName name, name_in(saved));
+  std::string model = options.model;
+  if (model.empty() && saved.request.contains("model") && saved.request["model"].is_string()) {
+    model = saved.request["model"];
+  }
+  REQUIRE(!model.empty(), "the request names no model; give its file with --model");
+  TRY(const auto path, resolve_model(model));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  bool by_header = false;  // are the receipts of this model, as far as they say
+  TRY(out.difference, check_model(*file, path.string(), spec, receipts, by_header));
+  if (out.difference) return out;
+  TRY(const Prepared prepared, prepare(*file, saved.request));
+  const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
+  out.difference = check_prepared(prepared, saved, name, choices);
+  out.choices = prepared.choices();
+  Lines lines(out.choices);
+  Machine machine(options, file, spec,
+                  [&lines](std::uint64_t done, std::uint64_t of) { lines.show(done, of); });
+  if (!out.difference) TRY_VOID(machine.open());
+  for (auto one = choices.begin(); one != choices.end() && !out.difference; ++one) {
+    const auto& [choice, of] = *one;
+    const ChoiceClaim claim = claim_of(prepared, saved, choice, of);
+    const auto prompt = static_cast<std::uint32_t>(claim.prompt.size());
+    const std::uint32_t fed = of.back().first_position + of.back().positions;
+    TRY(Recomputer* const recomputer, machine.recomputer(split_of(of), std::max(prompt, fed) + 1));
+    lines.begin(choice);
+    TRY(Recomputed found, recomputer->check(claim));
+    out.positions += found.positions;
+    out.difference = std::move(found.difference);
+    if (!out.difference) out.difference = check_shown(prepared, claim, found.tokens);
+  }
+  if (out.difference && out.difference->what == Differs::kStage && by_header) {
+    out.difference->text += "; or " + path.string() +
+                            " has other weights: the server made no manifest of its model, so that "
+                            "these receipts know it by its header alone";
+  }
+  out.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  return out;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,226 @@
+#include "cli/ledger/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/hex.h"
+#include "cli/ledger/audit.h"
+#include "cli/process/paths.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/worker/known_answers.h"
+#include "ledger/lookup.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What is asked for: receipts, and where they are computed again, the answer.
+struct Asked {
+  ledger::AnswerName name{};
+  std::optional<SavedAnswer> saved;
+};
+
+// What was verified, and how long that took once it was found.
+struct Verified {
+  ledger::Checkpoint checkpoint;
+  std::vector<ledger::LoggedReceipt> found;
+  std::vector<ledger::LoggedAudits> audits;  // of `found`
+  std::vector<ledger::Receipt> receipts;
+  double milliseconds = 0.0;
+  std::optional<Reexecuted> again;
+  bool says_verified = false;  // the saved answer does
+};
+
+Result<ledger::AnswerName> parse_name(const std::string& text) {
+  ledger::AnswerName name{};
+  std::string digits = text;
+  for (char& c : digits) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto bytes = from_hex(digits);
+  REQUIRE(bytes && bytes->size() == name.size(),
+          "a receipt is " + std::to_string(2 * name.size()) +
+              " hex digits, as an answer has them in hearth.receipt and x-hearth-receipt");
+  std::ranges::copy(*bytes, name.begin());
+  return name;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char buffer[64 * 1024];
+  while (file && text.size() <= kSavedAnswerBytes) {
+    file.read(buffer, sizeof buffer);
+    text.append(buffer, static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof() && text.size() <= kSavedAnswerBytes) {
+    return Error{ErrorCode::kIo, "cannot read " + path};
+  }
+  return text;
+}
+
+Result<Asked> read_asked(const VerifyOptions& options) {
+  Asked out;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(options.receipt, ignored)) {
+    TRY(out.name, parse_name(options.receipt));
+    REQUIRE(
+        !options.re_execute && options.request.empty(),
+        "a receipt says nothing of what was asked: to compute it again, give the file of hearth "
+        "run --receipt in its place, or the saved answer and --request FILE");
+    return out;
+  }
+  TRY(const std::string answer, read_file(options.receipt));
+  std::string request;
+  if (!options.request.empty()) {
+    TRY(request, read_file(options.request));
+  }
+  TRY(out.saved, read_saved_answer(answer, request));
+  TRY(out.name, parse_name(out.saved->receipt));
+  out.saved->receipt = to_hex(out.name);
+  return out;
+}
+
+Result<Verified> verify(const VerifyOptions& options, const ledger::AnswerName& name,
+                        ledger::LogFolder& folder) {
+  Verified out;
+  TRY(out.checkpoint, ledger::read_checkpoint(folder));
+  REQUIRE(options.key.empty() || out.checkpoint.log.hex() == options.key,
+          "the log is of key " + out.checkpoint.log.hex() + ", not of the one that is given");
+  TRY(out.found, ledger::find_receipts(folder, out.checkpoint, name));
+  REQUIRE(!out.found.empty(),
+          "the log has no receipt of this answer; a running server logs within a second of its "
+          "end, and none for an answer whose worker was lost or made no receipts");
+  const auto begin = std::chrono::steady_clock::now();
+  TRY(out.receipts, ledger::check_receipts(folder, out.checkpoint, out.found));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  out.milliseconds = std::chrono::duration<double, std::milli>(took).count();
+  TRY(out.audits, ledger::find_audits(folder, out.checkpoint, out.found));
+  for (std::size_t i = 0; i < out.found.size(); ++i) {
+    const ledger::LoggedAudits& said = out.audits[i];
+    const std::string what = "entry " + std::to_string(out.found[i].entry) + ": ";
+    REQUIRE(!said.worker, what +
+                              "others computed the window otherwise, and the ledger has judged "
+                              "that its worker was false");
+    REQUIRE(said.differed == 0 || said.auditor,
+            what + "others computed the window otherwise, and nobody has judged who is right");
+  }
+  return out;
+}
+
+void print_json(const Verified& verified) {
+  Json receipts = Json::array();
+  for (const ledger::Receipt& r : verified.receipts) {
+    receipts.push_back({{"request", to_hex(r.slot.request)},
+                        {"window", r.slot.window},
+                        {"stage", r.slot.stage},
+                        {"stages", r.stages},
+                        {"layers", {r.layer_begin, r.layer_end}},
+                        {"positions", {r.first_position, r.first_position + r.positions}},
+                        {"worker", r.worker.hex()},
+                        {"program", r.program.hex()}});
+  }
+  Json audits = Json::array();
+  for (std::size_t i = 0; i < verified.found.size(); ++i) {
+    audits.push_back({{"entry", verified.found[i].entry}, {"agreed", verified.audits[i].agreed}});
+  }
+  Json json = {{"sound", true},
+               {"key", verified.checkpoint.log.hex()},
+               {"entries", verified.checkpoint.size},
+               {"milliseconds", verified.milliseconds},
+               {"receipts", std::move(receipts)},
+               {"audits", std::move(audits)}};
+  if (verified.again) {
+    json["computed_again"] = {{"choices", verified.again->choices},
+                              {"positions", verified.again->positions},
+                              {"seconds", verified.again->seconds}};
+    if (verified.says_verified) json["not_compared"] = {"hearth.verified"};
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void print_text(const Verified& verified) {
+  std::printf("%zu receipts, each signed, in the log's tree, and one with its neighbours\n",
+              verified.receipts.size());
+  std::printf("  log           %s, %llu entries\n", verified.checkpoint.log.hex().c_str(),
+              static_cast<unsigned long long>(verified.checkpoint.size));
+  for (const ledger::Receipt& r : verified.receipts) {
+    std::printf("  positions     %u to %u, layers %s, by %s\n", r.first_position,
+                r.first_position + r.positions,
+                text_of(LayerRange{r.layer_begin, r.layer_end}).c_str(), r.worker.hex().c_str());
+  }
+  const auto audited = std::ranges::count_if(
+      verified.audits, [](const ledger::LoggedAudits& one) { return one.agreed > 0; });
+  std::printf("  audited       %td of them, by others who came to the same\n", audited);
+  std::printf("  checked in    %.1f ms\n", verified.milliseconds);
+  if (!verified.again) return;
+  std::printf("  computed again: the answer and every root of %llu positions are equal (%.1f s)\n",
+              static_cast<unsigned long long>(verified.again->positions), verified.again->seconds);
+  if (!verified.says_verified) return;
+  std::printf(
+      "  not compared  what the answer says of its audits (hearth.verified): it is the "
+      "server's word, and nobody signs it\n");
+}
+
+// The receipts are in order, and the answer, or who computed it, is not.
+int print_difference(const Difference& difference, bool json) {
+  if (json) {
+    Json where = {{"what", differs_name(difference.what)}};
+    if (difference.choice) where["choice"] = *difference.choice;
+    if (difference.window) where["window"] = *difference.window;
+    if (difference.stage) where["stage"] = *difference.stage;
+    if (difference.position) where["position"] = *difference.position;
+    const Json out = {{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+  }
+  (void)fail(Error::invalid("computed again, it is not what the receipts say: " + difference.text));
+  return kExitVerification;
+}
+
+// The log does not prove it.
+int print_fault(const std::string& path, const Error& error, bool json) {
+  if (error.code != ErrorCode::kInvalidInput) {
+    return fail({error.code, path + ": " + error.message});
+  }
+  if (json) {
+    const Json out = {{"sound", false}, {"fault", error.message}};
+    std::printf("%s\n",
+                escape_json(out.dump(-1, ' ', false, Json::error_handler_t::replace)).c_str());
+  }
+  (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
+  return kExitVerification;
+}
+
+}  // namespace
+
+int run_verify(const VerifyOptions& options) {
+  const auto asked = read_asked(options);
+  if (!asked) return fail(asked.error());
+  const std::string path = log_folder(data_folder(options.folder));
+  auto folder = ledger::open_log_folder(path, ledger::LogAccess::kRead);
+  if (!folder) return fail(folder.error());
+  auto verified = verify(options, asked->name, **folder);
+  if (verified && options.re_execute) {
+    catch_interrupts();
+    if (const int code = check_known_answers(); code != kExitDone) return code;
+    auto again = reexecute(options.machine, *asked->saved, verified->receipts);
+    if (!again) return fail(again.error());
+    if (again->difference) return print_difference(*again->difference, options.json);
+    verified->again = std::move(*again);
+    verified->says_verified = asked->saved->says_verified;
+  }
+  if (verified) {
+    options.json ? print_json(*verified) : print_text(*verified);
+    return kExitDone;
+  }
+  return print_fault(path, verified.error(), options.json);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,25 @@
+// hearth verify: whether a log proves what a receipt of an answer says, offline; and whether a
+// model file of this machine gives that answer.
+#pragma once
+
+#include <string>
+
+#include "cli/ledger/reexecute.h"
+
+namespace hearth::cli {
+
+struct VerifyOptions {
+  // As hearth.receipt and x-hearth-receipt have it; or a file with the answer (saved_answer.h).
+  std::string receipt;
+  std::string dispute;  // a dispute's file, in place of a receipt: dispute.h
+  std::string request;  // a file with the body of the request; empty: it is beside the answer
+  bool re_execute = false;
+  ReexecuteOptions machine;
+  std::string folder;  // a server's data folder or a log's own; empty: this machine's
+  std::string key;     // the log's; empty: the one that it names
+  bool json = false;
+};
+
+int run_verify(const VerifyOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,35 @@
+// A web server as a source of ranges of a model file.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cli/models/hub.h"
+#include "node/layers/model_fetch.h"
+
+namespace hearth::cli {
+
+class HttpSource final : public node::RangeSource {
+ public:
+  // `file_bytes`: of the whole file; an answer about another length is of another file. `stall`:
+  // without a byte, then the request is given up.
+  HttpSource(Remote remote, std::uint64_t file_bytes,
+             std::chrono::seconds stall = std::chrono::seconds(30))
+      : remote_(std::move(remote)), file_bytes_(file_bytes), stall_(stall) {}
+
+  const std::string& name() const override { return remote_.url; }
+  Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) override;
+
+ private:
+  std::unique_ptr<HttpClient> take_client();
+
+  const Remote remote_;
+  const std::uint64_t file_bytes_;
+  const std::chrono::seconds stall_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<HttpClient>> idle_;  // with connections that are still open
+};
+
+}  // namespace hearth::cli

@@ -1,0 +1,67 @@
+#include "cli/models/model_finder.h"
+
+#include <cstdlib>
+#include <set>
+#include <system_error>
+
+#include "cli/process/paths.h"
+
+namespace hearth::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kEntriesMax = 200'000;
+constexpr int kDepthMax = 12;
+
+fs::path environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? fs::path(value) : fs::path();
+}
+
+fs::path hub_cache() {
+  if (auto path = environment("HF_HUB_CACHE"); !path.empty()) return path;
+  if (auto path = environment("HF_HOME"); !path.empty()) return path / "hub";
+  if (auto path = environment("XDG_CACHE_HOME"); path.is_absolute()) {
+    return path / "huggingface" / "hub";
+  }
+  const fs::path home = environment("HOME");
+  return home.empty() ? fs::path() : home / ".cache" / "huggingface" / "hub";
+}
+
+}  // namespace
+
+std::vector<fs::path> model_folders(const std::vector<std::string>& more) {
+  std::vector<fs::path> folders = {models_dir(), hub_cache()};
+  if (auto path = environment("OLLAMA_MODELS"); !path.empty()) {
+    folders.push_back(path);
+  } else if (const fs::path home = environment("HOME"); !home.empty()) {
+    folders.push_back(home / ".ollama" / "models");
+  }
+  folders.emplace_back("/usr/share/ollama/.ollama/models");
+  folders.insert(folders.end(), more.begin(), more.end());
+  return folders;
+}
+
+std::vector<std::string> files_of_size(const std::vector<fs::path>& folders, std::uint64_t bytes) {
+  std::vector<std::string> found;
+  std::set<fs::path> seen;  // a file of the hub's cache has several names
+  std::size_t entries = 0;
+  for (const fs::path& folder : folders) {
+    std::error_code failed;
+    const auto options = fs::directory_options::skip_permission_denied;
+    auto at = fs::recursive_directory_iterator(folder, options, failed);
+    while (!failed && at != fs::recursive_directory_iterator() && ++entries <= kEntriesMax) {
+      std::error_code unreadable;
+      if (at.depth() >= kDepthMax) at.disable_recursion_pending();
+      if (at->is_regular_file(unreadable) && at->file_size(unreadable) == bytes && !unreadable) {
+        const fs::path real = fs::canonical(at->path(), unreadable);
+        if (!unreadable && seen.insert(real).second) found.push_back(real.string());
+      }
+      at.increment(failed);
+    }
+  }
+  return found;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,131 @@
+#include "cli/models/models.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/crypto.h"
+#include "cli/process/paths.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
+
+namespace hearth::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::int64_t modified_seconds(const fs::path& path) {
+  std::error_code ignored;
+  const auto time = fs::last_write_time(path, ignored);
+  if (ignored) return 0;
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
+}
+
+fs::path record_path(const fs::path& model) {
+  fs::path record = model;
+  return record.replace_extension(".json");
+}
+
+void read_record(LocalModel& model) {
+  std::ifstream file(record_path(model.path));
+  if (!file) return;
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object()) return;
+  if (json.contains("sha256") && json["sha256"].is_string()) model.sha256 = json["sha256"];
+  if (json.contains("source") && json["source"].is_string()) model.source = json["source"];
+}
+
+}  // namespace
+
+std::string model_name(const fs::path& file) {
+  std::string name = file.filename().string();
+  if (name.size() > 5 && name.ends_with(".gguf")) name.resize(name.size() - 5);
+  for (char& c : name) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool safe = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
+    if (!safe) c = '-';
+  }
+  while (!name.empty() && name.front() == '.') name.erase(0, 1);
+  return name.substr(0, 128);
+}
+
+Status check_model_name(std::string_view name) {
+  const bool characters = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  });
+  REQUIRE(characters && !name.empty() && name.size() <= 128 && name.front() != '.',
+          "model name \"" + std::string(name.substr(0, 128)) +
+              "\": 1 to 128 characters of a-z, 0-9, '.', '_' and '-', not beginning with '.'");
+  return ok_status();
+}
+
+std::vector<LocalModel> list_models() {
+  std::vector<LocalModel> models;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(models_dir(), ignored)) {
+    if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) continue;
+    LocalModel model;
+    model.path = entry.path();
+    model.name = entry.path().stem().string();
+    model.bytes = entry.file_size(ignored);
+    model.modified = modified_seconds(entry.path());
+    read_record(model);
+    models.push_back(std::move(model));
+  }
+  std::sort(models.begin(), models.end(),
+            [](const LocalModel& a, const LocalModel& b) { return a.name < b.name; });
+  return models;
+}
+
+Result<fs::path> resolve_model(const std::string& name_or_path) {
+  std::error_code ignored;
+  if (fs::is_regular_file(name_or_path, ignored)) return fs::path(name_or_path);
+  if (check_model_name(name_or_path).ok()) {
+    const fs::path path = models_dir() / (name_or_path + ".gguf");
+    if (fs::is_regular_file(path, ignored)) return path;
+  }
+  std::string known;
+  for (const LocalModel& model : list_models()) known += " " + model.name;
+  return Error{ErrorCode::kNotFound,
+               "no file and no pulled model called \"" + name_or_path + "\"; " +
+                   (known.empty() ? "get one: hearth pull smollm2-135m"
+                                  : "pulled models:" + known + "; get another: hearth pull")};
+}
+
+Status write_model_record(const LocalModel& model) {
+  const fs::path path = record_path(model.path);
+  std::ofstream file(path);
+  file << nlohmann::json{{"sha256", model.sha256}, {"source", model.source}, {"bytes", model.bytes}}
+              .dump()
+       << "\n";
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, "cannot write " + path.string()};
+  return ok_status();
+}
+
+Result<std::string> sha256_of_file(const fs::path& path, const std::string& message, bool quiet) {
+  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  const std::uint64_t total = fs::file_size(path, ignored);
+  if (!file) return Error{ErrorCode::kIo, "cannot read " + path.string()};
+  ProgressBar bar(message, total, 0, quiet);
+  Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  std::uint64_t done = 0;
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) ||
+         file.gcount() > 0) {
+    if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
+    const auto count = static_cast<std::size_t>(file.gcount());
+    hash.update({reinterpret_cast<const std::byte*>(buffer.data()), count});
+    done += count;
+    bar.set(done);
+  }
+  bar.finish();
+  return hash.finish().hex();
+}
+
+}  // namespace hearth::cli

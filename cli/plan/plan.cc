@@ -1,0 +1,196 @@
+#include "cli/plan/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/limits.h"
+#include "cli/models/models.h"
+#include "cli/plan/nodes_file.h"
+#include "cli/plan/ranges.h"
+#include "cli/plan/words.h"
+#include "cli/swarm_view.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/table.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "node/engine/placement_model.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using placement::Plan;
+using placement::Problem;
+using placement::Stage;
+
+double hop_seconds(const Problem& problem, const std::vector<Stage>& stages, std::size_t from) {
+  return delay_seconds(problem, stages, from) + bytes_seconds(problem, stages, from, 1.0);
+}
+
+void append(std::vector<std::string>& lines, const Problem& problem, const Plan& plan) {
+  Table table({"STAGE", "NODE", "LAYERS", "WEIGHTS", "KV", "OF", "ONE ROW", "TO THE NEXT"});
+  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    const placement::Node& node = problem.nodes[stage.node];
+    const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
+    table.add({std::to_string(i + 1), node.name, text_of(stage.layers),
+               format_bytes(stage_bytes(problem, stage.layers) - kv), format_bytes(kv),
+               format_bytes(node.memory_bytes),
+               plan_milliseconds(stage_seconds(problem, stage, 1.0)),
+               plan_milliseconds(hop_seconds(problem, plan.stages, i))});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  append_figures(lines, plan.prediction);
+}
+
+Json plan_object(const Problem& problem, const Plan& plan) {
+  Json json;
+  json["stages"] = Json::array();
+  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
+    json["stages"].push_back({{"node", problem.nodes[stage.node].name},
+                              {"layers", {stage.layers.begin, stage.layers.end}},
+                              {"weight_bytes", stage_bytes(problem, stage.layers) - kv},
+                              {"kv_bytes", kv},
+                              {"memory_bytes", problem.nodes[stage.node].memory_bytes},
+                              {"seconds", stage_seconds(problem, stage, 1.0)},
+                              {"to_next_seconds", hop_seconds(problem, plan.stages, i)}});
+  }
+  const placement::Prediction& p = plan.prediction;
+  json["tokens_per_second"] = p.tokens_per_second;
+  json["all_tokens_per_second"] = p.all_tokens_per_second;
+  json["streams"] = p.streams;
+  json["prompt_tokens_per_second"] = p.prompt_tokens_per_second;
+  json["kv_tokens"] = p.kv_tokens;
+  return json;
+}
+
+Result<std::string> read_nodes_file(const std::string& path) {
+  std::error_code ignored;
+  REQUIRE(!std::filesystem::is_directory(path, ignored),
+          path + " is a folder, not a file of nodes");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{ErrorCode::kNotFound, "there is no file " + path + " of nodes"};
+  std::string text(limits::kNodesFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
+                                                      std::to_string(limits::kNodesFileBytes) +
+                                                      " bytes, the limit of a file of nodes");
+  return text;
+}
+
+// The server's nodes in the form of the file. What the server places by counts where nothing is
+// said here.
+Result<std::string> measured_nodes(PlanOptions& options) {
+  HttpClient http;
+  TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
+  const auto state = nlohmann::json::parse(answer.json, nullptr, false);
+  const auto found = state.find("measured");
+  if (found == state.end() || !found->is_object()) {
+    return Error{
+        ErrorCode::kUnavailable,
+        "the server has no node that has measured itself; start it with --optimise, wait a "
+        "few seconds, or give --nodes FILE"};
+  }
+  const auto optimise = state.find("optimise");
+  if (!options.objective && optimise != state.end() && *optimise == "throughput") {
+    options.objective = placement::Objective::kThroughput;
+  }
+  const auto stages = state.find("stages_wanted");
+  if (!options.stages && stages != state.end() && stages->is_number_unsigned() &&
+      *stages <= limits::kStages) {
+    options.stages = stages->get<std::uint32_t>();
+  }
+  return found->dump();
+}
+
+Result<Problem> read_problem(PlanOptions options) {
+  TRY(const auto path, resolve_model(options.model));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  TRY(placement::Model model, placement_model(*file, spec));
+  std::string nodes;
+  if (options.nodes.empty()) {
+    TRY(nodes, measured_nodes(options));
+  } else {
+    TRY(nodes, read_nodes_file(options.nodes));
+  }
+  auto problem = read_plan_nodes(nodes, std::move(model));
+  if (!problem.ok()) {
+    const std::string where = options.nodes.empty() ? "the server's nodes" : options.nodes;
+    return Error{problem.error().code, where + ": " + problem.error().message};
+  }
+  problem->objective = options.objective.value_or(placement::Objective::kLatency);
+  problem->stages = options.stages.value_or(0);
+  problem->kv_tokens =
+      options.tokens > 0 ? options.tokens : std::min(spec.context, limits::kDefaultMaxTokens);
+  return problem;
+}
+
+int print(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
+  return kExitDone;
+}
+
+int print_ranges(const Problem& problem, bool json) {
+  const auto plan = placement::plan_ranges(problem);
+  if (!plan.ok()) return fail(plan.error());
+  const auto chains = placement::plan_chains(problem);
+  if (!chains.ok()) return fail(chains.error());
+  const std::vector<std::string> improvements = placement::improvements(problem, *plan);
+  if (json) return print({range_plan_json(problem, *plan, *chains, improvements)});
+  return print(range_plan_lines(problem, *plan, *chains, improvements));
+}
+
+}  // namespace
+
+std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Plan>& plans,
+                                    const std::vector<std::string>& improvements) {
+  std::vector<std::string> lines;
+  lines.push_back(plan_title(problem));
+  append(lines, problem, plans.front());
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    lines.push_back("a pipeline beside it, of its spares:");
+    append(lines, problem, plans[i]);
+  }
+  for (const placement::Spare& spare : plans.front().spares) {
+    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " + spare.why);
+  }
+  append_improvements(lines, improvements);
+  return lines;
+}
+
+std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
+                      const std::vector<std::string>& improvements) {
+  Json json;
+  json["objective"] = placement::name_of(problem.objective);
+  json["pipelines"] = Json::array();
+  for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
+  json["spares"] = Json::array();
+  for (const placement::Spare& spare : plans.front().spares) {
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name}, {"why", spare.why}});
+  }
+  json["improvements"] = improvements;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int run_plan(const PlanOptions& options) {
+  const auto problem = read_problem(options);
+  if (!problem.ok()) return fail(problem.error());
+  if (problem->nodes.size() > limits::kExactNodes) return print_ranges(*problem, options.json);
+  const auto plans = placement::plan_replicas(*problem);
+  if (!plans.ok()) return fail(plans.error());
+  const std::vector<std::string> improvements = placement::improvements(*problem, plans->front());
+  if (options.json) return print({plan_json(*problem, *plans, improvements)});
+  return print(plan_lines(*problem, *plans, improvements));
+}
+
+}  // namespace hearth::cli

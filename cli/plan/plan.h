@@ -1,0 +1,40 @@
+// hearth plan: which nodes would take which layers of a model, and how fast that would be. Reads
+// the file's header, loads nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "placement/plan.h"
+#include "placement/problem.h"
+
+namespace hearth::cli {
+
+struct PlanOptions {
+  std::string model;  // file or pulled name
+  std::string nodes;  // file of cli/plan/nodes_file.h; empty: those of the server, as measured
+  std::uint64_t tokens = 0;  // positions of KV on every stage; 0: one sequence of usual length
+  // Those of the server without --nodes; else as many as are best (0), and latency.
+  std::optional<std::uint32_t> stages;
+  std::optional<placement::Objective> objective;
+  bool json = false;
+  std::string api_base;  // "http://host:port", without --nodes
+  std::string api_key;
+};
+
+// What is printed, for people. `plans`: at least one; spares are those of the first, of which the
+// others are made.
+std::vector<std::string> plan_lines(const placement::Problem& problem,
+                                    const std::vector<placement::Plan>& plans,
+                                    const std::vector<std::string>& improvements);
+// One line of JSON.
+std::string plan_json(const placement::Problem& problem, const std::vector<placement::Plan>& plans,
+                      const std::vector<std::string>& improvements);
+
+// kExitNoCapacity where the nodes do not hold the model.
+int run_plan(const PlanOptions& options);
+
+}  // namespace hearth::cli

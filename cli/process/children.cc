@@ -1,0 +1,242 @@
+#include "cli/process/children.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cli/process/process_log.h"
+
+namespace hearth::cli {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstBackoff{200};
+constexpr milliseconds kLastBackoff{5000};
+constexpr auto kHealthy = std::chrono::seconds(10);  // alive so long: the back-off begins anew
+constexpr std::size_t kLineBytes = 4096;
+constexpr std::size_t kLinesKnown = 64;
+
+// Only what is allowed between fork and exec in a process with threads.
+[[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // it ended before the line above
+  dup2(log, STDERR_FILENO);
+  dup2(log, STDOUT_FILENO);
+  const int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {
+    for (int descriptor = 3; descriptor < 65'536; ++descriptor) close(descriptor);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(program, arguments);
+  _exit(127);
+}
+
+// The process, and the end of the pipe that its log comes from.
+Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
+  const char* program = spec.program.empty() ? "/proc/self/exe" : spec.program.c_str();
+  std::vector<std::string> all = {spec.program.empty() ? "hearth" : spec.program};
+  all.insert(all.end(), spec.words.begin(), spec.words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+    return Error{ErrorCode::kIo, std::string("a pipe for a worker: ") + std::strerror(errno)};
+  }
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(program, arguments.data(), pipe_ends[1], parent);
+  close(pipe_ends[1]);
+  if (child < 0) {
+    close(pipe_ends[0]);
+    return Error{ErrorCode::kIo, std::string("starting a worker: ") + std::strerror(errno)};
+  }
+  return std::pair(child, pipe_ends[0]);
+}
+
+std::string ending(int status) {
+  if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
+  return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+// Lines of a program that is not ours: one that is started again and again has the same to say each
+// time, which is news once.
+using Lines = std::set<std::string>;
+bool is_new(Lines& said, const std::string& line) {
+  if (said.size() >= kLinesKnown) said.clear();
+  return said.insert(line).second;
+}
+
+// Copies a child's log to ours, line by line; a line without an end is cut.
+class LogCopy : public std::enable_shared_from_this<LogCopy> {
+ public:
+  // `said`: what need not be said again; null: everything is said.
+  LogCopy(asio::io_context& io, int descriptor, std::string name, std::shared_ptr<Lines> said)
+      : source_(io, descriptor), name_(std::move(name)), said_(std::move(said)) {}
+
+  void read() {
+    source_.async_read_some(
+        asio::buffer(buffer_),
+        [self = shared_from_this()](const boost::system::error_code& error, std::size_t bytes) {
+          self->copy({self->buffer_.data(), bytes});
+          if (!error) return self->read();
+          if (!self->line_.empty()) self->print();
+        });
+  }
+
+ private:
+  void copy(std::string_view text) {
+    for (const char c : text) {
+      if (c != '\n') line_ += c;
+      if (c == '\n' || line_.size() >= kLineBytes) print();
+    }
+  }
+  void print() {
+    if (said_ == nullptr || is_new(*said_, line_)) log_child_line(name_, line_);
+    line_.clear();
+  }
+
+  asio::posix::stream_descriptor source_;
+  std::string name_;
+  std::shared_ptr<Lines> said_;
+  std::string line_;
+  std::array<char, 4096> buffer_{};
+};
+
+}  // namespace
+
+class Children::Child {
+ public:
+  Child(asio::io_context& io, ChildSpec spec)
+      : io_(io),
+        spec_(std::move(spec)),
+        said_(spec_.program.empty() ? nullptr : std::make_shared<Lines>()),
+        timer_(io) {}
+
+  void start() {
+    started_ = std::chrono::steady_clock::now();
+    const auto spawned = spawn(spec_);
+    if (!spawned) {
+      spdlog::error("{}: {}", spec_.name, spawned.error().message);
+      return start_later();
+    }
+    pid_ = spawned->first;
+    spdlog::debug("{}: process {}", spec_.name, pid_);
+    std::make_shared<LogCopy>(io_, spawned->second, spec_.name, said_)->read();
+  }
+
+  // Whether it has ended since; then it is started again unless `stopping`.
+  void reap(bool stopping) {
+    int status = 0;
+    if (pid_ == 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;
+    pid_ = 0;
+    if (stopping) return;
+    if (std::chrono::steady_clock::now() - started_ > kHealthy) backoff_ = kFirstBackoff;
+    if (said_ == nullptr) {
+      spdlog::warn("{} {}; it is started again in {} ms", spec_.name, ending(status),
+                   backoff_.count());
+    } else if (is_new(*said_, ending(status))) {
+      spdlog::warn("{} {}; it is started again and again until it stays", spec_.name,
+                   ending(status));
+    }
+    start_later();
+  }
+
+  void stop() {
+    timer_.cancel();
+    stopped_ = true;
+    if (pid_ != 0) ::kill(pid_, SIGTERM);
+  }
+  void end() {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  bool running() const { return pid_ != 0; }
+
+ private:
+  void start_later() {
+    timer_.expires_after(backoff_);
+    backoff_ = std::min(2 * backoff_, kLastBackoff);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error && !stopped_) start();
+    });
+  }
+
+  asio::io_context& io_;
+  ChildSpec spec_;
+  const std::shared_ptr<Lines> said_;
+  asio::steady_timer timer_;
+  milliseconds backoff_ = kFirstBackoff;
+  std::chrono::steady_clock::time_point started_;
+  pid_t pid_ = 0;
+  bool stopped_ = false;
+};
+
+struct Children::State {
+  explicit State(asio::io_context& context) : io(context), signals(context, SIGCHLD) {}
+  static void watch(const std::shared_ptr<State>& state) {
+    state->signals.async_wait([state](const boost::system::error_code& error, int) {
+      if (error) return;
+      for (auto& child : state->children) child->reap(state->stopping);
+      watch(state);
+    });
+  }
+  asio::io_context& io;
+  asio::signal_set signals;
+  std::vector<std::unique_ptr<Child>> children;
+  bool stopping = false;
+};
+
+Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
+  State::watch(state_);
+}
+
+Children::~Children() {
+  state_->signals.cancel();
+  stop();
+  for (auto& child : state_->children) child->end();
+}
+
+void Children::start(std::vector<ChildSpec> specs) {
+  for (ChildSpec& spec : specs) {
+    state_->children.push_back(std::make_unique<Child>(state_->io, std::move(spec)));
+    state_->children.back()->start();
+  }
+}
+
+void Children::stop() {
+  state_->stopping = true;
+  for (auto& child : state_->children) child->stop();
+}
+
+std::size_t Children::running() const {
+  return static_cast<std::size_t>(
+      std::count_if(state_->children.begin(), state_->children.end(),
+                    [](const auto& child) { return child->running(); }));
+}
+
+}  // namespace hearth::cli

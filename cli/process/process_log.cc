@@ -1,0 +1,128 @@
+#include "cli/process/process_log.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cli/process/loop.h"
+#include "cli/terminal/escape.h"
+#include "proto/link/grpc_tls.h"
+
+namespace hearth::cli {
+namespace {
+
+class EscapedMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    const std::string text = escape_control({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<EscapedMessage>();
+  }
+};
+
+constexpr std::uint32_t kFailedHandshakesPerSecond = 20;
+constexpr const char* kChild = "child";  // logger of lines that are whole already
+
+std::unique_ptr<spdlog::pattern_formatter> line_formatter(const char* time) {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<EscapedMessage>('*').set_pattern(std::string(time) + " %l %*");
+  return formatter;
+}
+
+class FileFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string_view logger(message.logger_name.data(), message.logger_name.size());
+    if (logger != kChild) return own_->format(message, out);
+    out.append(message.payload.data(), message.payload.data() + message.payload.size());
+    out.push_back('\n');
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<FileFormatter>();
+  }
+
+ private:
+  std::unique_ptr<spdlog::formatter> own_ = line_formatter("%Y-%m-%d %H:%M:%S.%e");
+};
+
+std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
+
+}  // namespace
+
+void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
+
+void log_failed_handshake(std::string_view why) {
+  static std::mutex mutex;
+  static std::chrono::steady_clock::time_point second;
+  static std::uint32_t said = 0;
+  static std::uint32_t unsaid = 0;
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex);
+  if (now - second >= std::chrono::seconds(1)) {
+    if (unsaid > 0) spdlog::warn("{} more handshakes of the control plane failed", unsaid);
+    second = now;
+    said = unsaid = 0;
+  }
+  if (said >= kFailedHandshakesPerSecond) {
+    ++unsaid;
+    return;
+  }
+  ++said;
+  spdlog::warn("a handshake of the control plane failed: {}", why);
+}
+
+Status start_process_log(const std::string& level) {
+  on_failed_handshake(log_failed_handshake);
+  const auto parsed = spdlog::level::from_str(level);
+  REQUIRE(parsed != spdlog::level::off || level == "off",
+          "log level \"" + escape_control(level) +
+              "\" is none of trace, debug, info, warn, error, off");
+  auto logger =
+      std::make_shared<spdlog::logger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(line_formatter("%H:%M:%S.%e"));
+  logger->set_level(parsed);
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+  return ok_status();
+}
+
+Status log_to_file(const std::string& path, std::size_t bytes) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  TRY_VOID(make_private_folder(folder.parent_path().string()));  // the data folder may be new, too
+  TRY_VOID(make_private_folder(folder.string()));
+  try {
+    auto file =
+        std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, bytes, kLogFilesBefore);
+    file->set_formatter(std::make_unique<FileFormatter>());
+    children = std::make_shared<spdlog::logger>(kChild, file);
+    children->flush_on(spdlog::level::trace);
+    spdlog::default_logger()->sinks().push_back(std::move(file));
+  } catch (const spdlog::spdlog_ex& error) {
+    return Error{ErrorCode::kIo, std::string("no log file: ") + error.what()};
+  }
+  return ok_status();
+}
+
+void log_to_file_or_warn(const std::string& path) {
+  if (const Status begun = log_to_file(path); !begun) spdlog::warn("{}", begun.error().message);
+}
+
+void log_child_line(const std::string& name, const std::string& line) {
+  const std::string text = "[" + name + "] " + escape_control(line);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  if (children != nullptr) children->info("{}", text);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,166 @@
+#include "cli/run/chat.h"
+
+#include <cstdio>
+#include <sstream>
+
+#include "cli/command/nearest.h"
+#include "cli/run/parameters.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/line_editor.h"
+#include "model/gguf/untrusted_text.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "  \"\"\"                     begin and end a message of several lines\n"
+    "  /set                    the parameters and their values\n"
+    "  /set NAME VALUE         change one: temperature (temp), top_k, top_p, min_p, seed,\n"
+    "                          num_predict (n), repeat_penalty, presence_penalty,\n"
+    "                          frequency_penalty, stop\n"
+    "  /set system TEXT        what the model is told first\n"
+    "  /set verbose | quiet    figures after each answer\n"
+    "  /show                   the settings\n"
+    "  /clear                  forget the conversation\n"
+    "  /bye                    leave (also Ctrl-D); Ctrl-C stops an answer\n"
+    "  /help, /?               this text\n";
+
+class Chat {
+ public:
+  Chat(RunOptions options, Answerer& answerer)
+      : options_(std::move(options)), answerer_(answerer) {}
+
+  int run() {
+    std::string line;
+    std::fputs("Send a message (/? for help)\n", stderr);
+    while (!left_ && lines_.read(">>> ", line)) {
+      if (line.starts_with("\"\"\"")) {
+        if (!read_block(line)) break;
+      } else if (line.starts_with("/")) {
+        command(line);
+        continue;
+      }
+      if (line.find_first_not_of(" \t\n") == std::string::npos) continue;
+      if (!model::is_utf8(line)) {
+        std::fputs("That is not valid UTF-8; nothing was sent.\n", stderr);
+        continue;
+      }
+      say(line);
+    }
+    return exit_;
+  }
+
+ private:
+  bool read_block(std::string& line) {
+    std::string text = line.substr(3);
+    while (!text.ends_with("\"\"\"")) {
+      std::string more;
+      if (!lines_.read("... ", more)) return false;
+      text += "\n" + more;
+    }
+    text.resize(text.size() - 3);
+    line = text;
+    return true;
+  }
+
+  void command(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, what, name;
+    words >> verb >> what;
+    if (verb == "/bye" || verb == "/exit") {
+      left_ = true;
+    } else if (verb == "/?" || verb == "/help") {
+      std::fputs(kHelp, stderr);
+    } else if (verb == "/clear") {
+      history_.clear();
+      std::fputs("The conversation is forgotten.\n", stderr);
+    } else if (verb == "/show") {
+      std::fprintf(stderr, "model %s\nsystem: %s\n", options_.model.c_str(),
+                   options_.system.empty() ? "(the model's own)" : options_.system.c_str());
+      list_parameters();
+    } else if (verb == "/set") {
+      set(what, words);
+    } else {
+      const std::vector<std::string> known = {"/set", "/show", "/clear", "/help", "/bye"};
+      std::fprintf(stderr, "Unknown command %s%s\n", verb.c_str(),
+                   did_you_mean(verb, known).c_str());
+    }
+  }
+
+  void list_parameters() const {
+    for (const std::string& line : parameter_lines(options_)) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }
+  }
+
+  void set(std::string what, std::istringstream& words) {
+    if (what == "verbose" || what == "quiet") {
+      options_.verbose = what == "verbose";
+      return;
+    }
+    std::string value;
+    if (what == "system") {
+      std::getline(words >> std::ws, options_.system);
+      history_.clear();
+      return;
+    }
+    if (what == "parameter") {  // as in ollama; the word may be left out
+      what.clear();
+      words >> what;
+    }
+    if (what.empty()) {
+      list_parameters();
+      return;
+    }
+    std::getline(words >> std::ws, value);
+    while (value.ends_with(' ') || value.ends_with('\t')) value.pop_back();
+    if (const Status status = set_parameter(options_, what, value); !status.ok()) {
+      std::fprintf(stderr, "%s\n", status.error().message.c_str());
+    }
+  }
+
+  void say(const std::string& text) {
+    Question question;
+    question.seed = static_cast<std::uint64_t>(*options_.seed);
+    if (options_.raw) {
+      question.raw_prompt = text;
+    } else {
+      if (!options_.system.empty()) question.messages.push_back({"system", options_.system});
+      question.messages.insert(question.messages.end(), history_.begin(), history_.end());
+      question.messages.push_back({"user", text});
+    }
+    clear_interrupt();
+    auto answer = answerer_.ask(options_, question, [](std::string_view piece) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    });
+    std::printf("\n\n");
+    std::fflush(stdout);
+    clear_interrupt();
+    if (!answer.ok()) {
+      exit_ = fail(answer.error());
+      return;
+    }
+    if (print_verified(answer->verified)) std::printf("%s\n\n", answer->text.c_str());
+    exit_ = answer->verified.is_doubtful() ? kExitVerification : kExitDone;
+    history_.push_back({"user", text});
+    history_.push_back({"assistant", answer->text});
+    if (options_.verbose) print_figures(answer->figures);
+  }
+
+  LineEditor lines_;
+  RunOptions options_;
+  Answerer& answerer_;
+  std::vector<model::ChatMessage> history_;
+  bool left_ = false;
+  int exit_ = kExitDone;
+};
+
+}  // namespace
+
+int chat_loop(RunOptions options, Answerer& answerer) {
+  return Chat(std::move(options), answerer).run();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "cli/models/models.h"
+#include "cli/run/answer.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/worker/device.h"
+#include "coordinator/http/routes/prompt.h"
+#include "model/text/stop_strings.h"
+#include "node/runner/local_runner.h"
+
+namespace hearth::cli {
+namespace {
+
+double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+class LocalAnswerer final : public Answerer {
+ public:
+  static Result<std::unique_ptr<Answerer>> load(const RunOptions& options) {
+    auto self = std::make_unique<LocalAnswerer>();
+    const TimePoint begun = self->clock_.now();
+    TRY(auto path, resolve_model(options.model));
+    TRY(auto file, model::GgufFile::open(path.string()));
+    TRY(self->model_, read_texts(*file));
+    const model::ModelSpec& spec = self->model_.spec;
+    node::LocalOptions local;
+    local.stages = options.stages;
+    local.threads =
+        options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+    local.memory_bytes = options.memory_bytes;
+    TRY(self->device_,
+        open_device(options.device, *file, spec, whole_model(spec), [&](std::string_view text) {
+          if (options.verbose)
+            std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+        }));
+    if (self->device_ != nullptr) local.devices = {self->device_.get()};
+    TRY(self->runner_, node::LocalRunner::load(file, local));
+    self->load_seconds_ = seconds_between(begun, self->clock_.now());
+    return std::unique_ptr<Answerer>(std::move(self));
+  }
+
+  Result<Answer> ask(const RunOptions& options, const Question& question,
+                     const std::function<void(std::string_view)>& on_text) override {
+    begun_ = clock_.now();
+    first_ = last_ = TimePoint{};
+    TRY(std::vector<TokenId> prompt, encode(question));
+    TRY(SequenceOpen open, open_sequence(options, question, prompt));
+    Answer answer;
+    answer.figures.seed = question.seed;
+    answer.figures.load_seconds = load_seconds_;
+    answer.figures.prompt_tokens = open.prompt_tokens;
+    TRY_VOID(generate(options, open, std::move(prompt), answer, on_text));
+    const TimePoint end = clock_.now();
+    answer.figures.total_seconds = seconds_between(begun_, end);
+    answer.figures.generated_tokens = static_cast<std::uint32_t>(answer.token_ids.size());
+    if (first_ != TimePoint{}) {
+      answer.figures.prompt_seconds = seconds_between(begun_, first_);
+      answer.figures.generated_seconds = seconds_between(first_, last_);
+    }
+    std::sort(answer.hashes.begin(), answer.hashes.end(), [](const HashLine& a, const HashLine& b) {
+      return std::pair(a.step, a.stage) < std::pair(b.step, b.stage);
+    });
+    return answer;
+  }
+
+ private:
+  Result<std::vector<TokenId>> encode(const Question& question) const {
+    if (question.messages.empty()) {
+      return coordinator::http::encode_text(*model_.tokenizer, question.raw_prompt);
+    }
+    TRY(auto pieces, coordinator::http::render_chat(model_, question.messages));
+    return coordinator::http::encode_pieces(*model_.tokenizer, pieces);
+  }
+
+  Result<SequenceOpen> open_sequence(const RunOptions& options, const Question& question,
+                                     const std::vector<TokenId>& prompt) {
+    const std::uint32_t context = runner_->spec().context;
+    REQUIRE(!prompt.empty(), "the prompt has no tokens");
+    REQUIRE(prompt.size() < context, "the prompt has " + std::to_string(prompt.size()) +
+                                         " tokens, the context holds " + std::to_string(context));
+    SequenceOpen open;
+    open.sequence = SequenceId(next_id_++);
+    open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+    open.report_hashes = !options.hashes_file.empty();
+    SamplingParams& sampling = open.sampling;
+    sampling.temperature = options.temperature;
+    sampling.top_k = options.top_k;
+    sampling.top_p = options.top_p;
+    sampling.min_p = options.min_p;
+    sampling.repetition_penalty = options.repetition_penalty;
+    sampling.presence_penalty = options.presence_penalty;
+    sampling.frequency_penalty = options.frequency_penalty;
+    sampling.seed = question.seed;
+    const std::uint32_t room = context - open.prompt_tokens;
+    sampling.max_tokens =
+        options.max_tokens > 0 ? options.max_tokens : std::min(room, limits::kDefaultMaxTokens);
+    if (!options.ignore_eos) sampling.stop_tokens = model_.tokenizer->end_tokens();
+    TRY_VOID(validate(sampling, model_.tokenizer->vocabulary()));
+    return open;
+  }
+
+  Status generate(const RunOptions& options, const SequenceOpen& open, std::vector<TokenId> prompt,
+                  Answer& answer, const std::function<void(std::string_view)>& on_text) {
+    coordinator::http::StopMatcher stops(options.stop);
+    model::Detokenizer detokenizer(model_.tokenizer, false);
+    bool done = false;
+    Status failed = ok_status();
+    const auto emit = [&](const std::string& text) {
+      answer.text += text;
+      if (!text.empty()) on_text(text);
+    };
+    node::LocalRunner::Events events;
+    events.on_token = [&](const SampledToken& token) {
+      if (done) return;
+      last_ = clock_.now();
+      if (first_ == TimePoint{}) first_ = last_;
+      done = token.finish != FinishReason::kNone;
+      if (token.finish == FinishReason::kError) {
+        failed =
+            Error{token.error, "the engine failed at position " + std::to_string(token.position) +
+                                   " (" + std::string(error_code_name(token.error)) + ")"};
+        return;
+      }
+      answer.token_ids.push_back(token.token);
+      std::string text;
+      if (token.finish != FinishReason::kStop) text = detokenizer.push(token.token);
+      if (done) text += detokenizer.finish();
+      emit(stops.push(text));
+      if (stops.matched()) {
+        answer.finish_reason = "stop";
+        done = true;
+      } else if (done) {
+        emit(stops.finish());
+        answer.finish_reason = token.finish == FinishReason::kStop ? "stop" : "length";
+      }
+    };
+    events.on_hash = [&](const RowHash& hash) {
+      answer.hashes.push_back({hash.position, hash.stage, hash.layers.begin, hash.layers.end,
+                               hash.in.hex(), hash.out.hex()});
+    };
+    TRY_VOID(runner_->submit(open, std::move(prompt), events));
+    while (!done) {
+      if (interrupted()) {
+        answer.finish_reason = "cancelled";
+        break;
+      }
+      if (options.timeout_seconds > 0 &&
+          seconds_between(begun_, clock_.now()) >= options.timeout_seconds) {
+        failed = answer_timed_out(options);
+        break;
+      }
+      TRY(bool stepped, runner_->step());
+      if (!stepped && !done) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
+    }
+    runner_->cancel(open.sequence);
+    for (bool more = true; more;) {  // frees its KV before the next question
+      TRY(more, runner_->step());
+    }
+    return failed;
+  }
+
+  SystemClock clock_;
+  coordinator::http::ServedModel model_;
+  std::unique_ptr<node::Device> device_;  // null: the processor
+  std::unique_ptr<node::LocalRunner> runner_;
+  std::uint64_t next_id_ = 1;
+  double load_seconds_ = 0.0;
+  TimePoint begun_{};
+  TimePoint first_{};
+  TimePoint last_{};
+};
+
+}  // namespace
+
+Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file) {
+  coordinator::http::ServedModel texts;
+  TRY(texts.spec, model::ModelSpec::read(file));
+  TRY(texts.tokenizer, model::Tokenizer::load(file));
+  const auto source = file.get_string("tokenizer.chat_template");
+  TRY(texts.chat_template,
+      model::ChatTemplate::parse(
+          source.ok() ? *source : std::string(model::default_chat_template(*texts.tokenizer))));
+  return texts;
+}
+
+Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options) {
+  return LocalAnswerer::load(options);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,287 @@
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/limits.h"
+#include "cli/api_client.h"
+#include "cli/command/server_option.h"
+#include "cli/http_client.h"
+#include "cli/run/answer.h"
+#include "cli/saved_answer.h"
+#include "cli/terminal/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kRetryPause = std::chrono::milliseconds(250);
+constexpr auto kFarewell = std::chrono::milliseconds(1000);
+constexpr auto kPatience = std::chrono::seconds(60);  // without a word of the server
+
+double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+class SwarmAnswerer final : public Answerer {
+ public:
+  Result<Answer> ask(const RunOptions& options, const Question& question,
+                     const std::function<void(std::string_view)>& on_text) override {
+    options_ = options;
+    const bool chat = question.raw_prompt.empty() && !question.messages.empty();
+    url_ = options_.api_base + (chat ? "/v1/chat/completions" : "/v1/completions");
+    answer_ = {};
+    head_ = {};
+    answer_.figures.seed = question.seed;
+    last_event_.clear();
+    done_ = false;
+    reached_ = again_ = false;
+    begun_ = heard_ = clock_.now();
+    first_ = last_ = TimePoint{};
+    headers_ = api_headers(options_.api_key);
+    if (!options_.no_resume) headers_["Idempotency-Key"] = new_key();
+    asked_ = request(question, chat);
+    const std::string body = asked_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    Status asked = post(body, on_text);
+    // The server may be starting again, or somebody in between has cut the connection.
+    while (!asked.ok() && comes_back()) {
+      std::this_thread::sleep_for(kRetryPause);
+      if (interrupted()) break;
+      asked = post(body, on_text);
+    }
+    forget();
+    if (interrupted()) {
+      answer_.finish_reason = "cancelled";
+      return finish();
+    }
+    if (!asked.ok()) return std::move(asked).error();
+    return finish();
+  }
+
+ private:
+  static std::string new_key() {
+    Hash256 key;
+    random_bytes(key.bytes);
+    return key.hex();
+  }
+
+  // Nobody comes back: the server need neither compute nor keep anything of it.
+  void forget() {
+    if (options_.no_resume || !http_.connected()) return;
+    HttpClient::Options http;
+    http.headers = headers_;
+    http.timeout = kFarewell;
+    http.after_interrupt = true;
+    static_cast<void>(http_.erase(options_.api_base + "/v1/requests", http));
+  }
+
+  // One connection: the answer, or what of it has not come yet.
+  Status post(const std::string& body, const std::function<void(std::string_view)>& on_text) {
+    HttpClient::Options http;
+    http.headers = headers_;
+    if (!last_event_.empty()) http.headers["Last-Event-ID"] = last_event_;
+    error_ = ok_status();
+    lost_ = false;
+    if (options_.timeout_seconds > 0) {
+      const double left = options_.timeout_seconds - seconds_between(begun_, clock_.now());
+      if (left <= 0) return answer_timed_out(options_);
+      http.timeout = std::chrono::milliseconds(static_cast<long>(std::ceil(left * 1000)));
+    }
+    auto reply =
+        http_.post_stream(url_, body, http, [&](std::string_view event, const std::string& id) {
+          return on_event(event, id, on_text);
+        });
+    reached_ = reached_ || http_.connected();
+    if (!error_.ok()) return std::move(error_).error();
+    if (!reply.ok()) {
+      Error error = std::move(reply).error();
+      if (error.code == ErrorCode::kTimeout && options_.timeout_seconds > 0) {
+        return answer_timed_out(options_);
+      }
+      lost_ = error.code == ErrorCode::kUnavailable;
+      if (lost_ && !reached_) {
+        error.message += "; no server there, " + no_server_step();
+      }
+      return error;
+    }
+    if (reply->status >= 400) {
+      // To the first question it is the answer.
+      const bool may_pass = reply->headers["x-should-retry"] != "false";
+      lost_ = again_ && may_pass && (reply->status == 503 || reply->status == 429);
+      return api_error(*reply, url_);
+    }
+    lost_ = !done_;
+    if (lost_) return Error{ErrorCode::kUnavailable, "the stream from " + url_ + " broke off"};
+    return ok_status();
+  }
+
+  bool comes_back() {
+    if (options_.no_resume || interrupted() || !lost_ || !reached_) return false;
+    again_ = true;
+    return clock_.now() - heard_ < kPatience;
+  }
+
+  Json request(const Question& question, bool chat) const {
+    Json body = {{"model", options_.model},
+                 {"stream", true},
+                 {"stream_options", {{"include_usage", true}}},
+                 {"temperature", options_.temperature},
+                 {"top_k", options_.top_k},
+                 {"top_p", options_.top_p},
+                 {"min_p", options_.min_p},
+                 {"repeat_penalty", options_.repetition_penalty},
+                 {"presence_penalty", options_.presence_penalty},
+                 {"frequency_penalty", options_.frequency_penalty},
+                 {"seed", static_cast<std::int64_t>(question.seed)},
+                 {"ignore_eos", options_.ignore_eos},
+                 {"return_token_ids", true},
+                 {"return_hashes", !options_.hashes_file.empty()}};
+    if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
+    if (!options_.stop.empty()) body["stop"] = options_.stop;
+    if (!options_.trust.empty()) body["trust"] = options_.trust;
+    if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
+    if (options_.verify_strict) body["hearth"]["verify_strict"] = true;
+    if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
+    if (options_.share) body["hearth"]["share"] = true;
+    if (!chat) {
+      body["prompt"] = question.raw_prompt;
+      return body;
+    }
+    body["messages"] = Json::array();
+    for (const auto& message : question.messages) {
+      body["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    }
+    return body;
+  }
+
+  bool on_event(std::string_view event, const std::string& id,
+                const std::function<void(std::string_view)>& on_text) {
+    heard_ = clock_.now();
+    if (event == "[DONE]") {
+      done_ = true;
+      return true;
+    }
+    const Json chunk = Json::parse(event, nullptr, false);
+    if (!chunk.is_object()) {
+      error_ = Error::invalid("the server sent an event that is no JSON object");
+      return false;
+    }
+    if (chunk.contains("error")) {
+      const std::string message =
+          chunk["error"].is_object() ? chunk["error"].value("message", "") : chunk["error"].dump();
+      error_ = Error{ErrorCode::kNoCapacity, "the answer was cut off: " + message};
+      return false;
+    }
+    try {
+      take(chunk, on_text);
+    } catch (const Json::exception& bad) {
+      error_ = Error::invalid(std::string("the server sent an unexpected chunk: ") + bad.what());
+      return false;
+    }
+    if (id.size() <= limits::kLastEventIdBytes) last_event_ = id;
+    return true;
+  }
+
+  void take(const Json& chunk, const std::function<void(std::string_view)>& on_text) {
+    for (const Json& choice : chunk.value("choices", Json::array())) {
+      std::string text;
+      if (choice.contains("delta")) {
+        const Json content = choice["delta"].value("content", Json());
+        if (content.is_string()) text = content;
+      } else {
+        text = choice.value("text", "");
+      }
+      const Json ids = choice.value("token_ids", Json::array());
+      for (const Json& id : ids) answer_.token_ids.push_back(id.get<TokenId>());
+      if (!text.empty() || !ids.empty()) {
+        last_ = clock_.now();
+        if (first_ == TimePoint{}) first_ = last_;
+      }
+      answer_.text += text;
+      if (!text.empty()) on_text(text);
+      const Json reason = choice.value("finish_reason", Json());
+      if (reason.is_string()) answer_.finish_reason = reason;
+    }
+    if (chunk.contains("usage") && chunk["usage"].is_object()) {
+      answer_.figures.prompt_tokens = chunk["usage"].value("prompt_tokens", 0U);
+      answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
+    }
+    if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
+      head_["hearth"].update(chunk["hearth"]);
+      for (const char* name : {"id", "created", "model"}) {
+        if (chunk.contains(name)) head_[name] = chunk[name];
+      }
+      take_hashes(chunk["hearth"].value("hashes", Json::array()));
+      answer_.verified = read_verified(head_["hearth"]);
+      const Json& hearth = head_["hearth"];
+      if (hearth.contains("credits")) {
+        answer_.figures.credits = hearth["credits"].at("price").get<std::int64_t>();
+      }
+    }
+  }
+
+  void take_hashes(const Json& hashes) {
+    for (const Json& hash : hashes) {
+      HashLine line;
+      line.step = hash.at("step");
+      line.stage = hash.at("stage");
+      line.layer_begin = hash.at("layers").at(0);
+      line.layer_end = hash.at("layers").at(1);
+      line.in = hash.at("in");
+      line.out = hash.at("out");
+      answer_.hashes.push_back(std::move(line));
+    }
+  }
+
+  Answer finish() {
+    const TimePoint end = clock_.now();
+    answer_.figures.total_seconds = seconds_between(begun_, end);
+    if (first_ != TimePoint{}) {
+      answer_.figures.prompt_seconds = seconds_between(begun_, first_);
+      answer_.figures.generated_seconds = seconds_between(first_, last_);
+    }
+    if (answer_.figures.generated_tokens == 0) {
+      answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
+    }
+    if (head_.is_object() && head_["hearth"].contains("receipt")) {
+      answer_.receipt = head_["hearth"].value("receipt", "");
+      answer_.saved =
+          write_saved_answer(asked_, head_, answer_.text, answer_.token_ids, answer_.finish_reason);
+    }
+    // What was saved is what the receipts are of.
+    if (const auto& right = answer_.verified.right) {
+      answer_.text = right->text;
+      answer_.token_ids = right->token_ids;
+      answer_.finish_reason = right->finish_reason;
+    }
+    return std::move(answer_);
+  }
+
+  RunOptions options_;
+  std::string url_;
+  HttpClient::Headers headers_;
+  HttpClient http_;
+  SystemClock clock_;
+  Json asked_;  // the body of the request
+  Json head_;   // of the answer, beside its choice; null before its last event
+  Answer answer_;
+  std::string last_event_;  // its id; after a new connection the answer goes on behind it
+  Status error_ = ok_status();
+  bool done_ = false;
+  bool reached_ = false;  // a server, some time
+  bool again_ = false;    // this is not the first connection for this answer
+  bool lost_ = false;     // the last connection ended without an answer
+  TimePoint begun_{};
+  TimePoint heard_{};  // of the server
+  TimePoint first_{};
+  TimePoint last_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Answerer> swarm_answerer() { return std::make_unique<SwarmAnswerer>(); }
+
+}  // namespace hearth::cli

@@ -1,0 +1,644 @@
+#include "cli/serve/serve.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <climits>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/private_file.h"
+#include "base/random.h"
+#include "cli/api_address.h"
+#include "cli/cluster/init.h"
+#include "cli/home/discovery.h"
+#include "cli/home/identity.h"
+#include "cli/home/server_file.h"
+#include "cli/joined_file.h"
+#include "cli/models/models.h"
+#include "cli/process/build_name.h"
+#include "cli/process/children.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "cli/process/process_log.h"
+#include "cli/serve/dispute_tools.h"
+#include "cli/serve/evidence_folder.h"
+#include "cli/serve/local_referee.h"
+#include "cli/serve/served_manifest.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/worker/device.h"
+#include "cli/worker/known_answers.h"
+#include "cli/worker/worker.h"
+#include "coordinator/control/service.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/http/routes/prompt.h"
+#include "coordinator/http/server.h"
+#include "coordinator/machine/coordinator_gate.h"
+#include "coordinator/membership/dial_back.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/proof/receipts.h"
+#include "kernels/canonical.h"
+#include "ledger/folder.h"
+#include "model/chat_template.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "model/text/tokenizer.h"
+#include "node/engine/placement_model.h"
+#include "node/engine/stage_memory.h"
+#include "node/layers/piece_server.h"
+#include "proto/address.h"
+#include "proto/link/tcp_transport.h"
+#include "proto/split.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::ControlService;
+using coordinator::Coordinator;
+using coordinator::CoordinatorOptions;
+using coordinator::http::HttpServer;
+using coordinator::http::ServedModel;
+using coordinator::http::StageNeed;
+
+// From the signal on: streams get their error event, then connections and workers are closed.
+constexpr auto kFarewell = std::chrono::milliseconds(300);
+constexpr const char* kCoordinatorName = "coordinator";
+constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
+constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
+
+std::uint32_t threads_of(const ServeOptions& options) {
+  return options.worker_threads > 0 ? options.worker_threads
+                                    : local_worker_threads(std::thread::hardware_concurrency());
+}
+
+// 0: as many as are best.
+std::uint32_t stages_of(const ServeOptions& options) {
+  if (!options.by_hand.empty()) return static_cast<std::uint32_t>(options.by_hand.size());
+  if (options.stages == 0 && options.optimise) return 0;
+  return options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
+}
+
+// What no start of a worker again would mend.
+Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
+  const std::uint32_t stages = stages_of(options);
+  REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
+                                     " layers, fewer than " + std::to_string(stages) + " stages");
+  REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
+          "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
+  if (options.local_workers == 0) return ok_status();
+  const std::uint32_t layers = stages == 0 ? 1 : split_layers(spec.layers, stages).front().size();
+  return check_kv_budget(options.kv_budget_bytes, spec, layers);
+}
+
+std::vector<std::string> devices_of(const ServeOptions& options) {
+  return worker_devices(options.device, options.local_workers, cards_here());
+}
+
+// That this machine holds the stages of its local workers, each of them and all together.
+Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
+                          const model::ModelSpec& spec) {
+  // Else each worker says what it holds.
+  if (options.optimise || !options.by_hand.empty()) return ok_status();
+  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
+  std::vector<node::StageMemory> all;
+  const std::vector<std::string> devices = devices_of(options);
+  for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
+    if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
+    node::EngineOptions engine;
+    engine.layers = ranges[i];
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.batch_rows = options.batch_rows;
+    engine.threads = threads_of(options);
+    TRY(all.emplace_back(), node::stage_memory(file, spec, engine));
+    if (options.memory_bytes == 0) continue;
+    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+  }
+  if (all.empty()) return ok_status();
+  return node::check_memory(all, node::memory_budget(0));
+}
+
+// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
+// it is loaded.
+std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
+                                   const model::ModelSpec& spec) {
+  std::vector<StageNeed> needs;
+  if (options.optimise || !options.by_hand.empty()) return needs;
+  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
+    node::EngineOptions engine;
+    engine.layers = layers;
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.batch_rows = options.batch_rows;
+    engine.threads = threads_of(options);
+    const auto memory = node::stage_memory(file, spec, engine);
+    if (!memory.ok()) continue;
+    needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
+  }
+  return needs;
+}
+
+Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  ServedModel served;
+  served.id = options.model_id.empty() ? model_name(path) : options.model_id;
+  served.file_bytes = file->file_bytes();
+  served.created = SystemClock().unix_seconds();
+  served.fingerprint = file->fingerprint().hex();
+  TRY(served.spec, model::ModelSpec::read(*file));
+  TRY_VOID(check_split(options, served.spec));
+  TRY_VOID(check_local_memory(options, *file, served.spec));
+  served.stages = stage_needs(options, *file, served.spec);
+  TRY(served.tokenizer, model::Tokenizer::load(*file));
+  const auto source = file->get_string("tokenizer.chat_template");
+  TRY(served.chat_template,
+      model::ChatTemplate::parse(
+          source ? *source : std::string(model::default_chat_template(*served.tokenizer))));
+  return served;
+}
+
+Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& options,
+                                                          const std::string& path,
+                                                          const model::ModelSpec& spec) {
+  TRY(const auto file, model::GgufFile::open(path));
+  coordinator::MeasuredPlacement placement;
+  TRY(placement.model, placement_model(*file, spec));
+  placement.objective = *options.optimise;
+  placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
+  return placement;
+}
+
+CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
+                                       const Clock& clock) {
+  CoordinatorOptions out;
+  out.stages = stages_of(options);
+  out.by_hand = options.by_hand;
+  out.model_fingerprint = served.fingerprint;
+  out.layers = served.spec.layers;
+  out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
+  out.canonical_version = kernels::kCanonicalVersion;
+  out.batch_rows = options.batch_rows;
+  out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) << kEpochShift;
+  return out;
+}
+
+std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
+                                     const std::string& control) {
+  const std::vector<std::string> devices = devices_of(options);
+  std::vector<ChildSpec> specs;
+  for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
+    const std::string name = "local-" + std::to_string(i);
+    specs.push_back({name,
+                     {"worker", "--model", model, "--coordinator", control, "--name", name,
+                      "--threads", std::to_string(threads_of(options)), "--kv-budget",
+                      std::to_string(options.kv_budget_bytes), "--log-level",
+                      options.log_level == "info" ? "warn" : options.log_level, "--no-log-file",
+                      "--device", devices[i - 1]}});
+    if (!options.data_dir.empty()) {
+      specs.back().words.insert(specs.back().words.end(), {"--data-dir", options.data_dir});
+    }
+    if (options.pin) specs.back().words.push_back("--pin");
+    if (options.memory_bytes == 0) continue;
+    specs.back().words.insert(specs.back().words.end(),
+                              {"--memory", std::to_string(options.memory_bytes)});
+  }
+  return specs;
+}
+
+std::vector<std::string> names_of_machine(const ServeOptions& options) {
+  std::vector<std::string> names = options.host_names;
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0') {
+    names.emplace_back(name.data());
+    names.push_back(names.back() + ".local");  // as mDNS knows it
+  }
+  return names;
+}
+
+// The API of this machine is open to its users; beyond it, who has a key may use it.
+Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
+                                                   std::shared_ptr<coordinator::Store> store) {
+  coordinator::http::HttpOptions http;
+  http.secret = store->secret_key();
+  TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir)));
+  if (options.no_resume) {
+    TRY_VOID(requests->clear());
+  } else {
+    http.requests = requests;
+  }
+  http.host = options.host;
+  http.port = options.port;
+  http.version = HEARTH_VERSION;
+  http.verify = options.verify;
+  http.min_level = options.min_level;
+  http.store = std::move(store);
+  http.open = is_loopback_address(options.host);
+  if (http.open) return http;
+  http.names = names_of_machine(options);
+  TRY(const auto keys, http.store->keys());
+  const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
+  if (std::none_of(keys.begin(), keys.end(), valid)) {
+    return Error{
+        ErrorCode::kRefused,
+        "beyond this machine (--host) the API asks for a key, and none is valid, so nobody "
+        "could use it; make one: hearth key create NAME"};
+  }
+  return http;
+}
+
+// Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
+// names what makes one.
+Status check_host(const ServeOptions& options) {
+  if (is_loopback_address(options.host)) return ok_status();
+  const auto cluster = need_cluster(options.data_dir);
+  if (cluster.ok()) return ok_status();
+  return Error{cluster.error().code, "--host " + options.host +
+                                         " opens the API to other machines, and only a cluster's "
+                                         "server does that: " +
+                                         cluster.error().message};
+}
+
+// Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
+// its machines here.
+std::string api_address_of(const ServeOptions& options, const std::optional<Cluster>& cluster,
+                           std::uint16_t port) {
+  if (!cluster) return "";
+  const bool every = dialled_host(options.host) != options.host;
+  const std::string host = every ? cluster->host : options.host;
+  const bool reached = !is_loopback_address(host) || is_loopback_address(cluster->host);
+  return reached ? Address{host, port}.text() : "";
+}
+
+// Where a pulled model came from, for machines that may fetch it there themselves.
+std::vector<std::string> sources_of(const std::string& path) {
+  for (const LocalModel& model : list_models()) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(model.path, path, ignored) || ignored) continue;
+    const std::string& from = model.source;
+    if (from.starts_with("hf:") || from.starts_with("https://")) return {from};
+  }
+  return {};
+}
+
+// Everything of the process; members are destroyed from the last to the first.
+class Server {
+ public:
+  Status start(const ServeOptions& options) {
+    TRY_VOID(check(options));
+    TRY(const auto path, resolve_model(options.model));
+    TRY(ServedModel served, read_model(options, path));
+    CoordinatorOptions wiring = coordinator_options(options, served, clock_);
+    wiring.on_held_roster = [this](const std::string& node, ByteSpan roster) {
+      return on_held_roster(node, roster);
+    };
+    if (options.optimise) {
+      TRY(wiring.placement, measured_placement(options, path.string(), served.spec));
+      wiring.placement->elsewhere = [this](std::function<void()> work) {
+        searching_ = std::jthread(std::move(work));
+      };
+    }
+    TRY(file_, ServerFile::lock(options.data_dir));
+    if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
+    TRY_VOID(open_membership(options));
+    TRY_VOID(open_links(options));
+    TRY_VOID(open_credits(options));
+    if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
+    wiring.receipts = receipts_.get();
+    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
+    wiring.is_newcomer = membership_->is_newcomer();
+    wiring.canary_words = coordinator::http::canary_words(served);
+    pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
+    coordinator_ = Coordinator::start(wiring, clock_, random_, *control_, *pieces_);
+    coordinator_->publish_roster(identity_->roster->book()->bytes());
+    if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
+    gate_ = std::make_unique<CoordinatorGate>(*coordinator_, loop_.poster());
+
+    info_.model = served.id;
+    TRY(coordinator::http::HttpOptions http, api_options(options, store_));
+    http.joinable = cluster_.has_value();
+    http.ledger = receipts_.get();
+    pay_by_credits(http);
+    TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
+    info_.api = "http://" + Address{dialled_host(options.host), http_->port()}.text();
+    api_address_ = api_address_of(options, cluster_, http_->port());
+    info_.control = control_->address();
+    info_.data = data_->address();
+    info_.pid = getpid();
+    info_.listens = options.host;
+    TRY(token_,
+        LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
+    TRY_VOID(file_->write(info_));
+    spdlog::info("{} at {}/v1, workers dial {}", info_.model, info_.api, info_.control);
+    children_ = std::make_unique<Children>(loop_.io());
+    children_->start(
+        local_workers(options, std::filesystem::absolute(path).string(), info_.control));
+    if (!options.no_announce) announce();
+    return ok_status();
+  }
+
+  int run() {
+    loop_.run([this] { on_timer(); }, [this] { on_stop(); });
+    // The API first: its threads reach for the gate until it is gone.
+    http_.reset();
+    return set_back_ ? fail(*set_back_) : kExitDone;
+  }
+
+ private:
+  static Status check(const ServeOptions& options) {
+    TRY_VOID(check_device_choice(options.device));
+    REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
+            "stages and local workers are limited to " + std::to_string(limits::kStages));
+    REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
+            "batch rows must be 1 to " + std::to_string(limits::kBatchRows));
+    return ok_status();
+  }
+
+  // Workers of an earlier process show themselves again; the number of the roster goes on.
+  Status open_membership(const ServeOptions& options) {
+    TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
+    TRY_VOID(check_admin_key(data_folder(options.data_dir)));
+    TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
+    TRY(cluster_, read_cluster(options.data_dir));
+    if (cluster_) TRY_VOID(check_own_address(*cluster_));
+    identity_.emplace(std::move(identity));
+    coordinator::MembershipOptions membership;
+    membership.node = identity_->node.key;
+    membership.roster = identity_->roster->book();
+    membership.store = store_;
+    for (const Roster& roster : identity_->roster->evidence()) {
+      membership.evidence = std::max(membership.evidence, roster.number);
+    }
+    membership.is_local = [this](std::string_view id, std::string_view secret) {
+      return token_ != nullptr && token_->opens(id, secret);
+    };
+    membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
+      return has_local_key(folder, key);
+    };
+    membership.keep = [this, folder = data_folder(options.data_dir)](ByteSpan roster) -> Status {
+      TRY_VOID(write_joined_file(folder, *store_));
+      return identity_->roster->keep(roster);
+    };
+    membership.answers_knocks = cluster_.has_value();
+    membership.api_address = [this] { return api_address_; };
+    membership.locate = [this](std::string_view node) { return locate(node); };
+    membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
+    membership.changed = [this] { on_roster_changed(); };
+    membership_.emplace(identity_->cluster, std::move(membership), clock_);
+    RosterEntry own{identity_->node.key, kCoordinatorName, Role::kCoordinator, {}};
+    // For members: a coordinator that moves is found again by those that reach it once.
+    if (cluster_) own.addresses = {control_address(options)};
+    return membership_->restart(own);
+  }
+
+  // Of the coordinator's own data links too.
+  std::string locate(std::string_view name) const {
+    if (coordinator_ == nullptr) return "";
+    if (name == kCoordinatorName) return data_->address();
+    for (const auto& node : coordinator_->status().nodes) {
+      if (node.name == name && node.state != "lost") return node.data_address;
+    }
+    return "";
+  }
+
+  // For hearth join without a token. On loopback there is nobody to tell.
+  void announce() {
+    if (!cluster_ || is_loopback_address(cluster_->host)) return;
+    const auto spec =
+        announcement({cluster_->name, info_.control, identity_->cluster.public_key()});
+    if (spec) return children_->start({*spec});
+    spdlog::info("the cluster is not announced to this network: avahi-utils is not installed");
+  }
+
+  void on_roster_changed() {
+    if (coordinator_ == nullptr) return;
+    coordinator_->publish_roster(identity_->roster->book()->bytes());
+    data_->recheck_peers();
+    control_->recheck_peers();
+  }
+
+  // A member that has a newer roster of ours than we have says that this folder was set back to an
+  // older copy of itself. Whoever was removed since would be in again, so nobody is served.
+  bool on_held_roster(const std::string& node, ByteSpan roster) {
+    const auto newer = identity_->roster->contradicts(roster);
+    if (!newer.ok() || !*newer || set_back_) return newer.ok();
+    set_back_ = Error{ErrorCode::kRefused,
+                      node +
+                          " holds a roster that this cluster signed and this folder does not "
+                          "know, as roster.evidence-* now: the folder was set back to an older "
+                          "copy, which would let nodes in again that were removed since. Put "
+                          "the newest copy back, or take the members from the newest roster: "
+                          "hearth nodes restore"};
+    spdlog::error("{}", set_back_->message);
+    on_stop();
+    return true;
+  }
+
+  // Without a cluster that others were told of, links are for this machine alone.
+  std::string links_host() const { return cluster_ ? cluster_->host : "127.0.0.1"; }
+  std::string control_address(const ServeOptions& options) const {
+    const bool given = options.control_port != 0 || !cluster_;
+    return Address{links_host(), given ? options.control_port : cluster_->control_port}.text();
+  }
+
+  Status open_links(const ServeOptions& options) {
+    TcpOptions tcp;
+    tcp.listen_address = Address{links_host(), options.data_port}.text();
+    tcp.identity = identity_->node;
+    tcp.roster = identity_->roster->book();
+    tcp.on_refused = log_refused_link;
+    TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    coordinator::ControlOptions control;
+    control.address = control_address(options);
+    control.identity = identity_->node;
+    control.roster = identity_->roster->book();
+    control.admissions = &*membership_;
+    control.door = membership_->door();
+    control.describe = [this] { return describe(); };
+    TRY(control_, ControlService::open(control, loop_.poster()));
+    return ok_status();
+  }
+
+  // Who pays is written in receipts, so without them there is nobody to pay.
+  Status open_credits(const ServeOptions& options) {
+    if (!cluster_ || !cluster_->credits) return ok_status();
+    if (options.no_receipts) {
+      return Error{ErrorCode::kRefused,
+                   "the cluster " + cluster_->name +
+                       " runs with credits, which are paid by receipts, and --no-receipts makes "
+                       "none: leave it out, or switch credits off (hearth init --credits=false)"};
+    }
+    credits_ = std::make_shared<coordinator::Credits>();
+    return ok_status();
+  }
+
+  void pay_by_credits(coordinator::http::HttpOptions& http) {
+    if (!credits_) return;
+    http.credits = credits_;
+    http.own_account = identity_->node.key;
+    http.accounts = std::make_shared<const coordinator::Accounts>(store_, identity_->roster->book(),
+                                                                  http.own_account);
+    http.grant = [receipts = receipts_.get()](const PublicKey& to, std::int64_t amount,
+                                              std::function<void(const Status&)> done) {
+      receipts->grant(to, amount, std::move(done));
+    };
+  }
+
+  Status open_ledger(const ServeOptions& options, const std::string& model) {
+    const std::string path = data_folder(options.data_dir) + "/ledger";
+    TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
+    auto receipts =
+        coordinator::Receipts::open(std::move(folder), identity_->cluster, receipt_build(),
+                                    options.audits, clock_, loop_.poster(), credits_);
+    if (!receipts) {
+      return Error{receipts.error().code,
+                   "the ledger in " + path + " cannot go on: " + receipts.error().message +
+                       "\nhearth audit says more; --no-receipts serves without one"};
+    }
+    receipts_ = *std::move(receipts);
+    TRY_VOID(receipts_->remember_machines(data_folder(options.data_dir) + "/machines"));
+    coordinator::Referee referee;
+    if (!options.no_referee) {
+      referee_ = std::make_unique<LocalReferee>(model);
+      referee = [own = referee_.get()](coordinator::RefereeCase request, LocalReferee::Done done) {
+        own->judge(std::move(request), std::move(done));
+      };
+    }
+    receipts_->set_referee(
+        std::move(referee),
+        [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
+          return keep_verdict(folder, hash, evidence);
+        },
+        options.referee_rate);
+    receipts_->take_up_disputes([folder = path + "/disputes"] { return kept_verdicts(folder); });
+    if (!options.no_games) receipts_->set_disputes(dispute_tools(model, receipt_build()));
+    return ok_status();
+  }
+
+  // For machines that join without the model's file. Those of this machine's own have it.
+  void make_manifest(const ServeOptions& options, const std::string& path) {
+    ServedManifest::Options made{
+        data_folder(options.data_dir),
+        identity_->cluster,
+        path,
+        sources_of(path),
+        loop_.poster(),
+        [this, path](const ManifestFile& manifest) { on_manifest(manifest, path); }};
+    manifest_ = std::make_unique<ServedManifest>(std::move(made));
+  }
+
+  void on_manifest(const ManifestFile& manifest, const std::string& path) {
+    const Hash256 id = manifest.manifest()->id();
+    node::RangeSet all;
+    all.add(0, manifest.manifest()->file_bytes);
+    const Status shared = shared_->share(id, path, std::move(all));
+    if (!shared) spdlog::error("no node gets the model from here: {}", shared.error().message);
+    if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
+      spdlog::error("the model has too many tensors for machines to join without its file");
+      return;
+    }
+    described_ = manifest.bytes();
+    coordinator_->publish_model(id);
+  }
+
+  Result<control::v1::Description> describe() const {
+    REQUIRE(manifest_ != nullptr, "this server has no cluster that others were told of");
+    control::v1::Description description;
+    description.set_manifest(described_.data(), described_.size());
+    description.set_data_address(data_->address());
+    description.set_hashed(manifest_->hashed());
+    description.set_file_bytes(manifest_->file_bytes());
+    return description;
+  }
+
+  // hearth nodes rm writes to the store alone.
+  void follow_store() {
+    const Status followed = membership_->follow_store();
+    if (!followed) spdlog::error("following the store: {}", followed.error().message);
+  }
+
+  void on_timer() {
+    coordinator_->on_timer();
+    if (++ticks_ % kFollowTicks == 0) follow_store();
+    if (ready_ || ticks_ % 5 != 0) return;
+    const coordinator::SwarmStatus status = coordinator_->status();
+    if (!status.ready) return;
+    ready_ = true;
+    std::string stages;
+    for (const auto& node : status.nodes) {
+      if (node.epoch.value == 0) continue;
+      stages += (stages.empty() ? "" : ", ") + node.name + " " + text_of(node.layers);
+    }
+    spdlog::info("ready: {} at {}/v1, layers: {}", info_.model, info_.api, stages);
+  }
+
+  void on_stop() {
+    spdlog::info("stopping");
+    http_->suspend();
+    gate_->end_all({ErrorCode::kUnavailable, "the server is shutting down"});
+    children_->stop();
+    farewell_.expires_after(kFarewell);
+    farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
+  }
+
+  Loop loop_;
+  boost::asio::steady_timer farewell_{loop_.io()};
+  SystemClock clock_;
+  SystemRandom random_;
+  std::optional<Error> set_back_;  // why it ends by itself
+  ServerInfo info_;
+  std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
+  bool ready_ = false;
+  unsigned ticks_ = 0;
+  std::jthread searching_;  // for the best placement
+  std::unique_ptr<ServerFile> file_;
+  std::optional<ServerIdentity> identity_;
+  std::shared_ptr<coordinator::Store> store_;
+  std::optional<Cluster> cluster_;
+  DialBack dial_back_{loop_.io()};
+  std::unique_ptr<LocalToken> token_;
+  std::optional<coordinator::Membership> membership_;
+  const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
+  std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<node::PieceServer> pieces_;
+  std::unique_ptr<ServedManifest> manifest_;
+  Bytes described_;  // the signed manifest, once it is made
+  std::unique_ptr<ControlService> control_;
+  std::shared_ptr<coordinator::Credits> credits_;    // null: the ledger is a log only, or none
+  std::unique_ptr<LocalReferee> referee_;            // null: this machine computes nothing again
+  std::unique_ptr<coordinator::Receipts> receipts_;  // null: none are made; asks the referee
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<CoordinatorGate> gate_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Children> children_;
+};
+
+}  // namespace
+
+std::uint32_t local_worker_threads(std::uint32_t cores) { return std::max(1U, cores); }
+
+int run_serve(const ServeOptions& options) {
+  if (const Status log = start_process_log(options.log_level); !log) {
+    fail(log.error());
+    return kExitUsage;
+  }
+  if (const Status host = check_host(options); !host) {
+    const int code = fail(host.error());
+    return host.error().code == ErrorCode::kNotFound ? kExitUsage : code;
+  }
+  // Its workers would end at their start, again and again.
+  if (options.local_workers > 0) {
+    if (const int code = check_known_answers(); code != kExitDone) return code;
+  }
+  Server server;
+  if (const Status started = server.start(options); !started) return fail(started.error());
+  return server.run();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,59 @@
+// hearth serve: the coordinator's process, with its API and, when asked, local workers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "placement/problem.h"
+
+namespace hearth::cli {
+
+struct ServeOptions {
+  std::string model;     // file or pulled name
+  std::string model_id;  // as clients name it; empty: from the file's name
+  std::uint32_t local_workers = 0;
+  // Workers of one pipeline; 0: as many as local workers, at least one, or as many as are best
+  // where layers are placed by what was measured.
+  std::uint32_t stages = 0;
+  std::optional<placement::Objective> optimise;  // then they are; else in equal shares
+  std::vector<coordinator::HandStage> by_hand;   // or like this
+  std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
+  std::vector<std::string> host_names;        // of this machine, beside its host name
+  std::uint16_t port = 11'500;                // API; 0: any free one
+  std::uint16_t control_port = 0;             // workers dial it; 0: any free one
+  std::uint16_t data_port = 0;                // of the last stage's answers; 0: any free one
+  std::string data_dir;                       // empty: cli/process/paths.h
+  std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
+  bool pin = false;                           // likewise: cli/worker/worker.h
+  std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
+  std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
+  std::string device = "auto";                // likewise: worker_devices() in cli/worker/device.h
+  std::uint32_t batch_rows = 512;
+  bool no_announce = false;  // of the cluster to this network: cli/home/discovery.h
+  bool no_resume = false;    // of answers after a restart: no request is written to disk
+  bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
+  coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
+  // The share of windows that this machine computes again itself, in parts of a million; 0: none.
+  std::int64_t referee_rate = ledger::Policy().coordinator_rate;
+  bool no_referee = false;  // it computes none, and disputes are a third pipeline's
+  bool no_games = false;    // of disputes: no file is kept that shows a part of a request
+  // Of requests that do not say: how they are verified, and which nodes may see them.
+  coordinator::Verify verify = coordinator::Verify::kNone;
+  ledger::Level min_level = ledger::Level::kNewcomer;
+  std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
+};
+
+// Threads of each local worker. With one stream a single stage works at a time and wants every
+// core: on two cores three workers of two threads decode 300 tokens/s, of one thread 245. With many
+// streams all stages work at once and their threads share the cores at no measurable loss (982 and
+// 995). Figures: tests/bench/swarm_speed.py.
+std::uint32_t local_worker_threads(std::uint32_t cores);
+
+// Until SIGINT or SIGTERM; running streams then end with an error event.
+int run_serve(const ServeOptions& options);
+
+}  // namespace hearth::cli

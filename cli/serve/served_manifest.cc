@@ -1,0 +1,76 @@
+#include "cli/serve/served_manifest.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/private_file.h"
+#include "model/gguf/gguf.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr int kNice = 10;  // steps go first
+
+// Which file was hashed, and how it was then.
+Result<std::string> identity_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    return Error{ErrorCode::kIo, "cannot read " + path};
+  }
+  return std::filesystem::absolute(path).string() + " " + std::to_string(info.st_dev) + " " +
+         std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
+         std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+ServedManifest::ServedManifest(Options options) : options_(std::move(options)) {
+  thread_ = std::thread([this] {
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+    const Status made = make();
+    if (made.ok() || stopping_) return;
+    spdlog::error("no machine can join without the model file: its manifest: {}",
+                  made.error().message);
+  });
+}
+
+ServedManifest::~ServedManifest() {
+  stopping_ = true;
+  thread_.join();
+}
+
+Status ServedManifest::make() {
+  TRY(auto opened, ManifestFile::open(options_.folder, options_.cluster.public_key()));
+  const auto kept = std::make_shared<ManifestFile>(std::move(opened));
+  TRY(const std::string identity, identity_of(options_.model));
+  const std::string note = options_.folder + "/manifest.of";
+  const auto noted = read_private_file(note, 64 * 1024);
+  const bool known = kept->manifest() && noted.ok() && as_text(*noted) == identity;
+  model::Manifest manifest;
+  if (known) {
+    manifest = *kept->manifest();
+  } else {
+    TRY(const auto file, model::GgufFile::open(options_.model));
+    file_bytes_ = file->file_bytes();
+    TRY(manifest, model::make_manifest(*file, [this](std::uint64_t done) {
+          hashed_ = done;
+          return !stopping_;
+        }));
+  }
+  manifest.sources = options_.sources;
+  TRY_VOID(kept->publish(std::move(manifest), options_.cluster));
+  TRY_VOID(write_private_file(note, as_bytes(identity)));
+  spdlog::info("the model's manifest has number {}; machines may join without its file",
+               kept->manifest()->number);
+  options_.post([ready = options_.ready, kept] { ready(*kept); });
+  return ok_status();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,107 @@
+#include "cli/terminal/line_editor.h"
+
+#include <histedit.h>
+#include <langinfo.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+#include "cli/terminal/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr int kHistoryLines = 1'000;
+
+// libedit decodes what is typed by the locale; text here is UTF-8 whatever the locale says.
+void use_utf8() {
+  setlocale(LC_CTYPE, "");
+  if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+bool can_edit() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 && terminal != nullptr &&
+         *terminal != '\0' && std::strcmp(terminal, "dumb") != 0;
+}
+
+}  // namespace
+
+struct LineEditor::Editor {
+  EditLine* line = nullptr;
+  History* history = nullptr;
+  const char* prompt = "";
+
+  static char* show_prompt(EditLine* line) {
+    Editor* self = nullptr;
+    el_get(line, EL_CLIENTDATA, &self);
+    return const_cast<char*>(self->prompt);  // only read; the interface is older than const
+  }
+  ~Editor() {
+    if (line != nullptr) el_end(line);
+    if (history != nullptr) history_end(history);
+  }
+};
+
+LineEditor::LineEditor() {
+  if (!can_edit()) return;
+  use_utf8();
+  auto editor = std::make_unique<Editor>();
+  editor->line = el_init("hearth", stdin, stderr, stderr);
+  editor->history = history_init();
+  if (editor->line == nullptr || editor->history == nullptr) return;
+  HistEvent event;
+  history(editor->history, &event, H_SETSIZE, kHistoryLines);
+  history(editor->history, &event, H_SETUNIQUE, 1);
+  el_set(editor->line, EL_CLIENTDATA, editor.get());
+  el_set(editor->line, EL_PROMPT, &Editor::show_prompt);
+  el_set(editor->line, EL_EDITOR, "emacs");
+  el_set(editor->line, EL_HIST, history, editor->history);
+  el_source(editor->line, nullptr);  // ~/.editrc, where there is one
+  editor_ = std::move(editor);
+}
+
+LineEditor::~LineEditor() = default;
+
+bool LineEditor::read(const char* prompt, std::string& line) {
+  for (;;) {
+    if (read_once(prompt, line)) return true;
+    if (!interrupted()) return false;
+    clear_interrupt();
+    std::fputs("\nUse Ctrl-D or /bye to leave.\n", stderr);
+  }
+}
+
+bool LineEditor::read_once(const char* prompt, std::string& line) {
+  if (editor_ == nullptr) {
+    std::fputs(prompt, stderr);
+    std::fflush(stderr);
+    if (std::getline(std::cin, line)) return true;
+    if (interrupted()) {
+      std::cin.clear();
+      clearerr(stdin);
+    }
+    return false;
+  }
+  editor_->prompt = prompt;
+  int bytes = 0;
+  const char* text = el_gets(editor_->line, &bytes);
+  if (text == nullptr || bytes <= 0) {
+    if (interrupted()) el_reset(editor_->line);
+    return false;
+  }
+  line.assign(text, static_cast<std::size_t>(bytes));
+  while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
+  HistEvent event;
+  if (line.find_first_not_of(" \t") != std::string::npos) {
+    history(editor_->history, &event, H_ENTER, line.c_str());
+  }
+  return true;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,221 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <limits>
+#include <memory>
+
+#include "base/limits.h"
+#include "cli/command/server_option.h"
+#include "cli/command/values.h"
+#include "cli/command/verbs.h"
+#include "cli/models/pull.h"
+#include "cli/models/pull_layers.h"
+#include "cli/run/run.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/watch/status.h"
+#include "cli/worker/device.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+
+void add_sampling(CLI::App* verb, RunOptions& o) {
+  verb->add_option("-n,--predict,--max-tokens", o.max_tokens,
+                   "tokens to generate at most (0: to the end of the answer)")
+      ->check(whole_number(0, limits::kModelContext));
+  verb->add_option("--temperature,--temp", o.temperature, "0 is greedy")
+      ->check(number(0, 100))
+      ->capture_default_str();
+  verb->add_option("--top-k", o.top_k, "0 is off")
+      ->check(whole_number(0, kInt32Max))
+      ->capture_default_str();
+  verb->add_option("--top-p", o.top_p, "1 is off")
+      ->check(number(0, 1, Low::kExcluded))
+      ->capture_default_str();
+  verb->add_option("--min-p", o.min_p, "0 is off")->check(number(0, 1))->capture_default_str();
+  verb->add_option("--repeat-penalty", o.repetition_penalty, "1 is off")
+      ->check(number(0, 100, Low::kExcluded))
+      ->capture_default_str();
+  verb->add_option("--presence-penalty", o.presence_penalty, "0 is off")
+      ->check(number(-100, 100))
+      ->capture_default_str();
+  verb->add_option("--frequency-penalty", o.frequency_penalty, "0 is off")
+      ->check(number(-100, 100))
+      ->capture_default_str();
+  verb->add_option("-s,--seed", o.seed, "the same seed gives the same answer, bit for bit")
+      ->check(whole_number(std::numeric_limits<std::int64_t>::min(),
+                           std::numeric_limits<std::int64_t>::max())
+                  .description(""));
+  verb->add_option("--stop", o.stop, "end the answer before this text (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(stop_string());
+}
+
+void add_run(CLI::App& app, Action& action) {
+  auto o = std::make_shared<RunOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("run", "Answer a prompt, or chat");
+  verb->add_option("model", o->model,
+                   "name of the served model; with --local a file or pulled name")
+      ->required();
+  verb->add_option("prompt", o->prompt, "the prompt; without it stdin, or a chat on a terminal");
+  add_server(verb, *host, o->api_key);
+  add_sampling(verb, *o);
+  verb->add_option("--system", o->system, "what the model is told first");
+  verb->add_flag("--raw", o->raw, "no chat template: the prompt as it is");
+  verb->add_flag("--ignore-eos", o->ignore_eos, "go on past the end of the answer");
+  verb->add_flag("--token-ids", o->token_ids, "print token ids instead of text, one line");
+  verb->add_option("--hashes", o->hashes_file,
+                   "write JSON lines: step, stage, layers, hash in, hash out");
+  verb->add_option("--receipt", o->receipt_file,
+                   "write question, answer and its receipt's name: what hearth verify needs");
+  verb->add_flag("--verbose", o->verbose, "print figures on stderr");
+  verb->add_flag("--json", o->json, "print one JSON object when done");
+  verb->add_option("--timeout", o->timeout_seconds, "seconds (0: for ever)")->check(seconds());
+  verb->add_flag("--no-resume", o->no_resume,
+                 "the server keeps nothing of it: a connection that breaks ends the answer");
+  verb->add_option("--trust", o->trust, "only nodes of these names may compute it (a,b,c)")
+      ->delimiter(',')
+      ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("--verify", o->verify,
+                   "none: others compute it again as the ledger draws; spot: and nodes of standing "
+                   "are preferred; full: all of it, and what came of it is said (6: it is false or "
+                   "in dispute)")
+      ->check(verify_text());
+  verb->add_flag("--verify-strict", o->verify_strict,
+                 "with --verify full: ask nothing where nobody could verify it");
+  verb->add_flag("--share", o->share,
+                 "let newcomers, who serve nobody yet, compute it again to earn their standing: "
+                 "they see what it is about (default: nobody but those who serve sees it)");
+  verb->add_option("--min-level", o->min_level,
+                   "only nodes of this level or above may see it: newcomer, probation, regular or "
+                   "veteran (hearth ledger shows levels)")
+      ->check(level_text());
+  verb->add_flag("--local", o->local, "in this process alone, no swarm");
+  verb->add_option("--stages", o->stages, "with --local: split the layers over as many engines")
+      ->check(whole_number(1, limits::kStages));
+  verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")
+      ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_option("--memory", o->memory_bytes,
+                   "with --local: memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->device,
+                   "with --local: what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
+  verb->callback([o, host, &action] {
+    const Status can = o->local ? ok_status() : check_can_ask(*host, o->api_key);
+    o->api_base = server_base(*host, o->api_key);
+    action = [o, can] { return can.ok() ? run_run(*o) : fail(can.error()); };
+  });
+}
+
+void add_ps(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StatusOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("ps", "Show the models being served");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
+      ->check(seconds());
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_ps(*o); };
+  });
+}
+
+// The options of a pull of some layers; of no meaning without the first two.
+std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
+  auto o = std::make_shared<PullLayersOptions>();
+  pull.add_option("--layers", o->layers,
+                  "bring these layers alone, e.g. 0-9, checked against --manifest");
+  pull.add_option("--manifest", o->manifest, "file that hearth manifest wrote");
+  pull.add_option("--mirror", o->sources, "another address of the same file (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  pull.add_option("--model-dir", o->model_folders,
+                  "look for the whole file here too, and use it in place (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  pull.add_option("--connections", o->connections, "ranges to fetch at once")
+      ->check(whole_number(1, limits::kFetchConnections))
+      ->capture_default_str();
+  pull.add_option("--stall", o->stall_seconds, "seconds without a byte, then ask again")
+      ->check(whole_number(1, 3600))
+      ->capture_default_str();
+  return o;
+}
+
+void add_models(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* ls = app.add_subcommand("ls", "List the models on this disk");
+  ls->alias("list");
+  ls->add_flag("--json", *json, "print JSON");
+  ls->callback([json, &action] { action = [json] { return run_ls(*json); }; });
+
+  auto shown = std::make_shared<std::string>();
+  auto show_json = std::make_shared<bool>(false);
+  CLI::App* show = app.add_subcommand("show", "Show what a model file holds");
+  show->add_option("model", *shown, "file or pulled name")->required();
+  show->add_flag("--json", *show_json, "print JSON");
+  show->callback([shown, show_json, &action] {
+    action = [shown, show_json] { return run_show(*shown, *show_json); };
+  });
+
+  auto o = std::make_shared<PullOptions>();
+  auto pull_json = std::make_shared<bool>(false);
+  CLI::App* pull = app.add_subcommand("pull", "Bring a model to this disk");
+  pull->add_option("source", o->source,
+                   "a path, https://..., hf:org/repo/file[@revision], or smollm2-135m")
+      ->required();
+  pull->add_option("--name", o->name, "the name to give it")
+      ->envname("HEARTH_PULL_NAME")  // HEARTH_NAME is a worker's
+      ->check(model_name_text());
+  pull->add_option("--sha256", o->sha256, "the digest it must have")->check(sha256_text());
+  pull->add_flag("--force", o->force, "replace a model of the same name");
+  pull->add_flag("--offline", o->offline, "never dial out");
+  pull->add_flag("--quiet", o->quiet, "no progress");
+  pull->add_flag("--json", *pull_json, "print JSON");
+  const auto part = add_layers(*pull);
+  pull->callback([o, pull_json, part, &action] {
+    const bool whole = part->manifest.empty() && part->layers.empty();
+    if (whole ? !part->sources.empty() : part->manifest.empty() || part->layers.empty()) {
+      action = [] {
+        std::fputs(
+            "hearth: --layers and --manifest go together, and --mirror with them; hearth manifest "
+            "MODEL makes one\n",
+            stderr);
+        return kExitUsage;
+      };
+      return;
+    }
+    if (whole) {
+      action = [o, pull_json] { return run_pull(*o, *pull_json); };
+      return;
+    }
+    part->sources.insert(part->sources.begin(), o->source);
+    part->offline = o->offline;
+    part->quiet = o->quiet;
+    part->json = *pull_json;
+    action = [part] { return run_pull_layers(*part); };
+  });
+
+  auto made = std::make_shared<ManifestOptions>();
+  CLI::App* manifest =
+      app.add_subcommand("manifest", "Write what each tensor of a model must hash to");
+  manifest->add_option("model", made->model, "file or pulled name")->required();
+  manifest->add_option("-o,--output", made->out, "file to write (default: beside the model)");
+  manifest->add_flag("--json", made->json, "print JSON");
+  manifest->callback([made, &action] { action = [made] { return run_manifest(*made); }; });
+}
+
+}  // namespace
+
+void add_client_verbs(CLI::App& app, Action& action) {
+  add_run(app, action);
+  add_ps(app, action);
+  add_models(app, action);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,162 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/limits.h"
+#include "cli/command/server_option.h"
+#include "cli/command/values.h"
+#include "cli/command/verbs.h"
+#include "cli/ledger/audit.h"
+#include "cli/ledger/dispute.h"
+#include "cli/ledger/grant.h"
+#include "cli/ledger/policy.h"
+#include "cli/ledger/standings.h"
+#include "cli/ledger/verify.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/worker/device.h"
+
+namespace hearth::cli {
+namespace {
+
+void add_audit(CLI::App& app, Action& action) {
+  auto o = std::make_shared<AuditOptions>();
+  CLI::App* verb =
+      app.add_subcommand("audit", "Verify a ledger from its files alone, offline (6: not sound)");
+  verb->add_option("folder", o->folder, "a server's data folder, or a log's own");
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");  // HEARTH_KEY_... are the API's
+  CLI::Option* earlier =
+      verb->add_option("--earlier", o->earlier,
+                       "a file with a checkpoint of it that somebody kept: it must begin so");
+  verb->add_option("--keep", o->keep,
+                   "a file that remembers what was found sound: the next time the log must extend "
+                   "that")
+      ->excludes(earlier);
+  verb->add_option("--fork", o->fork,
+                   "instead of a folder: a witness's file that proves two histories of one log");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_audit(*o); }; });
+}
+
+void add_verify(CLI::App& app, Action& action) {
+  auto o = std::make_shared<VerifyOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "verify", "Verify an answer's receipts by the ledger's files alone, offline (6: not proved)");
+  verb->add_option("receipt", o->receipt,
+                   "as the answer has it (hearth.receipt, x-hearth-receipt), or a file with the "
+                   "answer: of hearth run --receipt, or its saved body");
+  verb->add_option("folder", o->folder,
+                   "a server's data folder, or a log's own (default: this machine's)");
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");
+  verb->add_flag("--json", o->json, "print JSON");
+  CLI::Option* re_execute =
+      verb->add_flag("--re-execute", o->re_execute,
+                     "compute the answer again with a model file of this machine, and compare");
+  verb->add_option("--request", o->request,
+                   "a file with the body of the request, where the answer's has none");
+  verb->add_option(
+      "--model", o->machine.model,
+      "file or pulled name: with --re-execute (default: as the request names it); with "
+      "--dispute, what the weights are compared with");
+  verb->add_option("-t,--threads", o->machine.threads,
+                   "with --re-execute: compute threads (0: all cores)")
+      ->check(whole_number(0, limits::kComputeThreads));
+  verb->add_option("--memory", o->machine.memory_bytes,
+                   "with --re-execute: memory in all, e.g. 8GB (default: all available)")
+      ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--device", o->machine.device,
+                   "with --re-execute: what computes; auto: the first card, if there is one")
+      ->check(device_text())
+      ->capture_default_str();
+  CLI::Option* dispute = verb->add_option(
+      "--dispute", o->dispute,
+      "in place of a receipt: the file of a dispute; who is wrong in it, by its moves and by the "
+      "one value in which the two differ, computed again");
+  verb->get_option("receipt")->excludes(dispute);
+  verb->get_option("folder")->excludes(dispute);
+  re_execute->excludes(dispute);
+  verb->callback([o, &action] {
+    action = [o] {
+      if (!o->dispute.empty()) {
+        return run_dispute({o->dispute, o->machine.model, o->key, o->json});
+      }
+      if (!o->receipt.empty()) return run_verify(*o);
+      return fail(Error::invalid(
+          "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
+          "FILE); or the file of a dispute, with --dispute FILE"));
+    };
+  });
+}
+
+void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o) {
+  verb->add_option("--folder", o->folder,
+                   "a server's data folder, or a log's own (default: this machine's)");
+  verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the one it names)")
+      ->envname("HEARTH_LEDGER_KEY");
+  verb->add_flag("--json", o->json, "print JSON");
+}
+
+void add_policy(CLI::App* ledger, Action& action) {
+  auto o = std::make_shared<LedgerPolicyOptions>();
+  CLI::App* policy = ledger->add_subcommand(
+      "policy", "Print the rules, and by how much a cheat would lose under them");
+  policy->add_flag("--json", o->json, "print JSON");
+  policy->callback([o, &action] { action = [o] { return run_ledger_policy(*o); }; });
+}
+
+void add_grant(CLI::App* ledger, Action& action) {
+  auto o = std::make_shared<GrantOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* grant = ledger->add_subcommand(
+      "grant", "Give an account credit to spend, where the cluster runs with credits");
+  grant->add_option("account", o->to, "a node's or an API key's name, or 64 hex digits")
+      ->required()
+      ->check(text_within(limits::kApiKeyNameBytes));
+  grant->add_option("amount", o->amount, "credits")->required();
+  add_server(grant, *host, o->api_key);
+  grant->add_flag("--json", o->json, "print JSON");
+  grant->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_grant(*o); };
+  });
+}
+
+void add_ledger(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StandingsOptions>();
+  CLI::App* ledger = app.add_subcommand(
+      "ledger", "Standing, credit and history of nodes, read from a ledger's files (6: not sound)");
+  ledger->add_option("node", o->node, "a node's name or key (default: all)");
+  add_log_options(ledger, o);
+  ledger->callback([o, ledger, &action] {
+    if (ledger->get_subcommands().empty()) action = [o] { return run_standings(*o); };
+  });
+  add_policy(ledger, action);
+  add_grant(ledger, action);
+
+  auto t = std::make_shared<StandingsOptions>();
+  t->by_work = true;
+  t->most = 10;
+  CLI::App* top = ledger->add_subcommand("top", "Who served most");
+  top->add_option("-n,--most", t->most, "rows (0: all)");
+  add_log_options(top, t);
+  // Options stand on either side of the word.
+  top->callback([o, t, ledger, top, &action] {
+    const auto is_before = [&](const char* name) {
+      return ledger->count(name) > 0 && top->count(name) == 0;
+    };
+    if (is_before("--folder")) t->folder = o->folder;
+    if (is_before("--key")) t->key = o->key;
+    if (is_before("--json")) t->json = o->json;
+    action = [t] { return run_standings(*t); };
+  });
+}
+
+}  // namespace
+
+void add_ledger_verbs(CLI::App& app, Action& action) {
+  add_audit(app, action);
+  add_verify(app, action);
+  add_ledger(app, action);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,168 @@
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/limits.h"
+#include "cli/api_address.h"
+#include "cli/command/server_option.h"
+#include "cli/command/values.h"
+#include "cli/command/verbs.h"
+#include "cli/doctor/doctor.h"
+#include "cli/plan/plan.h"
+#include "cli/watch/logs.h"
+#include "cli/watch/ping.h"
+#include "cli/watch/status.h"
+#include "cli/watch/top.h"
+
+namespace hearth::cli {
+namespace {
+
+void add_pace(CLI::App* verb, double& interval, std::uint64_t& count) {
+  verb->add_option("--interval", interval, "seconds between two pictures")
+      ->check(number(0.1, 3600))
+      ->capture_default_str();
+  verb->add_option("--count", count, "pictures, then the end (0: until q or Ctrl-C)")
+      ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()));
+}
+
+void add_status(CLI::App& app, Action& action) {
+  auto o = std::make_shared<StatusOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand("status", "Show the nodes, the layers they hold, and what is missing");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->add_option("--wait", o->wait_seconds, "wait up to so many seconds for the swarm")
+      ->check(seconds());
+  verb->add_flag("-w,--watch", o->watch, "again and again, in place on a terminal");
+  add_pace(verb, o->interval_seconds, o->count);
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_status(*o); };
+  });
+}
+
+void add_top(CLI::App& app, Action& action) {
+  auto o = std::make_shared<TopOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      "top", "Show the nodes at work: layers, rates, share of time busy, KV; q ends it");
+  add_server(verb, *host, o->api_key);
+  verb->add_flag("--json", o->json, "print JSON, one line a picture");
+  add_pace(verb, o->interval_seconds, o->count);
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_top(*o); };
+  });
+}
+
+void add_doctor(CLI::App& app, Action& action) {
+  auto o = std::make_shared<DoctorOptions>();
+  auto host = std::make_shared<std::string>();
+  o->api_port = kDefaultApiPort;
+  CLI::App* verb = app.add_subcommand(
+      "doctor", "Find what stands in the way on this machine, and the line that mends it");
+  add_server(verb, *host, o->api_key);
+  verb->add_option("-p,--port", o->api_port, "port that a server here would take")
+      ->check(whole_number(1, 65'535))
+      ->capture_default_str();
+  verb->add_option("--clock", o->clocks,
+                   "also compare the clock with this server's, e.g. https://example.org "
+                   "(repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(text_within(2048));
+  verb->add_flag("--offline", o->offline, "dial nothing, not even the server");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    o->server_named = !host->empty();
+    action = [o] { return run_doctor(*o); };
+  });
+}
+
+void add_ping(CLI::App& app, Action& action) {
+  auto o = std::make_shared<PingOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "ping", "Measure the way to a node: round trips and rate, over the encrypted link");
+  verb->add_option("node", o->node, "as hearth nodes shows it; coordinator is one")
+      ->required()
+      ->check(text_within(limits::kNodeNameBytes));
+  verb->add_option("-c,--count", o->count, "probes, each over a connection of its own")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--interval", o->interval_seconds, "seconds between two probes")
+      ->check(number(0, 3600))
+      ->capture_default_str();
+  verb->add_flag("--no-rate", o->no_rate, "send no bulk to measure the rate");
+  verb->add_option("--data-dir", o->data_dir, "folder of this machine's state");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, &action] { action = [o] { return run_ping(*o); }; });
+}
+
+void add_plan(CLI::App& app, Action& action) {
+  auto o = std::make_shared<PlanOptions>();
+  auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      "plan", "Show which nodes would take which layers of a model, and how fast that would be");
+  verb->add_option("model", o->model, "GGUF file or pulled name")->required();
+  verb->add_option(
+      "--nodes", o->nodes,
+      "file of nodes and links (default: those of the server, as measured); memory is for "
+      "weights and KV alone");
+  add_server(verb, *host, o->api_key);
+  add_objective(*verb, o->objective);
+  verb->add_option("--context", o->tokens, "positions of KV that every stage shall have room for")
+      ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
+  verb->add_option("--stages", o->stages,
+                   "so many (default: as the server, or as many as are best)")
+      ->check(whole_number(1, limits::kStages));
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->callback([o, host, &action] {
+    o->api_base = server_base(*host, o->api_key);
+    action = [o] { return run_plan(*o); };
+  });
+}
+
+void add_logs(CLI::App& app, Action& action) {
+  auto o = std::make_shared<LogsOptions>();
+  o->lines = 100;
+  CLI::App* verb = app.add_subcommand(
+      "logs", "Show what the server and the workers of this machine have logged");
+  verb->add_option("node", o->node,
+                   "coordinator or a worker's name (default: all of the server's)");
+  verb->add_flag("-f,--follow", o->follow, "go on with whatever comes, until Ctrl-C");
+  verb->add_option("-n,--lines", o->lines, "the last so many lines (0: all)")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--data-dir", o->data_dir, "folder of the server or worker");
+  verb->add_flag("--json", o->json, "print JSON, one object a line");
+  verb->callback([o, &action] { action = [o] { return run_logs(*o); }; });
+}
+
+}  // namespace
+
+void add_objective(CLI::App& verb, std::optional<placement::Objective>& objective) {
+  const std::map<std::string, placement::Objective> names = {
+      {"latency", placement::Objective::kLatency},
+      {"throughput", placement::Objective::kThroughput}};
+  verb.add_option_function<std::string>(
+          "--optimise",
+          [&objective, names](const std::string& name) { objective = names.at(name); },
+          "place layers by what was measured, for the latency of one stream or the throughput of "
+          "many")
+      ->check(CLI::IsMember({"latency", "throughput"}));
+}
+
+void add_observing_verbs(CLI::App& app, Action& action) {
+  add_status(app, action);
+  add_top(app, action);
+  add_ping(app, action);
+  add_plan(app, action);
+  add_doctor(app, action);
+  add_logs(app, action);
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,234 @@
+#include "cli/watch/ping.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cli/home/own_place.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
+#include "proto/link/ping.h"
+#include "proto/link/rate_trial.h"
+#include "proto/link/tcp_transport.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(5);  // with one connection
+
+double since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+}
+
+// One link to a node, which it opens and pings.
+class PingLink final : public TransportEvents {
+ public:
+  static Result<std::unique_ptr<PingLink>> open(const OwnPlace& own, const std::string& address) {
+    std::unique_ptr<PingLink> link(new PingLink());
+    TcpOptions options;
+    options.identity = own.inquirer.identity;
+    options.roster = own.roster->book();
+    TRY(link->transport_, TcpTransport::open(link->io_, options));
+    link->transport_->set_events(link.get());
+    const auto begin = SteadyClock::now();
+    link->link_ = link->transport_->connect(address);
+    TRY_VOID(link->wait([&] { return link->open_; }));
+    link->connected_seconds_ = since(begin);
+    return link;
+  }
+
+  std::string peer() const {
+    const auto entry = transport_->peer(link_);
+    return entry ? entry->name : "";
+  }
+  double connected_seconds() const { return connected_seconds_; }
+
+  // From the first byte of the pings to the last of their answers.
+  Result<double> ping(std::uint32_t pieces, const Ping& ping) {
+    const auto begin = SteadyClock::now();
+    answers_ = 0;
+    for (std::uint32_t i = 0; i < pieces; ++i) {
+      TRY_VOID(transport_->send(link_, {FrameType::kPing, encode(ping)}));
+    }
+    TRY_VOID(wait([&] { return answers_ >= pieces; }));
+    return since(begin);
+  }
+
+  void on_link_open(LinkId, bool) override { open_ = true; }
+  void on_frame(LinkId, Frame frame) override {
+    if (frame.type == FrameType::kPong) ++answers_;
+    if (frame.type == FrameType::kRefused) refusal_ = decode_refused(frame.payload);
+  }
+  void on_link_closed(LinkId, const Error& why) override { closed_ = why; }
+
+ private:
+  PingLink() = default;
+
+  template <typename Condition>
+  Status wait(Condition condition) {
+    const auto deadline = SteadyClock::now() + kPatience;
+    while (!condition()) {
+      if (!refusal_.empty()) return Error{ErrorCode::kRefused, "the node says: " + refusal_};
+      if (closed_) return Error{ErrorCode::kUnavailable, closed_->message};
+      if (SteadyClock::now() >= deadline) return Error{ErrorCode::kTimeout, "no answer in time"};
+      io_.restart();
+      io_.run_one_for(std::chrono::milliseconds(50));
+    }
+    return ok_status();
+  }
+
+  boost::asio::io_context io_;
+  std::unique_ptr<TcpTransport> transport_;
+  LinkId link_;
+  bool open_ = false;
+  std::uint32_t answers_ = 0;
+  std::string refusal_;
+  std::optional<Error> closed_;
+  double connected_seconds_ = 0.0;
+};
+
+struct Probe {
+  std::string error;  // empty: answered
+  double connect_seconds = 0.0;
+  double seconds = 0.0;
+};
+
+struct Rates {  // bytes a second; 0: not measured
+  double to = 0.0;
+  double from = 0.0;
+};
+
+Result<Probe> probe(const OwnPlace& own, const std::string& node, const std::string& address) {
+  TRY(const auto link, PingLink::open(own, address));
+  // The roster says whose key answers there.
+  REQUIRE(link->peer() == node, "at " + address + " answers " + link->peer() + ", not " + node);
+  TRY(const double seconds, link->ping(1, {}));
+  return Probe{"", link->connected_seconds(), seconds};
+}
+
+Result<Rates> measure(const OwnPlace& own, const std::string& address) {
+  TRY(const auto link, PingLink::open(own, address));
+  const auto rate = [&](bool to) -> Result<double> {
+    RateTrial trial;
+    for (bool enough = false; !enough;) {
+      const RateTrial::Pings pings = trial.next();
+      TRY(const double seconds,
+          link->ping(pings.count, to ? Ping{0, pings.bytes} : Ping{pings.bytes, 0}));
+      enough = trial.took(seconds);
+    }
+    return trial.bytes_per_second();
+  };
+  Rates rates;
+  TRY(rates.to, rate(true));
+  TRY(rates.from, rate(false));
+  return rates;
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f ms", seconds * 1e3);
+  return text;
+}
+
+void say(const PingOptions& options, const std::string& address, const Probe& probe) {
+  if (options.json) return;
+  if (!probe.error.empty()) {
+    std::printf("no answer from %s (%s): %s\n", options.node.c_str(), address.c_str(),
+                probe.error.c_str());
+  } else {
+    std::printf("answer from %s (%s) direct: %s, after %s to connect\n", options.node.c_str(),
+                address.c_str(), milliseconds(probe.seconds).c_str(),
+                milliseconds(probe.connect_seconds).c_str());
+  }
+  std::fflush(stdout);
+}
+
+// Least, median, most of the answered ones, in seconds; nothing without any.
+std::optional<std::array<double, 3>> summary(const std::vector<Probe>& probes) {
+  std::vector<double> seconds;
+  for (const Probe& each : probes) {
+    if (each.error.empty()) seconds.push_back(each.seconds);
+  }
+  if (seconds.empty()) return std::nullopt;
+  std::sort(seconds.begin(), seconds.end());
+  return std::array{seconds.front(), seconds[seconds.size() / 2], seconds.back()};
+}
+
+void print_json(const PingOptions& options, const std::string& address,
+                const std::vector<Probe>& probes, const Rates& rates) {
+  Json out = {{"node", options.node}, {"address", address}, {"path", "direct"}};
+  out["probes"] = Json::array();
+  for (const Probe& each : probes) {
+    if (each.error.empty()) {
+      out["probes"].push_back({{"milliseconds", each.seconds * 1e3},
+                               {"connect_milliseconds", each.connect_seconds * 1e3}});
+    } else {
+      out["probes"].push_back({{"error", each.error}});
+    }
+  }
+  if (const auto times = summary(probes)) {
+    out["milliseconds"] = {
+        {"least", (*times)[0] * 1e3}, {"median", (*times)[1] * 1e3}, {"most", (*times)[2] * 1e3}};
+  }
+  if (rates.to > 0.0) {
+    out["bytes_per_second"] = {{"to", rates.to}, {"from", rates.from}};
+  }
+  std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void print_summary(const PingOptions& options, const std::vector<Probe>& probes,
+                   const Rates& rates) {
+  const auto times = summary(probes);
+  if (!times) return;
+  std::printf("%s: %s least, %s median, %s most of %zu", options.node.c_str(),
+              milliseconds((*times)[0]).c_str(), milliseconds((*times)[1]).c_str(),
+              milliseconds((*times)[2]).c_str(), probes.size());
+  if (rates.to > 0.0) {
+    std::printf("; %s/s there, %s/s back",
+                format_bytes(static_cast<std::uint64_t>(rates.to)).c_str(),
+                format_bytes(static_cast<std::uint64_t>(rates.from)).c_str());
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int run_ping(const PingOptions& options) {
+  catch_interrupts();
+  const auto own = own_place(options.data_dir);
+  if (!own.ok()) return fail(own.error());
+  const auto address = node::locate(own->inquirer, options.node);
+  if (!address.ok()) return fail(address.error());
+  std::vector<Probe> probes;
+  while (probes.size() < options.count && !interrupted()) {
+    if (!probes.empty()) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_seconds));
+    }
+    const auto one = probe(*own, options.node, *address);
+    probes.push_back(one.ok() ? *one : Probe{one.error().message, 0.0, 0.0});
+    say(options, *address, probes.back());
+  }
+  Rates rates;
+  if (summary(probes) && !options.no_rate && !interrupted()) {
+    const auto measured = measure(*own, *address);
+    if (measured.ok()) rates = *measured;
+  }
+  if (options.json) {
+    print_json(options, *address, probes, rates);
+  } else {
+    print_summary(options, probes, rates);
+  }
+  return summary(probes) ? kExitDone : kExitUnreachable;
+}
+
+}  // namespace hearth::cli

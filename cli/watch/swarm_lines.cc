@@ -1,0 +1,319 @@
+#include "cli/watch/swarm_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/terminal/date_text.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/table.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::uint32_t kBarColumns = 10;
+
+std::string rate(double per_second) {
+  char text[32];
+  std::snprintf(text, sizeof text, per_second >= 99.95 ? "%.0f" : "%.1f", per_second);
+  return text;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f%%", 100.0 * std::clamp(share, 0.0, 1.0));
+  return text;
+}
+
+std::string count_of(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string rates_text(const SwarmView& view) {
+  return rate(view.prompt_tokens_per_second) + " tokens/s in, " + rate(view.tokens_per_second) +
+         " out; " + count_of(view.running, "request") + " running, " +
+         std::to_string(view.waiting) + " waiting";
+}
+
+// "▕███   ▏": the part from `begin` to `end` of something of length 1.
+std::string bar(double begin, double end) {
+  const auto cell = [](double share) {
+    return static_cast<std::uint32_t>(std::lround(std::clamp(share, 0.0, 1.0) * kBarColumns));
+  };
+  std::string text = "▕";
+  for (std::uint32_t i = 0; i < kBarColumns; ++i) {
+    text += i >= cell(begin) && i < cell(end) ? "█" : " ";
+  }
+  return text + "▏";
+}
+
+std::string kv_text(const NodeView& node) {
+  if (node.kv_tokens == 0) return "-";
+  const double share =
+      static_cast<double>(node.kv_tokens_used) / static_cast<double>(node.kv_tokens);
+  return bar(0.0, share) + " " + percent(share) + " of " + std::to_string(node.kv_tokens);
+}
+
+std::string layers_bar(const NodeView& node, std::uint32_t layers) {
+  if (!node.placed || layers == 0) return "-";
+  return bar(static_cast<double>(node.layers.begin) / layers,
+             static_cast<double>(node.layers.end) / layers) +
+         " " + text_of(node.layers);
+}
+
+// The cards, with what their sensors say.
+Lines card_lines(const SwarmView& view) {
+  Table table({"NODE", "CARD", "SENSORS"});
+  bool any = false;
+  for (const NodeView& node : view.nodes) {
+    if (node.device.empty()) continue;
+    const std::string reading = text_of(node.card);
+    table.add({node.name, node.device, reading.empty() ? "-" : reading});
+    any = true;
+  }
+  return any ? table.lines() : Lines{};
+}
+
+Lines slow_lines(const SwarmView& view) {
+  Lines lines;
+  for (const NodeView& node : view.nodes) {
+    if (node.slow.empty()) continue;
+    lines.push_back("slow    " + escape_control(node.name) + ": " + escape_control(node.slow));
+  }
+  return lines;
+}
+
+// Why no prompt would be answered, and what to add; or why a worker has nothing to do.
+Lines why_lines(const SwarmView& view) {
+  Lines lines;
+  if (view.ready) {
+    const auto free = std::count_if(view.nodes.begin(), view.nodes.end(), [](const NodeView& node) {
+      return node.state == "free" && node.newcomer.empty() && node.barred.empty();
+    });
+    if (free > 0 && view.stages_wanted > 0) {
+      lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
+                      "; one more pipeline takes " + std::to_string(view.stages_wanted));
+    }
+    for (const NodeView& node : view.nodes) {
+      if (node.spare.empty() || !node.barred.empty()) continue;
+      lines.push_back("spare   " + escape_control(node.name) + ": " + escape_control(node.spare));
+    }
+    for (const NodeView& node : view.nodes) {
+      if (node.newcomer.empty()) continue;
+      lines.push_back(escape_control(node.name) +
+                      " is a newcomer: " + escape_control(node.newcomer));
+    }
+    return lines;
+  }
+  if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
+  for (const GapView& gap : view.gaps) {
+    std::string line = "        no node for layers " + text_of(gap.layers);
+    if (gap.memory_bytes > 0) {
+      line += ": it needs " + format_bytes(gap.memory_bytes) + " of memory at least, " +
+              format_bytes(gap.weight_bytes) + " of them for weights";
+    }
+    lines.push_back(std::move(line));
+  }
+  if (!view.gaps.empty()) {
+    lines.push_back("add     " + count_of(view.gaps.size(), "worker") +
+                    (view.gaps.size() == 1 ? ", with: " : ", each with: ") +
+                    (view.joinable ? "hearth join TOKEN"
+                                   : "hearth worker --model " + escape_control(view.model)));
+    if (view.joinable) {
+      lines.push_back("        on the machine to add; on the server's: hearth token create");
+    }
+  }
+  return lines;
+}
+
+// Who is said to have sent wrong bytes: the word of nodes that may be the ones that lie.
+Lines wrong_lines(const SwarmView& view) {
+  Lines lines;
+  for (const AccusedView& one : view.accused) {
+    lines.push_back("wrong   " + escape_control(one.node) +
+                    ": it sent wrong bytes of the model, by the word of " +
+                    count_of(one.accusers, "node") + " (" + escape_control(one.item) + "); " +
+                    (one.out ? "nobody fetches from it until it starts again"
+                             : "who says so fetches elsewhere"));
+  }
+  return lines;
+}
+
+bool is_ended(const NodeView& node) { return node.standing && node.standing->tombstoned; }
+
+// Who is given no work, or may lose it, by the ledger; why, and what to do next.
+Lines barred_lines(const SwarmView& view) {
+  Lines lines;
+  for (const NodeView& node : view.nodes) {
+    const std::string name = escape_control(node.name);
+    if (!node.barred.empty()) {
+      lines.push_back("barred  " + name + ": " + escape_control(node.barred));
+      lines.push_back(is_ended(node) ? "        take it out: hearth nodes rm " + name
+                                     : "        until it is whole; on its machine: hearth doctor");
+    }
+    if (!node.standing || node.standing->disputes == 0) continue;
+    lines.push_back("dispute " + name + " is a party of " +
+                    count_of(node.standing->disputes, "open dispute") +
+                    ": two results for one window, and no verdict yet");
+    lines.push_back("        its history: hearth ledger " + name +
+                    "; why nobody judges, where it stays: hearth logs");
+  }
+  return lines;
+}
+
+// Nothing before the first audit has come to an end. Counts are of this server's process, but for
+// disputes, which are the log's.
+Lines audit_lines(const SwarmView& view) {
+  const AuditsView& audits = view.audits;
+  Lines lines;
+  const std::uint64_t disputes =
+      audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
+  if (audits.agreed + audits.disputed + audits.missed + disputes > 0) {
+    lines.push_back("audits  since the server began: " + std::to_string(audits.agreed) +
+                    " windows agree, " + std::to_string(audits.disputed) + " differ, " +
+                    std::to_string(audits.missed) + " were given up");
+    if (disputes > 0) {
+      lines.push_back("        disputes in the ledger: " + std::to_string(audits.open_disputes) +
+                      " open, " + std::to_string(audits.ended_disputes) + " ended by a verdict");
+    }
+    if (audits.unjudged_disputes > 0) {
+      lines.back() += ", " + std::to_string(audits.unjudged_disputes) + " ended without one";
+    }
+  }
+  if (audits.waiting > 0 && !lines.empty()) {
+    lines.push_back("        " + count_of(audits.waiting, "window") +
+                    (audits.waiting == 1 ? " waits: " : " wait: ") +
+                    escape_control(audits.why_waiting));
+  }
+  if (audits.referee_missed > 0) {
+    lines.push_back("referee " + count_of(audits.referee_missed, "window") +
+                    " drawn for this server's own referee not computed: " +
+                    escape_control(audits.why_referee_missed));
+  }
+  return lines;
+}
+
+Lines ledger_lines(const SwarmView& view) {
+  Lines lines;
+  if (!view.ledger_fault.empty()) {
+    lines.push_back("ledger  answers have no receipts until the server starts again: " +
+                    escape_control(view.ledger_fault));
+  }
+  if (view.credits) {
+    const SwarmView::Credits& own = *view.credits;
+    lines.push_back("credits the server's own machine has " + std::to_string(own.balance) +
+                    (own.reserved > 0 ? ", of which " + std::to_string(own.reserved) +
+                                            " are kept for requests that run"
+                                      : "") +
+                    "; all accounts: hearth ledger");
+  }
+  return lines;
+}
+
+// "paused until 2026-03-01 14:05 (hearth pause)".
+std::string away_text(const NodeView& node) {
+  const char* const drain = node.placed ? "draining" : "drained";
+  std::string text = node.away->drain ? drain : "paused";
+  if (node.away->until > 0) text += " until " + date_text(node.away->until);
+  if (!node.away->why.empty()) text += " (" + escape_control(node.away->why) + ")";
+  return node.state == "paused" ? text : node.state + ", " + text;
+}
+
+// "loading, has 62%" while layers come.
+std::string state_text(const NodeView& node) {
+  if (node.away) return away_text(node);
+  if (!node.barred.empty()) return node.state + (is_ended(node) ? ", ended" : ", quarantined");
+  if (node.held_bytes >= node.held_total) return node.state;
+  const double share = static_cast<double>(node.held_bytes) / static_cast<double>(node.held_total);
+  return node.state + ", has " + percent(share);
+}
+
+// "regular, 84 right, 1 fault".
+std::string standing_text(const NodeView& node) {
+  if (!node.standing) return "-";
+  const NodeView::Standing& one = *node.standing;
+  if (one.tombstoned) return "ended: it lied";
+  std::string text = one.level + ", " + std::to_string(one.audited_right) + " right";
+  if (one.faults > 0) text += ", " + count_of(one.faults, "fault");
+  if (one.disputes > 0) text += ", in dispute";
+  return text;
+}
+
+// One row a node; with its standing, where the ledger names any of them, and its owner likewise.
+class NodeTable {
+ public:
+  NodeTable(const SwarmView& view, std::vector<std::string> head)
+      : standings_(std::ranges::any_of(
+            view.nodes, [](const NodeView& node) { return node.standing.has_value(); })),
+        owners_(std::ranges::any_of(view.nodes,
+                                    [](const NodeView& node) { return !node.owner.empty(); })),
+        table_(with(std::move(head), "STANDING", "OWNER")) {}
+  void add(const NodeView& node, std::vector<std::string> cells) {
+    table_.add(with(std::move(cells), standing_text(node), node.owner.empty() ? "-" : node.owner));
+  }
+  Lines lines() const { return table_.lines(); }
+
+ private:
+  std::vector<std::string> with(std::vector<std::string> cells, std::string standing,
+                                std::string owner) const {
+    if (standings_) cells.push_back(std::move(standing));
+    if (owners_) cells.push_back(std::move(owner));
+    return cells;
+  }
+  bool standings_;
+  bool owners_;
+  Table table_;
+};
+
+}  // namespace
+
+Lines status_lines(const SwarmView& view) {
+  Lines lines = {"model   " + escape_control(view.model) + "  (" + std::to_string(view.layers) +
+                     " layers, " + format_bytes(view.model_bytes) + ")",
+                 std::string("ready   ") + (view.ready ? "yes" : "no"),
+                 "rates   " + rates_text(view)};
+  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
+  NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
+                         "BUSY", "ROWS"});
+  for (const NodeView& node : view.nodes) {
+    table.add(node,
+              {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
+               node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
+               node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
+               percent(node.busy_ratio), std::to_string(node.rows_total)});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
+  return lines;
+}
+
+Lines top_lines(const SwarmView& view, const std::string& api_base, const std::string& time) {
+  Lines lines;
+  lines.push_back(escape_control(view.model) + " at " + api_base + "  " +
+                  (view.ready ? "ready" : "not ready") + "  " + time);
+  lines.push_back(rates_text(view));
+  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
+  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
+  NodeTable table(view, {"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
+  for (const NodeView& node : view.nodes) {
+    table.add(node, {node.name, state_text(node), layers_bar(node, view.layers),
+                     rate(node.rows_per_second),
+                     bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
+                     node.placed ? format_bytes(node.weight_bytes) : "-"});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace hearth::cli

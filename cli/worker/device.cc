@@ -1,0 +1,210 @@
+#include "cli/worker/device.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "cli/terminal/exit_codes.h"
+#include "node/runner/local_runner.h"
+#ifdef HEARTH_CARDS
+#include <unistd.h>
+
+#include "cli/terminal/progress.h"
+#include "kernels/cuda/runtime.h"
+#include "node/engine/card/card.h"
+#include "node/engine/card/card_check.h"
+#endif
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::uint32_t kCardsMost = 64;
+
+#ifdef HEARTH_CARDS
+// Nothing may reach for a lost card again, so that no destructor runs.
+[[noreturn]] void leave(const Error& error) {
+  fail({error.code, error.message + "; this process ends, for its card is lost to it"});
+  std::fflush(nullptr);
+  std::_Exit(kExitDevice);
+}
+
+std::unique_ptr<node::Device> left_to_the_processor(const Error& error) {
+  std::fprintf(stderr, "hearth: warning: %s; the processor computes instead\n",
+               error.message.c_str());
+  return nullptr;
+}
+
+Error advised(Error error) {
+  if (error.code == ErrorCode::kUnavailable) {
+    error.message +=
+        "; nvidia-smi shows what the driver sees, and --device cpu does without a card";
+  }
+  return error;
+}
+
+// Room for the model, then right answers.
+Status examine(node::Device& device, const model::GgufFile& file, const model::ModelSpec& spec,
+               const node::EngineOptions& least) {
+  TRY_VOID(device.check_memory(file, spec, least));
+  const Status answers = node::check_device(device, std::string(spec.family->architecture),
+                                            node::weight_types(file, spec));
+  if (answers.ok() || answers.error().code != ErrorCode::kNoCapacity) return answers;
+  return Error{answers.error().code,
+               "the card has room for the model, but not for the small models of its self-test: " +
+                   answers.error().message};
+}
+
+using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
+// A bar for each stage that is loaded.
+Progress bars() {
+  return [bar = std::shared_ptr<ProgressBar>()](std::uint64_t done, std::uint64_t all) mutable {
+    if (bar == nullptr) bar = std::make_shared<ProgressBar>("loading", all, 0);
+    bar->set(done);
+    if (done < all) return;
+    bar->finish();
+    bar = nullptr;
+  };
+}
+
+// A sentence a tenth.
+Progress tenths(std::function<void(std::string_view)> say) {
+  return [say = std::move(say), said = std::uint64_t{0}](std::uint64_t done,
+                                                         std::uint64_t all) mutable {
+    const std::uint64_t tenth = all == 0 ? 10 : done * 10 / all;
+    if (tenth == said) return;
+    said = tenth % 10;  // another stage begins anew
+    say("loading: " + std::to_string(tenth * 10) + " % of " + std::to_string(all / 1'000'000) +
+        " MB");
+  };
+}
+#endif
+
+}  // namespace
+
+Result<DeviceChoice> parse_device(const std::string& text) {
+  if (text == "auto") return DeviceChoice{};
+  if (text == "cpu") return DeviceChoice{DeviceChoice::Kind::kCpu, 0};
+  if (text == "cuda") return DeviceChoice{DeviceChoice::Kind::kCuda, 0};
+  for (const auto& [prefix, kind] : {std::pair{"auto:", DeviceChoice::Kind::kAuto},
+                                     std::pair{"cuda:", DeviceChoice::Kind::kCuda}}) {
+    if (text.rfind(prefix, 0) != 0) continue;
+    DeviceChoice choice{kind, 0};
+    const char* begin = text.data() + std::string_view(prefix).size();
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(begin, end, choice.index);
+    if (error == std::errc() && at == end && choice.index < kCardsMost) return choice;
+  }
+  return Error::invalid("a device is auto, cpu, cuda, auto:N or cuda:N with N below " +
+                        std::to_string(kCardsMost) + ", not '" + text + "'");
+}
+
+CLI::Validator device_text() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const auto choice = parse_device(text);
+        return choice.ok() ? std::string() : choice.error().message;
+      },
+      "auto[:N]|cpu|cuda[:N]");
+}
+
+std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
+                                        std::uint32_t cards) {
+  std::vector<std::string> devices(workers, choice);
+  if (choice != "auto") return devices;
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    devices[i] = i < cards ? "auto:" + std::to_string(i) : "cpu";
+  }
+  return devices;
+}
+
+node::EngineOptions whole_model(const model::ModelSpec& spec) {
+  const node::LocalOptions local;
+  node::EngineOptions engine;
+  engine.layers = {0, spec.layers};
+  engine.kv_budget_bytes = local.kv_budget_bytes;
+  engine.batch_rows = local.batch_rows;
+  return engine;
+}
+
+#ifdef HEARTH_CARDS
+
+Status check_device_choice(const std::string& text) {
+  TRY(const DeviceChoice choice, parse_device(text));
+  if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
+  const Status found = node::check_card(choice.index);
+  return found.ok() ? ok_status() : Status(advised(found.error()));
+}
+
+std::uint32_t cards_here() {
+  const auto count = kernels::cuda::device_count();
+  return count.ok() ? *count : 0;
+}
+
+Result<std::unique_ptr<node::Device>> open_unasked_device(
+    const std::string& text, std::function<void(std::string_view)> say) {
+  TRY(const DeviceChoice choice, parse_device(text));
+  const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
+  if (choice.kind == DeviceChoice::Kind::kCpu || (automatic && cards_here() <= choice.index)) {
+    return std::unique_ptr<node::Device>();
+  }
+  node::CardOptions options;
+  options.index = choice.index;
+  options.on_lost = leave;
+  options.say = say;
+  if (say) options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
+  auto card = node::open_card(options);
+  if (automatic && !card.ok() && card.error().code == ErrorCode::kUnsupported) {
+    return left_to_the_processor(card.error());
+  }
+  if (!card.ok()) return advised(card.error());
+  return card;
+}
+
+Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
+                                                  const model::GgufFile& file,
+                                                  const model::ModelSpec& spec,
+                                                  const node::EngineOptions& least,
+                                                  std::function<void(std::string_view)> say) {
+  TRY(const auto examined, open_unasked_device(text, {}));
+  if (examined == nullptr) return std::unique_ptr<node::Device>();
+  const Status fit = examine(*examined, file, spec, least);
+  if (!fit.ok()) {
+    TRY(const DeviceChoice choice, parse_device(text));
+    const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
+    if (!automatic || fit.error().code != ErrorCode::kNoCapacity) return fit.error();
+    return left_to_the_processor(fit.error());
+  }
+  return open_unasked_device(text, std::move(say));
+}
+
+#else
+
+Status check_device_choice(const std::string& text) {
+  TRY(const DeviceChoice choice, parse_device(text));
+  if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
+  return Error{ErrorCode::kUnsupported,
+               "--device " + text +
+                   ": this build has no code for cards; configure it with -DHEARTH_CUDA=ON, which "
+                   "needs the CUDA toolkit, or use --device cpu"};
+}
+
+std::uint32_t cards_here() { return 0; }
+
+Result<std::unique_ptr<node::Device>> open_unasked_device(const std::string& text,
+                                                          std::function<void(std::string_view)>) {
+  TRY_VOID(check_device_choice(text));
+  return std::unique_ptr<node::Device>();
+}
+
+Result<std::unique_ptr<node::Device>> open_device(const std::string& text, const model::GgufFile&,
+                                                  const model::ModelSpec&,
+                                                  const node::EngineOptions&,
+                                                  std::function<void(std::string_view)> say) {
+  return open_unasked_device(text, std::move(say));
+}
+
+#endif
+
+}  // namespace hearth::cli

@@ -1,0 +1,462 @@
+#include "cli/worker/worker.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/home/member.h"
+#include "cli/owner_watch.h"
+#include "cli/pause_file.h"
+#include "cli/process/build_name.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "cli/process/process_log.h"
+#include "cli/terminal/date_text.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/worker/device.h"
+#include "cli/worker/known_answers.h"
+#include "cli/worker/worker_model.h"
+#include "kernels/canonical.h"
+#include "kernels/kernels.h"
+#include "kernels/self_test.h"
+#include "kernels/thread_pins.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "node/control/client.h"
+#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
+#include "node/layers/piece_server.h"
+#include "node/machine/card_sensors.h"
+#include "node/machine/machine_turn.h"
+#include "node/machine/measuring.h"
+#include "node/machine/weight_rate.h"
+#include "node/pipeline/engine_thread.h"
+#include "node/pipeline/link_probe.h"
+#include "node/pipeline/stage.h"
+#include "node/proof/receipt_maker.h"
+#include "node/proof/witness.h"
+#include "proto/address.h"
+#include "proto/link/tcp_transport.h"
+
+namespace hearth::cli {
+namespace {
+
+// Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
+constexpr std::chrono::hours kCheckWeightsEvery{4};
+// A measurement takes about two seconds, of a slow machine twelve, and the coordinator waits twenty
+// for the next one, up to eighty for all of a machine.
+constexpr std::chrono::seconds kTurn{60};
+constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
+
+std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+void warn_unpinned(std::uint32_t threads) {
+  const Status fits = kernels::check_pins(threads);
+  if (!fits) spdlog::warn("{}", fits.error().message);
+}
+
+node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
+  node::EngineOptions engine;
+  engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = 1;
+  return engine;
+}
+
+Result<node::Triggers> triggers_of(const WorkerOptions& options) {
+  node::Triggers triggers;
+  triggers.games = !options.no_pause_on_game;
+  triggers.battery = !options.no_pause_on_battery;
+  triggers.foreign_memory = options.pause_above;
+  if (!options.hours.empty()) {
+    TRY(triggers.hours, node::parse_hours(options.hours));
+  }
+  return triggers;
+}
+
+std::string text_of(const Away& away) {
+  std::string text = (away.drain ? "drained: " : "paused: ") + away.why;
+  if (away.until > 0) text += ", until " + date_text(away.until);
+  return text;
+}
+
+// What no assignment could mend; the range itself comes later and is checked before it is read.
+Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
+                       const model::ModelSpec& spec) {
+  TRY(const node::StageMemory one, node::stage_memory(file, spec, one_layer(options, spec)));
+  return node::check_memory({one}, node::memory_budget(options.memory_bytes));
+}
+
+// Everything of the process; members are destroyed from the last to the first.
+class Worker {
+ public:
+  explicit Worker(std::unique_ptr<WorkerModel> model) : model_(std::move(model)) {}
+  // The engine's thread may wait for the store, whose thread looks at the device.
+  ~Worker() {
+    measuring_.reset();
+    if (model_->store != nullptr) model_->store->stop();
+    stage_.reset();
+    engine_.reset();
+    receipts_.reset();  // a trace may wait for the store, too
+    model_->store.reset();
+  }
+
+  Status start(const WorkerOptions& options) {
+    describe(options);
+    const auto& file = model_->file;
+    const model::ModelSpec& spec = model_->spec;
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
+    TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
+                             [](std::string_view text) { spdlog::info("{}", text); }));
+    model_->device = device_.get();
+    if (device_ == nullptr) TRY_VOID(check_one_layer(options, *file, spec));
+    stage_options_.model_fingerprint = file->fingerprint().hex();
+    stage_options_.layers = spec.layers;
+    if (device_ != nullptr) {
+      node::EngineOptions one;
+      one.kv_budget_bytes = options.kv_budget_bytes;
+      TRY(stage_options_.layers_most, node::layers_within(*device_, *file, spec, one));
+    }
+    TRY(const kernels::Kernels* kernels, kernels::select_kernels());
+    TRY_VOID(measure(*kernels));
+    if (device_ == nullptr) {
+      stage_options_.self_test = [kernels] { return kernels::self_test(*kernels); };
+    }
+
+    node::EngineOptions engine;
+    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.memory_bytes = options.memory_bytes;
+    engine.replay_bytes = node::kReplayBytes;
+    engine.threads = stage_options_.threads;
+    engine.pin = options.pin;
+    if (options.pin) warn_unpinned(stage_options_.threads);
+    engine.kernels = kernels;
+    engine.device = device_.get();
+    if (device_ != nullptr) open_sensors();
+    TRY_VOID(open_links(options));
+    room_ = room_here(engine);
+    measuring_ = std::make_unique<Measuring>(
+        [this, engine](const std::function<bool()>& cancelled) {
+          node::EngineOptions given = engine;
+          given.cancelled = cancelled;
+          return measure_here(given);
+        },
+        loop_.poster());
+    stage_options_.measure = [this](Measuring::Done done) { measuring_->ask(std::move(done)); };
+    engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
+    Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
+    open_receipts();
+    open_witness(data_folder(options.data_dir));
+    stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, data, *engine_);
+    spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
+                 stage_options_.node, stage_options_.threads,
+                 device_ != nullptr ? device_->name() : stage_options_.isa,
+                 stage_options_.weight_bytes_per_second / 1e9, data_->address());
+    loop_.on_user_signal([this] { stage_->check_weights(); });
+    return watch_owner(options);
+  }
+
+  int run() {
+    loop_.run(
+        [this] {
+          obey_owner();
+          stage_->on_timer();
+          if (probe_ != nullptr) probe_->on_timer();
+          if (removed_ || changed_ || !stage_->refused().empty()) loop_.stop();
+          if (!stage_->no_room()) return;
+          // The next beat: the coordinator hears why first.
+          if (leaving_) loop_.stop();
+          leaving_ = true;
+        },
+        [this] { loop_.stop(); });
+    if (drained_) return kExitDone;
+    if (stage_->no_room()) return fail(*stage_->no_room());
+    if (removed_) return fail(Member::removed());
+    if (changed_) {
+      return fail({ErrorCode::kRefused,
+                   "the coordinator serves another model than this worker has; start it again: "
+                   "hearth worker"});
+    }
+    if (stage_->refused().empty()) return kExitDone;
+    fail({ErrorCode::kInvalidInput, stage_->refused()});
+    return kExitRefused;
+  }
+
+ private:
+  Status watch_owner(const WorkerOptions& options) {
+    OwnerWatchOptions watch;
+    watch.folder = data_folder(options.data_dir);
+    TRY(watch.triggers, triggers_of(options));
+    if (sensors_ != nullptr) watch.card = stage_options_.card;
+    share_ = std::make_unique<WorkShare>(watch.folder);
+    owner_ = std::make_unique<OwnerWatch>(std::move(watch), clock_);
+    owner_->look();
+    was_drained_ = owner_->drains();
+    obey_owner();
+    return ok_status();
+  }
+
+  // One that was drained before it started rests, so that whatever starts it does not do so again
+  // and again, and serves when the drain is over.
+  void obey_owner() {
+    const std::optional<Away> away = owner_->look();
+    if (away != away_) {
+      spdlog::info("{}: {}", stage_options_.node, away ? text_of(*away) : "its owner's no more");
+      away_ = away;
+    }
+    stage_->set_away(away);
+    measuring_->set_away(away.has_value());
+    share_->hold(!stage_->rests() || measuring_->works());
+    was_drained_ = was_drained_ && away.has_value();
+    if (!owner_->drains() || was_drained_ || !stage_->rests()) return;
+    drained_ = true;
+    loop_.stop();
+  }
+
+  Status open_links(const WorkerOptions& options) {
+    member_ = std::move(model_->member);
+    if (member_ == nullptr) {
+      TRY(member_, Member::enter(options.data_dir, options.name));
+    }
+    stage_options_.node = member_->name();
+    stage_options_.control_address = options.coordinator;
+    // Asked before each dial: a coordinator that starts again may have another port, and knows the
+    // workers of its own machine only by its new token.
+    stage_options_.find_coordinator = [this, given = options.coordinator] {
+      const auto address = member_->coordinator();
+      if (!address) spdlog::debug("{}", address.error().message);
+      return given.empty() && address ? *address : given;
+    };
+    stage_options_.take_roster = [this](ByteSpan roster) { return take_roster(roster); };
+    TcpOptions tcp;
+    TRY(tcp.listen_address, listen_address(options));
+    tcp.identity = member_->identity();
+    tcp.roster = member_->roster().book();
+    tcp.on_refused = log_refused_link;
+    TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    if (model_->store != nullptr) open_store();
+    open_probe();
+    control_ = std::make_unique<node::ControlClient>(member_->identity(), member_->roster().book(),
+                                                     loop_.poster());
+    return ok_status();
+  }
+
+  // Over links of its own, that carry nothing else.
+  void open_probe() {
+    stage_options_.probe = [this](std::string node, const std::string& address,
+                                  node::LinkProbe::Done done) {
+      if (probe_ == nullptr) {
+        TcpOptions tcp;
+        tcp.identity = member_->identity();
+        tcp.roster = member_->roster().book();
+        auto links = TcpTransport::open(loop_.io(), tcp);
+        if (!links.ok()) return done(links.error());
+        probe_links_ = std::move(*links);
+        probe_ = std::make_unique<node::LinkProbe>(*probe_links_, clock_);
+      }
+      probe_->start(std::move(node), address, std::move(done));
+    };
+  }
+
+  // For weights and KV, before anything is loaded.
+  Result<std::uint64_t> room_here(const node::EngineOptions& engine) const {
+    const model::ModelSpec& spec = model_->spec;
+    node::EngineOptions last = engine;  // which has the most beside its weights
+    last.layers = {spec.layers - 1, spec.layers};
+    std::uint64_t budget = 0;
+    node::StageMemory memory;
+    if (device_ != nullptr) {
+      TRY(budget, device_->budget());
+      TRY(memory, device_->memory(*model_->file, spec, last));
+    } else {
+      budget = node::memory_budget(engine.memory_bytes);
+      TRY(memory, node::stage_memory(*model_->file, spec, last));
+      memory.buffers += node::kProcessBytes;
+    }
+    return budget - std::min(budget, memory.buffers);
+  }
+
+  Result<node::Measured> measure_here(const node::EngineOptions& engine) const {
+    node::Measured measured;
+    const MachineTurn turn(cache_dir() / "measuring.lock", kTurn, engine.cancelled);
+    TRY(measured.memory_bytes, *room_);
+    TRY(measured.rate, node::measure_stage_rate(model_->file, model_->spec, engine));
+    return measured;
+  }
+
+  // What is held is said to the coordinator and handed to other nodes.
+  void open_store() {
+    node::LayerStore& store = *model_->store;
+    pieces_ = std::make_unique<node::PieceServer>(*data_, store.shared(), loop_.poster());
+    stage_options_.holding = [&store] { return store.holding(); };
+    stage_options_.wrong_bytes = [&store] { return store.take_wrong_bytes(); };
+    stage_options_.take_plan = [this, &store](node::HoldPlan plan, const Hash256& model) {
+      changed_ = model != Hash256() && model != store.manifest().id();
+      if (!changed_) store.want(std::move(plan));
+    };
+  }
+
+  void open_receipts() {
+    receipts_ = std::make_unique<node::ReceiptMaker>(
+        node::ReceiptIdentity{member_->key(), member_->roster().book()->cluster(), receipt_build()},
+        clock_, loop_.poster());
+    receipts_->set_model([this](LayerRange layers) { return open_layers(layers); });
+    stage_options_.receipts = receipts_.get();
+  }
+
+  // Several workers may share a folder, each with its own key.
+  void open_witness(const std::string& folder) {
+    const PublicKey cluster = member_->roster().book()->cluster();
+    const std::string own = member_->key().public_key().hex().substr(0, kKeyDigits);
+    const std::string file = folder + "/witness." + cluster.hex() + "." + own;
+    witness_ = std::make_unique<node::Witness>(
+        node::WitnessOptions{member_->name(), file, cluster, member_->key()}, clock_,
+        loop_.poster());
+    stage_options_.witness = [this](const control::v1::CheckpointOffer& offer,
+                                    node::Witness::Done done) {
+      witness_->ask(offer, std::move(done));
+    };
+  }
+
+  node::EngineThread::Load loader() const {
+    if (model_->store == nullptr) return node::engine_loader(model_->file, model_->spec);
+    return node::engine_loader(*model_->store, model_->file->fingerprint(), model_->spec);
+  }
+
+  // For the trace of a dispute, from its thread; these layers serve, so they are here.
+  Result<std::shared_ptr<const model::GgufFile>> open_layers(LayerRange layers) const {
+    if (model_->store == nullptr) return model_->file;
+    TRY(const std::string path, model_->store->obtain(layers));
+    TRY(const auto file, model::GgufFile::open(path));
+    REQUIRE(file->fingerprint() == model_->file->fingerprint(),
+            path + " has changed: its header is another one");
+    return file;
+  }
+
+  void open_sensors() {
+    stage_options_.device = device_->name();
+    stage_options_.check_weights_every = kCheckWeightsEvery;
+    auto sensors = node::CardSensors::open(device_->bus_id());
+    if (!sensors.ok()) {
+      spdlog::info("{}: {}", device_->name(), sensors.error().message);
+      return;
+    }
+    sensors_ = std::make_unique<node::CardWatch>(std::move(*sensors));
+    stage_options_.card = [this] { return sensors_->latest(); };
+    spdlog::info("{}: {}", device_->name(), text_of(sensors_->latest()));
+  }
+
+  Status measure(const kernels::Kernels& kernels) {
+    stage_options_.isa = std::string(device_ != nullptr ? "cuda" : kernels.name);
+    if (device_ != nullptr) {
+      TRY(stage_options_.weight_bytes_per_second, device_->measure_weight_rate());
+    } else {
+      TRY(stage_options_.weight_bytes_per_second,
+          node::measure_weight_rate(kernels, stage_options_.threads));
+    }
+    return ok_status();
+  }
+
+  Result<std::string> listen_address(const WorkerOptions& options) const {
+    if (options.listen.empty()) return member_->listen_address();
+    if (member_->beyond_loopback()) return options.listen;
+    TRY(const Address address, parse_loopback_address(options.listen));
+    return address.text();
+  }
+
+  // Whoever sent an older one hears which is newer: it may have been set back to a copy.
+  Bytes take_roster(ByteSpan roster) {
+    const auto taken = member_->roster().take(roster);
+    const auto book = member_->roster().book();
+    if (taken == Offer::kRollback || taken == Offer::kFork) return book->bytes();
+    if (taken) member_->on_reached(*book->roster());
+    if (taken != Offer::kNewer) return {};
+    data_->recheck_peers();
+    removed_ = !book->find(member_->identity().key).has_value();
+    return {};
+  }
+
+  void describe(const WorkerOptions& options) {
+    stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
+    stage_options_.canonical_version = kernels::kCanonicalVersion;
+    stage_options_.kv_budget_bytes = options.kv_budget_bytes;
+    stage_options_.process_id = static_cast<std::uint64_t>(getpid());
+  }
+
+  const std::unique_ptr<WorkerModel> model_;
+  Loop loop_;
+  bool leaving_ = false;
+  bool removed_ = false;  // the newest roster has us no longer
+  bool changed_ = false;  // the coordinator's model is another one
+  SystemClock clock_;
+  SystemRandom random_;
+  node::StageOptions stage_options_;
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<TcpTransport> probe_links_;
+  std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked
+  std::optional<Result<std::uint64_t>> room_;
+  std::unique_ptr<Measuring> measuring_;
+  std::unique_ptr<node::PieceServer> pieces_;  // where the model's layers come by themselves
+  std::unique_ptr<node::ControlClient> control_;
+  std::unique_ptr<node::Device> device_;  // null: the processor
+  std::unique_ptr<node::CardWatch> sensors_;
+  std::unique_ptr<OwnerWatch> owner_;
+  std::unique_ptr<WorkShare> share_;
+  std::optional<Away> away_;  // as it was last said
+  bool was_drained_ = false;  // before this process
+  bool drained_ = false;
+  std::unique_ptr<node::EngineThread> engine_;
+  std::unique_ptr<node::ReceiptMaker> receipts_;
+  std::unique_ptr<node::Witness> witness_;
+  std::unique_ptr<node::Stage> stage_;
+};
+
+}  // namespace
+
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers) {
+  const std::size_t least = node::KvCache::page_bytes(layers, spec.kv_layout());
+  REQUIRE(bytes >= least,
+          "a KV budget of " + std::to_string(bytes) + " bytes holds no page of " +
+              std::to_string(kernels::kPageTokens) + " positions: " + std::to_string(layers) +
+              (layers == 1 ? " layer" : " layers") + " of this model need --kv-budget " +
+              std::to_string(least) + " or more");
+  return ok_status();
+}
+
+namespace {
+
+// Every start of a joined machine's worker logs to one file, with or without --name.
+std::string logged_as(const WorkerOptions& options) {
+  if (!options.name.empty()) return options.name;
+  const auto member = read_member_file(data_folder(options.data_dir));
+  return member.ok() && *member ? (*member)->node : "";
+}
+
+}  // namespace
+
+int run_worker(const WorkerOptions& options) {
+  if (const Status log = start_process_log(options.log_level); !log) {
+    fail(log.error());
+    return kExitUsage;
+  }
+  if (!options.no_log_file)
+    log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
+  if (const int code = check_known_answers(); code != kExitDone) return code;
+  auto model = open_worker_model(options);
+  if (!model.ok()) return fail(model.error());
+  Worker worker(std::move(*model));
+  if (const Status started = worker.start(options); !started) return fail(started.error());
+  return worker.run();
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,50 @@
+// hearth worker: one stage's process. Dials the coordinator for ever and serves what it is
+// assigned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/spec.h"
+#include "node/machine/availability.h"
+
+namespace hearth::cli {
+
+struct WorkerOptions {
+  std::string model;  // file or pulled name; the coordinator must hold the same. May be empty, and
+                      // is one place to look at, on a machine that has joined a cluster
+  std::vector<std::string> model_folders;  // to look for the model's file, beside the usual ones
+  bool offline = false;                    // fetch from nobody beyond the cluster
+  std::uint32_t connections = 4;           // at once, to fetch layers
+  std::uint32_t stall_seconds = 10;        // without a byte, then a source is asked again
+  bool json = false;                       // what is held and fetched, on stdout
+  std::string coordinator;                 // its control address; empty: as data_dir says
+  std::string data_dir;                    // empty: cli/process/paths.h
+  std::string name;                        // unique in the swarm; empty: host name and process id
+  std::string listen;                      // data links; empty: cli/home/member.h
+  std::uint32_t threads = 0;               // 0: all cores
+  bool pin = false;                        // each thread on a cpu of its own, where there is one
+  std::uint64_t kv_budget_bytes = 512 << 20;
+  std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
+  std::string device = "auto";     // cli/worker/device.h
+  // What pauses it by itself, node/machine/availability.h.
+  bool no_pause_on_game = false;
+  bool no_pause_on_battery = false;
+  std::uint64_t pause_above = node::Triggers().foreign_memory;
+  std::string hours;  // empty: the whole day
+  std::string log_level = "info";
+  bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
+};
+
+// Until SIGINT or SIGTERM (0), until it is drained (0), or until the coordinator refuses it for
+// good (kExitRefused), assigns it more than its memory holds (kExitNoCapacity), or its card is lost
+// (kExitDevice). Does not start (kExitVerification) where the kernels or the card fail their
+// self-test.
+int run_worker(const WorkerOptions& options);
+
+// That a stage of so many layers gets one KV page; the error names the least budget and the flag.
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
+
+}  // namespace hearth::cli

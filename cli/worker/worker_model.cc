@@ -1,0 +1,211 @@
+#include "cli/worker/worker_model.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/private_file.h"
+#include "cli/home/manifest_file.h"
+#include "cli/models/http_source.h"
+#include "cli/models/hub.h"
+#include "cli/models/model_finder.h"
+#include "cli/models/models.h"
+#include "cli/process/loop.h"
+#include "cli/process/paths.h"
+#include "cli/terminal/interrupt.h"
+#include "node/control/description.h"
+#include "node/engine/stage_memory.h"
+#include "node/layers/peer_source.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kAskAgain = std::chrono::milliseconds(300);
+constexpr auto kDialAgain = std::chrono::seconds(2);
+constexpr unsigned kRefusals = 3;
+
+std::string holding_file(const std::string& folder) { return folder + "/holding.json"; }
+
+// Which layers an earlier run was to hold. A hint: what is not there is fetched.
+LayerRange read_holding(const std::string& folder) {
+  const auto bytes = read_private_file(holding_file(folder), 4 * limits::kKiB);
+  if (!bytes.ok()) return {};
+  const auto json = Json::parse(as_text(*bytes), nullptr, false);
+  if (!json.is_object() || !json.contains("begin") || !json.contains("end")) return {};
+  if (!json["begin"].is_number_unsigned() || !json["end"].is_number_unsigned()) return {};
+  const auto begin = json["begin"].get<std::uint64_t>();
+  const auto end = json["end"].get<std::uint64_t>();
+  if (begin >= end || end > limits::kModelLayers) return {};
+  return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+}
+
+void write_holding(const std::string& folder, LayerRange layers) {
+  const std::string text = Json{{"begin", layers.begin}, {"end", layers.end}}.dump() + "\n";
+  if (const Status kept = write_private_file(holding_file(folder), as_bytes(text)); !kept) {
+    spdlog::warn("which layers are held could not be noted: {}", kept.error().message);
+  }
+}
+
+// The newest manifest, from the coordinator; from an earlier run while none answers.
+Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldReport& report) {
+  bool told = false;
+  unsigned refused = 0;
+  while (!interrupted()) {
+    const auto answer =
+        node::describe(member.coordinators(), member.identity(), member.roster().book(), kPatience);
+    if (answer.ok() && !answer->manifest.empty()) {
+      TRY_VOID(manifest.take(answer->manifest));
+      return answer->coordinator;
+    }
+    if (answer.ok()) {
+      report.hashing(answer->hashed, answer->file_bytes);
+      std::this_thread::sleep_for(kAskAgain);
+      continue;
+    }
+    // It may have had too many strangers at its door: removed is who hears it again and again.
+    const bool may_pass = answer.error().code == ErrorCode::kRefused && ++refused < kRefusals;
+    if (answer.error().code == ErrorCode::kRefused && !may_pass) return Member::removed();
+    if (answer.error().code != ErrorCode::kUnavailable && !may_pass) return answer.error();
+    if (manifest.manifest() && !may_pass) return node::Holder{};
+    if (!told) spdlog::warn("{}; asking again until it does", answer.error().message);
+    told = true;
+    std::this_thread::sleep_for(kDialAgain);
+  }
+  return Error{ErrorCode::kCancelled, "interrupted"};
+}
+
+Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chrono::seconds stall) {
+  node::Sources sources;
+  HttpClient http;
+  for (const std::string& source : manifest.sources) {
+    Remote remote;
+    remote.url = source;
+    if (source.starts_with("hf:")) {
+      TRY(remote, resolve_hub(http, source.substr(3)));
+    } else if (!source.starts_with("https://") && !source.starts_with("http://")) {
+      continue;
+    }
+    sources.push_back(std::make_shared<HttpSource>(std::move(remote), manifest.file_bytes, stall));
+  }
+  return sources;
+}
+
+// The files of this machine that may be the model, the one that was named first.
+Result<std::vector<std::string>> files_here(const WorkerOptions& options, std::uint64_t bytes) {
+  std::vector<std::string> files;
+  if (!options.model.empty()) {
+    TRY(const auto path, resolve_model(options.model));
+    files.push_back(path.string());
+  }
+  for (std::string& path : files_of_size(model_folders(options.model_folders), bytes)) {
+    files.push_back(std::move(path));
+  }
+  return files;
+}
+
+// What the plan takes, and that this machine has it.
+Status begin_plan(const WorkerModel& model, const WorkerOptions& options, const std::string& folder,
+                  const node::HoldPlan& plan, std::uint64_t bytes) {
+  node::EngineOptions engine;
+  engine.layers = plan.layers;
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = 1;
+  const auto memory = model.device != nullptr
+                          ? model.device->memory(*model.file, model.spec, engine)
+                          : node::stage_memory(*model.file, model.spec, engine);
+  TRY_VOID(memory);
+  HoldReport::Plan shown{plan.layers, model.spec.layers, plan.why, bytes, memory->least(), 0};
+  if (model.device == nullptr) {
+    shown.memory += node::kProcessBytes;
+    shown.budget = node::memory_budget(options.memory_bytes);
+  }
+  model.report->plan(shown);
+  // Layers that are loaded already will be freed for these; then loading finds out.
+  if (model.device == nullptr && !model.store->holding().complete()) {
+    TRY_VOID(node::check_memory({*memory}, shown.budget));
+  }
+  write_holding(folder, plan.layers);
+  return ok_status();
+}
+
+node::LayerStoreOptions store_options(WorkerModel& model, const WorkerOptions& options,
+                                      const std::string& folder, const model::Manifest& manifest) {
+  const std::chrono::seconds stall(options.stall_seconds);
+  node::LayerStoreOptions store;
+  store.manifest = manifest;
+  store.fetch.folder = (cache_dir() / "layers").string();
+  store.fetch.connections = options.connections;
+  store.fetch.warn = [](const std::string& text) { spdlog::warn("{}", text); };
+  node::PeerOptions peer{manifest.id(), model.member->identity(), model.member->roster().book(),
+                         stall};
+  store.peers = [peer](const std::vector<node::Holder>& holders) {
+    node::Sources sources;
+    for (const node::Holder& holder : holders) {
+      sources.push_back(std::make_shared<node::PeerSource>(holder, peer));
+    }
+    return sources;
+  };
+  if (!options.offline) {
+    store.elsewhere = [manifest, stall] { return sources_beyond(manifest, stall); };
+  }
+  store.begin = [&model, options, folder](const node::HoldPlan& plan, std::uint64_t bytes) {
+    return begin_plan(model, options, folder, plan, bytes);
+  };
+  store.progress = [report = model.report](const node::Holding& now) { report->progress(now); };
+  store.done = [report = model.report](const node::HoldPlan& plan, const node::Fetched& fetched) {
+    report->done(plan.layers, fetched.wanted, fetched.fetched,
+                 fetched.in_place ? fetched.path : std::string());
+  };
+  store.failed = [report = model.report](const Error& error) { report->failed(error); };
+  return store;
+}
+
+Status open_joined(WorkerModel& model, const WorkerOptions& options, const std::string& folder,
+                   const MemberFile& joined) {
+  TRY(model.member, Member::enter(folder, options.name));
+  TRY(ManifestFile manifest, ManifestFile::open(folder, joined.cluster));
+  TRY(const node::Holder coordinator, ask_manifest(*model.member, manifest, *model.report));
+  node::LayerStoreOptions store = store_options(model, options, folder, *manifest.manifest());
+  TRY_VOID(make_private_folder(store.fetch.folder));
+  TRY(store.fetch.files, files_here(options, manifest.manifest()->file_bytes));
+  model.store = std::make_unique<node::LayerStore>(std::move(store));
+  std::vector<node::Holder> holders;
+  if (!coordinator.node.empty()) holders.push_back(coordinator);
+  TRY(const std::string path, model.store->bring_header(holders, [] { return interrupted(); }));
+  TRY(model.file, model::GgufFile::open(path));
+  TRY(model.spec, model::ModelSpec::read(*model.file));
+  const LayerRange before = read_holding(folder);
+  if (before.size() > 0 && before.end <= model.spec.layers) model.store->recall(before);
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerModel>> open_worker_model(const WorkerOptions& options) {
+  catch_interrupts();
+  const std::string folder = data_folder(options.data_dir);
+  auto model = std::make_unique<WorkerModel>();
+  model->report = std::make_shared<HoldReport>(options.json);
+  TRY(const auto joined, read_member_file(folder));
+  if (joined) {
+    TRY_VOID(open_joined(*model, options, folder, *joined));
+    return model;
+  }
+  REQUIRE(!options.model.empty(),
+          "no --model is given, and this machine has joined no cluster that would name one (hearth "
+          "join TOKEN)");
+  TRY(const auto path, resolve_model(options.model));
+  TRY(model->file, model::GgufFile::open(path.string()));
+  TRY(model->spec, model::ModelSpec::read(*model->file));
+  return model;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,120 @@
+#include "coordinator/http/api/access.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace hearth::coordinator::http {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// The name without its port and brackets; empty when malformed.
+std::string host_name(std::string_view host) {
+  std::string_view name = host;
+  std::string_view rest;
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    if (end == std::string_view::npos) return {};
+    name = host.substr(1, end - 1);
+    rest = host.substr(end + 1);
+  } else if (const std::size_t colon = host.find(':'); colon != std::string_view::npos) {
+    name = host.substr(0, colon);
+    rest = host.substr(colon);
+  }
+  constexpr std::size_t kPortDigits = 5;
+  if (!rest.empty() &&
+      (rest[0] != ':' || rest.size() > 1 + kPortDigits || !is_digits(rest.substr(1)))) {
+    return {};
+  }
+  return lower(name);
+}
+
+// 127.a.b.c, four decimal parts: "127.0.0.1.evil.example" is a name, not an address.
+bool is_loopback_v4(std::string_view name) {
+  if (!name.starts_with("127.")) return false;
+  int parts = 0;
+  while (true) {
+    const std::size_t dot = name.find('.');
+    const std::string_view part = name.substr(0, dot);
+    if (!is_digits(part) || part.size() > 3) return false;
+    ++parts;
+    if (dot == std::string_view::npos) return parts == 4;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+bool is_address(const std::string& name) {
+  in6_addr bytes{};
+  return inet_pton(AF_INET, name.c_str(), &bytes) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), &bytes) == 1;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+bool host_allowed(std::string_view host, const HostNames& names) {
+  const std::string name = host_name(host);
+  if (name.empty()) return false;
+  if (name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
+      is_loopback_v4(name) || (names.any_address && is_address(name))) {
+    return true;
+  }
+  return std::any_of(names.names.begin(), names.names.end(),
+                     [&](const std::string& each) { return name == lower(each); });
+}
+
+bool origin_allowed(std::string_view origin, std::string_view host, const HostNames& names) {
+  constexpr std::array<std::string_view, 5> kShells = {"app://", "file://", "tauri://",
+                                                       "vscode-webview://", "vscode-file://"};
+  for (const std::string_view shell : kShells) {
+    if (origin.starts_with(shell)) return true;
+  }
+  for (const std::string_view scheme :
+       {std::string_view("http://"), std::string_view("https://")}) {
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view authority = origin.substr(scheme.size());
+    // Not of any address: another machine's pages are not this one's.
+    return (!host.empty() && lower(authority) == lower(host)) ||
+           host_allowed(authority, {names.names, false});
+  }
+  return false;
+}
+
+bool decode_path(std::string_view raw, std::string& out) {
+  out.clear();
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    char c = raw[i];
+    if (c == '%') {
+      if (i + 2 >= raw.size()) return false;
+      const int high = hex_digit(raw[i + 1]);
+      const int low = hex_digit(raw[i + 2]);
+      if (high < 0 || low < 0) return false;
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) return false;
+    out += c;
+  }
+  return true;
+}
+
+}  // namespace hearth::coordinator::http

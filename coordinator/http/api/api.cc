@@ -1,0 +1,81 @@
+#include "coordinator/http/api/api.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "coordinator/http/generation/generation.h"
+
+namespace hearth::coordinator::http {
+
+std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status) {
+  constexpr double kLongest = 3600.0;
+  constexpr double kUnmeasured = 100.0;  // tokens a second, where work has come and no token yet
+  double tokens = 0.0;
+  for (const auto& generation : api.generations) {
+    tokens += static_cast<double>(generation->tokens_to_come());
+  }
+  // With no token ahead, the queue is taken to move as it did: by whole requests.
+  const double running = std::max<double>(1.0, status.running);
+  const double rate = status.tokens_per_second > 0.0 ? status.tokens_per_second : kUnmeasured;
+  const double seconds = tokens > 0.0
+                             ? tokens * api.metrics.used_share() / rate
+                             : api.metrics.mean_request_seconds() * (status.waiting + 1) / running;
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, kLongest));
+}
+
+std::string wait_text(std::uint32_t seconds) {
+  constexpr std::uint32_t kMinute = 60;
+  if (seconds == 1) return "about 1 second";
+  if (seconds < 2 * kMinute) return "about " + std::to_string(seconds) + " seconds";
+  return "about " + std::to_string((seconds + kMinute - 1) / kMinute) + " minutes";
+}
+
+std::optional<ApiError> check_model(const Api& api, const std::string& name) {
+  if (name == api.model.id) return std::nullopt;
+  return ApiError::not_found("the model '" + valid_utf8(name.substr(0, 128)) +
+                                 "' is not served here; this swarm serves '" + api.model.id + "'",
+                             "model_not_found");
+}
+
+std::string new_request_id(Random& random) {
+  char id[24];
+  std::snprintf(id, sizeof id, "req-%016llx", static_cast<unsigned long long>(random.next()));
+  return id;
+}
+
+ApiError silent_coordinator(std::uint32_t seconds) {
+  ApiError error = from_coordinator({ErrorCode::kUnavailable, "the coordinator did not answer in " +
+                                                                  std::to_string(seconds) + " s"},
+                                    1);
+  error.code = "coordinator_silent";
+  return error;
+}
+
+ApiError too_many_connections() {
+  ApiError error =
+      from_coordinator({ErrorCode::kNoCapacity, "all " + std::to_string(limits::kHttpConnections) +
+                                                    " connections are in use"},
+                       1);
+  error.code = "too_many_connections";
+  return error;
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse out;
+  out.status = error.status;
+  out.body = error_body(error);
+  if (error.retry_after)
+    out.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
+  if (error.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"hearth\"");
+  if (error.final) out.headers.emplace_back("x-should-retry", "false");
+  return out;
+}
+
+HttpResponse json_response(const std::string& body) {
+  HttpResponse out;
+  out.body = body;
+  return out;
+}
+
+}  // namespace hearth::coordinator::http

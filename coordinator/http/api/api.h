@@ -1,0 +1,117 @@
+// Api: what every handler shares. Handlers run on the socket thread and hand heavy work to the
+// pool.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "base/limits.h"
+#include "coordinator/http/api/authorization.h"
+#include "coordinator/http/api/exchange.h"
+#include "coordinator/http/api/heavy_lane.h"
+#include "coordinator/http/api/kept_requests.h"
+#include "coordinator/http/api/metrics.h"
+#include "coordinator/http/openai/errors.h"
+#include "coordinator/http/openai/requests.h"
+#include "coordinator/http/server.h"
+
+namespace hearth::coordinator::http {
+
+class Generation;
+
+// The way to another thread, which may be gone: after close() nothing is delivered any more.
+class Gate {
+ public:
+  using Task = std::function<void()>;
+  explicit Gate(std::function<void(Task)> post) : post_(std::move(post)) {}
+  // False when closed; the task is then dropped.
+  bool post(Task task) {
+    const std::lock_guard lock(mutex_);
+    if (!post_) return false;
+    post_(std::move(task));
+    return true;
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    post_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void(Task)> post_;
+};
+
+// The names by which a server with these options may be asked.
+HostNames host_names(const HttpOptions& options);
+
+struct Api {
+  Api(HttpOptions options_in, ServedModel model_in, CoordinatorPort& port_in, const Clock& clock_in,
+      Random& random_in, std::function<void(Gate::Task)> to_sockets,
+      std::function<void(Gate::Task)> to_pool)
+      : options(std::move(options_in)),
+        model(std::move(model_in)),
+        port(port_in),
+        clock(clock_in),
+        random(random_in),
+        names(host_names(options)),
+        authorization(options.store, clock_in, options.own_account, options.open),
+        metrics(options.version, model.id),
+        kept(options.secret, model.fingerprint,
+             options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr),
+        sockets(std::move(to_sockets)),
+        pool(std::move(to_pool)),
+        heavy([this](Gate::Task task) { return pool.post(std::move(task)); },
+              std::max(2U, options.pool_threads) - 1) {}
+
+  HttpOptions options;
+  ServedModel model;
+  CoordinatorPort& port;
+  const Clock& clock;
+  Random& random;  // socket thread only
+  const HostNames names;
+  Authorization authorization;  // socket thread only
+  Metrics metrics;
+  KeptRequests kept;
+  bool suspending = false;  // what is kept ends without a word: another process goes on with it
+  Gate sockets;
+  // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.
+  std::function<void(Duration, Gate::Task)> later;
+  Gate pool;
+  HeavyLane heavy;  // the long tasks of the pool; all but one of its threads may have one
+  std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
+
+  // To the pool, with the body's size as the measure of the task.
+  void on_pool(std::size_t body_bytes, Gate::Task task) {
+    if (body_bytes > limits::kHttpLightBytes) return heavy.post(std::move(task));
+    pool.post(std::move(task));
+  }
+
+  ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
+};
+
+// Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
+// accepted is done, as fast as tokens come now.
+std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
+// "about 25 minutes"
+std::string wait_text(std::uint32_t seconds);
+
+// 404 model_not_found unless `name` is the served model's.
+std::optional<ApiError> check_model(const Api& api, const std::string& name);
+
+// x-request-id of one answer.
+std::string new_request_id(Random& random);
+
+// 503: no answer from the coordinator for so many seconds.
+ApiError silent_coordinator(std::uint32_t seconds);
+
+// 429: every place for a connection is taken.
+ApiError too_many_connections();
+
+HttpResponse error_response(const ApiError& error);
+HttpResponse json_response(const std::string& body);
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,337 @@
+#include "coordinator/http/api/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+constexpr const char* kModelLabel = "model_name";
+
+const Histogram::BucketBoundaries kFirstTokenBuckets = {
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+    1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Histogram::BucketBoundaries kTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,
+                                                   0.3,  0.4,   0.5,  0.75,  1.0, 2.5,  5.0,
+                                                   7.5,  10.0,  20.0, 40.0,  80.0};
+const Histogram::BucketBoundaries kRequestBuckets = {
+    0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
+    30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+
+const Histogram::BucketBoundaries kChoiceBuckets = {1.0, 2.0, 5.0, 10.0, 20.0};
+// 1, 2, 5, 10, 20, 50 and so on up to the longest context.
+const Histogram::BucketBoundaries kLengthBuckets = [] {
+  Histogram::BucketBoundaries bounds;
+  for (double decade = 1.0;; decade *= 10.0) {
+    for (const double step : {1.0, 2.0, 5.0}) {
+      if (decade * step > limits::kModelContext) return bounds;
+      bounds.push_back(decade * step);
+    }
+  }
+}();
+
+// Families that are read from a SwarmStatus, not counted here.
+class Families {
+ public:
+  void add(MetricType type, const char* name, const char* help, double value, Labels labels = {}) {
+    if (out_.empty() || out_.back().name != name) {
+      MetricFamily family;
+      family.name = name;
+      family.help = help;
+      family.type = type;
+      out_.push_back(std::move(family));
+    }
+    ClientMetric metric;
+    for (auto& [key, text] : labels) metric.label.push_back({key, text});
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    out_.back().metric.push_back(std::move(metric));
+  }
+  void gauge(const char* name, const char* help, double value, Labels labels = {}) {
+    add(MetricType::Gauge, name, help, value, std::move(labels));
+  }
+  void counter(const char* name, const char* help, double value, Labels labels = {}) {
+    add(MetricType::Counter, name, help, value, std::move(labels));
+  }
+  std::vector<MetricFamily> take() { return std::move(out_); }
+
+ private:
+  std::vector<MetricFamily> out_;
+};
+
+double kv_usage(const SwarmStatus& status) {
+  double pages = 0;
+  double reserved = 0;
+  for (const PipelineStatus& pipeline : status.pipelines) {
+    pages += pipeline.kv_pages;
+    reserved += pipeline.kv_pages_reserved;
+  }
+  return pages > 0 ? reserved / pages : 0.0;
+}
+
+// The fewest serving holders that any layer has.
+double min_replicas(const SwarmStatus& status) {
+  std::uint32_t layers = 0;
+  for (const NodeStatus& node : status.nodes) {
+    if (node.state == "serving") layers = std::max(layers, node.layers.end);
+  }
+  std::vector<std::uint32_t> holders(std::min(layers, limits::kModelLayers), 0);
+  for (const NodeStatus& node : status.nodes) {
+    if (node.state != "serving") continue;
+    for (std::uint32_t i = node.layers.begin; i < node.layers.end && i < holders.size(); ++i) {
+      ++holders[i];
+    }
+  }
+  return holders.empty() ? 0.0 : *std::min_element(holders.begin(), holders.end());
+}
+
+void add_nodes(const SwarmStatus& status, Families& families) {
+  std::map<std::string, std::uint32_t> states = {{"free", 0},     {"loading", 0}, {"serving", 0},
+                                                 {"checking", 0}, {"paused", 0},  {"lost", 0}};
+  for (const NodeStatus& node : status.nodes) ++states[node.state];
+  for (const auto& [state, count] : states) {
+    families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});
+  }
+  const auto counter = [&](const char* name, const char* help, auto value) {
+    for (const NodeStatus& node : status.nodes) {
+      families.counter(name, help, static_cast<double>(value(node)), {{"node", node.name}});
+    }
+  };
+  counter("hearth_node_steps_total", "Steps that a worker has computed",
+          [](const NodeStatus& node) { return node.steps_total; });
+  counter("hearth_node_tokens_total",
+          "Positions that a worker has computed, of prompts and answers",
+          [](const NodeStatus& node) { return node.rows_total; });
+  counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
+          [](const NodeStatus& node) { return node.busy_seconds_total; });
+  counter("hearth_node_ring_steps_total",
+          "Steps that a worker began as first stage and that came back round the ring",
+          [](const NodeStatus& node) { return node.ring_steps_total; });
+  counter("hearth_node_ring_seconds_total", "Seconds that those steps took together",
+          [](const NodeStatus& node) { return node.ring_seconds_total; });
+  counter("hearth_node_late_frames_total", "Frames of a lost pipeline that were dropped",
+          [](const NodeStatus& node) { return static_cast<double>(node.late_frames_total); });
+  counter("hearth_node_replayed_rows_total",
+          "Positions that came again after a loss and were not computed again",
+          [](const NodeStatus& node) { return static_cast<double>(node.replayed_rows_total); });
+}
+
+// KV of the stages that serve; those of one pipeline may have different room.
+void add_stages(const SwarmStatus& status, Families& families) {
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    for (const NodeStatus& node : status.nodes) {
+      if (node.state != "serving") continue;
+      families.gauge(name, help, static_cast<double>(value(node)),
+                     {{"node", node.name}, {"stage", std::to_string(node.stage)}});
+    }
+  };
+  gauge("hearth_stage_kv_pages", "KV pages of a serving stage",
+        [](const NodeStatus& node) { return node.kv_pages; });
+  gauge("hearth_stage_kv_tokens_used", "Positions that have KV on a serving stage",
+        [](const NodeStatus& node) { return node.kv_tokens_used; });
+}
+
+void add_audits(const AuditStatus& audits, Families& families) {
+  const auto count = [&families](const char* name, const char* what, std::uint64_t value) {
+    families.counter(name, what, static_cast<double>(value));
+  };
+  count("hearth_audits_selected_total", "Windows that were to be audited", audits.selected_total);
+  count("hearth_audits_agreed_total", "Audits that agreed", audits.agreed_total);
+  count("hearth_audits_disputed_total", "Audits that found something else", audits.disputed_total);
+  count("hearth_audits_missed_total", "Windows that nobody could audit, or did in time",
+        audits.missed_total);
+  families.gauge("hearth_audits_waiting", "Windows that wait for their audit",
+                 static_cast<double>(audits.waiting));
+  count("hearth_audits_referee_selected_total",
+        "Windows that draws gave to the server's own referee", audits.referee_selected_total);
+  count("hearth_audits_referee_missed_total", "Those of them that he did not compute in time",
+        audits.referee_missed_total);
+  families.gauge("hearth_disputes_open", "Windows in dispute without a verdict",
+                 static_cast<double>(audits.open_disputes));
+}
+
+void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
+  families.gauge("hearth_ready", "1 when a prompt would be answered", status.ready ? 1 : 0);
+  const Labels of_model = {{kModelLabel, model}};
+  families.gauge("hearth_num_requests_running", "Sequences being generated", status.running,
+                 of_model);
+  families.gauge("hearth_num_audits_running", "Requests that audits have computed again",
+                 status.running_audits, of_model);
+  families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting,
+                 of_model);
+  families.gauge("hearth_kv_cache_usage_perc", "KV pages reserved, 0 to 1", kv_usage(status),
+                 of_model);
+  families.gauge("hearth_kv_cache_usage_ratio", "The same, as Prometheus would call it",
+                 kv_usage(status), of_model);
+  families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
+                   static_cast<double>(status.prompt_tokens_total), of_model);
+  families.counter("hearth_generation_tokens_total", "Tokens generated",
+                   static_cast<double>(status.generation_tokens_total), of_model);
+  families.counter("hearth_admitted_total", "Sequences that were given room",
+                   static_cast<double>(status.admitted_total));
+  families.counter("hearth_num_preemptions_total",
+                   "Times that a sequence was interrupted and is computed again",
+                   static_cast<double>(status.resumed_total), of_model);
+  families.counter("hearth_resumed_total",
+                   "Times that a sequence went on after the loss of its pipeline",
+                   static_cast<double>(status.resumed_total));
+  families.counter("hearth_late_frames_total",
+                   "Frames of a lost pipeline that the coordinator dropped",
+                   static_cast<double>(status.late_frames_total));
+  families.counter("hearth_failed_total", "Sequences that ended with an error",
+                   static_cast<double>(status.finished_error_total));
+  families.counter("hearth_cancelled_total", "Sequences that their client gave up",
+                   static_cast<double>(status.cancelled_total));
+  families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
+                 min_replicas(status), {{"model", model}});
+  if (status.audits) add_audits(*status.audits, families);
+  add_nodes(status, families);
+  add_stages(status, families);
+}
+
+}  // namespace
+
+struct Metrics::State {
+  prometheus::Registry registry;
+  std::string model;
+  Histogram* first_token = nullptr;
+  Histogram* next_token = nullptr;
+  Histogram* queued = nullptr;
+  Histogram* prefilled = nullptr;
+  Histogram* decoded = nullptr;
+  Histogram* inferred = nullptr;
+  Histogram* per_token = nullptr;
+  Histogram* whole = nullptr;
+  Histogram* prompt_tokens = nullptr;
+  Histogram* generated_tokens = nullptr;
+  Histogram* max_tokens = nullptr;
+  Histogram* choices = nullptr;
+  prometheus::Family<prometheus::Counter>* success = nullptr;
+  prometheus::Family<prometheus::Counter>* answers = nullptr;
+  mutable std::mutex mutex;
+  double mean_seconds = 1.0;
+  double mean_generated = 0.0;
+  double mean_max = 0.0;
+
+  Histogram* histogram(const char* name, const char* help,
+                       const Histogram::BucketBoundaries& buckets) {
+    return &prometheus::BuildHistogram()
+                .Name(name)
+                .Help(help)
+                .Labels({{kModelLabel, model}})
+                .Register(registry)
+                .Add({}, buckets);
+  }
+};
+
+Metrics::Metrics(const std::string& version, const std::string& model)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.model = model;
+  s.first_token = s.histogram("hearth_time_to_first_token_seconds",
+                              "From the request to its first token", kFirstTokenBuckets);
+  s.next_token = s.histogram("hearth_inter_token_latency_seconds",
+                             "From one token of a sequence to the next", kTokenBuckets);
+  s.queued = s.histogram("hearth_request_queue_time_seconds", "Waiting for room", kRequestBuckets);
+  s.prefilled = s.histogram("hearth_request_prefill_time_seconds",
+                            "From admission to the first token", kRequestBuckets);
+  s.decoded = s.histogram("hearth_request_decode_time_seconds", "From the first token to the last",
+                          kRequestBuckets);
+  s.whole = s.histogram("hearth_e2e_request_latency_seconds", "The whole request", kRequestBuckets);
+  s.inferred = s.histogram("hearth_request_inference_time_seconds",
+                           "From admission to the last token", kRequestBuckets);
+  s.per_token = s.histogram("hearth_request_time_per_output_token_seconds",
+                            "Mean of a sequence, without its first token", kTokenBuckets);
+  s.prompt_tokens =
+      s.histogram("hearth_request_prompt_tokens", "Prompt tokens of a sequence", kLengthBuckets);
+  s.generated_tokens = s.histogram("hearth_request_generation_tokens",
+                                   "Tokens generated of a sequence", kLengthBuckets);
+  s.max_tokens = s.histogram("hearth_request_params_max_tokens",
+                             "Tokens that a sequence might have had", kLengthBuckets);
+  s.choices = s.histogram("hearth_request_params_n", "n of a sequence's request", kChoiceBuckets);
+  s.success = &prometheus::BuildCounter()
+                   .Name("hearth_request_success_total")
+                   .Help("Finished sequences by reason")
+                   .Labels({{kModelLabel, model}})
+                   .Register(s.registry);
+  for (const char* reason : {"stop", "length"}) s.success->Add({{"finished_reason", reason}});
+  s.answers = &prometheus::BuildCounter()
+                   .Name("hearth_http_answers_total")
+                   .Help("HTTP answers by status")
+                   .Register(s.registry);
+  prometheus::BuildGauge()
+      .Name("hearth_build_info")
+      .Help("Version and model, always 1")
+      .Register(s.registry)
+      .Add({{"version", version}, {"model", model}})
+      .Set(1);
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::first_token(double seconds) { state_->first_token->Observe(seconds); }
+void Metrics::next_token(double seconds) { state_->next_token->Observe(seconds); }
+void Metrics::queued(double seconds) { state_->queued->Observe(seconds); }
+void Metrics::prefilled(double seconds) { state_->prefilled->Observe(seconds); }
+
+void Metrics::finished(const FinishedSequence& sequence) {
+  constexpr double kWeight = 0.2;
+  State& s = *state_;
+  s.whole->Observe(sequence.whole_seconds);
+  s.inferred->Observe(sequence.inference_seconds);
+  s.decoded->Observe(sequence.decode_seconds);
+  if (sequence.generated_tokens > 1) {
+    s.per_token->Observe(sequence.decode_seconds / (sequence.generated_tokens - 1));
+  }
+  s.prompt_tokens->Observe(sequence.prompt_tokens);
+  s.generated_tokens->Observe(sequence.generated_tokens);
+  s.max_tokens->Observe(sequence.max_tokens);
+  s.choices->Observe(sequence.choices);
+  s.success->Add({{"finished_reason", sequence.reason}}).Increment();
+  const std::lock_guard lock(s.mutex);
+  s.mean_seconds += kWeight * (sequence.whole_seconds - s.mean_seconds);
+  s.mean_generated += kWeight * (sequence.generated_tokens - s.mean_generated);
+  s.mean_max += kWeight * (sequence.max_tokens - s.mean_max);
+}
+
+void Metrics::answered(unsigned status) {
+  state_->answers->Add({{"status", std::to_string(status)}}).Increment();
+}
+
+double Metrics::mean_request_seconds() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->mean_seconds;
+}
+
+double Metrics::used_share() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->mean_max > 0.0 ? std::min(1.0, state_->mean_generated / state_->mean_max) : 1.0;
+}
+
+std::string Metrics::expose(const SwarmStatus& status, const LedgerView* ledger) const {
+  Families families;
+  add_swarm(status, state_->model, families);
+  if (ledger != nullptr) {
+    families.gauge("hearth_ledger_logs", "1 while receipts are logged; 0: the log has failed",
+                   ledger->fault().empty() ? 1 : 0);
+  }
+  std::vector<MetricFamily> all = state_->registry.Collect();
+  for (MetricFamily& family : families.take()) all.push_back(std::move(family));
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace hearth::coordinator::http

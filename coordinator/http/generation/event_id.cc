@@ -1,0 +1,66 @@
+#include "coordinator/http/generation/event_id.h"
+
+#include <charconv>
+#include <cstdio>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+constexpr std::size_t kAnswerDigits = 16;
+
+// All of the text, as this program writes numbers.
+template <typename T>
+std::optional<T> number(std::string_view text, int base) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string hex16(std::uint64_t value) {
+  char text[kAnswerDigits + 1];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string event_id_text(const EventId& id) {
+  std::string out = hex16(id.answer);
+  char separator = '-';
+  for (const std::uint32_t told : id.told) {
+    out += separator;
+    out += std::to_string(told);
+    separator = '.';
+  }
+  if (id.usage) out += 'u';
+  return out;
+}
+
+std::optional<EventId> parse_event_id(std::string_view text) {
+  if (text.size() > limits::kLastEventIdBytes || text.size() <= kAnswerDigits) return std::nullopt;
+  const auto answer = number<std::uint64_t>(text.substr(0, kAnswerDigits), 16);
+  if (!answer || text[kAnswerDigits] != '-') return std::nullopt;
+  EventId id;
+  id.answer = *answer;
+  std::string_view rest = text.substr(kAnswerDigits + 1);
+  if (rest.ends_with('u')) {
+    id.usage = true;
+    rest.remove_suffix(1);
+  }
+  for (bool more = true; more;) {
+    const std::size_t dot = rest.find('.');
+    const auto told = number<std::uint32_t>(rest.substr(0, dot), 10);
+    if (!told || id.told.size() == limits::kHttpSequences) return std::nullopt;
+    id.told.push_back(*told);
+    more = dot != std::string_view::npos;
+    if (more) rest.remove_prefix(dot + 1);
+  }
+  // One spelling each: no capital digits, no leading zeros.
+  if (event_id_text(id) != text) return std::nullopt;
+  return id;
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,150 @@
+#include "coordinator/http/generation/kept_request.h"
+
+#include "base/limits.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+constexpr std::uint8_t kChat = 1;
+constexpr std::uint8_t kStream = 2;
+constexpr std::uint8_t kUsage = 4;
+constexpr std::uint8_t kTokenIds = 8;
+constexpr int kVerifyShift = 4;
+constexpr int kLevelShift = 6;
+constexpr std::uint8_t kTwoBits = 3;
+constexpr std::uint32_t kShared = std::uint32_t{1} << 31;  // beside n
+constexpr std::size_t kFingerprintBytes = 128;
+
+std::uint8_t flags_of(const KeptRequest& request) {
+  return static_cast<std::uint8_t>((request.chat ? kChat : 0) | (request.stream ? kStream : 0) |
+                                   (request.include_usage ? kUsage : 0) |
+                                   (request.return_token_ids ? kTokenIds : 0) |
+                                   static_cast<int>(request.verify) << kVerifyShift |
+                                   static_cast<int>(request.min_level) << kLevelShift);
+}
+
+void write_bytes(ByteWriter& writer, ByteSpan bytes) {
+  writer.write(static_cast<std::uint32_t>(bytes.size()));
+  writer.append(bytes);
+}
+
+void write_texts(ByteWriter& writer, const std::vector<std::string>& texts) {
+  writer.write(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& text : texts) write_bytes(writer, as_bytes(text));
+}
+
+Result<ByteSpan> read_bytes(ByteReader& reader, const char* field, std::size_t limit) {
+  const auto size = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed() && size <= reader.remaining(),
+          std::string("the kept request ends inside ") + field);
+  REQUIRE(size <= limit, std::string(field) + " has " + std::to_string(size) +
+                             " bytes; the limit is " + std::to_string(limit));
+  return reader.take(size);
+}
+
+Result<std::uint32_t> read_count(ByteReader& reader, const char* field, std::size_t limit) {
+  const auto count = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed(), std::string("the kept request ends before ") + field);
+  REQUIRE(count <= limit, std::string(field) + " has " + std::to_string(count) +
+                              " entries; the limit is " + std::to_string(limit));
+  return count;
+}
+
+Result<std::vector<std::string>> read_texts(ByteReader& reader, const char* field,
+                                            std::size_t count_limit, std::size_t bytes_limit) {
+  TRY(const std::uint32_t count, read_count(reader, field, count_limit));
+  std::vector<std::string> texts;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TRY(const ByteSpan text, read_bytes(reader, field, bytes_limit));
+    texts.emplace_back(as_text(text));
+  }
+  return texts;
+}
+
+Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepShape& shape) {
+  TRY(const std::uint32_t count, read_count(reader, "prompts", limits::kPrompts));
+  REQUIRE(count > 0, "the kept request has no prompt");
+  std::vector<SubmitMessage> prompts;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TRY(const ByteSpan bytes, read_bytes(reader, "prompts", limits::kKeptRequestBytes));
+    TRY(SubmitMessage prompt, decode_submit(bytes, shape));
+    REQUIRE(prompt.prompt.size() == prompt.open.prompt_tokens,
+            "a prompt of " + std::to_string(prompt.open.prompt_tokens) + " tokens has " +
+                std::to_string(prompt.prompt.size()));
+    REQUIRE(prompts.empty() || prompt.open.report_hashes == prompts[0].open.report_hashes,
+            "one prompt reports hashes and another does not");
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+Status check_texts(const KeptRequest& request) {
+  for (const std::string& stop : request.stop) REQUIRE(!stop.empty(), "a stop string is empty");
+  for (const std::string& name : request.trust) TRY_VOID(check_node_name(name));
+  REQUIRE(request.echoes.empty() || request.echoes.size() == request.prompts.size(),
+          std::to_string(request.echoes.size()) + " echoes do not fit " +
+              std::to_string(request.prompts.size()) + " prompts");
+  REQUIRE(!request.chat || (request.echoes.empty() && request.prompts.size() == 1),
+          "a chat has one prompt and no echo");
+  return ok_status();
+}
+
+}  // namespace
+
+Bytes encode(const KeptRequest& request) {
+  Bytes out;
+  ByteWriter writer(out);
+  write_bytes(writer, as_bytes(request.fingerprint));
+  writer.write(flags_of(request));
+  writer.write(request.n | (request.share ? kShared : 0));
+  writer.write(request.created);
+  write_texts(writer, request.stop);
+  write_texts(writer, request.trust);
+  write_texts(writer, request.echoes);
+  writer.write(static_cast<std::uint32_t>(request.prompts.size()));
+  for (const SubmitMessage& prompt : request.prompts) write_bytes(writer, encode(prompt));
+  return out;
+}
+
+Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
+                                        std::string_view fingerprint) {
+  ByteReader reader(bytes);
+  KeptRequest request;
+  TRY(const ByteSpan model, read_bytes(reader, "fingerprint", kFingerprintBytes));
+  request.fingerprint = as_text(model);
+  if (request.fingerprint != fingerprint) {
+    return Error{ErrorCode::kVersion, "it asks for another model than is served now"};
+  }
+  const auto flags = reader.read<std::uint8_t>();
+  const int verify = flags >> kVerifyShift & kTwoBits;
+  REQUIRE(verify <= static_cast<int>(Verify::kFull),
+          "flags are " + std::to_string(flags) + ", with verify " + std::to_string(verify) +
+              "; the largest known is " + std::to_string(static_cast<int>(Verify::kFull)));
+  request.verify = static_cast<Verify>(verify);
+  request.min_level = static_cast<ledger::Level>(flags >> kLevelShift & kTwoBits);
+  request.chat = (flags & kChat) != 0;
+  request.stream = (flags & kStream) != 0;
+  request.include_usage = (flags & kUsage) != 0;
+  request.return_token_ids = (flags & kTokenIds) != 0;
+  const auto n = reader.read<std::uint32_t>();
+  request.share = (n & kShared) != 0;
+  request.n = n & ~kShared;
+  request.created = reader.read<std::int64_t>();
+  REQUIRE(request.n >= 1 && request.n <= limits::kChoices, "n is " + std::to_string(request.n) +
+                                                               "; it must be 1 to " +
+                                                               std::to_string(limits::kChoices));
+  TRY(request.stop, read_texts(reader, "stop", limits::kStopStrings, limits::kStopStringBytes));
+  TRY(request.trust, read_texts(reader, "trust", limits::kStages, limits::kNodeNameBytes));
+  TRY(request.echoes, read_texts(reader, "echoes", limits::kPrompts, limits::kTextBytes));
+  TRY(request.prompts, read_prompts(reader, shape));
+  REQUIRE(reader.remaining() == 0,
+          "the kept request has " + std::to_string(reader.remaining()) + " bytes after its end");
+  REQUIRE(
+      request.prompts.size() * request.n <= limits::kHttpSequences,
+      "the kept request has more than " + std::to_string(limits::kHttpSequences) + " sequences");
+  TRY_VOID(check_texts(request));
+  return request;
+}
+
+}  // namespace hearth::coordinator::http

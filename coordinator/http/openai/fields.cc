@@ -1,0 +1,107 @@
+#include "coordinator/http/openai/fields.h"
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace hearth::coordinator::http {
+namespace {
+
+std::string range_text(double low, double high) {
+  std::ostringstream out;
+  out << "must be between " << low << " and " << high;
+  return out.str();
+}
+
+}  // namespace
+
+std::optional<std::int64_t> as_integer(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return std::nullopt;
+    }
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number_float()) {
+    constexpr double kExact = 9007199254740992.0;  // 2^53: above, doubles skip integers
+    const double number = value.get<double>();
+    if (std::fabs(number) <= kExact && std::trunc(number) == number) {
+      return static_cast<std::int64_t>(number);
+    }
+  }
+  return std::nullopt;
+}
+
+FieldReader::FieldReader(const Json& object, std::string prefix)
+    : object_(object), prefix_(std::move(prefix)) {
+  if (object_.is_object()) return;
+  const std::string what = prefix_.empty() ? "the body" : prefix_.substr(0, prefix_.size() - 1);
+  error_ = ApiError::invalid(what + " must be a JSON object");
+}
+
+const Json* FieldReader::find(const char* name) const {
+  if (error_ || !object_.is_object()) return nullptr;
+  const auto it = object_.find(name);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<bool> FieldReader::boolean(const char* name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>();
+  fail(name, "must be true or false");
+  return std::nullopt;
+}
+
+std::optional<std::string> FieldReader::string(const char* name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return value->get<std::string>();
+  fail(name, "must be a string");
+  return std::nullopt;
+}
+
+std::optional<double> FieldReader::number(const char* name, double low, double high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    fail(name, "must be a number");
+    return std::nullopt;
+  }
+  const double number = value->get<double>();
+  if (!(number >= low && number <= high)) {
+    fail(name, range_text(low, high));
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<std::int64_t> FieldReader::integer(const char* name, std::int64_t low,
+                                                 std::int64_t high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    fail(name, "must be an integer");
+    return std::nullopt;
+  }
+  const auto number = as_integer(*value);
+  if (!number || *number < low || *number > high) {
+    fail(name,
+         "must be an integer between " + std::to_string(low) + " and " + std::to_string(high));
+    return std::nullopt;
+  }
+  return number;
+}
+
+void FieldReader::fail(ApiError error) {
+  if (!error_) error_ = std::move(error);
+}
+
+void FieldReader::fail(const char* name, const std::string& what) {
+  const std::string field = prefix_ + name;
+  fail(ApiError::invalid("'" + field + "' " + what, field));
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,27 @@
+// JSON of strangers, bounded: size is the caller's, depth limits::kJsonDepth, values
+// limits::kJsonValues. Of duplicate keys the last one counts. Refused with a sentence: numbers that
+// overflow a double, NaN and Infinity, lone surrogates, invalid UTF-8, anything after the value.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "coordinator/http/openai/errors.h"
+
+namespace hearth::coordinator::http {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // answers keep the order in which they are written
+
+// Never throws.
+ApiResult<Json> parse_json(std::string_view text);
+
+// Invalid UTF-8 becomes U+FFFD.
+std::string dump(const OrderedJson& value);
+
+// Bytes as valid UTF-8: what is broken becomes U+FFFD.
+std::string valid_utf8(std::string_view bytes);
+bool is_valid_utf8(std::string_view bytes);
+
+}  // namespace hearth::coordinator::http

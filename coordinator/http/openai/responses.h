@@ -1,0 +1,87 @@
+// Bodies of answers, in OpenAI's shapes: whole objects and stream chunks of both endpoints. Pure
+// functions of what a generation has gathered.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "coordinator/http/openai/json.h"
+#include "model/text/tokenizer.h"
+#include "proto/step.h"
+
+namespace hearth::coordinator::http {
+
+// What all answers of one request share.
+struct AnswerHead {
+  bool chat = true;
+  std::string id;  // one for the whole stream
+  std::int64_t created = 0;
+  std::string model;
+  std::string fingerprint;
+  bool include_usage = false;  // chunks then carry "usage": null
+};
+
+struct Usage {
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t completion_tokens = 0;
+};
+
+// llama-server's `timings`.
+struct Timings {
+  std::uint64_t prompt_tokens = 0;
+  double prompt_ms = 0.0;
+  std::uint64_t predicted_tokens = 0;
+  double predicted_ms = 0.0;
+};
+
+// What one choice brings, since its last chunk or as a whole.
+struct ChoicePart {
+  std::uint32_t index = 0;
+  std::string text;
+  bool first = false;              // chat: the delta that carries the role
+  std::vector<TokenId> token_ids;  // written when `with_token_ids`
+  bool with_token_ids = false;
+  std::vector<SampledToken> logprobs;  // written when `with_logprobs`
+  bool with_logprobs = false;
+  std::uint64_t text_offset = 0;  // legacy logprobs: characters before the first of them
+  std::string finish_reason;      // "stop", "length"; empty while it goes on
+};
+
+struct ChoiceHashes {
+  std::uint32_t choice = 0;
+  std::vector<RowHash> hashes;
+};
+
+// What a client needs to prove its answer: the name of the receipts, and what their commitments
+// hold that a request need not say.
+struct AnswerProof {
+  std::string receipt;
+  std::string salt;              // hex, of ledger/salt.h
+  std::uint32_t max_tokens = 0;  // that each choice could have
+};
+
+// The `hearth` object: what an exact repetition needs, and the hashes when asked for. `proof`:
+// nothing when no receipts are made.
+OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
+                          const std::vector<ChoiceHashes>& hashes, bool with_hashes);
+OrderedJson usage_object(const Usage& usage);
+OrderedJson timings_object(const Timings& timings);
+
+// The non-streaming answer.
+OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>& choices,
+                          const Usage& usage, const Timings& timings, OrderedJson hearth,
+                          const model::Tokenizer& tokenizer);
+
+// One stream chunk with one choice. `extra` holds keys to add at the top (timings, hearth).
+OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, OrderedJson extra,
+                         const model::Tokenizer& tokenizer);
+// The last chunk of stream_options.include_usage: no choices.
+OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage);
+
+// One that says something of the answer and adds nothing to it: no choices.
+OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth);
+
+}  // namespace hearth::coordinator::http

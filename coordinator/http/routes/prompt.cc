@@ -1,0 +1,72 @@
+#include "coordinator/http/routes/prompt.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+std::string special_text(const model::Tokenizer& tokenizer, TokenId token) {
+  return token < 0 ? std::string() : tokenizer.token_bytes(token, true);
+}
+
+}  // namespace
+
+Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
+                                                    std::vector<model::ChatMessage> messages,
+                                                    bool add_generation_prompt) {
+  model::ChatTemplateInput input;
+  input.messages = std::move(messages);
+  input.add_generation_prompt = add_generation_prompt;
+  input.bos_token = special_text(*served.tokenizer, served.tokenizer->bos());
+  input.eos_token = special_text(*served.tokenizer, served.tokenizer->eos());
+  TRY(std::vector<model::PromptPiece> pieces, served.chat_template->render(input));
+  std::vector<model::PromptPiece> joined;
+  for (model::PromptPiece& piece : pieces) {
+    if (piece.text.empty()) continue;
+    if (!joined.empty() && joined.back().from_user == piece.from_user) {
+      joined.back().text += piece.text;
+    } else {
+      joined.push_back(std::move(piece));
+    }
+  }
+  return joined;
+}
+
+Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
+                                           const std::vector<model::PromptPiece>& pieces) {
+  std::vector<model::TextPiece> texts;
+  texts.reserve(pieces.size());
+  for (const model::PromptPiece& piece : pieces) {
+    texts.push_back(
+        {piece.text, piece.from_user ? model::SpecialTokens::kText : model::SpecialTokens::kParse});
+  }
+  TRY(std::vector<TokenId> ids, tokenizer.encode_pieces(texts, false));
+  const TokenId bos = tokenizer.bos();
+  const bool has_bos = !ids.empty() && ids.front() == bos;
+  if (tokenizer.adds_bos() && bos >= 0 && !has_bos) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
+Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.encode(text, model::SpecialTokens::kText, true);
+}
+
+CanaryWords canary_words(const ServedModel& served) {
+  CanaryWords words;
+  words.end_tokens = served.tokenizer->end_tokens();
+  words.prompt_of = [served](const std::vector<TokenId>& text) {
+    const auto pieces = render_chat(served, {{"user", decode_tokens(served, text, false)}});
+    auto ids = pieces ? encode_pieces(*served.tokenizer, *pieces)
+                      : Result<std::vector<TokenId>>(pieces.error());
+    return ids ? *std::move(ids) : text;
+  };
+  return words;
+}
+
+std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
+                          bool show_special) {
+  model::Detokenizer detokenizer(served.tokenizer, show_special);
+  std::string text;
+  for (const TokenId token : tokens) text += detokenizer.push(token);
+  return text + detokenizer.finish();
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,104 @@
+#include "coordinator/http/routes/tokens.h"
+
+#include "coordinator/http/api/handlers.h"
+#include "coordinator/http/openai/fields.h"
+#include "coordinator/http/routes/prompt.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+OrderedJson piece_value(const std::string& bytes) {
+  if (is_valid_utf8(bytes)) return bytes;
+  OrderedJson numbers = OrderedJson::array();
+  for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
+  return numbers;
+}
+
+using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
+
+void handle_on_pool(const std::shared_ptr<Api>& api, HttpRequest request,
+                    std::shared_ptr<Exchange> exchange, Function function) {
+  const std::size_t bytes = request.body.size();
+  api->on_pool(bytes, [api, request = std::move(request), exchange = std::move(exchange),
+                       function] {
+    auto json = parse_json(request.body);
+    auto result = json.ok() ? function(api->model, *json) : ApiResult<OrderedJson>(json.error());
+    HttpResponse response =
+        result.ok() ? json_response(dump(*result)) : error_response(result.error());
+    api->sockets.post([exchange, response = std::move(response)] { exchange->respond(response); });
+  });
+}
+
+}  // namespace
+
+ApiResult<OrderedJson> tokenize(const ServedModel& served, const Json& body) {
+  FieldReader fields(body);
+  const auto content = fields.string("content");
+  if (!content) fields.fail("content", "is required");
+  const bool add_special = fields.boolean("add_special").value_or(false);
+  const bool parse_special = fields.boolean("parse_special").value_or(true);
+  const bool with_pieces = fields.boolean("with_pieces").value_or(false);
+  if (fields.failed()) return fields.error();
+  const auto kind = parse_special ? model::SpecialTokens::kParse : model::SpecialTokens::kText;
+  auto ids = served.tokenizer->encode(*content, kind, add_special);
+  if (!ids.ok()) return from_coordinator(ids.error(), 1);
+  OrderedJson tokens = OrderedJson::array();
+  for (const TokenId id : *ids) {
+    if (!with_pieces) {
+      tokens.push_back(id);
+      continue;
+    }
+    OrderedJson entry;
+    entry["id"] = id;
+    entry["piece"] = piece_value(served.tokenizer->token_bytes(id, true));
+    tokens.push_back(std::move(entry));
+  }
+  OrderedJson out;
+  out["tokens"] = std::move(tokens);
+  return out;
+}
+
+ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
+  FieldReader fields(body);
+  const Json* tokens = fields.find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) {
+    fields.fail("tokens", "must be an array of token ids");
+    return fields.error();
+  }
+  const auto ids = parse_token_ids(fields, "tokens", *tokens, served.spec.vocabulary);
+  if (fields.failed()) return fields.error();
+  OrderedJson out;
+  out["content"] = decode_tokens(served, *ids, true);
+  return out;
+}
+
+ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body) {
+  FieldReader fields(body);
+  auto messages = parse_messages(fields);
+  const bool add_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  if (fields.failed()) return fields.error();
+  auto pieces = render_chat(served, std::move(messages), add_prompt);
+  if (!pieces.ok()) return from_coordinator(pieces.error(), 1);
+  std::string prompt;
+  for (const model::PromptPiece& piece : *pieces) prompt += piece.text;
+  OrderedJson out;
+  out["prompt"] = std::move(prompt);
+  return out;
+}
+
+void handle_tokenize(const std::shared_ptr<Api>& api, HttpRequest request,
+                     std::shared_ptr<Exchange> exchange) {
+  handle_on_pool(api, std::move(request), std::move(exchange), tokenize);
+}
+
+void handle_detokenize(const std::shared_ptr<Api>& api, HttpRequest request,
+                       std::shared_ptr<Exchange> exchange) {
+  handle_on_pool(api, std::move(request), std::move(exchange), detokenize);
+}
+
+void handle_apply_template(const std::shared_ptr<Api>& api, HttpRequest request,
+                           std::shared_ptr<Exchange> exchange) {
+  handle_on_pool(api, std::move(request), std::move(exchange), apply_template);
+}
+
+}  // namespace hearth::coordinator::http

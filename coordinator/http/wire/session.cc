@@ -1,0 +1,735 @@
+#include "coordinator/http/wire/session.h"
+
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "base/limits.h"
+#include "coordinator/http/api/head.h"
+#include "coordinator/http/api/router.h"
+#include "coordinator/http/wire/sse.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::ip::tcp;
+using beast::error_code;
+using Parser = beast::http::request_parser<beast::http::string_body>;
+
+constexpr std::size_t kReadBytes = 16 * limits::kKiB;
+constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
+constexpr auto kLingerTime = std::chrono::seconds(2);
+// The kernel's send buffer of a connection; the kernel doubles this number. It bounds the memory of
+// all connections; what does not fit there waits in the session's queue.
+constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
+// How often a connection whose read buffer is full is checked for a close.
+constexpr auto kCloseCheckInterval = std::chrono::milliseconds(100);
+
+std::string field(const Parser& parser, beast::http::field name) {
+  const auto value = parser.get()[name];
+  return {value.data(), value.size()};
+}
+
+std::vector<std::string> values(const Parser& parser, std::string_view name) {
+  std::vector<std::string> out;
+  const auto [begin, end] = parser.get().equal_range({name.data(), name.size()});
+  for (auto field = begin; field != end; ++field) {
+    out.emplace_back(field->value().data(), field->value().size());
+  }
+  return out;
+}
+
+RequestHead read_head(const Parser& parser) {
+  using beast::http::field;
+  const auto text = [&parser](field name) { return http::field(parser, name); };
+  const auto& message = parser.get();
+  RequestHead head;
+  head.method = std::string(message.method_string().data(), message.method_string().size());
+  head.target = std::string(message.target().data(), message.target().size());
+  head.version = static_cast<int>(message.version());
+  head.hosts = static_cast<std::uint32_t>(message.count(field::host));
+  head.host = text(field::host);
+  head.origin = text(field::origin);
+  head.authorizations = static_cast<std::uint32_t>(message.count(field::authorization));
+  head.authorization = text(field::authorization);
+  head.content_lengths = static_cast<std::uint32_t>(message.count(field::content_length));
+  if (const auto length = parser.content_length()) head.content_length = *length;
+  head.transfer_encodings = static_cast<std::uint32_t>(message.count(field::transfer_encoding));
+  head.transfer_encoding = text(field::transfer_encoding);
+  head.content_type = text(field::content_type);
+  head.content_encoding = text(field::content_encoding);
+  head.expect = text(field::expect);
+  head.requested_method = text(field::access_control_request_method);
+  head.requested_headers = text(field::access_control_request_headers);
+  head.idempotency_keys = values(parser, "Idempotency-Key");
+  head.last_event_ids = values(parser, "Last-Event-ID");
+  head.keep_alive = parser.keep_alive();
+  return head;
+}
+
+ApiError body_too_large() {
+  ApiError out = ApiError::invalid(
+      "the body is larger than " + std::to_string(limits::kHttpBodyBytes) + " bytes", std::nullopt,
+      "body_too_large");
+  out.status = 413;
+  return out;
+}
+
+ApiError parse_failure(const error_code& failure) {
+  using beast::http::error;
+  ApiError out = ApiError::invalid("the request is not valid HTTP: " + failure.message(),
+                                   std::nullopt, "bad_request");
+  if (failure == error::header_limit || failure == error::buffer_overflow) {
+    out.status = 431;
+    out.message =
+        "the request's head is larger than " + std::to_string(limits::kHttpHeaderBytes) + " bytes";
+    out.code = "header_too_large";
+  } else if (failure == error::body_limit) {
+    return body_too_large();
+  }
+  return out;
+}
+
+// Whether the other end has closed, behind bytes that are not read yet.
+bool has_left(tcp::socket& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_CLOSE;
+}
+
+// While a request is answered, the kernel probes a silent client every second and closes the
+// connection when nothing was acknowledged for `patience`: a machine that is gone, or one that
+// leaves the kernel's buffer full. Zero: it does neither.
+void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
+  constexpr int kProbeSeconds = 1;
+  const int native = socket.native_handle();
+  const auto milliseconds = static_cast<unsigned>(std::chrono::milliseconds(patience).count());
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+  error_code ignored;
+  socket.set_option(asio::socket_base::keep_alive(milliseconds > 0), ignored);
+}
+
+}  // namespace
+
+std::string crowded_answer(Api& api) {
+  const HttpResponse response = error_response(too_many_connections());
+  AnswerContext context;
+  context.request_id = new_request_id(api.random);
+  context.keep_alive = false;
+  return response_head(response, context, BodyFraming::kLength) + response.body;
+}
+
+asio::ip::address address_of(const tcp::socket& socket) {
+  error_code error;
+  asio::ip::address from = socket.remote_endpoint(error).address();
+  if (error) return {};
+  if (from.is_v6() && from.to_v6().is_v4_mapped()) {
+    from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
+  }
+  return from;
+}
+
+class SessionImpl final : public Session, public std::enable_shared_from_this<SessionImpl> {
+ public:
+  SessionImpl(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
+              bool probes_only)
+      : socket_(std::move(socket)),
+        api_(std::move(api)),
+        table_(std::move(table)),
+        deadline_(socket_.get_executor()),
+        ping_(socket_.get_executor()),
+        close_check_(socket_.get_executor()),
+        write_deadline_(socket_.get_executor()),
+        probes_only_(probes_only),
+        from_(address_of(socket_)),
+        queue_(limits::kHttpStreamBytes) {}
+
+  ~SessionImpl() override { release_body(); }
+  const asio::ip::address& from() const override { return from_; }
+  bool reserved() const override { return probes_only_; }
+  std::optional<TimePoint> idle_since() const override {
+    if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
+    error_code error;
+    const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
+    return !error && unread > 0 ? std::nullopt : std::optional(idle_since_);
+  }
+  void give_way() override;
+
+  void begin() {
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+    idle_since_ = api_->clock.now();
+    // One that never says anything has no longer than one that is slow to.
+    arm_deadline(patience(api_->options.timeouts.header));
+    read();
+  }
+
+  void abort() override {
+    if (phase_ == Phase::kClosed) return;
+    const auto self = shared_from_this();
+    leave_table();
+    error_code ignored;
+    socket_.close(ignored);
+    client_left();
+  }
+
+  // --- what an Exchange asks for; `serial` is stale once its request was answered ---
+  bool current(std::uint64_t serial) const {
+    return serial == serial_ && phase_ == Phase::kAnswering;
+  }
+  bool gone(std::uint64_t serial) const { return !current(serial) || read_closed_; }
+  void set_gone(std::uint64_t serial, std::function<void()> callback) {
+    if (current(serial)) gone_ = std::move(callback);
+  }
+  void abandoned(std::uint64_t serial) {
+    if (current(serial) && !answered_) abort();
+  }
+  void respond(std::uint64_t serial, const HttpResponse& response);
+  void start_stream(std::uint64_t serial, HeaderFields headers);
+  void send_event(std::uint64_t serial, std::string_view event);
+  void finish_stream(std::uint64_t serial, bool broken);
+
+ private:
+  enum class Phase : std::uint8_t { kIdle, kHead, kBody, kAnswering, kLinger, kClosed };
+
+  void leave_table();
+  void read();
+  void on_read(const error_code& error, std::size_t bytes);
+  void on_read_end();
+  void advance();
+  bool feed();
+  bool folds(const char* bytes, std::size_t size);
+  void begin_request();
+  void on_head();
+  void on_body_head(const RequestHead& head, Handler handler);
+  void dispatch();
+  void answer(const HttpResponse& response);
+  void answer_options(const RequestHead& head);
+  void refuse(const ApiError& error, bool close);
+  void refuse_unread(const ApiError& error);
+  void write();
+  void on_written();
+  void linger();
+  void arm_deadline(std::chrono::seconds time);
+  // Reserved places are few: nobody may sit on one for long.
+  std::chrono::seconds patience(std::uint32_t seconds) const {
+    return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
+                                             : seconds);
+  }
+  void on_deadline();
+  void arm_ping();
+  void arm_close_check();
+  void cut_off(const std::string& why);
+  void cut_off_silent();
+  void client_left();
+  void release_body();
+  bool reserve_body(const RequestHead& head);
+  void queue_stream(std::string_view bytes);
+
+  tcp::socket socket_;
+  std::shared_ptr<Api> api_;
+  std::shared_ptr<SessionTable> table_;
+  asio::steady_timer deadline_;
+  asio::steady_timer ping_;
+  asio::steady_timer close_check_;
+  asio::steady_timer write_deadline_;
+  const bool probes_only_;
+  const asio::ip::address from_;
+
+  Phase phase_ = Phase::kIdle;
+  TimePoint idle_since_{};  // as long as no request is on it
+  beast::flat_buffer buffer_{limits::kHttpReadBytes};
+  std::optional<Parser> parser_;
+  bool reading_ = false;
+  bool read_closed_ = false;
+  std::size_t head_bytes_ = 0;
+  bool line_begins_ = false;  // of the head
+  std::size_t lingered_ = 0;
+  std::size_t reserved_ = 0;
+
+  // Of the request being answered.
+  std::uint64_t serial_ = 0;
+  HttpRequest request_;
+  Handler handler_ = nullptr;
+  AnswerContext context_;
+  bool head_only_ = false;
+  bool answered_ = false;  // nothing more will be queued
+  bool streaming_ = false;
+  bool quiet_ = false;  // nothing was sent since the last ping was armed
+  std::function<void()> gone_;
+
+  SseQueue queue_;
+  std::string out_;
+  std::size_t written_ = 0;
+  bool writing_ = false;
+};
+
+namespace {
+
+// The handler's end of one request. Dropped without an answer, it closes the connection.
+class SessionExchange final : public Exchange {
+ public:
+  SessionExchange(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api,
+                  std::uint64_t serial)
+      : session_(std::move(session)), api_(std::move(api)), serial_(serial) {}
+  ~SessionExchange() override {
+    // Perhaps on the pool: the session is only touched on its own thread.
+    api_->sockets.post([session = session_, serial = serial_] {
+      if (const auto alive = session.lock()) alive->abandoned(serial);
+    });
+  }
+  void respond(HttpResponse response) override {
+    if (const auto s = session_.lock()) s->respond(serial_, response);
+  }
+  void start_stream(HeaderFields headers) override {
+    if (const auto s = session_.lock()) s->start_stream(serial_, std::move(headers));
+  }
+  void send(std::string_view event) override {
+    if (const auto s = session_.lock()) s->send_event(serial_, event);
+  }
+  void finish_stream(bool broken) override {
+    if (const auto s = session_.lock()) s->finish_stream(serial_, broken);
+  }
+  void on_gone(std::function<void()> callback) override {
+    if (const auto s = session_.lock()) s->set_gone(serial_, std::move(callback));
+  }
+  bool gone() const override {
+    const auto s = session_.lock();
+    return !s || s->gone(serial_);
+  }
+
+ private:
+  std::weak_ptr<SessionImpl> session_;
+  std::shared_ptr<Api> api_;
+  std::uint64_t serial_;
+};
+
+}  // namespace
+
+void Session::start(tcp::socket socket, std::shared_ptr<Api> api,
+                    std::shared_ptr<SessionTable> table, bool probes_only) {
+  auto session =
+      std::make_shared<SessionImpl>(std::move(socket), std::move(api), table, probes_only);
+  table->open.emplace(session.get(), session);
+  ++table->from[session->from()];
+  if (probes_only) ++table->reserved;
+  session->begin();
+}
+
+void SessionImpl::leave_table() {
+  phase_ = Phase::kClosed;
+  table_->open.erase(this);
+  if (probes_only_) --table_->reserved;
+  if (const auto found = table_->from.find(from_); --found->second == 0) {
+    table_->from.erase(found);
+  }
+  release_body();
+  deadline_.cancel();
+  ping_.cancel();
+  close_check_.cancel();
+  write_deadline_.cancel();
+}
+
+void SessionImpl::give_way() {
+  const auto self = shared_from_this();
+  leave_table();
+  error_code ignored;
+  socket_.cancel(ignored);
+  Refusal::start(std::move(socket_), crowded_answer(*api_), table_->refusals);
+}
+
+// --- reading ---
+
+void SessionImpl::read() {
+  if (reading_ || read_closed_ || phase_ == Phase::kClosed) return;
+  const std::size_t room = limits::kHttpReadBytes - buffer_.size();
+  if (room == 0) return arm_close_check();  // reading goes on when a request has been taken out
+  reading_ = true;
+  socket_.async_read_some(buffer_.prepare(std::min(room, kReadBytes)),
+                          [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+                            self->on_read(error, bytes);
+                          });
+}
+
+void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
+  reading_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off_silent();
+  if (error) return on_read_end();
+  if (phase_ == Phase::kLinger) {
+    lingered_ += bytes;
+    if (lingered_ > kLingerBytes) return abort();
+    return read();
+  }
+  buffer_.commit(bytes);
+  advance();
+}
+
+// A request that somebody works on may still be answered to a client that only closed its half, but
+// a generation is not paid for on that hope.
+void SessionImpl::on_read_end() {
+  read_closed_ = true;
+  if (phase_ != Phase::kAnswering || gone_) abort();
+}
+
+void SessionImpl::advance() {
+  if (phase_ == Phase::kIdle && buffer_.size() > 0) begin_request();
+  while ((phase_ == Phase::kHead || phase_ == Phase::kBody) && feed()) {
+  }
+  read();
+}
+
+void SessionImpl::begin_request() {
+  phase_ = Phase::kHead;
+  ++serial_;
+  context_ = AnswerContext{};
+  context_.request_id = new_request_id(api_->random);
+  answered_ = false;
+  streaming_ = false;
+  head_only_ = false;
+  head_bytes_ = 0;
+  line_begins_ = false;
+  parser_.emplace();
+  parser_->header_limit(limits::kHttpHeaderBytes);
+  parser_->body_limit(boost::none);  // on_head() sets it, for those whose body is read
+  parser_->eager(false);
+  arm_deadline(patience(api_->options.timeouts.header));
+}
+
+// Gives the parser what there is. True: something happened and there may be more to do.
+bool SessionImpl::feed() {
+  if (buffer_.size() == 0) return false;
+  error_code error;
+  const std::size_t used = parser_->put(buffer_.data(), error);
+  const auto* taken = static_cast<const char*>(buffer_.data().data());
+  const bool folded = phase_ == Phase::kHead && folds(taken, used);
+  buffer_.consume(used);
+  if (folded) {
+    refuse_unread(
+        ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"));
+    return false;
+  }
+  // Beast counts each field alone; the limit is one for the whole head.
+  if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
+    refuse_unread(parse_failure(beast::http::error::header_limit));
+    return false;
+  }
+  if (error == beast::http::error::need_more) {
+    // Nothing could be taken out and nothing more fits in: a head or a chunk extension too long.
+    if (used == 0 && buffer_.size() >= limits::kHttpReadBytes) {
+      refuse_unread(parse_failure(beast::http::error::header_limit));
+    }
+    return used > 0;
+  }
+  if (error) {
+    refuse_unread(parse_failure(error));
+    return false;
+  }
+  if (phase_ == Phase::kHead && parser_->is_header_done()) {
+    on_head();
+  } else if (phase_ == Phase::kBody && parser_->is_done()) {
+    dispatch();
+  }
+  return true;
+}
+
+// A line of the head that begins with a blank: the field before it goes on there for some readers
+// and not for others. Beast is one of the former.
+bool SessionImpl::folds(const char* bytes, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) {
+    if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
+    line_begins_ = bytes[i] == '\n';
+  }
+  return false;
+}
+
+void SessionImpl::on_head() {
+  const RequestHead head = read_head(*parser_);
+  context_.http10 = head.version < 11;
+  context_.keep_alive = head.keep_alive && !probes_only_;
+  head_only_ = head.method == "HEAD";
+  HeadCheck check = check_head(head, api_->names);
+  if (!check.error) context_.origin = head.origin;
+  // This machine's own browsers are answered; see ARCHITECTURE.md.
+  const bool local = from_.is_loopback() && !check.error;
+  if (local && head.is_preflight()) return answer_options(head);
+  RouteMatch match = find_route(head.method, check.path);
+  const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
+  if (verdict.silent) return abort();
+  // Before all else that there is to say: whoever shows no key hears nothing else.
+  if (verdict.stranger()) return refuse(*verdict.refusal, check.close);
+  if (check.error) return refuse(*check.error, check.close);
+  if (head.method == "OPTIONS") return answer_options(head);
+  if (probes_only_ && !match.probe && match.access != Access::kAdmin) {
+    return refuse(too_many_connections(), true);
+  }
+  if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
+  if (head.content_length.value_or(0) > limits::kHttpBodyBytes) {
+    return refuse(body_too_large(), true);
+  }
+  if (!match.handler) {
+    if (head.has_body()) context_.keep_alive = false;  // its body is not read
+    return answer(*match.refusal);
+  }
+  request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
+  request_.model_allowed = verdict.model_allowed;
+  request_.trust = verdict.trust;
+  request_.owner = verdict.key_id;
+  request_.account = verdict.account;
+  request_.verify = verdict.verify;
+  request_.min_level = verdict.min_level;
+  if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
+  if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
+  handler_ = match.handler;
+  if (head.method == "POST") return on_body_head(head, match.handler);
+  if (head.has_body()) context_.keep_alive = false;
+  dispatch();
+}
+
+void SessionImpl::answer_options(const RequestHead& head) {
+  if (head.has_body()) context_.keep_alive = false;
+  answer(options_response(head));
+}
+
+void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
+  if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
+  if (!reserve_body(head)) {
+    return refuse(from_coordinator({ErrorCode::kNoCapacity, "too many request bodies at once"}, 1),
+                  true);
+  }
+  handler_ = handler;
+  phase_ = Phase::kBody;
+  parser_->body_limit(limits::kHttpBodyBytes);
+  parser_->eager(true);
+  arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
+  if (parser_->is_done()) return dispatch();
+  if (!head.expect.empty() && !context_.http10) {
+    queue_.push("HTTP/1.1 100 Continue\r\n\r\n");
+    write();
+  }
+}
+
+bool SessionImpl::reserve_body(const RequestHead& head) {
+  const std::size_t wanted =
+      head.content_length ? static_cast<std::size_t>(*head.content_length) : limits::kHttpBodyBytes;
+  if (table_->body_bytes + wanted > limits::kHttpBodiesBytes) return false;
+  table_->body_bytes += wanted;
+  reserved_ = wanted;
+  return true;
+}
+
+void SessionImpl::release_body() {
+  table_->body_bytes -= reserved_;
+  reserved_ = 0;
+}
+
+void SessionImpl::dispatch() {
+  deadline_.cancel();
+  phase_ = Phase::kAnswering;
+  probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
+  request_.body = std::move(parser_->get().body());
+  auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
+  handler_(api_, std::move(request_), std::move(exchange));
+}
+
+// --- answering ---
+
+void SessionImpl::refuse(const ApiError& error, bool close) {
+  if (close) context_.keep_alive = false;
+  answer(error_response(error));
+}
+
+// Of a head that could not be read there is no telling whether it had a key.
+void SessionImpl::refuse_unread(const ApiError& error) {
+  if (phase_ != Phase::kHead || !api_->authorization.asks_keys()) return refuse(error, true);
+  api_->authorization.log_refusal(error.message);
+  abort();
+}
+
+void SessionImpl::respond(std::uint64_t serial, const HttpResponse& response) {
+  if (current(serial) && !answered_ && !streaming_) answer(response);
+}
+
+void SessionImpl::answer(const HttpResponse& response) {
+  deadline_.cancel();
+  phase_ = Phase::kAnswering;
+  answered_ = true;
+  gone_ = nullptr;
+  api_->metrics.answered(response.status);
+  context_.date = http_date(api_->clock.unix_seconds());
+  std::string bytes = response_head(response, context_, BodyFraming::kLength);
+  if (!head_only_) bytes += response.body;
+  queue_.push(bytes);
+  write();
+}
+
+void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
+  if (!current(serial) || answered_) return;
+  streaming_ = true;
+  HttpResponse head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = std::move(headers);
+  if (context_.http10) context_.keep_alive = false;
+  api_->metrics.answered(head.status);
+  context_.date = http_date(api_->clock.unix_seconds());
+  queue_.push(response_head(head, context_,
+                            context_.http10 ? BodyFraming::kUntilClose : BodyFraming::kChunked));
+  queue_stream(kSsePing);
+  arm_ping();
+}
+
+void SessionImpl::queue_stream(std::string_view bytes) {
+  const std::string chunk = context_.http10 ? std::string(bytes) : http_chunk(bytes);
+  if (!queue_.push(chunk)) {
+    return cut_off("its client left " + std::to_string(limits::kHttpStreamBytes) +
+                   " bytes of it unread");
+  }
+  quiet_ = false;
+  write();
+}
+
+void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
+  if (current(serial) && streaming_ && !answered_) queue_stream(event);
+}
+
+void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
+  if (!current(serial) || !streaming_ || answered_) return;
+  ping_.cancel();
+  answered_ = true;
+  gone_ = nullptr;
+  if (broken) context_.keep_alive = false;
+  // The last chunk may always follow: it is five bytes beyond the bound.
+  if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
+  write();
+}
+
+void SessionImpl::write() {
+  if (writing_ || phase_ == Phase::kClosed) return;
+  if (written_ == out_.size()) {
+    if (queue_.empty()) return on_written();
+    out_ = queue_.take();
+    written_ = 0;
+  }
+  writing_ = true;
+  write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
+  write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->writing_) return;
+    // A timer that was set again meanwhile has another expiry.
+    if (self->write_deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
+    self->cut_off_silent();
+  });
+  socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
+                           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+                             self->writing_ = false;
+                             if (error == asio::error::timed_out) return self->cut_off_silent();
+                             if (error) return self->abort();
+                             self->written_ += bytes;
+                             self->write();
+                           });
+}
+
+void SessionImpl::on_written() {
+  write_deadline_.cancel();
+  out_.clear();
+  written_ = 0;
+  if (!answered_) return;  // a stream that goes on
+  parser_.reset();
+  release_body();
+  streaming_ = false;
+  if (!context_.keep_alive || read_closed_) return linger();
+  phase_ = Phase::kIdle;
+  probe_client(socket_, {});
+  idle_since_ = api_->clock.now();
+  arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
+  advance();
+}
+
+// A close while unread bytes wait would reset the connection and take the answer with it.
+void SessionImpl::linger() {
+  if (read_closed_) return abort();
+  phase_ = Phase::kLinger;
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  buffer_.consume(buffer_.size());
+  arm_deadline(kLingerTime);
+  read();
+}
+
+// --- time ---
+
+void SessionImpl::arm_deadline(std::chrono::seconds time) {
+  deadline_.expires_after(time);
+  deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self) return;
+    // A timer that was set again meanwhile has another expiry.
+    if (self->deadline_.expiry() <= asio::steady_timer::clock_type::now()) self->on_deadline();
+  });
+}
+
+void SessionImpl::on_deadline() {
+  if (phase_ != Phase::kHead && phase_ != Phase::kBody) {
+    if (phase_ != Phase::kAnswering) abort();
+    return;
+  }
+  ApiError error =
+      ApiError::invalid(phase_ == Phase::kHead ? "the request's head did not arrive in time"
+                                               : "the request's body did not arrive in time",
+                        std::nullopt, "request_timeout");
+  error.status = 408;
+  refuse_unread(error);
+}
+
+void SessionImpl::arm_ping() {
+  quiet_ = true;
+  ping_.expires_after(std::chrono::seconds(api_->options.timeouts.ping));
+  ping_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->current(serial) || self->answered_) return;
+    if (self->quiet_) self->queue_stream(kSsePing);
+    if (self->current(serial)) self->arm_ping();
+  });
+}
+
+// No read is pending while the read buffer is full, so a close behind the unread bytes is polled
+// for.
+void SessionImpl::arm_close_check() {
+  if (phase_ != Phase::kAnswering || answered_) return;
+  close_check_.expires_after(kCloseCheckInterval);
+  close_check_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->current(serial) || self->answered_) return;
+    if (self->gone_ && has_left(self->socket_)) return self->abort();
+    self->arm_close_check();
+  });
+}
+
+// Ends the connection of a client that does not read.
+void SessionImpl::cut_off(const std::string& why) {
+  spdlog::warn("API: the answer to request {} was ended: {}", context_.request_id, why);
+  abort();
+}
+
+void SessionImpl::cut_off_silent() {
+  cut_off("its client took nothing for " + std::to_string(api_->options.timeouts.write) +
+          " seconds");
+}
+
+void SessionImpl::client_left() {
+  if (auto callback = std::exchange(gone_, nullptr)) callback();
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,46 @@
+#include "coordinator/http/wire/sse.h"
+
+#include <cstdio>
+#include <utility>
+
+namespace hearth::coordinator::http {
+
+std::string sse_event(std::string_view data, std::string_view id) {
+  std::string out;
+  out.reserve(data.size() + id.size() + 16);
+  if (!id.empty()) {
+    out += "id: ";
+    out += id;
+    out += '\n';
+  }
+  out += "data: ";
+  out += data;
+  out += "\n\n";
+  return out;
+}
+
+std::string http_chunk(std::string_view bytes) {
+  if (bytes.empty()) return {};
+  char size[20];
+  std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
+  std::string out;
+  out.reserve(bytes.size() + 24);
+  out += size;
+  out += bytes;
+  out += "\r\n";
+  return out;
+}
+
+bool SseQueue::push(std::string_view bytes) {
+  if (unread_ >= limit_) return false;
+  unread_ += bytes.size() <= limit_ ? bytes.size() : limit_ / 2;
+  pending_ += bytes;
+  return true;
+}
+
+std::string SseQueue::take() {
+  unread_ = 0;
+  return std::exchange(pending_, {});
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,306 @@
+// The coordinator's side of the control plane: what workers say, and what they are told.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/proof/receipts.h"
+#include "proto/fixed_field.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+
+constexpr Duration kRegisterPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+void CoordinatorMachine::on_link_open(LinkId link, bool incoming) {
+  if (!incoming || strangers_.size() >= limits::kWorkers) return control_.close(link);
+  strangers_[link] = {clock_.now() + kRegisterPatience, false};
+}
+
+void CoordinatorMachine::on_frame(LinkId link, Frame frame) {
+  Node* node = registry_.find(link);
+  const auto stranger = strangers_.find(link);
+  // Of a link that we closed, or refused and wait for the other side to close.
+  if (node == nullptr && (stranger == strangers_.end() || stranger->second.refused)) return;
+  WorkerMessage message;
+  const bool parsed =
+      frame.type == FrameType::kControl && frame.payload.size() <= limits::kControlMessageBytes &&
+      message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  if (node == nullptr) {
+    if (parsed) return on_first_message(link, message);
+    return refuse(link, "the first message of a session is a Register");
+  }
+  if (!parsed) return lose_node(node->status.name, "it sent bytes that are no control message");
+  on_message(*node, message);
+}
+
+void CoordinatorMachine::on_link_closed(LinkId link, const Error& why) {
+  strangers_.erase(link);
+  const Node* node = registry_.find(link);
+  if (node != nullptr) lose_node(node->status.name, "its control session ended: " + why.message);
+}
+
+void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& message) {
+  if (!message.has_register_()) {
+    return refuse(link, "the first message of a session is a Register");
+  }
+  const Status speaker = check_peer(control_, link, message.register_().node(), Role::kWorker);
+  if (!speaker.ok()) {
+    spdlog::warn("refused a worker: {}", speaker.error().message);
+    return refuse(link, std::string(kNotAdmitted));
+  }
+  const Status fit = registry_.check(message.register_());
+  if (!fit.ok()) return refuse(link, fit.error().message);
+  const std::string& name = message.register_().node();
+  if (registry_.holds(name)) {
+    // May pass: a worker that was started again can be faster than the end of its old connection.
+    // Who is there stays: nobody takes its place with a copy of its key.
+    spdlog::warn(
+        "{} is connected, and somebody else speaks with its key; was it not started again "
+        "or twice, then its key was copied: hearth nodes rm {}",
+        name, name);
+    return refuse(link,
+                  "a worker named " + name +
+                      " is connected already, with this very key: it was started twice, or this "
+                      "folder is a copy of its folder. A copy needs a key of its own: hearth leave "
+                      "--here-only, then hearth join with a new token; a second worker of the "
+                      "server's own machine another --name",
+                  true);
+  }
+  lose_node(name, "no heartbeat came in time");  // connected still, but silent for too long
+  auto added = registry_.add(link, message.register_());
+  strangers_.erase(link);
+  accusers_.names.erase(name);
+  if (!added.ok()) {  // not for good: it may come back when there is room
+    spdlog::warn("no room for worker {}: {}", message.register_().node(), added.error().message);
+    return control_.close(link);
+  }
+  spdlog::info("worker {} registered: {} threads of {}, data links at {}", (*added)->status.name,
+               (*added)->status.threads, (*added)->status.isa, (*added)->status.data_address);
+  CoordinatorMessage answer;
+  const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
+  answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
+  answer.mutable_registered()->set_measure(options_.placement && !(*added)->status.measured);
+  send_control(link, answer);
+  send_roster(link);
+  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
+  if (Node* node = registry_.find(link); node != nullptr) send_plan(*node);
+  form_pipelines();
+}
+
+void CoordinatorMachine::refuse(LinkId link, const std::string& why, bool may_pass) {
+  spdlog::warn("refused a worker: {}", why);
+  CoordinatorMessage message;
+  message.mutable_refused()->set_reason(decode_refused(as_bytes(why)));
+  message.mutable_refused()->set_may_pass(may_pass);
+  Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
+  message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  // The worker hangs up when it has read this; the deadline is for one that does not.
+  (void)control_.send(link, std::move(frame)).ok();
+  strangers_[link] = {clock_.now() + kRegisterPatience, true};
+}
+
+void CoordinatorMachine::send_control(LinkId link, const CoordinatorMessage& message) {
+  Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
+  message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  const Status sent = control_.send(link, std::move(frame));
+  if (sent.ok()) return;
+  const Node* node = registry_.find(link);
+  if (node != nullptr) lose_node(node->status.name, sent.error().message);
+}
+
+void CoordinatorMachine::publish_roster(Bytes roster) {
+  roster_ = std::move(roster);
+  std::vector<LinkId> links;  // sending may lose a worker
+  for (const NodeStatus& node : registry_.snapshot()) {
+    const Node* known = registry_.find(node.name);
+    if (known != nullptr && known->state != Node::State::kLost) links.push_back(known->link);
+  }
+  for (const LinkId link : links) send_roster(link);
+}
+
+void CoordinatorMachine::send_roster(LinkId link) {
+  if (roster_.empty()) return;
+  CoordinatorMessage message;
+  message.mutable_roster()->set_roster(roster_.data(), roster_.size());
+  send_control(link, message);
+}
+
+void CoordinatorMachine::lose_node(const std::string& name, const std::string& why) {
+  Node* node = registry_.find(name);
+  if (node == nullptr || node->state == Node::State::kLost) return;
+  spdlog::warn("worker {} lost: {}", name, why);
+  const Epoch epoch = node->status.epoch;
+  const std::uint32_t stage = node->status.stage;
+  if (!strangers_.contains(node->link)) control_.close(node->link);
+  if (options_.receipts != nullptr) options_.receipts->lose(name);
+  registry_.lose(*node);
+  lose_pipeline(epoch, stage, why);
+}
+
+template <typename Windows>
+void CoordinatorMachine::on_receipts(Node& node, const Windows& windows, int count) {
+  constexpr int kMost = limits::kReceiptBatch;
+  if (count > kMost) {
+    return lose_node(node.status.name, "it spoke of " + std::to_string(count) +
+                                           " windows at once; the limit is " +
+                                           std::to_string(kMost));
+  }
+  if (options_.receipts != nullptr) options_.receipts->take(node.status.name, windows);
+}
+
+void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
+  node.last_heard = clock_.now();
+  switch (message.body_case()) {
+    case WorkerMessage::kHeartbeat: return on_heartbeat(node, message.heartbeat());
+    case WorkerMessage::kStageReady: return on_stage_ready(node, message.stage_ready());
+    case WorkerMessage::kStageFailed: return on_stage_failed(node, message.stage_failed());
+    case WorkerMessage::kStepHashes: return on_step_hashes(node, message.step_hashes());
+    case WorkerMessage::kWindowClaims:
+      return on_receipts(node, message.window_claims(), message.window_claims().windows_size());
+    case WorkerMessage::kReceipts:
+      return on_receipts(node, message.receipts(), message.receipts().receipts_size());
+    case WorkerMessage::kSeals:
+      return on_receipts(node, message.seals(), message.seals().seals_size());
+    case WorkerMessage::kOpenings:
+      return on_receipts(node, message.openings(), message.openings().openings_size());
+    case WorkerMessage::kAnswer:
+      if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message.answer());
+      return;
+    case WorkerMessage::kDispute:
+      if (options_.receipts != nullptr)
+        options_.receipts->take(node.status.name, message.dispute());
+      return;
+    case WorkerMessage::kSelfChecked:
+      if (options_.receipts == nullptr) return;
+      return options_.receipts->take(node.status.name, message.self_checked());
+    case WorkerMessage::kCosigned:
+      if (options_.receipts == nullptr) return;
+      return options_.receipts->take(node.status.name, message.cosigned());
+    case WorkerMessage::kRoster:
+      if (!options_.on_held_roster ||
+          options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {
+        return;
+      }
+      return lose_node(node.status.name, "it sent bytes that are no roster of this cluster");
+    case WorkerMessage::kMeasured: return on_measured(node, message.measured());
+    case WorkerMessage::kProbed: return pipelines_.ways().take(node.status.name, message.probed());
+    case WorkerMessage::kRegister:
+      return lose_node(node.status.name, "it registered twice in one session");
+    case WorkerMessage::BODY_NOT_SET:
+      return lose_node(node.status.name, "it sent a control message of an unknown kind");
+  }
+}
+
+void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat) {
+  node.status.steps_total = heartbeat.steps_total();
+  node.status.rows_total = heartbeat.rows_total();
+  node.status.busy_seconds_total = heartbeat.busy_seconds_total();
+  node.status.kv_tokens_used = heartbeat.kv_tokens_used();
+  node.status.ring_steps_total = heartbeat.ring_steps_total();
+  node.status.ring_seconds_total = heartbeat.ring_seconds_total();
+  node.status.late_frames_total = heartbeat.late_frames_total();
+  node.status.replayed_rows_total = heartbeat.replayed_rows_total();
+  node.rows.report(clock_.now(), static_cast<double>(heartbeat.rows_total()));
+  node.busy_seconds.report(clock_.now(), heartbeat.busy_seconds_total());
+  node.pace.report(clock_.now(), {heartbeat.steps_total(), heartbeat.rows_total(),
+                                  heartbeat.busy_seconds_total(), heartbeat.lateness()});
+  node.status.card.reset();
+  if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
+  if (node.status.partial) take_holding(node, heartbeat.holding());
+  take_away(node, away_of(heartbeat));
+  const Status taken = take_wrong_bytes(node, heartbeat);
+  if (!taken.ok()) lose_node(node.status.name, taken.error().message);
+}
+
+// Figures that no machine has place it nowhere.
+void CoordinatorMachine::on_measured(Node& node, const control::v1::Measured& measured) {
+  placement::Node figures;
+  figures.name = node.status.name;
+  figures.step_seconds = measured.step_seconds();
+  figures.layer = {measured.layer_seconds(), measured.layer_batch_seconds()};
+  figures.head = {measured.head_seconds(), measured.head_batch_seconds()};
+  figures.memory_bytes = measured.memory_bytes();
+  figures.kv_budget_bytes = measured.kv_budget_bytes();
+  Status usable = placement::check(figures);
+  if (usable.ok() && measured.batch_rows() != placement::Problem().batch_rows) {
+    usable = Error::invalid("its batch has " + std::to_string(measured.batch_rows()) + " rows");
+  }
+  if (!usable.ok()) {
+    spdlog::warn("worker {} is not placed: {}", node.status.name, usable.error().message);
+    node.status.measured.reset();
+    return;
+  }
+  node.status.measured = figures;
+  node.measured_at = clock_.now();
+}
+
+void CoordinatorMachine::measure_ways() {
+  if (!options_.placement) return;
+  const std::optional<LinkBook::Way> way = pipelines_.ways().next(registry_.known());
+  if (!way) return;
+  const Node* from = registry_.find(way->from);
+  const Node* to = registry_.find(way->to);
+  CoordinatorMessage message;
+  message.mutable_probe()->set_node(way->to);
+  message.mutable_probe()->set_address(to->status.data_address);
+  send_control(from->link, message);
+}
+
+void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {
+  const Epoch epoch(ready.epoch());
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || node.status.epoch != epoch || pipeline->serving) return;  // late
+  const std::uint32_t stage = node.status.stage;
+  node.loaded = true;
+  node.status.kv_pages = ready.kv_pages();
+  node.status.weight_bytes = ready.weight_bytes();
+  const Status usable = pipelines_.ready(*pipeline, stage, ready);
+  if (!usable.ok()) return lose_pipeline(epoch, stage, usable.error().message);
+  serve_if_complete(epoch);
+}
+
+void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFailed& failed) {
+  const Epoch epoch(failed.epoch());
+  if (node.status.epoch != epoch) return;  // late
+  std::uint32_t culprit = node.status.stage;
+  Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
+  if (peer != nullptr && peer->status.epoch == epoch) {
+    registry_.strike(node);
+    registry_.strike(*peer);
+    // Who is late with its heartbeats as well is the one.
+    if (registry_.late(*peer)) culprit = peer->status.stage;
+  }
+  // Or somebody further round the ring is, whose neighbour has hung up already.
+  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
+  lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
+}
+
+void CoordinatorMachine::on_step_hashes(Node& node, const control::v1::StepHashes& hashes) {
+  if (node.status.epoch != Epoch(hashes.epoch())) {
+    ++late_frames_;
+    return;
+  }
+  for (const auto& row : hashes.rows()) {
+    RowHash hash{
+        SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
+    if (!read_field(row.in(), hash.in.bytes) || !read_field(row.out(), hash.out.bytes)) {
+      return lose_node(node.status.name, "it sent a hash that is not of 32 bytes");
+    }
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
+    if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
+    if (!sequence->request.report_hashes) continue;
+    const Status added = sequence->add_hash(hash);
+    if (!added.ok()) return lose_node(node.status.name, added.error().message);
+  }
+  finish_held(false);
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,108 @@
+#include "coordinator/machine/coordinator_gate.h"
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace hearth::cli {
+
+using coordinator::Coordinator;
+using coordinator::GenerateRequest;
+using coordinator::SequenceEvents;
+using coordinator::SwarmStatus;
+
+// The owner's thread only, but for `post`.
+struct CoordinatorGate::State {
+  Coordinator& coordinator;
+  Post post;
+  std::unordered_map<SequenceId, std::shared_ptr<Tracked>> running;
+  std::optional<Error> ended;  // why nothing is accepted any more
+};
+
+// Passes a sequence's events on and notices its end.
+class CoordinatorGate::Tracked final : public SequenceEvents {
+ public:
+  Tracked(State& state, std::shared_ptr<SequenceEvents> events)
+      : state_(state), events_(std::move(events)) {}
+
+  void on_admitted() override { events_->on_admitted(); }
+  void on_token(const SampledToken& token) override {
+    const auto events = events_;
+    if (token.finish != FinishReason::kNone) forget();
+    events->on_token(token);
+  }
+  void on_hashes(std::vector<RowHash> hashes) override {
+    const auto events = events_;
+    if (stopped) forget();
+    events->on_hashes(std::move(hashes));
+  }
+  void on_error(const Error& error) override {
+    const auto events = events_;
+    forget();
+    events->on_error(error);
+  }
+  void on_audit(const coordinator::AuditOutcome& outcome) override { events_->on_audit(outcome); }
+
+  SequenceId id;  // set once it is accepted
+  bool over = false;
+  bool stopped = false;  // hashes are its last event
+
+ private:
+  void forget() {
+    over = true;
+    state_.running.erase(id);  // the caller holds us
+  }
+  State& state_;
+  const std::shared_ptr<SequenceEvents> events_;
+};
+
+CoordinatorGate::CoordinatorGate(Coordinator& coordinator, Post post)
+    : state_(new State{coordinator, std::move(post), {}, {}}) {}
+
+CoordinatorGate::~CoordinatorGate() = default;
+
+void CoordinatorGate::submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
+                             std::function<void(Result<SequenceId>)> done) {
+  state_->post([state = state_, request = std::move(request), events = std::move(events),
+                done = std::move(done)]() mutable {
+    if (state->ended) return done(*state->ended);
+    const auto tracked = std::make_shared<Tracked>(*state, std::move(events));
+    auto sequence = state->coordinator.submit(std::move(request), tracked);
+    if (sequence && !tracked->over) {
+      tracked->id = *sequence;
+      state->running.emplace(*sequence, tracked);
+    }
+    done(std::move(sequence));
+  });
+}
+
+void CoordinatorGate::cancel(SequenceId sequence) {
+  state_->post([state = state_, sequence] {
+    state->running.erase(sequence);
+    state->coordinator.cancel(sequence);
+  });
+}
+
+void CoordinatorGate::stop(SequenceId sequence, Position position) {
+  state_->post([state = state_, sequence, position] {
+    if (const auto found = state->running.find(sequence); found != state->running.end()) {
+      found->second->stopped = true;
+    }
+    state->coordinator.stop(sequence, position);
+  });
+}
+
+void CoordinatorGate::status(std::function<void(SwarmStatus)> done) {
+  state_->post([state = state_, done = std::move(done)] { done(state->coordinator.status()); });
+}
+
+void CoordinatorGate::end_all(const Error& why) {
+  state_->ended = why;
+  const auto running = std::exchange(state_->running, {});
+  for (const auto& [sequence, events] : running) {
+    state_->coordinator.cancel(sequence);
+    events->on_error(why);
+  }
+}
+
+}  // namespace hearth::cli

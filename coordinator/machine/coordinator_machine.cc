@@ -1,0 +1,468 @@
+#include "coordinator/machine/coordinator_machine.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/proof/receipts.h"
+#include "proto/defect.h"
+#include "proto/frame.h"
+#include "proto/split.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// How long sequences wait for a pipeline to come back.
+constexpr Duration kPipelinePatience = std::chrono::seconds(10);
+// How long sequences of a lost pipeline wait where nobody holds its layers, from the last sign of
+// life of who was lost: enough for a worker that its supervisor starts again to register, after
+// which its loading is waited for. Of silence little of it is left when it is found.
+constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
+constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
+// Between two calls of the timer: more, and this process was frozen itself.
+constexpr Duration kAsleep = std::chrono::milliseconds(500);
+// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
+constexpr std::uint32_t kFruitlessLosses = 5;
+constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
+
+Hello identity_of(const CoordinatorOptions& options) {
+  Hello hello;
+  hello.canonical = options.canonical_version;
+  hello.node = options.node;
+  return hello;
+}
+
+}  // namespace
+
+std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, const Clock& clock,
+                                                Random& random, Transport& control,
+                                                Transport& data) {
+  return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
+}
+
+CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
+                                       Random& random, Transport& control, Transport& data)
+    : options_(std::move(options)),
+      clock_(clock),
+      control_(control),
+      data_(data),
+      registry_(options_, clock),
+      pipelines_(options_, clock, registry_),
+      links_(identity_of(options_), clock, data, *this),
+      canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random),
+      without_pipeline_since_(clock.now()),
+      timer_at_(clock.now()) {
+  control.set_events(this);
+  data.set_events(&links_);
+  if (options_.receipts == nullptr) return;
+  options_.receipts->set_send(
+      [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
+        const Node* node = registry_.find(name);
+        if (node == nullptr || node->state == Node::State::kLost) return;
+        send_control(node->link, message);
+      });
+  options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
+  options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
+  options_.receipts->set_on_standing([this] { follow_standing(); });
+}
+
+CoordinatorMachine::~CoordinatorMachine() {
+  if (options_.receipts == nullptr) return;
+  options_.receipts->set_send(nullptr);
+  options_.receipts->set_run(nullptr);
+  options_.receipts->set_outcome(nullptr);
+  options_.receipts->set_on_standing(nullptr);
+}
+
+void CoordinatorMachine::on_timer() {
+  const TimePoint now = clock_.now();
+  token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
+  prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
+  std::vector<LinkId> nameless;
+  for (const auto& [link, stranger] : strangers_) {
+    if (now >= stranger.deadline) nameless.push_back(link);
+  }
+  for (const LinkId link : nameless) {
+    strangers_.erase(link);
+    control_.close(link);
+  }
+  std::vector<std::string> silent;
+  for (const Node* node : registry_.silent_nodes()) silent.push_back(node->status.name);
+  for (const std::string& name : silent) lose_node(name, "no heartbeat came in time");
+  for (const Epoch epoch : pipelines_.overdue()) {
+    const Pipeline& pipeline = *pipelines_.find(epoch);
+    std::uint32_t late = 0;
+    while (late + 1 < pipeline.members.size() && pipeline.members[late].ready) ++late;
+    lose_pipeline(epoch, late, "the pipeline did not form in time");
+  }
+  registry_.forget();
+  links_.on_timer();
+  finish_held(true);
+  expire_waiting();
+  expire_interrupted();
+  drain_pipelines();
+  route_around_slow();
+  measure_ways();
+  end_outdated();
+  form_pipelines();
+  take_standings();
+  make_canaries();
+  admit();
+  timer_at_ = now;
+}
+
+// Nothing counts of what this process did not hear because it was frozen.
+Duration CoordinatorMachine::silence_of(const std::vector<std::string>& names) const {
+  const TimePoint now = clock_.now();
+  if (now - timer_at_ > kAsleep) return Duration::zero();
+  Duration longest = Duration::zero();
+  for (const std::string& name : names) {
+    const Node* node = registry_.find(name);
+    if (node != nullptr && registry_.late(*node))
+      longest = std::max(longest, now - node->last_heard);
+  }
+  return longest;
+}
+
+// Checking pipelines of what those that serve leave over.
+void CoordinatorMachine::form_pipelines() {
+  while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
+  if (options_.receipts == nullptr) return;
+  while (Pipeline* pipeline = pipelines_.form_checking(options_.receipts->build())) {
+    tell_assigned(*pipeline);
+  }
+}
+
+void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
+  const Epoch epoch = pipeline.epoch;
+  spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
+               pipeline.checking ? "checking " : "", pipeline.members.size());
+  begin_receipts(pipeline);
+  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
+              pipeline.members.front().data_address, pipeline.members.front().node,
+              pipeline.members.back().node);
+  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
+    const Member& member = pipeline.members[stage];
+    Node* node = registry_.find(member.node);
+    if (node->status.partial && node->plan != member.layers) {
+      node->plan = member.layers;
+      node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
+      messages.emplace_back(member.link, hold_message(*node));
+    }
+    control::v1::CoordinatorMessage message;
+    *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
+    messages.emplace_back(pipeline.members[stage].link, std::move(message));
+  }
+  // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
+  for (const auto& [link, message] : messages) {
+    if (pipelines_.find(epoch) == nullptr) break;
+    send_control(link, message);
+  }
+}
+
+// As standing pipelines' receipts do, though the file's manifest may be known since: those that
+// name it differently cannot audit each other. A file without a manifest is known by its header.
+Hash256 CoordinatorMachine::model_of_receipts() const {
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    if (pipeline.model) return *pipeline.model;
+  }
+  return model_ ? *model_ : blake2b(as_bytes(options_.model_fingerprint));
+}
+
+// Where every stage makes them, with this very program: neighbours must name the same one.
+void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
+  if (options_.receipts == nullptr) return;
+  ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
+  for (const Member& member : pipeline.members) {
+    const auto peer = control_.peer(member.link);
+    if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
+      spdlog::info("epoch {}: no receipts, for {} makes none like those of this program",
+                   pipeline.epoch.value, member.node);
+      return;
+    }
+    const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+    stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
+  }
+  pipeline.model = model_of_receipts();
+  stages.program =
+      ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
+  stages.model = *pipeline.model;
+  options_.receipts->begin(std::move(stages));
+}
+
+void CoordinatorMachine::on_pipeline_linked(Epoch epoch) { serve_if_complete(epoch); }
+
+void CoordinatorMachine::serve_if_complete(Epoch epoch) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || pipeline->serving) return;
+  if (!pipeline->all_ready() || !links_.linked(epoch)) return;
+  pipeline->serving = true;
+  const bool checks = pipeline->checking.has_value();
+  if (!checks) last_loss_.clear();
+  for (const Member& member : pipeline->members) {
+    registry_.find(member.node)->state = Node::State::kServing;
+  }
+  spdlog::info("epoch {}: {} with {} KV pages of {} tokens", epoch.value,
+               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
+  std::vector<std::string> nodes;
+  for (const Member& member : pipeline->members) nodes.push_back(member.node);
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
+                      checks);
+  rank_pools();
+  admit();
+}
+
+void CoordinatorMachine::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
+                                               const std::string& why) {
+  const std::optional<std::uint32_t> silent = silent_stage(epoch);
+  if (silent) return lose_pipeline(epoch, *silent, "it gives no sign of life");
+  lose_pipeline(epoch, stage, "its data link to the coordinator: " + why);
+}
+
+// Whoever misses a silent neighbour hangs up, maybe before the neighbour is missed here.
+std::optional<std::uint32_t> CoordinatorMachine::silent_stage(Epoch epoch) const {
+  const auto pipeline = pipelines_.all().find(epoch);
+  if (pipeline == pipelines_.all().end()) return std::nullopt;
+  std::optional<std::uint32_t> found;
+  TimePoint heard = clock_.now() - (options_.heartbeat_timeout - 2 * options_.heartbeat);
+  for (std::uint32_t stage = 0; stage < pipeline->second.members.size(); ++stage) {
+    const Node* node = registry_.find(pipeline->second.members[stage].node);
+    if (node == nullptr || node->last_heard > heard) continue;
+    heard = node->last_heard;
+    found = stage;
+  }
+  return found;
+}
+
+void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why) {
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const std::string sentence = pipeline->describe(stage) + " failed: " + why;
+  end_pipeline(epoch, sentence, {pipeline->members[stage].node});
+}
+
+// No `culprits`: nothing failed.
+void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
+                                      const std::vector<std::string>& culprits) {
+  spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
+              epoch.value, sentence);
+  if (!pipelines_.find(epoch)->checking) last_loss_ = sentence;
+  const std::vector<Member> members = pipelines_.find(epoch)->members;
+  const Duration patience = std::max(kResumePatience - silence_of(culprits), kResumeAtLeast);
+  pipelines_.end(epoch, culprits);
+  if (options_.receipts != nullptr) options_.receipts->end(epoch);
+  links_.close(epoch);
+  std::vector<std::shared_ptr<Sequence>> over =
+      interrupt(scheduler_.remove_pool(epoch), patience, !culprits.empty());
+  rank_pools();
+  control::v1::CoordinatorMessage message;
+  message.mutable_unassign()->set_epoch(epoch.value);
+  for (const Member& member : members) {
+    const Node* node = registry_.find(member.node);
+    const bool there = node != nullptr && node->state != Node::State::kLost;
+    if (there && node->link == member.link) send_control(member.link, message);
+  }
+  end_sequences(std::move(over), {ErrorCode::kUnavailable, sentence});
+  form_pipelines();
+  admit();
+}
+
+std::vector<std::shared_ptr<Sequence>> CoordinatorMachine::interrupt(
+    std::vector<std::shared_ptr<Sequence>> lost, Duration patience, bool failed) {
+  std::vector<std::shared_ptr<Sequence>> again;
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (auto& sequence : lost) {
+    if (sequence->ended) continue;
+    if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
+      sequence->interrupt(clock_.now(), patience, failed);
+      again.push_back(std::move(sequence));
+    } else {
+      ending_.emplace(sequence->id, sequence);
+      over.push_back(std::move(sequence));
+    }
+  }
+  if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
+  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
+  scheduler_.requeue(std::move(again));
+  return over;
+}
+
+void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
+                                       const Error& error) {
+  for (const auto& sequence : sequences) ending_.emplace(sequence->id, sequence);
+  for (const auto& sequence : sequences) {
+    ending_.erase(sequence->id);
+    if (sequence->ended) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+      continue;
+    }
+    if (sequence->held) {  // complete but for the hashes of its last rows
+      finish(sequence, *sequence->held);
+      continue;
+    }
+    sequence->ended = true;
+    ++totals_.finished_error_total;
+    sequence->events->on_error(error);
+  }
+}
+
+void CoordinatorMachine::expire_waiting() {
+  if (scheduler_.serves()) {
+    without_pipeline_since_ = clock_.now();
+    return;
+  }
+  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
+  if (pipelines_.placing().hopes()) return;
+  end_sequences(scheduler_.take_waiting(),
+                {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing()});
+}
+
+// As many as a pipeline takes are here and well, and will be one when they have rested.
+bool CoordinatorMachine::enough_rest() const {
+  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
+    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
+           !registry_.late(*node);
+  });
+  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
+}
+
+// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
+// measured and searched for, or one serves that will have room.
+void CoordinatorMachine::expire_interrupted() {
+  const auto& all = pipelines_.all();
+  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
+    return !one.second.serving && !one.second.checking;
+  });
+  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
+  const TimePoint now = clock_.now();
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (const auto& sequence : scheduler_.interrupted()) {
+    const bool fits = scheduler_.fits_somewhere(*sequence).ok();
+    const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
+    if (fits || hope) sequence->resume_by = now + kResumePatience;
+    if (now >= sequence->resume_by) over.push_back(sequence);
+  }
+  for (const auto& sequence : over) {
+    scheduler_.remove_waiting(sequence->id);
+    ending_.emplace(sequence->id, sequence);
+  }
+  end_sequences(std::move(over),
+                {ErrorCode::kUnavailable,
+                 "nobody holds the lost layers, or has room for this sequence: " + missing()});
+}
+
+// Empty, unless it is room that keeps the workers from forming a pipeline.
+std::string CoordinatorMachine::missing_room() const {
+  std::vector<std::uint64_t> rooms;
+  for (const NodeStatus& node : registry_.snapshot()) {
+    if (node.state == "lost" || node.away || !node.barred.empty() || node.newcomer) continue;
+    rooms.push_back(node.layers_most == 0 ? options_.layers : node.layers_most);
+  }
+  if (options_.stages == 0 || rooms.size() < options_.stages) return "";
+  std::sort(rooms.rbegin(), rooms.rend());
+  const auto room = std::accumulate(rooms.begin(), rooms.begin() + options_.stages, 0ULL);
+  if (room >= options_.layers) return "";
+  return "; " + std::to_string(options_.stages) + " of them have room for " + std::to_string(room) +
+         " of the model's " + std::to_string(options_.layers) + " layers";
+}
+
+std::string CoordinatorMachine::missing() const {
+  const std::uint32_t count = registry_.here();
+  std::string sentence = std::to_string(count);
+  if (count <= options_.stages && options_.stages > 0) {
+    sentence += " of " + std::to_string(options_.stages);
+  }
+  sentence += " workers are registered" + missing_owners();
+  const std::string& waiting = pipelines_.placing().waiting();
+  if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
+  if (pipelines_.none()) sentence += missing_room();
+  std::uint32_t named = 0;
+  const std::vector<const Node*> here = registry_.all();
+  for (const HandStage& stage : options_.by_hand) {
+    const bool absent = std::none_of(here.begin(), here.end(), [&](const Node* node) {
+      return node->status.name == stage.node;
+    });
+    if (!absent || named == kMissingNamed) continue;
+    sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
+    ++named;
+  }
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    if (pipeline.checking) continue;
+    for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
+      if (pipeline.members[stage].ready || named == kMissingNamed) continue;
+      sentence += "; " + pipeline.describe(stage) + " is not ready yet";
+      ++named;
+    }
+  }
+  if (!last_loss_.empty()) sentence += "; before, " + last_loss_;
+  return sentence;
+}
+
+std::vector<LayerRange> CoordinatorMachine::uncovered() const {
+  const bool even = !options_.placement && options_.by_hand.empty();
+  if (!pipelines_.none() || !even) return {};
+  std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
+  std::size_t others = 0;
+  for (const Node* node : registry_.all()) {
+    if (!Registry::may_serve(*node)) continue;
+    const auto own = std::ranges::find(layers, node->status.layers);
+    const bool keeps = node->loaded && own != layers.end();
+    if (keeps) layers.erase(own);
+    if (!keeps) ++others;
+  }
+  layers.erase(layers.begin(), layers.begin() + std::min(others, layers.size()));
+  return layers;
+}
+
+SwarmStatus CoordinatorMachine::status() const {
+  SwarmStatus status = totals_;
+  status.ready = scheduler_.serves();
+  if (!status.ready) status.missing = "no pipeline serves: " + missing();
+  status.uncovered = uncovered();
+  status.stages_wanted = options_.stages;
+  if (options_.placement) status.objective = options_.placement->objective;
+  status.nodes = registry_.snapshot();
+  std::map<std::string, LinkId> links;
+  for (const Node* node : registry_.known()) links[node->status.name] = node->link;
+  for (NodeStatus& node : status.nodes) {
+    node.standing = standing_of(links[node.name]);
+    node.owner = owner_name(links[node.name]);
+    const bool left_out = node.state == "free" && !pipelines_.none();
+    if (left_out) node.spare = pipelines_.placing().why_spare(node.name);
+    if (!node.barred.empty()) node.spare = node.barred;
+    node.checking = checking_of(node);
+  }
+  status.links = pipelines_.ways().all();
+  status.accused = accused();
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    PipelineStatus one;
+    one.epoch = epoch;
+    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
+    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    const auto pool = scheduler_.pools().find(epoch);
+    if (pool != scheduler_.pools().end()) {
+      one.running = pool->second.running;
+      one.kv_pages_reserved = pool->second.reserved;
+      one.level = pool->second.level;
+      one.twins = twins_of(pipeline);
+    }
+    one.kv_pages = pipeline.kv_pages;
+    one.kv_page_tokens = pipeline.kv_page_tokens;
+    status.pipelines.push_back(std::move(one));
+  }
+  if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
+  if (status.audits) status.audits->canaries_total = canaries_total_;
+  status.late_frames_total = late_frames();
+  status.running_audits = scheduler_.running_of(kAuditor);
+  status.running = scheduler_.running() - status.running_audits;
+  status.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
+  status.tokens_per_second = token_rate_.per_second(clock_.now());
+  status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
+  return status;
+}
+
+}  // namespace hearth::coordinator

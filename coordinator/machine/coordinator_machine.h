@@ -1,0 +1,179 @@
+// CoordinatorMachine: the Coordinator over its parts. Registry, Pipelines and Scheduler decide;
+// this class carries messages between them, the workers and the owners of sequences.
+//
+// Owners may call submit() and cancel() from inside their events, so state is brought in order
+// before any event is sent, and nothing is held across one but shared pointers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/machine/canaries.h"
+#include "coordinator/pipelines/pipeline_links.h"
+#include "coordinator/pipelines/pipelines.h"
+#include "coordinator/proof/audit_case.h"
+#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/workers/counter_rate.h"
+#include "coordinator/workers/registry.h"
+
+namespace hearth::coordinator {
+
+class CoordinatorMachine final : public Coordinator,
+                                 private TransportEvents,
+                                 private PipelineLinkEvents {
+ public:
+  CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
+                     Transport& control, Transport& data);
+  ~CoordinatorMachine() override;
+
+  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
+
+  void on_timer() override;
+  Result<SequenceId> submit(GenerateRequest request,
+                            std::shared_ptr<SequenceEvents> events) override;
+  void cancel(SequenceId sequence) override;
+  void stop(SequenceId sequence, Position position) override;
+  SwarmStatus status() const override;
+  void publish_roster(Bytes roster) override;
+  void publish_model(const Hash256& model) override;
+
+ private:
+  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
+  // space.
+  static constexpr char kAuditor[] = "the audits";
+
+  struct Stranger {
+    TimePoint deadline{};  // then the link is closed
+    bool refused = false;
+  };
+
+  // Control links.
+  void on_link_open(LinkId link, bool incoming) override;
+  void on_frame(LinkId link, Frame frame) override;
+  void on_link_closed(LinkId link, const Error& why) override;
+  void on_first_message(LinkId link, const control::v1::WorkerMessage& message);
+  void on_message(Node& node, const control::v1::WorkerMessage& message);
+  void on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat);
+  void on_stage_ready(Node& node, const control::v1::StageReady& ready);
+  void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
+  void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
+  template <typename Windows>
+  void on_receipts(Node& node, const Windows& windows, int count);
+  void on_measured(Node& node, const control::v1::Measured& measured);
+  void measure_ways();
+  void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
+  void send_roster(LinkId link);
+  void send_plan(Node& node);
+  control::v1::CoordinatorMessage hold_message(const Node& node) const;
+  void send_plans_again();
+  void take_holding(Node& node, const control::v1::Holding& holding);
+  // kInvalidInput names field and limit. What is said may lose any worker.
+  Status take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat);
+  Accusers* accusers_of(const std::string& holder);
+  std::vector<AccusedStatus> accused() const;
+  void refuse(LinkId link, const std::string& why, bool may_pass = false);
+  void lose_node(const std::string& name, const std::string& why);
+
+  // Nodes that a verdict bars from work, or not any more.
+  void meet(Node& node);
+  void follow_standing();
+  void follow_newcomer(Node& node, bool newcomer);
+  std::string checking_of(const NodeStatus& node) const;
+
+  // Nodes that their owners want.
+  void take_away(Node& node, std::optional<Away> away);
+  void drain_pipelines();
+  bool may_end_now(const Pipeline& pipeline) const;
+
+  // Nodes whose steps take much longer than they did.
+  void route_around_slow();
+  void prepare_spare(LayerRange layers);
+  std::optional<std::uint32_t> slow_stage(const Pipeline& pipeline);
+  std::string missing_owners() const;
+
+  // Pipelines.
+  void on_pipeline_linked(Epoch epoch) override;
+  void on_pipeline_frame(Epoch epoch, Frame frame) override;
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
+  void form_pipelines();
+  void tell_assigned(Pipeline& pipeline);
+  void end_outdated();
+  Hash256 model_of_receipts() const;
+  void begin_receipts(Pipeline& pipeline);
+  void serve_if_complete(Epoch epoch);
+  // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.
+  void lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why);
+  // The same by nobody's fault: the owner of a stage's machine wants it.
+  void withdraw_pipeline(Epoch epoch, std::uint32_t stage);
+  void end_pipeline(Epoch epoch, const std::string& sentence,
+                    const std::vector<std::string>& culprits);
+  // Of a lost pipeline: those that can go on wait again, the others are given back, in ending_.
+  std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
+                                                   Duration patience, bool failed);
+  Duration silence_of(const std::vector<std::string>& names) const;
+  std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
+  void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
+
+  // Sequences.
+  void submit_audit(AuditRun run);
+  void make_canaries();
+  void admit();
+  void take_standings();
+  void rank_pools();  // by standings_, and by whom they can be audited
+  ledger::Level level_of(const std::vector<std::string>& nodes) const;
+  std::optional<NodeStanding> standing_of(LinkId link) const;
+  std::string owner_name(LinkId link) const;
+  std::multiset<std::string> owners_of(const Pipeline& pipeline) const;
+  std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
+  void take_outcome(const AuditOutcome& outcome);
+  void start_sequence(Sequence& sequence);
+  bool orders_prompts(const Pipeline* pipeline);
+  Status take_tokens(Pipeline& pipeline, const Frame& frame);
+  void release(Sequence& sequence);
+  Status take_token(Epoch epoch, const SampledToken& token);
+  void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish_stopped(const std::shared_ptr<Sequence>& sequence);
+  void finish_held(bool only_overdue);
+  void expire_waiting();
+  void expire_interrupted();
+  bool enough_rest() const;
+  std::string missing() const;  // to a pipeline that serves
+  std::vector<LayerRange> uncovered() const;
+  std::string missing_room() const;
+
+  const CoordinatorOptions options_;
+  const Clock& clock_;
+  Transport& control_;
+  Transport& data_;
+  Bytes roster_;  // empty before the first one
+  std::optional<Hash256> model_;
+  Accusers accusers_;  // of this process as a holder, each since it registered
+  Registry registry_;
+  Pipelines pipelines_;
+  PipelineLinks links_;
+  Scheduler scheduler_;
+  Canaries canaries_;
+  // Out of the scheduler and not told yet: the owner of one may cancel another.
+  std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
+  std::shared_ptr<const Standings> standings_;  // by which pools have their levels
+  // Owners of answers whose windows are all being audited; the oldest first.
+  std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
+  std::string last_loss_;                 // why the last pipeline ended, until one serves again
+  std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
+  TimePoint without_pipeline_since_{};
+  TimePoint timer_at_{};  // its last call
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t canaries_total_ = 0;
+  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
+  CounterRate token_rate_;         // reported by the timer
+  CounterRate prompt_rate_;
+  SwarmStatus totals_;  // only its *_total counters are kept here
+};
+
+}  // namespace hearth::coordinator

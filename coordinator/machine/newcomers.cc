@@ -1,0 +1,78 @@
+// The coordinator's part in what newcomers do: their checking pipelines, and the requests that it
+// makes for them (ledger/PROTOCOL.md, 4).
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/pipelines/checking.h"
+#include "coordinator/proof/receipts.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Takes turns with those who ask for answers. No API key's id has a space.
+constexpr char kOwner[] = "the canaries";
+
+// What the model says is what the next ones are made of.
+class CanaryEvents final : public SequenceEvents {
+ public:
+  explicit CanaryEvents(Canaries& canaries) : canaries_(canaries) {}
+  void on_admitted() override {}
+  void on_token(const SampledToken& token) override {
+    answer_.push_back(token.token);
+    if (token.finish != FinishReason::kNone) canaries_.heard(answer_);
+  }
+  void on_hashes(std::vector<RowHash>) override {}
+  void on_error(const Error& error) override {
+    spdlog::debug("a request for newcomers to check had no answer: {}", error.message);
+  }
+
+ private:
+  Canaries& canaries_;
+  std::vector<TokenId> answer_;
+};
+
+}  // namespace
+
+void CoordinatorMachine::end_outdated() {
+  for (const auto& [epoch, why] : pipelines_.outdated()) {
+    if (pipelines_.find(epoch) != nullptr) end_pipeline(epoch, why, {});
+  }
+}
+
+// As long as there is who checks them.
+void CoordinatorMachine::make_canaries() {
+  if (options_.receipts == nullptr || !scheduler_.has_checkers() || !scheduler_.serves()) return;
+  const bool idle = scheduler_.has_idle_checkers() && scheduler_.waiting() == 0;
+  while (canaries_.due(clock_.now(), idle)) {
+    GenerateRequest request = canaries_.make();
+    Hash256 own;
+    random_bytes(own.bytes);
+    ReceiptOrder order;
+    order.request = ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
+    random_bytes(order.salt.bytes);
+    request.receipt = order;
+    request.owner = kOwner;
+    const auto taken = submit(std::move(request), std::make_shared<CanaryEvents>(canaries_));
+    if (!taken) return;
+    ++canaries_total_;
+  }
+}
+
+std::string CoordinatorMachine::checking_of(const NodeStatus& node) const {
+  const bool here = node.state != "lost" && !node.away && node.barred.empty();
+  if (!node.newcomer || !here) return "";
+  if (options_.receipts == nullptr) return "waits: this server keeps no ledger";
+  if (options_.receipts->audits().mode == AuditMode::kOff) return "waits: nothing is audited here";
+  const std::string dues = dues_text({}, node.standing);
+  if (node.state == "checking") return "checks others' results, " + dues;
+  if (node.state == "loading") return "loads layers to check others' results with, " + dues;
+  if (node.build != options_.receipts->build()) {
+    return "waits: its program " + node.build + " is another one than this server's";
+  }
+  const std::string& why = pipelines_.why_newcomers_wait();
+  return "waits" + (why.empty() ? "" : ": " + why) + "; " + dues;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,340 @@
+// The coordinator's part in the life of a sequence: in, out to the first stage, and its tokens.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/limits.h"
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/proof/receipts.h"
+#include "proto/defect.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kHashPatience = std::chrono::seconds(2);
+constexpr std::size_t kAuditedMost = 8'192;  // answers whose owners wait for their audits
+
+class AuditEvents final : public SequenceEvents {
+ public:
+  AuditEvents(Receipts& receipts, const ledger::RequestId& run) : receipts_(receipts), run_(run) {}
+  void on_admitted() override {}
+  void on_token(const SampledToken&) override {}
+  void on_hashes(std::vector<RowHash>) override {}
+  void on_error(const Error& error) override { receipts_.give_up(run_, error.message); }
+
+ private:
+  Receipts& receipts_;
+  const ledger::RequestId run_;
+};
+
+Status check_tokens(const std::string& what, const std::vector<TokenId>& tokens,
+                    const StepShape& shape) {
+  REQUIRE(tokens.size() <= shape.context, "the " + what + " has " + std::to_string(tokens.size()) +
+                                              " tokens; the context has " +
+                                              std::to_string(shape.context));
+  for (const TokenId token : tokens) {
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary,
+            "the " + what + " has token " + std::to_string(token) + "; the vocabulary has " +
+                std::to_string(shape.vocabulary));
+  }
+  return ok_status();
+}
+
+Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
+  TRY_VOID(check_tokens("prompt", request.prompt, shape));
+  TRY_VOID(check_tokens("answer", request.answer, shape));
+  REQUIRE(request.answer.empty() || request.answer.size() < request.sampling.max_tokens,
+          "the answer has " + std::to_string(request.answer.size()) + " tokens; one of at most " +
+              std::to_string(request.sampling.max_tokens) + " does not go on");
+  return ok_status();
+}
+
+}  // namespace
+
+Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
+                                              std::shared_ptr<SequenceEvents> events) {
+  TRY_VOID(check_tokens(request, options_.shape));
+  auto sequence = std::make_shared<Sequence>();
+  sequence->id = SequenceId(next_sequence_);
+  sequence->prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  sequence->answer = std::exchange(request.answer, {});
+  sequence->request = std::move(request);
+  sequence->events = std::move(events);
+  TRY_VOID(validate(sequence->open(), options_.shape));
+  if (!scheduler_.serves()) {
+    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing()};
+  }
+  TRY_VOID(scheduler_.fits_somewhere(*sequence));
+  TRY_VOID(scheduler_.enqueue(sequence));
+  ++next_sequence_;
+  admit();
+  return sequence->id;
+}
+
+// Its tokens come to the audit with its receipts' (release()); here only its failure is heard.
+void CoordinatorMachine::submit_audit(AuditRun run) {
+  const ledger::RequestId name = run.order.request;
+  GenerateRequest request{std::move(run.prompt), std::move(run.sampling)};
+  request.answer = std::move(run.answer);
+  request.trust = std::move(run.nodes);
+  request.owner = kAuditor;
+  request.background = true;
+  request.receipt = run.order;
+  request.min_level = run.min_level;
+  request.origin = Origin::kAudit;
+  request.for_newcomers = run.for_newcomers;
+  const auto taken =
+      submit(std::move(request), std::make_shared<AuditEvents>(*options_.receipts, name));
+  if (!taken) options_.receipts->put_off(name, taken.error().message);
+}
+
+void CoordinatorMachine::cancel(SequenceId id) {
+  if (const auto ending = ending_.find(id); ending != ending_.end()) {
+    if (!std::exchange(ending->second->ended, true)) ++totals_.cancelled_total;
+    return;
+  }
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+  if (!sequence || sequence->ended) return;
+  ++totals_.cancelled_total;
+  const bool waits = sequence->epoch == Epoch();
+  if (waits) {
+    sequence->ended = true;
+    scheduler_.remove_waiting(id);
+    admit();
+    return;
+  }
+  if (!sequence->answered) {
+    links_.send(sequence->epoch,
+                {FrameType::kCancel, encode(CancelMessage{sequence->epoch, {id}})});
+  }
+  sequence->held.reset();
+  scheduler_.end(*sequence);
+}
+
+void CoordinatorMachine::stop(SequenceId id, Position position) {
+  const std::shared_ptr<Sequence> sequence = ending_.contains(id) ? nullptr : scheduler_.find(id);
+  if (!sequence || sequence->ended || sequence->stopped) return;
+  const bool runs = sequence->epoch != Epoch();
+  if (!sequence->request.report_hashes || position >= sequence->tokens_known()) return cancel(id);
+  ++totals_.finished_stop_total;
+  if (!runs) {  // between two pipelines: the hashes of the lost one are all that there will be
+    sequence->stopped = position;
+    scheduler_.remove_waiting(id);
+    return finish_stopped(sequence);
+  }
+  if (!sequence->answered) {
+    links_.send(sequence->epoch,
+                {FrameType::kCancel, encode(CancelMessage{sequence->epoch, {id}})});
+  }
+  sequence->held.reset();
+  sequence->stopped = position;
+  sequence->held_until = clock_.now() + kHashPatience;
+  finish_held(false);
+}
+
+// One at a time, for every event may change what comes next.
+void CoordinatorMachine::admit() {
+  for (;;) {
+    if (const auto unfit = scheduler_.pop_unfit()) {
+      const Status why = scheduler_.fits_somewhere(*unfit);
+      end_sequences({unfit}, why.error());
+      continue;
+    }
+    const auto sequence = scheduler_.admit();
+    if (!sequence) break;
+    start_sequence(*sequence);
+    if (std::exchange(sequence->admitted, true)) {
+      ++totals_.resumed_total;
+      if (planted(SwarmDefect::kTokenTwice) && !sequence->answer.empty()) {
+        sequence->events->on_token({sequence->id,
+                                    static_cast<Position>(sequence->tokens_known() - 1),
+                                    sequence->answer.back(),
+                                    FinishReason::kNone,
+                                    ErrorCode::kNumeric,
+                                    0.0F,
+                                    {}});
+      }
+      continue;
+    }
+    ++totals_.admitted_total;
+    if (!sequence->answer.empty()) ++totals_.resumed_total;
+    totals_.prompt_tokens_total += sequence->prompt_tokens;
+    if (sequence->request.origin == Origin::kClient) {
+      canaries_.saw(sequence->request, scheduler_.has_checkers());
+    }
+    sequence->events->on_admitted();
+  }
+}
+
+void CoordinatorMachine::start_sequence(Sequence& sequence) {
+  // A pipeline that it goes on with computes all its rows again.
+  if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
+  const bool hashed = sequence.request.report_hashes;
+  sequence.again = hashed ? static_cast<std::uint32_t>(sequence.answer.size()) : 0;
+  const Pipeline* pipeline = pipelines_.find(sequence.epoch);
+  sequence.receipts = sequence.request.receipt && pipeline != nullptr && pipeline->model;
+  if (sequence.receipts) {
+    options_.receipts->start(sequence.epoch, sequence.request.receipt->request,
+                             sequence.tokens_wanted());
+  }
+  SubmitMessage message = sequence.submit();
+  message.open.background = sequence.request.background && orders_prompts(pipeline);
+  links_.send(sequence.epoch, {FrameType::kSubmit, encode(message)});
+}
+
+// Whether its first stage knows of prompts in the background.
+bool CoordinatorMachine::orders_prompts(const Pipeline* pipeline) {
+  const Node* first =
+      pipeline == nullptr ? nullptr : registry_.find(pipeline->members.front().node);
+  return first != nullptr && first->status.protocol >= kProtocolBackground;
+}
+
+void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
+  const Status taken = take_tokens(*pipeline, frame);
+  if (!taken.ok()) return lose_pipeline(epoch, last, taken.error().message);
+  admit();
+}
+
+Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
+  REQUIRE(frame.type == FrameType::kTokens, "frame type " +
+                                                std::to_string(static_cast<int>(frame.type)) +
+                                                " does not belong on this link");
+  REQUIRE(pipeline.serving, "tokens came before the pipeline served");
+  TRY(const StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
+  const Epoch epoch = pipeline.epoch;
+  if (tokens.epoch < epoch &&
+      !planted(SwarmDefect::kStaleAnswerTaken)) {  // late, of a pipeline that is over
+    ++late_frames_;
+    return ok_status();
+  }
+  REQUIRE(tokens.epoch == epoch, "tokens of epoch " + std::to_string(tokens.epoch.value) +
+                                     " on a link of epoch " + std::to_string(epoch.value));
+  REQUIRE(!pipeline.last_step || tokens.step.value == pipeline.last_step->value + 1,
+          "the answer to step " + std::to_string(tokens.step.value) + " follows the one to step " +
+              std::to_string(pipeline.last_step->value));
+  pipeline.last_step = tokens.step;
+  for (const SampledToken& token : tokens.tokens) TRY_VOID(take_token(epoch, token));
+  for (const SequenceId id : tokens.released) {
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
+                (sequence->answered || sequence->ended || sequence->stopped),
+            "sequence " + std::to_string(id.value) + " was released and had not ended");
+    release(*sequence);
+  }
+  return ok_status();
+}
+
+// Its answer is whole, also of one that was cancelled: every row that was computed was answered.
+void CoordinatorMachine::release(Sequence& sequence) {
+  if (sequence.receipts && !sequence.released) {
+    std::vector<TokenId> tokens = sequence.request.prompt;
+    tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
+    options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
+                             std::move(tokens), sequence.request.sampling, sequence.request.trust,
+                             sequence.request.min_level, sequence.request.verify,
+                             sequence.request.share});
+  }
+  const bool asked = sequence.request.verify == Verify::kFull && !sequence.released;
+  scheduler_.release(sequence);
+  if (!asked) return;
+  if (sequence.receipts) {
+    if (audited_.size() >= kAuditedMost) audited_.erase(audited_.begin());
+    audited_[sequence.request.receipt->request] = sequence.events;
+    return;
+  }
+  AuditOutcome none;
+  none.kind = AuditOutcome::Kind::kUnaudited;
+  none.why = "the pipeline that computed it makes no receipts";
+  sequence.events->on_audit(none);
+}
+
+void CoordinatorMachine::take_outcome(const AuditOutcome& outcome) {
+  const auto found = audited_.find(outcome.request);
+  if (found == audited_.end()) return;
+  const std::shared_ptr<SequenceEvents> events = found->second;
+  if (outcome.is_last()) audited_.erase(found);
+  events->on_audit(outcome);
+}
+
+Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(token.sequence);
+  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
+          "a token of sequence " + std::to_string(token.sequence.value) +
+              ", which is not on this pipeline");
+  const bool again = sequence->again > 0;
+  const bool first = sequence->fruitless > 0;
+  TRY_VOID(sequence->take(token));
+  const TimePoint now = clock_.now();
+  if (sequence->token_at) scheduler_.take_pace(epoch, now - *sequence->token_at, now);
+  sequence->token_at = now;
+  if (again) return ok_status();
+  if (planted(SwarmDefect::kTokenLost) && first) return ok_status();
+  if (!sequence->ended && !sequence->stopped) deliver(sequence, token);
+  return ok_status();
+}
+
+void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
+                                 const SampledToken& token) {
+  if (token.finish == FinishReason::kError) {
+    ++totals_.finished_error_total;
+    scheduler_.end(*sequence);
+    const std::string position = "position " + std::to_string(token.position);
+    sequence->events->on_error({token.error, token.error == ErrorCode::kNoCapacity
+                                                 ? "a stage has no KV page left for " + position
+                                                 : "the model could not compute " + position +
+                                                       ": " +
+                                                       std::string(error_code_name(token.error))});
+    return;
+  }
+  ++totals_.generation_tokens_total;
+  if (token.finish == FinishReason::kNone) return sequence->events->on_token(token);
+  if (!sequence->request.report_hashes) return finish(sequence, token);
+  sequence->held = token;
+  sequence->held_until = clock_.now() + kHashPatience;
+  finish_held(false);
+}
+
+void CoordinatorMachine::finish(const std::shared_ptr<Sequence>& sequence,
+                                const SampledToken& token) {
+  const SampledToken last = token;  // may be the held one
+  sequence->held.reset();
+  std::vector<RowHash> hashes = sequence->sorted_hashes();
+  const bool stopped = last.finish == FinishReason::kStop;
+  ++(stopped ? totals_.finished_stop_total : totals_.finished_length_total);
+  scheduler_.end(*sequence);
+  if (sequence->request.report_hashes) sequence->events->on_hashes(std::move(hashes));
+  sequence->events->on_token(last);
+}
+
+void CoordinatorMachine::finish_stopped(const std::shared_ptr<Sequence>& sequence) {
+  std::vector<RowHash> hashes = sequence->sorted_hashes();
+  scheduler_.end(*sequence);
+  sequence->events->on_hashes(std::move(hashes));
+}
+
+// Last tokens go out when all hashes are there, or when the wait for them is over.
+void CoordinatorMachine::finish_held(bool only_overdue) {
+  for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
+    if (sequence->ended || !sequence->waits_for_hashes()) continue;
+    const bool overdue = clock_.now() >= sequence->held_until;
+    if (overdue) {
+      spdlog::warn("sequence {}: {} hashes came in time", sequence->id.value,
+                   sequence->hashes.size());
+    }
+    const Pipeline* pipeline = pipelines_.find(sequence->epoch);
+    const bool complete =
+        !only_overdue && pipeline != nullptr &&
+        sequence->hashes_complete(static_cast<std::uint32_t>(pipeline->members.size()));
+    if (!overdue && !complete) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+    } else {
+      finish(sequence, *sequence->held);
+    }
+  }
+}
+
+}  // namespace hearth::coordinator

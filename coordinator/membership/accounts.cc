@@ -1,0 +1,49 @@
+#include "coordinator/membership/accounts.h"
+
+#include "base/check.h"
+#include "base/hex.h"
+
+namespace hearth::coordinator {
+
+PublicKey account_of(const ApiKey& key, const Hash256& secret, const PublicKey& own) {
+  if (key.account) return *key.account;
+  if (key.node) return *key.node;
+  if (key.admin) return own;
+  const Hash256 seed = keyed_blake2b(secret, as_bytes("account of API key " + key.id));
+  const auto pair = SecretKey::from_seed(seed.bytes);
+  INVARIANT(pair, "32 bytes are a seed");
+  return pair->public_key();
+}
+
+Result<PublicKey> Accounts::of_key(std::string_view id) const {
+  if (id.empty()) return own_;
+  TRY(const auto key, store_->find_key(id));
+  if (!key) return Error{ErrorCode::kNotFound, "no API key has the id " + std::string(id)};
+  return account_of(*key, store_->secret_key(), own_);
+}
+
+Result<PublicKey> Accounts::find(std::string_view name) const {
+  if (name.size() == 2 * PublicKey::kBytes) {
+    if (const auto bytes = from_hex(name)) return PublicKey::parse(*bytes);
+  }
+  std::optional<PublicKey> found;
+  const auto roster = roster_->roster();
+  if (const RosterEntry* node = roster ? roster->find(name) : nullptr) found = node->key;
+  TRY(const auto keys, store_->keys());
+  for (const ApiKey& key : keys) {
+    if (key.revoked || (key.name != name && key.id != name)) continue;
+    const PublicKey account = account_of(key, store_->secret_key(), own_);
+    REQUIRE(!found || *found == account,
+            "'" + std::string(name) +
+                "' is a node and an API key too; give the account's 64 digits (hearth key list, "
+                "hearth nodes)");
+    found = account;
+  }
+  if (found) return *found;
+  return Error{ErrorCode::kNotFound,
+               "nobody is called '" + std::string(name) +
+                   "': an account is a node's name (hearth status), an API key's name (hearth key "
+                   "list) or 64 hex digits"};
+}
+
+}  // namespace hearth::coordinator

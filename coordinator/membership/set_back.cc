@@ -1,0 +1,78 @@
+#include "coordinator/membership/set_back.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace hearth::coordinator {
+namespace {
+
+bool joined(const RosterEntry& entry) { return entry.role != Role::kCoordinator; }
+
+bool in_all(const std::vector<const Roster*>& rosters, const PublicKey& key) {
+  return std::all_of(rosters.begin(), rosters.end(), [&](const Roster* roster) {
+    const RosterEntry* entry = roster->find(key);
+    return entry != nullptr && joined(*entry);
+  });
+}
+
+}  // namespace
+
+Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evidence) {
+  TRY(const auto noted, store.roster_number());
+  if (!noted || (number <= *noted && (evidence == 0 || evidence < *noted))) return ok_status();
+  return Error{
+      ErrorCode::kRefused,
+      "the store of the cluster (hearth.db) knows rosters up to number " + std::to_string(*noted) +
+          ", and " + (number > *noted ? "the one of this folder" : "one that a member holds") +
+          ", signed by this cluster, has number " +
+          std::to_string(number > *noted ? number : evidence) +
+          ": an older copy was put back, which would let nodes in again that were removed since. "
+          "Nothing is served. Put the newest copy back, or take the members from the newest "
+          "roster: "
+          "hearth nodes restore"};
+}
+
+Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,
+                                 const std::function<bool(const RosterEntry&)>& is_local,
+                                 const std::vector<NodeRecord>& said, std::int64_t now) {
+  Restored restored;
+  for (const Roster& roster : rosters) restored.number = std::max(restored.number, roster.number);
+  std::vector<const Roster*> newest;
+  for (const Roster& roster : rosters) {
+    if (roster.number == restored.number) newest.push_back(&roster);
+  }
+  if (newest.empty()) {
+    return Error{ErrorCode::kNotFound, "there is no roster to take the members from"};
+  }
+  TRY(const auto nodes, store.nodes());
+  TRY(const auto noted, store.roster_number());
+  std::vector<PublicKey> out;
+  for (const NodeRecord& node : nodes) {
+    if (node.revoked || in_all(newest, node.key)) continue;
+    out.push_back(node.key);
+    restored.removed.push_back(node.name);
+  }
+  std::vector<NodeRecord> in;
+  for (const RosterEntry& entry : newest.front()->entries) {
+    const bool known = std::any_of(nodes.begin(), nodes.end(),
+                                   [&](const NodeRecord& node) { return node.key == entry.key; });
+    if (known || !in_all(newest, entry.key) || is_local(entry)) continue;
+    NodeRecord& record =
+        in.emplace_back(NodeRecord{entry.key, entry.name, entry.role, now, false, "", false});
+    restored.added.push_back(entry.name);
+    const auto one = std::find_if(said.begin(), said.end(),
+                                  [&](const NodeRecord& node) { return node.key == entry.key; });
+    if (one == said.end()) {
+      restored.unknown.push_back(entry.name);
+    } else {
+      record.owner = one->owner;
+      record.newcomer = one->newcomer;
+    }
+  }
+  // Beyond all of them: what contradicts the store now is settled.
+  restored.number = std::max(restored.number, noted.value_or(0)) + 1;
+  TRY_VOID(store.restore(restored.number, out, in));
+  return restored;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,92 @@
+// PipelineLinks: the coordinator's data links, two a pipeline: one dialled to the first stage
+// (Submit, Cancel), one accepted from the last (StepTokens). Each begins with a Hello each way; the
+// side that dialled speaks first.
+//
+// Threads: everything on the owner's thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "proto/link/transport.h"
+
+namespace hearth::coordinator {
+
+class PipelineLinkEvents {
+ public:
+  virtual ~PipelineLinkEvents() = default;
+  // Both links of the pipeline have shaken hands.
+  virtual void on_pipeline_linked(Epoch epoch) = 0;
+  virtual void on_pipeline_frame(Epoch epoch, Frame frame) = 0;
+  // `stage`: at the far end of the link that is lost.
+  virtual void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) = 0;
+};
+
+class PipelineLinks final : public TransportEvents {
+ public:
+  // `identity`: our versions and name.
+  PipelineLinks(Hello identity, const Clock& clock, Transport& transport,
+                PipelineLinkEvents& events);
+
+  // Dials the first stage and expects the last one, by epoch and node name.
+  void open(Epoch epoch, std::uint32_t stages, std::string first_address, std::string first_node,
+            std::string last_node);
+  void close(Epoch epoch);
+  bool linked(Epoch epoch) const;
+  // To the first stage. What the transport has no room for is kept, in order, and offered again;
+  // the KV reserved for its sequences bounds it.
+  void send(Epoch epoch, Frame frame);
+  void on_timer();
+  // Of links that we closed with their epoch; dropped.
+  std::uint64_t late_frames() const { return late_frames_; }
+
+  void on_link_open(LinkId link, bool incoming) override;
+  void on_frame(LinkId link, Frame frame) override;
+  void on_link_closed(LinkId link, const Error& why) override;
+
+ private:
+  enum class State { kWaiting, kDialling, kGreeted, kOpen };
+  struct Ends {
+    std::uint32_t stages = 1;
+    std::string first_address;
+    std::string first_node;
+    std::string last_node;
+    State first_state = State::kWaiting;
+    LinkId first;
+    TimePoint deadline{};  // the next attempt to dial, or the end of patience with this one
+    TimePoint give_up{};   // unless it is linked by then
+    std::deque<Frame> queue;
+    bool last_open = false;
+    LinkId last;
+    bool announced = false;
+  };
+  struct Stranger {
+    TimePoint deadline{};
+    bool refused = false;
+  };
+
+  void dial(Ends& ends);
+  void flush(Ends& ends);
+  void on_first_frame(Epoch epoch, Ends& ends, const Frame& frame);
+  Status check_answer(Epoch epoch, const Ends& ends, const Frame& frame) const;
+  void on_stranger_frame(LinkId link, Stranger& stranger, const Frame& frame);
+  Status judge(const Hello& hello) const;
+  void refuse(LinkId link, Stranger& stranger, const std::string& why, std::string_view told);
+  void first_closed(Epoch epoch, Ends& ends, const std::string& why);
+  void announce(Epoch epoch, Ends& ends);
+  Hello hello_of(Epoch epoch) const;
+
+  Hello identity_;
+  const Clock& clock_;
+  Transport& transport_;
+  PipelineLinkEvents& events_;
+  std::map<Epoch, Ends> ends_;
+  std::map<LinkId, Stranger> strangers_;
+  std::uint64_t late_frames_ = 0;
+};
+
+}  // namespace hearth::coordinator

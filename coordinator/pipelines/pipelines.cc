@@ -1,0 +1,318 @@
+#include "coordinator/pipelines/pipelines.h"
+
+#include <algorithm>
+
+#include "coordinator/pipelines/checking.h"
+#include "coordinator/workers/holdings.h"
+#include "proto/fixed_field.h"
+#include "proto/split.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Keeps a worker that fails at once from being tried in a tight loop; spare ones go first.
+constexpr Duration kRest = std::chrono::milliseconds(500);
+constexpr Duration kSettling = std::chrono::seconds(3);
+constexpr std::uint32_t kPageTokensMost = 65'536;
+
+}  // namespace
+
+bool Pipeline::all_ready() const {
+  return std::all_of(members.begin(), members.end(), [](const Member& m) { return m.ready; });
+}
+
+std::string Pipeline::describe(std::uint32_t stage) const {
+  const Member& member = members[stage];
+  return "worker " + member.node + " (stage " + std::to_string(stage) + " of " +
+         std::to_string(members.size()) + ", layers " + text_of(member.layers) + ")";
+}
+
+Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
+    : options_(options),
+      clock_(clock),
+      registry_(registry),
+      ways_(clock),
+      placing_(options, clock, ways_),
+      next_epoch_(options.first_epoch) {}
+
+std::vector<LayerRange> Pipelines::split(const std::vector<Node*>& nodes) const {
+  std::vector<std::uint32_t> most;
+  for (std::uint32_t i = 0; i < options_.stages; ++i) most.push_back(nodes[i]->status.layers_most);
+  return split_layers(options_.layers, most);
+}
+
+// Who has loaded a stage gets it again, so that after a loss only the lost stage is loaded anew.
+// The other stages go to those that hold their layers, then to those whose turn it is; who is in
+// doubt comes last and has no claim to what it loaded.
+std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
+  std::vector<Node*> stages(options_.stages);
+  std::vector<Node*> others;
+  const auto claims = [&](const Node* node) {
+    return node->loaded && node->status.stage < options_.stages &&
+           stages[node->status.stage] == nullptr;
+  };
+  const auto doubtful = [](const Node* node) {
+    return node->strikes > 0 || node->late || node->slow;
+  };
+  for (Node* node : free) {
+    if (claims(node) && !doubtful(node)) {
+      stages[node->status.stage] = node;
+    } else {
+      others.push_back(node);
+    }
+  }
+  std::stable_partition(others.begin(), others.end(),
+                        [&](const Node* node) { return !node->loaded && !doubtful(node); });
+  const std::vector<LayerRange> all = split_layers(options_.layers, options_.stages);
+  std::vector<std::uint32_t> open;
+  std::vector<LayerRange> layers;
+  for (std::uint32_t i = 0; i < options_.stages; ++i) {
+    if (stages[i] != nullptr) continue;
+    open.push_back(i);
+    layers.push_back(all[i]);
+  }
+  others = arrange(layers, std::move(others));
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const Node* node = others[i];
+    const auto own = std::find(open.begin(), open.end(), node->status.stage);
+    if (node->status.partial || !node->loaded || own == open.end()) continue;
+    Node*& there = others[static_cast<std::size_t>(own - open.begin())];
+    if (!there->status.partial) std::swap(others[i], there);
+  }
+  for (std::size_t i = 0; i < open.size(); ++i) stages[open[i]] = others[i];
+  return stages;
+}
+
+// Where the nodes that were chosen have no room for the model, those with the most room.
+std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
+  if (free.size() < options_.stages) return {};
+  std::vector<Node*> stages = by_stage(free);
+  std::vector<LayerRange> layers = split(stages);
+  if (!layers.empty()) {
+    free = std::move(stages);
+    return layers;
+  }
+  const auto room = [](const Node* node) { return node->status.layers_most - 1; };  // 0: any number
+  std::stable_sort(free.begin(), free.end(),
+                   [&](const Node* a, const Node* b) { return room(a) > room(b); });
+  return split(free);
+}
+
+std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
+  std::optional<Placing::Placed> placed = placing_.choose(free, !none());
+  if (!placed) return {};
+  free = std::move(placed->nodes);
+  return std::move(placed->layers);
+}
+
+// A node that would have to fetch other layers than it has waits a little for those that have them:
+// after a coordinator's start all come back, one after the other. Once there was a pipeline there
+// may be requests, which do not wait.
+bool Pipelines::settles(const std::vector<Node*>& nodes,
+                        const std::vector<LayerRange>& layers) const {
+  if (next_epoch_ != options_.first_epoch) return false;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const NodeStatus& status = nodes[i]->status;
+    const bool other =
+        status.held_total > 0 && status.held != layers[i] && !holds(status, layers[i]);
+    if (other && clock_.now() - nodes[i]->since < kSettling) return true;
+  }
+  return false;
+}
+
+std::vector<LayerRange> Pipelines::by_hand(std::vector<Node*>& free) const {
+  std::vector<Node*> nodes;
+  std::vector<LayerRange> layers;
+  for (const HandStage& stage : options_.by_hand) {
+    const auto named = std::find_if(free.begin(), free.end(), [&](const Node* node) {
+      return node->status.name == stage.node;
+    });
+    if (named == free.end()) return {};
+    nodes.push_back(*named);
+    layers.push_back(stage.layers);
+  }
+  free = std::move(nodes);
+  return layers;
+}
+
+// `free`: those that are taken, by stage, where any are.
+std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
+  if (!options_.by_hand.empty()) return by_hand(free);
+  if (options_.placement) return place(free);
+  std::vector<LayerRange> layers = choose(free);
+  if (settles(free, layers)) layers.clear();
+  return layers;
+}
+
+Pipeline* Pipelines::form() {
+  std::vector<Node*> free = registry_.free_nodes();
+  const std::vector<LayerRange> layers = next(free);
+  return layers.empty() ? nullptr : &begin(free, layers);
+}
+
+Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
+  const Epoch epoch(next_epoch_++);
+  Pipeline& pipeline = pipelines_[epoch];
+  pipeline.epoch = epoch;
+  pipeline.deadline = clock_.now() + options_.forming_timeout;
+  for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
+    Node& node = *nodes[stage];
+    registry_.assign(node, epoch, stage, layers[stage]);
+    pipeline.members.push_back({node.status.name, node.link, node.status.data_address,
+                                layers[stage], false, node.status.newcomer});
+  }
+  return pipeline;
+}
+
+std::size_t Pipelines::placed() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pipelines_, [](const auto& one) { return !one.second.checking; }));
+}
+
+std::size_t Pipelines::serving() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      pipelines_, [](const auto& one) { return one.second.serving && !one.second.checking; }));
+}
+
+// Of the cuts that others have, the first in which those who are free make a pipeline.
+Pipeline* Pipelines::form_checking(const std::string& build) {
+  std::vector<Node*> newcomers = registry_.free_newcomers();
+  std::erase_if(newcomers, [&](const Node* node) { return node->status.build != build; });
+  if (newcomers.empty()) return nullptr;
+  std::vector<Node*> spares = registry_.free_nodes();
+  std::erase_if(spares, [&](const Node* node) {
+    return node->status.build != build || clock_.now() - node->since < kSettling;
+  });
+  if (placing_.hopes()) spares.clear();  // they may be wanted in a moment
+  why_newcomers_wait_ = "no pipeline serves that it could check";
+  for (const auto& [epoch, other] : pipelines_) {
+    if (!other.serving || other.checking || !other.model) continue;
+    std::vector<LayerRange> cut;
+    for (const Member& member : other.members) cut.push_back(member.layers);
+    LayerRange missing;
+    const auto found = place_checkers(cut, newcomers, spares, &missing);
+    if (!found) {
+      why_newcomers_wait_ = "nobody is free to hold layers " + text_of(missing) + " beside it";
+      continue;
+    }
+    Pipeline& pipeline = begin(found->nodes, found->layers);
+    for (Node* node : found->nodes) node->checks = true;
+    pipeline.checking = {registry_.unplaced(), serving()};
+    return &pipeline;
+  }
+  return nullptr;
+}
+
+bool Pipelines::has_cut(const Pipeline& pipeline) const {
+  return std::ranges::any_of(pipelines_, [&](const auto& one) {
+    return !one.second.checking && std::ranges::equal(one.second.members, pipeline.members, {},
+                                                      &Member::layers, &Member::layers);
+  });
+}
+
+std::vector<std::pair<Epoch, std::string>> Pipelines::outdated() const {
+  std::vector<std::pair<Epoch, std::string>> out;
+  for (const auto& [epoch, one] : pipelines_) {
+    if (!one.checking) continue;
+    bool is_done = false;
+    bool has_lent = false;
+    for (const Member& member : one.members) {
+      const Node* node = registry_.find(member.node);
+      has_lent = has_lent || !member.newcomer;
+      is_done = is_done || (member.newcomer && node != nullptr && !node->status.newcomer);
+    }
+    const bool wanted =
+        registry_.unplaced() > one.checking->unplaced || serving() < one.checking->serving;
+    if (is_done) {
+      out.emplace_back(epoch, "a newcomer has done its dues, and may serve");
+    } else if (has_lent && wanted) {
+      out.emplace_back(epoch, "a node of standing that checks in it may be wanted to serve");
+    } else if (placed() > 0 && !has_cut(one)) {
+      out.emplace_back(epoch, "no pipeline has its cut any more");
+    }
+  }
+  return out;
+}
+
+control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uint32_t stage,
+                                              const std::string& coordinator_address) const {
+  const auto stages = static_cast<std::uint32_t>(pipeline.members.size());
+  control::v1::Assign assign;
+  assign.set_epoch(pipeline.epoch.value);
+  assign.set_stage(stage);
+  assign.set_stages(stages);
+  assign.mutable_layers()->set_begin(pipeline.members[stage].layers.begin);
+  assign.mutable_layers()->set_end(pipeline.members[stage].layers.end);
+  assign.set_next_address(pipeline.members[(stage + 1) % stages].data_address);
+  assign.set_next_node(pipeline.members[(stage + 1) % stages].node);
+  assign.set_previous_node(pipeline.members[(stage + stages - 1) % stages].node);
+  assign.set_coordinator_address(coordinator_address);
+  assign.set_batch_rows(options_.batch_rows);
+  assign.set_batches_in_flight(stages + 1);
+  if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
+  return assign;
+}
+
+Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
+                        const control::v1::StageReady& ready) {
+  REQUIRE(ready.kv_pages() > 0, "the stage has no KV page");
+  REQUIRE(ready.kv_page_tokens() > 0 && ready.kv_page_tokens() <= kPageTokensMost,
+          "a KV page of " + std::to_string(ready.kv_page_tokens()) +
+              " positions; it must have 1 to " + std::to_string(kPageTokensMost));
+  REQUIRE(pipeline.kv_page_tokens == 0 || pipeline.kv_page_tokens == ready.kv_page_tokens(),
+          "KV pages of " + std::to_string(ready.kv_page_tokens()) + " positions beside pages of " +
+              std::to_string(pipeline.kv_page_tokens));
+  const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
+  pipeline.kv_pages = std::min(least, ready.kv_pages());
+  pipeline.kv_page_tokens = ready.kv_page_tokens();
+  pipeline.members[stage].ready = true;
+  return ok_status();
+}
+
+std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
+  std::vector<Node*> nodes = registry_.free_nodes();
+  for (const Member& member : pipeline.members) {
+    Node* node = registry_.find(member.node);
+    const bool stays = node != nullptr && !node->status.away && node->status.barred.empty();
+    if (stays && !registry_.slow(*node)) {
+      nodes.push_back(node);
+    }
+  }
+  if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
+  const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const NodeStatus& status = nodes[i]->status;
+    if (status.partial && !holds(status, layers[i])) return {};
+    names.push_back(status.name);
+  }
+  return names;
+}
+
+void Pipelines::end(Epoch epoch, const std::vector<std::string>& culprits) {
+  const auto found = pipelines_.find(epoch);
+  if (found == pipelines_.end()) return;
+  const bool late = !found->second.serving && clock_.now() >= found->second.deadline;
+  for (const Member& member : found->second.members) {
+    Node* node = registry_.find(member.node);
+    if (node == nullptr || node->status.epoch != epoch) continue;
+    const bool culprit = std::count(culprits.begin(), culprits.end(), member.node) > 0;
+    registry_.free(*node, culprit || (late && !member.ready) ? kRest : Duration::zero());
+  }
+  pipelines_.erase(found);
+}
+
+Pipeline* Pipelines::find(Epoch epoch) {
+  const auto found = pipelines_.find(epoch);
+  return found == pipelines_.end() ? nullptr : &found->second;
+}
+
+std::vector<Epoch> Pipelines::overdue() const {
+  std::vector<Epoch> epochs;
+  for (const auto& [epoch, pipeline] : pipelines_) {
+    if (!pipeline.serving && clock_.now() >= pipeline.deadline) epochs.push_back(epoch);
+  }
+  return epochs;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,405 @@
+#include "coordinator/pipelines/placing.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "coordinator/workers/holdings.h"
+#include "placement/plan.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using placement::Problem;
+using placement::Stage;
+
+// Nobody has come for so long: then those who start together are all there.
+constexpr Duration kSettling = std::chrono::seconds(3);
+// For a node to measure itself, and as long again for its ways to be measured. Workers of one
+// machine take turns, so it counts anew when another one is done, up to so many seconds.
+constexpr Duration kMeasuring = std::chrono::seconds(20);
+constexpr Duration kTurns = std::chrono::seconds(60);
+// What keeping loaded layers where they are may cost.
+constexpr double kHysteresis = 1.05;
+// Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
+constexpr std::size_t kFew = 8;
+constexpr std::size_t kNamed = 4;  // of those that all wait for
+
+bool linked(const Problem& problem, const std::vector<Stage>& stages) {
+  for (std::size_t i = 0; i < stages.size() && stages.size() > 1; ++i) {
+    const std::uint32_t next = stages[(i + 1) % stages.size()].node;
+    if (problem.link(stages[i].node, next).bytes_per_second <= 0.0) return false;
+  }
+  return true;
+}
+
+// The stages that are loaded, with each gap between them filled by one node, in every way.
+class Filling {
+ public:
+  explicit Filling(const Problem& problem) : problem_(problem) {}
+
+  std::vector<Stage> best(std::vector<Stage> loaded) {
+    std::sort(loaded.begin(), loaded.end(),
+              [](const Stage& a, const Stage& b) { return a.layers.begin < b.layers.begin; });
+    std::uint32_t begin = 0;
+    for (const Stage& stage : loaded) {
+      if (stage.layers.begin < begin) continue;  // of another pipeline
+      fill(begin, stage.layers.begin);
+      stages_.push_back(stage);
+      begin = stage.layers.end;
+    }
+    fill(begin, problem_.layers());
+    if (gaps_.size() <= kGapsMost) extend(0);
+    return best_;
+  }
+
+ private:
+  static constexpr std::size_t kGapsMost = 2;  // 32^2 ways at most
+
+  void fill(std::uint32_t begin, std::uint32_t end) {
+    if (begin == end) return;
+    gaps_.push_back(stages_.size());
+    stages_.push_back({0, {begin, end}});
+  }
+
+  void extend(std::size_t gap) {
+    if (gap == gaps_.size()) return judge();
+    for (std::uint32_t node = 0; node < problem_.nodes.size(); ++node) {
+      Stage& stage = stages_[gaps_[gap]];
+      stage.node = node;
+      if (placement::fits(problem_, stage)) extend(gap + 1);
+    }
+  }
+
+  void judge() {
+    std::vector<bool> used(problem_.nodes.size());
+    for (const Stage& stage : stages_) {
+      if (used[stage.node] || !placement::fits(problem_, stage)) return;
+      used[stage.node] = true;
+    }
+    const bool wanted = problem_.stages == 0 || problem_.stages == stages_.size();
+    if (!wanted || !linked(problem_, stages_)) return;
+    const double cost = placement::cost_seconds(problem_, stages_);
+    if (cost >= least_) return;
+    least_ = cost;
+    best_ = stages_;
+  }
+
+  const Problem& problem_;
+  std::vector<Stage> stages_;
+  std::vector<std::size_t> gaps_;  // places in stages_
+  std::vector<Stage> best_;
+  double least_ = std::numeric_limits<double>::infinity();
+};
+
+// When a node that is not measured may have begun: who measured themselves in the order of their
+// ends.
+TimePoint turn_of(const Node& node, const std::vector<const Node*>& measured) {
+  TimePoint turn = node.since;
+  for (const Node* other : measured) {
+    const TimePoint end = std::min(other->measured_at, node.since + kTurns);
+    if (end > turn && end - turn < kMeasuring) turn = end;
+  }
+  return turn;
+}
+
+// What a node would bring to its stage without loading, or without fetching, anything.
+std::optional<LayerRange> layers_of(const Node& node) {
+  if (node.loaded) return node.status.layers;
+  const NodeStatus& status = node.status;
+  const bool held = status.partial && status.held_total > 0 && status.held.size() > 0 &&
+                    status.held_bytes == status.held_total;
+  return held ? std::optional(status.held) : std::nullopt;
+}
+
+std::vector<Stage> with_what_is_there(const Problem& problem, const std::vector<Node*>& nodes) {
+  std::vector<Stage> there;
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    const auto layers = layers_of(*nodes[i]);
+    if (layers) there.push_back({i, *layers});
+  }
+  return Filling(problem).best(std::move(there));
+}
+
+}  // namespace
+
+// A question in whole, so that another thread can answer it.
+struct Placing::Search {
+  struct Attempt {
+    Problem problem;
+    std::vector<std::string> names;
+  };
+
+  std::string question;
+  std::vector<Attempt> attempts;  // the first one that has an answer counts
+  // The answer, to be read when it is done.
+  std::size_t attempt = 0;
+  std::vector<Stage> stages;  // empty: none
+  std::vector<placement::Spare> spares;
+  std::optional<placement::Chains> chains;  // in their place, of more than an exact search sees
+  std::string why_not;
+  std::atomic<bool> done{false};
+
+  void run() {
+    for (attempt = 0; attempt < attempts.size(); ++attempt) {
+      const Problem& problem = attempts[attempt].problem;
+      if (problem.nodes.size() > limits::kExactNodes) {
+        auto planned = placement::plan_chains(problem);
+        if (!planned.ok()) {
+          why_not = planned.error().message;
+          continue;
+        }
+        chains = std::move(*planned);
+        break;
+      }
+      auto best = placement::place(problem);
+      if (!best.ok()) {
+        why_not = best.error().message;
+        continue;
+      }
+      stages = std::move(*best);
+      if (problem.nodes.size() > kFew) break;
+      auto plan = placement::plan(problem);
+      if (plan.ok()) spares = std::move(plan->spares);
+      break;
+    }
+    done.store(true, std::memory_order_release);
+  }
+};
+
+Placing::Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links)
+    : options_(options), clock_(clock), links_(links), pool_(options, links) {}
+
+std::string Placing::why_spare(const std::string& node) const {
+  if (pool_.has_cut()) return pool_.why_spare(node);
+  const auto found = spares_.find(node);
+  if (found != spares_.end()) return found->second;
+  return hopes_ ? "" : waiting_;
+}
+
+namespace {
+
+// Whom all wait for.
+std::string being_measured(const std::vector<Node*>& free) {
+  std::string names;
+  std::size_t more = 0;
+  for (const Node* node : free) {
+    if (node->status.measured) continue;
+    if (more++ < kNamed) names += (names.empty() ? "" : ", ") + node->status.name;
+  }
+  if (names.empty()) return "the ways between the nodes are being measured";
+  if (more > kNamed) names += " and " + std::to_string(more - kNamed) + " more";
+  return "being measured, one of a machine at a time: " + names;
+}
+
+}  // namespace
+
+bool Placing::settled(const std::vector<Node*>& free) {
+  for (const Node* node : free) {
+    if (node->loaded) return true;
+  }
+  for (const Node* node : free) {
+    if (clock_.now() - node->since >= kSettling) continue;
+    waiting_ = "nodes are coming; the last one is " + node->status.name;
+    return false;
+  }
+  return !measuring(free);
+}
+
+bool Placing::measuring(const std::vector<Node*>& free) {
+  std::vector<const Node*> measured;
+  for (const Node* node : free) {
+    if (node->status.measured) measured.push_back(node);
+  }
+  std::sort(measured.begin(), measured.end(),
+            [](const Node* a, const Node* b) { return a->measured_at < b->measured_at; });
+  const bool ways = links_.complete(measured);
+  for (const Node* node : free) {
+    const bool measured_now = node->status.measured.has_value();
+    const TimePoint begin = measured_now ? node->measured_at : turn_of(*node, measured);
+    if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
+    waiting_ = being_measured(free);
+    return true;
+  }
+  return false;
+}
+
+// All that the answer rests on: a node measures once a session.
+std::string Placing::question(const std::vector<Node*>& free) const {
+  std::string text = std::to_string(links_.changes());
+  for (const Node* node : free) {
+    text += " " + node->status.name + "@" + std::to_string(node->since.count()) +
+            (node->status.measured ? "m" : "") + (node->loaded ? "l" : "") +
+            (doubtful(*node) ? "d" : "");
+  }
+  return text;
+}
+
+Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
+  Problem problem;
+  problem.model = options_.placement->model;
+  problem.kv_tokens = options_.placement->kv_tokens;
+  problem.objective = options_.placement->objective;
+  problem.stages = options_.stages;
+  for (const Node* from : nodes) {
+    problem.nodes.push_back(*from->status.measured);
+    for (const Node* to : nodes) {
+      problem.links.push_back(links_.find(from->status.name, to->status.name));
+    }
+  }
+  return problem;
+}
+
+std::optional<Placing::Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
+  const bool any = std::any_of(nodes.begin(), nodes.end(),
+                               [](const Node* node) { return layers_of(*node).has_value(); });
+  if (!any) return std::nullopt;
+  const Problem problem = problem_of(nodes);
+  const std::vector<Stage> stages = with_what_is_there(problem, nodes);
+  if (stages.empty() || placement::cost_seconds(problem, stages) > most) return std::nullopt;
+  return placed(nodes, stages);
+}
+
+Placing::Placed Placing::placed(const std::vector<Node*>& nodes, const std::vector<Stage>& stages) {
+  Placed placed;
+  for (const Stage& stage : stages) {
+    placed.nodes.push_back(nodes[stage.node]);
+    placed.layers.push_back(stage.layers);
+  }
+  return placed;
+}
+
+std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
+  const std::vector<Node*> all = placeable(nodes, true);
+  if (all.empty()) return {};
+  std::optional<Placed> there;
+  if (pool_.has_cut()) there = pool_.with_what_is_there(all);
+  if (!there) {
+    const std::vector<Stage> stages = with_what_is_there(problem_of(all), all);
+    if (!stages.empty()) there = placed(all, stages);
+  }
+  if (!there) return {};
+  for (std::size_t i = 0; i < there->nodes.size(); ++i) {
+    const NodeStatus& status = there->nodes[i]->status;
+    if (status.partial && !holds(status, there->layers[i])) return {};
+  }
+  std::vector<std::string> names;
+  for (const Node* node : all) names.push_back(node->status.name);
+  return names;
+}
+
+std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>& free,
+                                                       const std::string& asked) {
+  const auto done = [&] { return search_->done.load(std::memory_order_acquire); };
+  if (search_ != nullptr && !done()) return nullptr;
+  if (search_ == nullptr || search_->question != asked) {
+    search_ = std::make_shared<Search>();
+    search_->question = asked;
+    for (const bool all : {false, true}) {
+      const std::vector<Node*> nodes = placeable(free, all);
+      if (nodes.empty()) continue;
+      Search::Attempt& attempt = search_->attempts.emplace_back();
+      const bool many = nodes.size() > limits::kExactNodes;
+      attempt.problem = many ? pool_.problem_of(nodes) : problem_of(nodes);
+      for (const Node* node : nodes) attempt.names.push_back(node->status.name);
+    }
+    const auto& elsewhere = options_.placement->elsewhere;
+    if (elsewhere && free.size() > kFew) {
+      elsewhere([search = search_] { search->run(); });
+    } else {
+      search_->run();
+    }
+  }
+  return done() ? search_ : nullptr;
+}
+
+std::optional<Placing::Placed> Placing::from_pool(const std::vector<Node*>& free, bool beside) {
+  std::string asked = question(free) + (beside ? " beside others" : "");
+  if (asked == without_pipeline_) return std::nullopt;
+  auto placed = pool_.next(free, beside);
+  if (placed) {
+    waiting_.clear();
+  } else {
+    waiting_ = "the nodes that are free do not make a pipeline of the plan's ranges";
+    without_pipeline_ = std::move(asked);
+  }
+  return placed;
+}
+
+std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, bool beside) {
+  hopes_ = false;
+  if (free.empty()) {
+    waiting_.clear();
+    return std::nullopt;
+  }
+  if (pool_.has_cut()) {
+    auto placed = from_pool(free, beside);
+    if (placed || beside) return placed;
+  }
+  hopes_ = !settled(free);
+  if (hopes_) return std::nullopt;
+  if (free.size() > kFew) {
+    for (const bool all : {false, true}) {
+      auto same = kept(placeable(free, all), std::numeric_limits<double>::infinity());
+      if (same) return same;
+    }
+  }
+  std::string asked = question(free);
+  if (asked == unanswered_) {
+    hopes_ = measuring(free);
+    if (!hopes_) waiting_ = why_unanswered_;
+    return std::nullopt;
+  }
+  const std::shared_ptr<const Search> found = search(free, asked);
+  hopes_ = found == nullptr;
+  if (hopes_) {
+    waiting_ = "the best placement is being searched for";
+    return std::nullopt;
+  }
+  if (found->chains) {
+    pool_.adopt(*found->chains, found->attempts[found->attempt].names);
+    without_pipeline_.clear();
+    return from_pool(free, beside);
+  }
+  if (found->stages.empty()) {
+    why_unanswered_ = found->attempts.empty() ? "no node has measured itself" : found->why_not;
+    unanswered_ = std::move(asked);
+    hopes_ = measuring(free);  // of those beside whom something is loaded
+    if (!hopes_) waiting_ = why_unanswered_;
+    return std::nullopt;
+  }
+  return take(*found, free);
+}
+
+// The question was the same, so that its nodes are among the free ones.
+Placing::Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
+  const Search::Attempt& attempt = search.attempts[search.attempt];
+  std::vector<Node*> nodes;
+  for (const std::string& name : attempt.names) {
+    const auto named = std::find_if(free.begin(), free.end(),
+                                    [&](const Node* node) { return node->status.name == name; });
+    INVARIANT(named != free.end(), "a question names the nodes of its answer");
+    nodes.push_back(*named);
+  }
+  waiting_.clear();
+  spares_.clear();
+  pool_.drop();
+  for (const Node* node : free) {
+    if (!node->status.measured) spares_[node->status.name] = "it has not measured itself";
+  }
+  for (const placement::Spare& spare : search.spares)
+    spares_[attempt.names[spare.node]] = spare.why;
+  if (nodes.size() > kFew) {
+    for (const std::string& name : attempt.names) {
+      spares_[name] =
+          "not in the best of " + std::to_string(nodes.size()) + " nodes; hearth plan says why";
+    }
+  }
+  const double best = placement::cost_seconds(attempt.problem, search.stages);
+  auto same = kept(nodes, kHysteresis * best);
+  return same ? std::move(*same) : placed(nodes, search.stages);
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,82 @@
+// Placing: which free nodes form a pipeline and which layers each has, by what was measured
+// (placement/plan.h). A node that has measured nothing is not placed.
+//
+// Before anything is loaded it waits until nobody has come for a while and every way is measured.
+// Afterwards who has loaded a stage, or has its layers on the disk, keeps it where that costs
+// little: a lost stage goes to the node that makes the whole quickest, and nobody else loads
+// anything. Of more than a few nodes what is loaded is kept whatever it costs, for the search would
+// hold everybody up, and where nothing is loaded the search is made elsewhere.
+//
+// Of more than limits::kExactNodes free nodes one cut is planned for all pipelines, and kept for as
+// long as one of them runs or can be formed (coordinator/pipelines/range_pool.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/pipelines/range_pool.h"
+#include "coordinator/workers/link_book.h"
+#include "coordinator/workers/registry.h"
+#include "placement/problem.h"
+
+namespace hearth::coordinator {
+
+class Placing {
+ public:
+  using Placed = coordinator::Placed;
+
+  Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links);
+
+  // Of the free nodes, in their order; who is in doubt (late, or part of lost links) is taken where
+  // the others do not hold the model. `beside`: other pipelines run. Nothing: waiting() says for
+  // what.
+  std::optional<Placed> choose(const std::vector<Node*>& free, bool beside = false);
+  // Those of these nodes of which there will be a pipeline when they are free: with what is loaded,
+  // or by one node alone, and without fetching anything. Empty: nobody knows before the search.
+  std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
+
+  // A sentence, after choose() gave nothing.
+  const std::string& waiting() const { return waiting_; }
+  // Then: it may give something of the same nodes later, within two minutes of their coming.
+  bool hopes() const { return hopes_; }
+  // Why a node was left out when choose() last gave something; of one that came later, what those
+  // who are free wait for.
+  std::string why_spare(const std::string& node) const;
+
+ private:
+  struct Search;
+
+  std::string question(const std::vector<Node*>& free) const;
+  bool settled(const std::vector<Node*>& free);
+  // Whether one of them came so lately that it, or a way of it, may yet be measured.
+  bool measuring(const std::vector<Node*>& free);
+  placement::Problem problem_of(const std::vector<Node*>& nodes) const;
+  // Nothing: it is under way.
+  std::shared_ptr<const Search> search(const std::vector<Node*>& free, const std::string& asked);
+  // What is there and who fills its gaps best, where that takes at most so long.
+  std::optional<Placed> kept(const std::vector<Node*>& nodes, double most) const;
+  // Sets waiting() where a plan is kept of which there is no pipeline now.
+  std::optional<Placed> from_pool(const std::vector<Node*>& free, bool beside);
+  Placed take(const Search& search, const std::vector<Node*>& free);
+  static Placed placed(const std::vector<Node*>& nodes,
+                       const std::vector<placement::Stage>& stages);
+
+  const CoordinatorOptions& options_;
+  const Clock& clock_;
+  const LinkBook& links_;
+  std::string waiting_;
+  bool hopes_ = false;
+  std::string unanswered_;  // the question to which there was no answer: it is not asked again
+  std::string why_unanswered_;
+  std::string without_pipeline_;    // likewise, of the nodes that wait in the pool
+  std::shared_ptr<Search> search_;  // under way elsewhere, or its answer
+  std::map<std::string, std::string> spares_;
+  RangePool pool_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,217 @@
+#include "coordinator/proof/audit_case.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "proto/committed_sampling.h"
+
+namespace hearth::coordinator {
+namespace {
+
+template <typename Stages>
+bool has_all(const Stages& stages, std::size_t count) {
+  return stages.size() == count &&
+         std::ranges::all_of(stages, [](const auto& one) { return one.has_value(); });
+}
+
+}  // namespace
+
+bool AuditCase::Run::is_whole() const {
+  if (!tokens) return false;
+  std::size_t claimed = 0;
+  for (const auto& [window, stages] : windows) {
+    if (window * limits::kWindowPositions != claimed) return false;
+    if (!has_all(stages, pipeline->stages.size())) return false;
+    claimed += stages.front()->positions;
+  }
+  return claimed + 1 >= tokens->size();
+}
+
+// To the tokens that came of it.
+Hash256 AuditCase::commitment(const Run& run, std::uint32_t window, std::uint32_t positions) const {
+  const std::uint32_t first = window * limits::kWindowPositions;
+  const std::size_t end = std::min(first + std::size_t{positions}, run.tokens->size());
+  std::vector<std::uint32_t> tokens;
+  for (std::size_t i = first; i < end; ++i) {
+    tokens.push_back(static_cast<std::uint32_t>((*run.tokens)[i]));
+  }
+  return ledger::commit_tokens(request_.order.salt, first, tokens,
+                               encode_committed(request_.sampling));
+}
+
+// A root that was read is no row: what came in behind it, and what was sampled, are others.
+Status AuditCase::check_whole(const Run& run) const {
+  for (const auto& [window, stages] : run.windows) {
+    const Hash256 ends = commitment(run, window, stages.front()->positions);
+    REQUIRE(stages.front()->in_root == ends && stages.back()->out_root == ends,
+            "its first or its last stage had other tokens than this server");
+    for (std::size_t i = 1; i < stages.size(); ++i) {
+      REQUIRE(
+          stages[i]->in_root == stages[i - 1]->out_root,
+          "what went out of stage " + std::to_string(i - 1) + " is not what came in at the next");
+    }
+  }
+  return ok_status();
+}
+
+bool AuditCase::has_read_tokens(const Run& run) const {
+  return std::ranges::any_of(run.windows, [&](const auto& one) {
+    const auto logged = windows_.find(one.first);
+    if (logged == windows_.end() || !logged->second.back()) return false;
+    const StageClaim& last = *one.second.back();
+    return last.out_root == logged->second.back()->out_root &&
+           last.out_root != commitment(run, one.first, last.positions);
+  });
+}
+
+Status AuditCase::take(Run& run, const std::string& node, const control::v1::WindowClaim& claim,
+                       const PublicKey& cluster) const {
+  if (claim.epoch() != run.pipeline->epoch.value) return ok_status();  // it goes on elsewhere
+  const std::vector<ReceiptPipeline::Stage>& stages = run.pipeline->stages;
+  const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
+  REQUIRE(stage != stages.end(), "it is no stage of that pipeline");
+  REQUIRE(claim.positions() > 0 && claim.positions() <= limits::kWindowPositions &&
+              claim.window() <= positions() / limits::kWindowPositions,
+          "a window that the request cannot have");
+  const auto index = static_cast<std::uint16_t>(stage - stages.begin());
+  TRY(const StageClaim said, read_claim(claim, run.name, index, stage->key, cluster));
+  if (index + std::size_t{1} < stages.size()) {
+    TRY_VOID(check_shown(claim, said, run.name, index, request_.order.salt));
+  }
+  auto& window = run.windows[claim.window()];
+  window.resize(stages.size());
+  REQUIRE(!window[index], "a window is claimed twice");
+  window[index] = said;
+  return ok_status();
+}
+
+void AuditCase::add(std::uint64_t entry, const ledger::Receipt& receipt) {
+  const std::size_t count = pipeline_->stages.size();
+  if (receipt.slot.stage >= count) return;
+  auto& stages = windows_[receipt.slot.window];
+  stages.resize(count);
+  stages[receipt.slot.stage] = {entry, receipt.positions, receipt.in_root, receipt.out_root};
+}
+
+bool AuditCase::is_logged() const {
+  std::uint32_t window = 0;
+  for (const auto& [number, stages] : windows_) {
+    if (number != window++ || !has_all(stages, pipeline_->stages.size())) return false;
+  }
+  // The last token is never fed; that of a cancelled request may be.
+  return window > 0 && positions() + 1 >= request_.tokens.size();
+}
+
+std::uint32_t AuditCase::positions() const {
+  std::uint32_t sum = 0;
+  for (const auto& [window, stages] : windows_) {
+    if (stages.front()) sum += stages.front()->positions;
+  }
+  return sum;
+}
+
+std::vector<std::uint64_t> AuditCase::entries() const {
+  std::vector<std::uint64_t> all;
+  for (const auto& [window, stages] : windows_) {
+    for (const auto& logged : stages) {
+      if (logged) all.push_back(logged->entry);
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+bool AuditCase::ended_by_itself() const {
+  const std::vector<TokenId>& tokens = request_.tokens;
+  if (tokens.size() <= request_.prompt_tokens || positions() + 1 != tokens.size()) return false;
+  const std::size_t sampled = tokens.size() - request_.prompt_tokens;
+  const SamplingParams& sampling = request_.sampling;
+  return sampled == sampling.max_tokens ||
+         std::ranges::count(sampling.stop_tokens, tokens.back()) > 0;
+}
+
+AuditRun AuditCase::generate(const ledger::RequestId& name) const {
+  const auto begin = request_.tokens.begin();
+  AuditRun run{{name, request_.order.salt}, {}, {}, {}, request_.sampling, request_.min_level};
+  const std::uint32_t prompt = std::min(request_.prompt_tokens, positions());
+  run.prompt.assign(begin, begin + prompt);
+  if (!ended_by_itself()) run.sampling.max_tokens = positions() - prompt + 1;
+  return run;
+}
+
+AuditRun AuditCase::feed(const ledger::RequestId& name) const {
+  const auto begin = request_.tokens.begin();
+  AuditRun run = generate(name);
+  const auto prompt = static_cast<std::uint32_t>(run.prompt.size());
+  run.answer.assign(begin + prompt, begin + positions());
+  run.sampling.max_tokens = positions() - prompt + 1;
+  return run;
+}
+
+bool AuditCase::same_tokens(const Run& run) const {
+  const std::vector<TokenId>& claimed = request_.tokens;
+  if (ended_by_itself()) return *run.tokens == claimed;
+  const std::size_t fed = positions();
+  // Of a prompt that was cut short nobody knows the next token.
+  const std::size_t known = fed < request_.prompt_tokens ? fed : std::min(fed + 1, claimed.size());
+  return run.tokens->size() >= known &&
+         std::equal(claimed.begin(), claimed.begin() + static_cast<std::ptrdiff_t>(known),
+                    run.tokens->begin());
+}
+
+AuditCase::Finding AuditCase::finding(const Run& run, std::uint32_t window, std::uint16_t stage,
+                                      const Logged& logged) {
+  const Hash256& root = run.windows.at(window)[stage]->out_root;
+  return {logged.entry,       stage, window, root == logged.out_root, root, run.name,
+          run.pipeline->epoch};
+}
+
+Result<bool> AuditCase::compare(const Run& run, bool last_too, std::vector<Finding>& found) const {
+  const std::size_t stages = pipeline_->stages.size();
+  for (const auto& [window, logged] : windows_) {
+    const auto claimed = run.windows.find(window);
+    REQUIRE(claimed != run.windows.end() && has_all(claimed->second, stages),
+            "window " + std::to_string(window) + " was not computed again");
+    for (std::size_t i = 0; i < stages; ++i) {
+      const bool is_last = i + 1 == stages;
+      if (is_last && !last_too) continue;
+      const StageClaim& again = *claimed->second[i];
+      REQUIRE(again.positions == logged[i]->positions,
+              "window " + std::to_string(window) + " has " + std::to_string(again.positions) +
+                  " positions, and " + std::to_string(logged[i]->positions) + " in its receipt");
+      found.push_back(finding(run, window, static_cast<std::uint16_t>(i), *logged[i]));
+      if (!found.back().agrees) return true;
+    }
+  }
+  return false;
+}
+
+// With the claimed tokens all stages before the last agree, so it had what the other one had when
+// it sampled something else.
+void AuditCase::blame_sampling(const Run& generated, Findings& findings) const {
+  const auto [ours, theirs] = std::ranges::mismatch(request_.tokens, *generated.tokens);
+  const auto at = static_cast<std::size_t>(ours - request_.tokens.begin());
+  const auto window = static_cast<std::uint32_t>(at / limits::kWindowPositions);
+  const auto logged = windows_.find(window);
+  const auto claimed = generated.windows.find(window);
+  const auto last = static_cast<std::uint16_t>(pipeline_->stages.size() - 1);
+  if (at >= positions() || logged == windows_.end() || claimed == generated.windows.end() ||
+      !has_all(claimed->second, pipeline_->stages.size())) {
+    findings.beyond = "token " + std::to_string(at) + " was sampled otherwise by the last stage";
+    return;
+  }
+  findings.all.push_back(finding(generated, window, last, *logged->second[last]));
+}
+
+Result<AuditCase::Findings> AuditCase::judge(const Run& generated, const Run* fed) const {
+  Findings findings;
+  if (fed == nullptr) {
+    TRY_VOID(compare(generated, true, findings.all));
+    return findings;
+  }
+  TRY(const bool differs, compare(*fed, false, findings.all));
+  if (!differs) blame_sampling(generated, findings);
+  return findings;
+}
+
+}  // namespace hearth::coordinator

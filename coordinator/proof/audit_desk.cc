@@ -1,0 +1,493 @@
+#include "coordinator/proof/audit_desk.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/crypto_vrf.h"
+#include "base/hex.h"
+#include "base/limits.h"
+#include "coordinator/proof/pipeline_owners.h"
+#include "coordinator/proof/ruling.h"
+#include "ledger/selection.h"
+#include "proto/fixed_field.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr const char* kOwnersOnly =
+    "of every other pipeline with the same cut, some owner has a stage of this one too, or two";
+constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tried again
+// What is kept without receipts, which come within limits::kReceiptSeconds or not at all.
+constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
+// Seals and openings must reach the log while the window may be audited.
+constexpr std::int64_t kMarginSeconds = 120;
+
+}  // namespace
+
+AuditDesk::AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)
+    : cluster_(std::move(cluster)),
+      clock_(clock),
+      mode_(mode),
+      follows_(follows),
+      books_({}, ledger::EntrySignatures::kTrusted),
+      verdicts_(cluster_.public_key(), clock, pipelines_, books_),
+      own_referee_(cluster_) {
+  counts_.mode = mode;
+}
+
+// --- the log ---
+
+// Where nothing is audited, too: who was found a fraud before is given no work.
+Status AuditDesk::recall(ByteSpan bytes, const Hash256& leaf) {
+  TRY_VOID(books_.apply(bytes, leaf));
+  TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+  verdicts_.recall(entry);
+  if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
+  if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
+  if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
+  return ok_status();
+}
+
+Status AuditDesk::logged(ByteSpan bytes) {
+  if (!follows()) return ok_status();
+  const std::uint64_t index = books_.entries();
+  Status applied = books_.apply(bytes);
+  if (!applied.ok()) follows_ = false;
+  if (applied.ok() && mode_ == AuditMode::kOff) return ok_status();
+  if (applied.ok() && books_.windows() > kFoldedWindows) {
+    applied = Error{ErrorCode::kNoCapacity,
+                    "more than " + std::to_string(kFoldedWindows) +
+                        " windows are young enough to be audited; begin anew with --audit off"};
+  }
+  if (!applied.ok()) {
+    mode_ = AuditMode::kOff;
+    return applied;
+  }
+  TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+  if (const auto* receipt = std::get_if<ledger::ReceiptEntry>(&entry.body)) {
+    on_receipt(index, *receipt);
+  } else if (const auto* seal = std::get_if<ledger::SealEntry>(&entry.body)) {
+    on_seal(*seal);
+  } else if (const auto* opening = std::get_if<ledger::OpeningEntry>(&entry.body)) {
+    on_opening(*opening);
+  } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
+    on_drawn();
+  } else if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) {
+    ++verdicts_total_;
+  }
+  verdicts_.logged(entry);
+  return ok_status();
+}
+
+std::optional<ledger::DrawEntry> AuditDesk::draw() {
+  if (mode_ == AuditMode::kOff || undrawn_ == 0 || clock_.now() < next_draw_) return std::nullopt;
+  next_draw_ = clock_.now() + kDrawPause;
+  const Bytes message =
+      ledger::draw_message(books_.entries(), books_.root(), cluster_.public_key());
+  return ledger::DrawEntry{vrf_prove(cluster_, message)};
+}
+
+void AuditDesk::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said) {
+  ++undrawn_;
+  const auto receipt = ledger::reread_receipt(said.receipt);
+  if (!receipt) return;
+  const auto found = cases_.find({receipt->slot.request, Epoch(receipt->slot.epoch)});
+  if (found == cases_.end()) return;
+  found->second.request.add(entry, *receipt);
+  found->second.receipts[entry] = said.receipt;
+  by_entry_[entry] = found->first;
+  const bool all =
+      mode_ == AuditMode::kFull || found->second.request.request().verify == Verify::kFull;
+  if (all) found->second.request.wanted.insert(entry);
+}
+
+void AuditDesk::on_drawn() {
+  undrawn_ = 0;
+  std::uint64_t gone = 0;
+  if (mode_ == AuditMode::kSpot) {
+    for (const std::uint64_t entry : books_.selected()) {
+      const auto found = by_entry_.find(entry);
+      if (found != by_entry_.end()) {
+        cases_.at(found->second).request.wanted.insert(entry);
+        continue;
+      }
+      ++gone;
+    }
+  }
+  counts_.selected_total += gone;
+  counts_.missed_total += gone;
+  if (gone > 0) spdlog::warn("{} windows are not audited: their tokens are not kept here", gone);
+  std::size_t unknown = 0;
+  for (const std::uint64_t entry : books_.refereed(referee_rate_)) {
+    ++counts_.referee_selected_total;
+    const auto found = by_entry_.find(entry);
+    if (found == by_entry_.end()) {
+      ++unknown;
+    } else {
+      cases_.at(found->second).refereed.insert(entry);
+    }
+  }
+  referee_missed(unknown, "their tokens are not kept here");
+  for (auto one = cases_.begin(); one != cases_.end();) {
+    const auto next = std::next(one);
+    Kept& kept = one->second;
+    const bool drawn = kept.state == State::kKept && kept.request.is_logged() &&
+                       kept.request.entries().back() < books_.drawn();
+    const bool drawn_by_nobody = kept.request.wanted.empty() && kept.refereed.empty();
+    if (drawn && drawn_by_nobody && is_for_newcomers(kept)) {
+      const std::vector<std::uint64_t> all = kept.request.entries();
+      kept.request.wanted.insert(all.begin(), all.end());
+      kept.is_check = true;
+      enter(kept, State::kWaiting);
+    } else if (drawn) {
+      counts_.selected_total += kept.request.wanted.size();
+      hand_out(one);
+    }
+    one = next;
+  }
+  start_runs();
+}
+
+// What the referee computes whole is computed by nobody else.
+void AuditDesk::hand_out(Cases::iterator one) {
+  Kept& kept = one->second;
+  if (!kept.refereed.empty()) {
+    if (own_referee_.add(one->first, claimed_case(kept.request))) {
+      return enter(kept, State::kRefereed);
+    }
+    referee_missed(std::exchange(kept.refereed, {}).size(),
+                   "too many requests wait for this server's referee");
+  }
+  if (kept.request.wanted.empty()) return forget(one, "");
+  enter(kept, State::kWaiting);
+}
+
+void AuditDesk::referee_missed(std::size_t windows, const std::string& why) {
+  if (windows == 0) return;
+  counts_.referee_missed_total += windows;
+  counts_.why_referee_missed = why;
+  spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
+}
+
+void AuditDesk::enter(Kept& kept, State state) {
+  kept.state = state;
+  kept.at = clock_.now();
+}
+
+// --- requests ---
+
+void AuditDesk::begin(const ReceiptPipeline& pipeline) {
+  pipelines_[pipeline.epoch] = std::make_shared<const ReceiptPipeline>(pipeline);
+}
+
+void AuditDesk::end(Epoch epoch) { pipelines_.erase(epoch); }
+
+void AuditDesk::over(const ReceiptRequest& request) {
+  if (verdicts_.is_run(request.order.request)) return verdicts_.over(request);
+  if (const auto run = runs_.find(request.order.request); run != runs_.end()) {
+    const Key key = run->second;
+    Kept& kept = cases_.at(key);
+    if (request.epoch != kept.run.pipeline->epoch) {
+      return try_again(key, kept, "its pipeline was lost");
+    }
+    kept.run.tokens = request.tokens;
+    kept.at = clock_.now();
+    return settle(key, kept);
+  }
+  const auto pipeline = pipelines_.find(request.epoch);
+  if (mode_ == AuditMode::kOff || pipeline == pipelines_.end()) {
+    AuditOutcome none{AuditOutcome::Kind::kUnaudited, request.order.request, request.epoch};
+    none.why = mode_ == AuditMode::kOff ? "nothing is audited here" : "its pipeline was lost";
+    if (request.verify == Verify::kFull) outcomes_.push_back(std::move(none));
+    return;
+  }
+  const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
+  while (!cases_.empty() && (bytes_ + bytes > kKeptBytes || cases_.size() >= kKeptCases)) {
+    forget(cases_.begin(), "too many requests wait for their audit");
+  }
+  Kept kept{AuditCase(pipeline->second, request)};
+  kept.bytes = bytes;
+  kept.since = clock_.unix_seconds();
+  if (cases_.emplace(Key(request.order.request, request.epoch), std::move(kept)).second) {
+    bytes_ += bytes;
+  }
+}
+
+// Whatever it still wants is missed.
+void AuditDesk::forget(Cases::iterator one, const std::string& why) {
+  const auto& [key, kept] = *one;
+  const std::size_t missed = kept.is_check ? 0 : kept.request.wanted.size();
+  if (kept.state == State::kKept) counts_.selected_total += missed;
+  if (missed > 0 && !why.empty()) {
+    counts_.missed_total += missed;
+    spdlog::warn("request {}: {} of its windows are not audited: {}", to_hex(key.first), missed,
+                 why);
+  }
+  referee_missed(kept.refereed.size(), why);
+  if (kept.state == State::kRefereed) own_referee_.drop(key);
+  for (const auto& [entry, one_asked] : kept.asked) own_referee_.discard(entry);
+  const bool asked = kept.request.request().verify == Verify::kFull;
+  if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
+    outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
+    outcomes_.back().why = why;
+  }
+  if (kept.dispute) {
+    outcomes_.push_back(*kept.dispute);
+    outcomes_.back().windows = kept.agreed;
+  }
+  bytes_ -= kept.bytes;
+  runs_.erase(kept.run.name);
+  for (const std::uint64_t entry : kept.request.entries()) by_entry_.erase(entry);
+  cases_.erase(one);
+}
+
+// --- runs ---
+
+void AuditDesk::start_runs() {
+  const bool checks =
+      std::ranges::any_of(pipelines_, [](const auto& p) { return p.second->checks; });
+  std::size_t runs = kRunsAtOnce - std::min(kRunsAtOnce, running(false));
+  std::size_t more = checks ? kChecksAtOnce - std::min(kChecksAtOnce, running(true)) : 0;
+  for (auto& [key, kept] : cases_) {
+    if (runs + more == 0) return;
+    if (kept.state != State::kWaiting || clock_.now() < kept.at) continue;
+    auto on = choose(kept);
+    if (!on) continue;
+    std::size_t& left = on->checks ? more : runs;
+    if (left == 0) continue;
+    --left;
+    run(key, kept, std::move(on), false);
+  }
+}
+
+std::size_t AuditDesk::running(bool checks) const {
+  return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const auto& one) {
+    return cases_.at(one.second).run.pipeline->checks == checks;
+  }));
+}
+
+// What its owner shares, or is the coordinator's own, and newcomers are there for: without a draw.
+bool AuditDesk::is_for_newcomers(const Kept& kept) const {
+  if (!kept.request.request().is_shared) return false;
+  const bool any = std::ranges::any_of(pipelines_, [&](const auto& one) {
+    return one.second->checks && same_cut(*one.second, kept.request.pipeline());
+  });
+  const auto checks =
+      std::ranges::count_if(cases_, [](const auto& one) { return one.second.is_check; });
+  return any && static_cast<std::size_t>(checks) < kChecksKept;
+}
+
+// Of the pipelines that can, the one whose node the draw names for the first window. Newcomers are
+// asked for what no draw wants; for what one does, only where nobody else can do it, since what
+// they agree to discharges no worker.
+std::shared_ptr<const ReceiptPipeline> AuditDesk::choose(Kept& kept) const {
+  const ReceiptPipeline& own = kept.request.pipeline();
+  std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
+  std::vector<ledger::Draw::Candidate> candidates;
+  std::vector<std::shared_ptr<const ReceiptPipeline>> checking;
+  bool owners_only = false;
+  for (const auto& [epoch, one] : pipelines_) {
+    if (one->checks && !kept.request.request().is_shared) continue;
+    if (!same_cut(*one, own) || share_a_node(*one, own) || kept.tried.contains(epoch)) continue;
+    if (!is_within(*one, kept.request.request().trust)) continue;
+    if (!is_at_level(books_, *one, kept.request.request().min_level)) continue;
+    if (share_an_owner(books_, *one, own) || has_an_owner_twice(books_, *one)) {
+      owners_only = true;
+      continue;
+    }
+    (one->checks ? checking : fit).push_back(one);
+  }
+  if (kept.is_check || fit.empty()) fit = std::move(checking);
+  kept.has_owners_only = owners_only && fit.empty();
+  if (fit.empty() || !books_.draw()) return nullptr;
+  for (const auto& one : fit) {
+    candidates.push_back({one->stages.front().key, owner_of(books_, one->stages.front())});
+  }
+  const auto named = books_.draw()->auditor(*kept.request.wanted.begin(), candidates, {});
+  const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
+  return fit[static_cast<std::size_t>(place - candidates.begin())];
+}
+
+void AuditDesk::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on,
+                    bool feed) {
+  Hash256 own;
+  random_bytes(own.bytes);
+  const ledger::RequestId name =
+      ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
+  AuditRun order = feed ? kept.request.feed(name) : kept.request.generate(name);
+  for (const ReceiptPipeline::Stage& stage : on->stages) order.nodes.push_back(stage.node);
+  order.for_newcomers = on->checks;
+  kept.run = {name, std::move(on), feed, {}, {}};
+  runs_[name] = key;
+  enter(kept, State::kRunning);
+  to_run_.push_back(std::move(order));
+}
+
+void AuditDesk::put_off(const ledger::RequestId& name, const std::string& why) {
+  const auto found = runs_.find(name);
+  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  Kept& kept = cases_.at(found->second);
+  runs_.erase(found);
+  kept.generated.reset();  // both runs are one pipeline's
+  enter(kept, State::kWaiting);
+  kept.at += kPutOff;
+  counts_.why_waiting = why;
+}
+
+void AuditDesk::give_up(const ledger::RequestId& name, const std::string& why) {
+  const auto found = runs_.find(name);
+  if (found == runs_.end()) return verdicts_.give_up(name, why);
+  const Key key = found->second;
+  try_again(key, cases_.at(key), why);
+}
+
+// On another pipeline, a few times.
+void AuditDesk::try_again(const Key& key, Kept& kept, const std::string& why) {
+  spdlog::warn("the audit of request {} begins anew: {}", to_hex(key.first), why);
+  if (++kept.tries >= kTries) return forget(cases_.find(key), why);
+  runs_.erase(kept.run.name);
+  kept.tried.insert(kept.run.pipeline->epoch);
+  kept.generated.reset();
+  enter(kept, State::kWaiting);
+}
+
+void AuditDesk::take(const std::string& node, const control::v1::WindowClaims& claims) {
+  for (const control::v1::WindowClaim& claim : claims.windows()) {
+    const Status taken = take_claim(node, claim);
+    if (taken.ok()) continue;
+    spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    if (taken.error().code == ErrorCode::kRefused) refuse(node, claim);
+  }
+}
+
+// It signed a root that it has not computed, and had it from the log or from somebody: whatever it
+// checks is worth nothing.
+void AuditDesk::refuse(const std::string& node, const control::v1::WindowClaim& claim) {
+  const auto pipeline = pipelines_.find(Epoch(claim.epoch()));
+  if (pipeline != pipelines_.end()) {
+    const auto& stages = pipeline->second->stages;
+    const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
+    if (stage != stages.end()) verdicts_.refuse(node, stage->key);
+  }
+  ledger::RequestId name{};
+  if (!read_field(claim.request(), name)) return;
+  const auto run = runs_.find(name);
+  if (run == runs_.end()) return;
+  const Key key = run->second;
+  try_again(key, cases_.at(key), "node " + node + " claims a root that it has not computed");
+}
+
+Status AuditDesk::take_claim(const std::string& node, const control::v1::WindowClaim& claim) {
+  ledger::RequestId name{};
+  if (!read_field(claim.request(), name)) return ok_status();  // told by the receipts' desk
+  if (verdicts_.is_run(name)) return verdicts_.take_claim(node, name, claim);
+  const auto found = runs_.find(name);
+  if (found == runs_.end()) return ok_status();
+  const Key key = found->second;
+  Kept& kept = cases_.at(key);
+  TRY_VOID(kept.request.take(kept.run, node, claim, cluster_.public_key()));
+  settle(key, kept);
+  return ok_status();
+}
+
+// --- who there is ---
+
+Standings AuditDesk::standings() const {
+  Standings all;
+  const ledger::Policy& policy = books_.policy();
+  for (const PublicKey& key : books_.keys()) {
+    const ledger::Standing& one = *books_.standing(key);
+    all[key] = {one.level(policy, books_.time()),
+                one.audited_right(),
+                one.faults(policy, books_.time()),
+                one.is_tombstoned(),
+                0,
+                one.checks(),
+                one.check_days(),
+                one.joined()};
+  }
+  for (const std::uint64_t entry : books_.disputes()) {
+    ++all[books_.receipt(entry)->worker].disputes;
+    for (const PublicKey& auditor : books_.doubters(entry)) ++all[auditor].disputes;
+  }
+  return all;
+}
+
+// --- what is to be done ---
+
+std::vector<AuditRun> AuditDesk::take_runs() {
+  for (AuditRun& run : verdicts_.take_runs()) to_run_.push_back(std::move(run));
+  return std::exchange(to_run_, {});
+}
+
+std::vector<AuditDesk::Message> AuditDesk::take_messages() {
+  for (Message& message : verdicts_.take_messages()) messages_.push_back(std::move(message));
+  return std::exchange(messages_, {});
+}
+
+std::vector<AuditDesk::ForLog> AuditDesk::take_entries() {
+  for (VerdictDesk::Judgement& one : verdicts_.take_verdicts()) {
+    entries_.push_back(
+        {one.verdict.guilty, one.verdict, std::move(one.evidence), std::move(one.dispute)});
+  }
+  return std::exchange(entries_, {});
+}
+
+std::vector<AuditOutcome> AuditDesk::take_outcomes() {
+  for (AuditOutcome& one : verdicts_.take_outcomes()) outcomes_.push_back(std::move(one));
+  return std::exchange(outcomes_, {});
+}
+
+// --- time ---
+
+void AuditDesk::on_timer() {
+  verdicts_.on_timer();
+  const std::int64_t unix = clock_.unix_seconds();
+  const std::int64_t most = books_.policy().audit_seconds - kMarginSeconds;
+  for (auto one = cases_.begin(); one != cases_.end();) {
+    const auto next = std::next(one);
+    auto& [key, kept] = *one;
+    const std::int64_t age = unix - kept.since;
+    const bool late = clock_.now() - kept.at >= kPatience;
+    const bool waits_for_claims = kept.state == State::kRunning && kept.run.tokens;
+    if (age >= most) {
+      forget(one, kept.has_owners_only ? kOwnersOnly
+                                       : "nobody else computed these layers again in time");
+    } else if (kept.state == State::kKept && !kept.request.is_logged() && age >= kUnloggedSeconds) {
+      forget(one, "it has no receipts of all its stages");
+    } else if (late && waits_for_claims) {
+      try_again(key, kept, "its stages did not claim all of it");
+    } else if (late && (kept.state == State::kSealing || kept.state == State::kOpening)) {
+      forget(one, "an auditor did not say what it had claimed");
+    }
+    one = next;
+  }
+  start_runs();
+}
+
+AuditStatus AuditDesk::status() const {
+  AuditStatus status = counts_;
+  status.mode = mode_;
+  for (const auto& [key, kept] : cases_) {
+    const bool waits = kept.state == State::kWaiting && !kept.is_check;
+    if (waits) status.waiting += kept.request.wanted.size();
+    if (waits && kept.has_owners_only && status.why_waiting.empty()) {
+      status.why_waiting = kOwnersOnly;
+    }
+    if (kept.state > State::kWaiting) ++status.running;
+  }
+  status.referee_waiting = static_cast<std::uint32_t>(own_referee_.waiting());
+  status.open_disputes = books_.disputes().size();
+  status.unjudged_disputes = books_.audits().unjudged;
+  status.ended_disputes = verdicts_total_ - status.unjudged_disputes;
+  if (status.waiting == 0) {
+    status.why_waiting.clear();
+  } else if (status.why_waiting.empty()) {
+    status.why_waiting = "no other pipeline with the same cut serves";
+  }
+  return status;
+}
+
+}  // namespace hearth::coordinator

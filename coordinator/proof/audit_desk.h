@@ -1,0 +1,197 @@
+// AuditDesk: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
+// grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
+// others with the same cut. When their stages have claimed their windows, each that had the audited
+// one's input seals what it found; when all seals of a request are in the log, all are opened. What
+// differs stands in the log as a dispute, which a VerdictDesk ends.
+//
+// A request's tokens are kept in memory from its end to its audit, and never written: for at most
+// the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
+// audited is counted and said: where nobody else holds the layers, where a restart or the limit
+// took the tokens, where an auditor does not seal or open what it claimed.
+//
+// Where the coordinator has a referee of its own, a draw gives him windows too. He computes their
+// requests in place of a pipeline, and so finds what all holders of a layer range agree on and is
+// false (coordinator/proof/own_referee.h).
+//
+// Any bytes may come from a node. A plain state machine: one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "coordinator/audit_outcome.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/proof/audit_case.h"
+#include "coordinator/proof/own_referee.h"
+#include "coordinator/proof/verdict_desk.h"
+#include "ledger/books.h"
+
+namespace hearth::coordinator {
+
+class AuditDesk {
+ public:
+  static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
+  static constexpr std::size_t kKeptCases = 8'192;
+  static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
+  static constexpr std::size_t kRunsAtOnce = 4;
+  static constexpr std::size_t kChecksAtOnce = 4;  // of newcomers, besides
+  static constexpr std::size_t kChecksKept = 256;  // that wait for one of them
+  static constexpr std::uint32_t kTries = 3;       // to have a request computed again by a pipeline
+  // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
+  static constexpr Duration kDrawPause = std::chrono::seconds(2);
+  // Of an auditor, to claim, to seal and to open.
+  static constexpr Duration kPatience = std::chrono::seconds(30);
+
+  // `follows`: the log is folded whatever becomes of audits, for its balances are needed.
+  AuditDesk(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
+
+  // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
+  // rules do not allow it.
+  Status recall(ByteSpan entry, const Hash256& leaf);
+  // What follows, as it is on the disk. kInvalidInput likewise, and kNoCapacity beyond
+  // kFoldedWindows: nothing is audited any more. The entry is in the books while follows().
+  Status logged(ByteSpan entry);
+  bool follows() const { return follows_ || mode_ != AuditMode::kOff; }
+  // To be the very next entry, when nothing else waits to be one. Nothing: it is not time.
+  std::optional<ledger::DrawEntry> draw();
+
+  void begin(const ReceiptPipeline& pipeline);
+  void end(Epoch epoch);
+  // Whether a request of this name is an audit's.
+  bool is_run(const ledger::RequestId& request) const {
+    return runs_.contains(request) || verdicts_.is_run(request);
+  }
+  void over(const ReceiptRequest& request);  // one that is over, an audit's or not
+  // An audit's request was not taken, for now; or it failed.
+  void put_off(const ledger::RequestId& run, const std::string& why);
+  void give_up(const ledger::RequestId& run, const std::string& why);
+  void take(const std::string& node, const control::v1::WindowClaims& claims);
+  void take(const std::string& node, const control::v1::Seals& seals);
+  void take(const std::string& node, const control::v1::Openings& openings);
+  void on_timer();  // once a second or so
+
+  // What is to be done since the last call, in order: requests to be run; messages; what is for the
+  // log, behind the membership of those who say it.
+  using Message = VerdictDesk::Message;
+  struct ForLog {
+    PublicKey member;  // nobody's: it is of none
+    ledger::EntryBody body;
+    Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
+    Bytes dispute = {};   // the file that the evidence names, likewise; empty: none
+  };
+  std::vector<AuditRun> take_runs();
+  std::vector<Message> take_messages();
+  std::vector<ForLog> take_entries();
+  // Of requests of which windows were to be audited.
+  std::vector<AuditOutcome> take_outcomes();
+
+  // There is a referee with all of the model, for this share of windows (parts of a million); 0:
+  // none.
+  void set_referee_rate(std::int64_t rate) { referee_rate_ = rate; }
+  // What he is asked next, and what came of it.
+  std::optional<OwnReferee::Ask> take_referee_ask() {
+    return own_referee_.take_ask(clock_.unix_seconds());
+  }
+  void refereed(std::uint64_t number, const Result<RefereeFinding>& finding);
+
+  // Disputes, and who is given no work for one.
+  VerdictDesk& verdicts() { return verdicts_; }
+  const VerdictDesk& verdicts() const { return verdicts_; }
+
+  AuditStatus status() const;
+  Standings standings() const;  // of all members of the log
+  const ledger::Books& books() const { return books_; }
+
+ private:
+  using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
+  enum class State { kKept, kRefereed, kWaiting, kRunning, kSealing, kOpening };
+  struct Asked {       // of an auditor, by the entry that it audits
+    std::string node;  // empty: the coordinator's own referee
+    PublicKey key;
+    AuditCase::Finding finding;
+    std::optional<ledger::SealEntry> seal;
+    bool is_sealed = false;  // in the log
+    bool is_opened = false;
+  };
+  struct Kept {
+    AuditCase request;
+    std::size_t bytes = 0;
+    std::int64_t since = 0;  // unix seconds
+    State state = State::kKept;
+    TimePoint at{};  // when it came to its state; kWaiting: when it may be tried
+    std::uint32_t tries = 0;
+    std::set<Epoch> tried = {};
+    bool has_owners_only = false;  // who could audit it, but for their owners
+    AuditCase::Run run = {};
+    std::optional<AuditCase::Run> generated = {};  // when `run` is fed
+    std::set<std::uint64_t> refereed = {};         // entries that the referee is to compute again
+    std::map<std::uint64_t, Asked> asked = {};
+    std::vector<AuditedWindow> agreed = {};
+    std::optional<AuditOutcome> dispute = {};
+    bool is_check =
+        false;  // no draw wants it: newcomers do it, and if none does, nothing is missed
+    std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
+  };
+  using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
+
+  void on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& receipt);
+  void on_drawn();
+  void on_seal(const ledger::SealEntry& seal);
+  void on_opening(const ledger::OpeningEntry& opening);
+  void hand_out(Cases::iterator one);
+  void referee_missed(std::size_t windows, const std::string& why);
+  bool is_for_newcomers(const Kept& kept) const;
+  std::size_t running(bool checks) const;
+  void start_runs();
+  std::shared_ptr<const ReceiptPipeline> choose(Kept& kept) const;
+  void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
+  Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
+  void refuse(const std::string& node, const control::v1::WindowClaim& claim);
+  void settle(const Key& key, Kept& kept);
+  void ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings);
+  void open_all(Kept& kept);
+  Status take_seal(const std::string& node, const control::v1::Seal& seal);
+  Status take_opening(const std::string& node, const control::v1::Opening& opening);
+  Asked* asked_of(const std::string& node, std::uint64_t entry, State state);
+  void try_again(const Key& key, Kept& kept, const std::string& why);
+  void forget(Cases::iterator one, const std::string& why);
+  void report_beyond(const Key& key, const Kept& kept, const std::string& what);
+  AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
+  void report_opening(const Key& key, Kept& kept, std::uint64_t entry, const Asked& asked,
+                      bool judged);
+  void enter(Kept& kept, State state);
+
+  const SecretKey cluster_;
+  const Clock& clock_;
+  AuditMode mode_;
+  bool follows_;
+  ledger::Books books_;
+  std::uint64_t undrawn_ = 0;  // receipts since the latest draw
+  TimePoint next_draw_{};
+  VerdictDesk::Pipelines pipelines_;
+  VerdictDesk verdicts_;
+  OwnReferee own_referee_;
+  std::int64_t referee_rate_ = 0;
+  std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
+  Cases cases_;
+  std::size_t bytes_ = 0;
+  std::map<ledger::RequestId, Key> runs_;  // by the audit's own name
+  std::map<std::uint64_t, Key> by_entry_;  // of what is kept
+  AuditStatus counts_;
+  std::vector<AuditRun> to_run_;
+  std::vector<Message> messages_;
+  std::vector<ForLog> entries_;
+  std::vector<AuditOutcome> outcomes_;
+};
+
+}  // namespace hearth::coordinator

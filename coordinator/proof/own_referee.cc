@@ -1,0 +1,49 @@
+#include "coordinator/proof/own_referee.h"
+
+#include <algorithm>
+
+namespace hearth::coordinator {
+
+bool OwnReferee::add(const Key& key, RefereeCase request) {
+  if (waiting_.size() >= kQueue) return false;
+  waiting_.emplace_back(key, std::move(request));
+  return true;
+}
+
+// One that is before the referee stays there: he has no ear while he computes.
+void OwnReferee::drop(const Key& key) {
+  std::erase_if(waiting_, [&key](const auto& one) { return one.first == key; });
+}
+
+std::optional<OwnReferee::Ask> OwnReferee::take_ask(std::int64_t now) {
+  if (asked_ || waiting_.empty()) return std::nullopt;
+  auto [key, request] = std::move(waiting_.front());
+  waiting_.pop_front();
+  request.until = now + kSeconds;
+  asked_.emplace(next_, key);
+  return Ask{next_++, std::move(request)};
+}
+
+std::optional<OwnReferee::Key> OwnReferee::answered(std::uint64_t number) {
+  if (!asked_ || asked_->first != number) return std::nullopt;
+  const Key key = asked_->second;
+  asked_.reset();
+  return key;
+}
+
+ledger::SealEntry OwnReferee::seal(std::uint64_t entry, const Hash256& root) {
+  Sealed& sealed = sealed_[entry];
+  sealed.root = root;
+  random_bytes(sealed.salt.bytes);
+  const Hash256 seal = ledger::seal_of(entry, key(), root, sealed.salt);
+  return ledger::sign_seal(entry, seal, key(), key_);
+}
+
+ledger::OpeningEntry OwnReferee::open(std::uint64_t entry) {
+  const auto found = sealed_.find(entry);
+  const Sealed sealed = found->second;
+  sealed_.erase(found);
+  return {entry, key(), sealed.root, sealed.salt};
+}
+
+}  // namespace hearth::coordinator

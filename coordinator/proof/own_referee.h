@@ -1,0 +1,64 @@
+// OwnReferee: the coordinator's referee as an auditor that draws for itself (ledger/PROTOCOL.md,
+// 4). A request of which a draw gave it a window waits here until the referee, who has all of the
+// model, has computed it again. It is an auditor under the cluster's own key: it seals what it
+// found and opens that, so that the log says what it found and whose word it is.
+//
+// One request is before the referee at a time, and kQueue wait; what finds no room is not computed.
+// A plain state machine: one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "coordinator/proof/referee.h"
+#include "ledger/entry.h"
+
+namespace hearth::coordinator {
+
+class OwnReferee {
+ public:
+  using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
+  static constexpr std::size_t kQueue = 16;
+  // For one request; a dispute waits that long for the same referee at most.
+  static constexpr std::int64_t kSeconds = 1'200;
+
+  explicit OwnReferee(const SecretKey& cluster) : key_(cluster) {}
+
+  // False when kQueue wait.
+  bool add(const Key& key, RefereeCase request);
+  void drop(const Key& key);  // nobody wants to know it any more
+  std::size_t waiting() const { return waiting_.size() + (asked_ ? 1 : 0); }
+
+  struct Ask {
+    std::uint64_t number = 0;
+    RefereeCase request;
+  };
+  // The next one, when none is before the referee.
+  std::optional<Ask> take_ask(std::int64_t now);
+  // The request that this was about; nothing when nobody wants to know it any more.
+  std::optional<Key> answered(std::uint64_t number);
+
+  // What it found of the window of that entry: sealed, and then opened, once.
+  ledger::SealEntry seal(std::uint64_t entry, const Hash256& root);
+  ledger::OpeningEntry open(std::uint64_t entry);
+  void discard(std::uint64_t entry) { sealed_.erase(entry); }  // it is opened no more
+  PublicKey key() const { return key_.public_key(); }
+
+ private:
+  struct Sealed {
+    Hash256 root;
+    Hash256 salt;
+  };
+  const SecretKey& key_;
+  std::deque<std::pair<Key, RefereeCase>> waiting_;
+  std::optional<std::pair<std::uint64_t, Key>> asked_;
+  std::uint64_t next_ = 1;
+  std::map<std::uint64_t, Sealed> sealed_;  // by entry
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,63 @@
+#include "coordinator/proof/pipeline_owners.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hearth::coordinator {
+namespace {
+
+std::set<Hash256> owners_of(const ledger::Books& books, const ReceiptPipeline& pipeline) {
+  std::set<Hash256> owners;
+  for (const ReceiptPipeline::Stage& stage : pipeline.stages) {
+    owners.insert(owner_of(books, stage));
+  }
+  return owners;
+}
+
+}  // namespace
+
+bool same_cut(const ReceiptPipeline& a, const ReceiptPipeline& b) {
+  return a.program == b.program &&
+         std::ranges::equal(a.stages, b.stages, {}, &ReceiptPipeline::Stage::layers,
+                            &ReceiptPipeline::Stage::layers);
+}
+
+bool share_a_node(const ReceiptPipeline& a, const ReceiptPipeline& b) {
+  return std::ranges::any_of(a.stages, [&b](const ReceiptPipeline::Stage& one) {
+    return std::ranges::find(b.stages, one.key, &ReceiptPipeline::Stage::key) != b.stages.end();
+  });
+}
+
+Hash256 owner_of(const ledger::Books& books, const ReceiptPipeline::Stage& stage) {
+  if (const auto logged = books.owner(stage.key)) return *logged;
+  return stage.owner == Hash256() ? blake2b(stage.key.bytes()) : stage.owner;
+}
+
+bool share_an_owner(const ledger::Books& books, const ReceiptPipeline& a,
+                    const ReceiptPipeline& b) {
+  const std::set<Hash256> of_a = owners_of(books, a);
+  return std::ranges::any_of(owners_of(books, b),
+                             [&of_a](const Hash256& owner) { return of_a.contains(owner); });
+}
+
+bool has_an_owner_twice(const ledger::Books& books, const ReceiptPipeline& pipeline) {
+  return owners_of(books, pipeline).size() < pipeline.stages.size();
+}
+
+bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, ledger::Level least) {
+  if (pipeline.checks && least > ledger::Level::kNewcomer) return false;
+  return std::ranges::all_of(pipeline.stages, [&](const ReceiptPipeline::Stage& one) {
+    const ledger::Standing* standing = books.standing(one.key);
+    if (standing == nullptr) return least <= ledger::Level::kProbation;
+    return !standing->is_tombstoned() && standing->level(books.policy(), books.time()) >= least;
+  });
+}
+
+bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust) {
+  return trust.empty() ||
+         std::ranges::all_of(pipeline.stages, [&trust](const ReceiptPipeline::Stage& one) {
+           return std::ranges::count(trust, one.node) > 0;
+         });
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,648 @@
+#include "coordinator/proof/receipts.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+#include "coordinator/proof/change_book.h"
+#include "coordinator/proof/vesting.h"
+#include "coordinator/proof/witness_desk.h"
+#include "ledger/log.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Between two appends: what a crash costs, and what a disk is asked for.
+constexpr auto kPause = std::chrono::milliseconds(500);
+// Between two looks at which requests have no receipts to come.
+constexpr auto kSweepPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+struct Receipts::State : std::enable_shared_from_this<State> {
+  using Work = std::function<void(State&)>;
+
+  State(const SecretKey& cluster, const Clock& given_clock, AuditMode mode, Post given,
+        std::shared_ptr<Credits> accounts)
+      : clock(given_clock),
+        credits(std::move(accounts)),
+        desk(cluster, clock, credits),
+        audits(cluster, clock, mode, credits != nullptr),
+        witnesses(cluster.public_key(), clock),
+        post(std::move(given)) {}
+
+  void push(Work task, std::size_t size);
+  void run();
+  void collect();
+  void send_messages();
+  void append();
+  void witness();
+  void store_machines();
+  void give_up_log(const std::string& why);
+  void fold();
+  void draw();
+  void vest();
+  void free_credit();
+  void grant(const PublicKey& to, std::int64_t amount,
+             const std::function<void(const Status&)>& done);
+  Status keep_evidence(const AuditDesk::ForLog& one);
+  void ask_referee();
+  void tell_standing();
+  std::set<PublicKey> find_newcomers() const;
+
+  const Clock& clock;
+  const std::shared_ptr<Credits> credits;
+
+  // The thread's.
+  ReceiptDesk desk;
+  AuditDesk audits;
+  WitnessDesk witnesses;
+  ChangeBook changes;
+  std::unique_ptr<ledger::Log> log;
+  std::vector<Bytes> entries;  // that are to be appended
+  Vesting vesting;
+  std::int64_t granted = 0;                                  // by those of them
+  std::vector<std::function<void(const Status&)>> appended;  // told when they are on the disk
+  Referee referee;
+  Keep keep;
+  std::chrono::steady_clock::time_point next_append{};
+  std::chrono::steady_clock::time_point next_timer{};
+  std::chrono::steady_clock::time_point next_sweep{};
+  std::optional<std::uint64_t> counted;  // entries, when standings were
+  std::optional<std::uint64_t> told;     // likewise, newcomers
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::pair<Work, std::size_t>> work;
+  std::size_t bytes = 0;  // of all work
+  bool stopping = false;
+  bool late = false;  // said in the log already
+  Post post;          // empty once the owner is gone
+  AuditStatus status;
+  std::shared_ptr<const Standings> standings;  // null when nothing is audited
+  std::string fault;
+  std::map<PublicKey, std::string> barred;
+  std::set<PublicKey> newcomers;  // by the books
+  std::set<PublicKey> unvouched;  // whom the books do not know
+
+  // The owner's.
+  Send send;
+  Run run_audit;
+  Outcome outcome;
+  std::function<void()> on_standing;
+
+  std::thread thread;
+};
+
+void Receipts::State::push(Work task, std::size_t size) {
+  {
+    const std::lock_guard lock(mutex);
+    if (bytes + size <= limits::kReceiptQueueBytes) {
+      bytes += size;
+      work.emplace_back(std::move(task), size);
+      wake.notify_one();
+      return;
+    }
+    if (std::exchange(late, true)) return;
+  }
+  spdlog::warn("checking receipts does not keep up: some requests have none");
+}
+
+void Receipts::State::run() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait_for(lock, kPause, [this] { return stopping || !work.empty(); });
+    std::deque<std::pair<Work, std::size_t>> tasks = std::exchange(work, {});
+    const bool last = stopping;
+    lock.unlock();
+    draw();
+    vest();
+    std::optional<AuditStatus> newest;
+    std::shared_ptr<const Standings> known;
+    std::size_t done = 0;
+    for (auto& [task, size] : tasks) {
+      task(*this);
+      done += size;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_timer) {
+      desk.on_timer();
+      audits.on_timer();
+      next_timer = now + std::chrono::seconds(1);
+      newest = audits.status();
+      if (newest->mode != AuditMode::kOff &&
+          std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
+        known = std::make_shared<const Standings>(audits.standings());
+      }
+    }
+    collect();
+    ask_referee();
+    free_credit();
+    if (!entries.empty() && (last || now >= next_append)) {
+      append();
+      next_append = std::chrono::steady_clock::now() + kPause;
+    }
+    witness();
+    store_machines();
+    tell_standing();
+    send_messages();
+    lock.lock();
+    if (newest) status = *newest;
+    if (known) standings = std::move(known);
+    if (newest && newest->mode == AuditMode::kOff) standings = nullptr;
+    bytes -= done;
+    if (last) return;
+  }
+}
+
+// What both desks have for the log.
+void Receipts::State::collect() {
+  for (const AuditDesk::ForLog& one : audits.take_entries()) {
+    if (one.evidence.empty() && desk.contradicted(one.member)) continue;  // a seal, an opening
+    if (const Status kept = keep_evidence(one); !kept.ok()) {
+      spdlog::error("a verdict is not logged, for its evidence cannot be kept: {}",
+                    kept.error().message);
+      continue;
+    }
+    // From the verdict on, no receipt of its key is in the log that the books would refuse.
+    const bool is_somebodys = one.member != PublicKey();
+    if (!one.evidence.empty()) {
+      if (is_somebodys) desk.bar(one.member);
+      next_append = {};  // and the books know it before its node may be given work again
+    }
+    if (is_somebodys) desk.enter(one.member);
+    desk.log(one.body);
+  }
+  for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+}
+
+Status Receipts::State::keep_evidence(const AuditDesk::ForLog& one) {
+  if (one.evidence.empty()) return ok_status();
+  if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
+  if (!one.dispute.empty()) {
+    TRY_VOID(keep(blake2b(one.dispute), one.dispute));
+  }
+  return keep(blake2b(one.evidence), one.evidence);
+}
+
+// It answers on whatever thread it likes, perhaps when nobody listens any more.
+void Receipts::State::ask_referee() {
+  if (auto ask = audits.take_referee_ask()) {
+    referee(std::move(ask->request), [self = shared_from_this(),
+                                      number = ask->number](const Result<RefereeFinding>& finding) {
+      self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
+    });
+  }
+  for (VerdictDesk::Ask& ask : audits.verdicts().take_asks()) {
+    const auto done = [self = shared_from_this(),
+                       entry = ask.entry](const Result<RefereeFinding>& finding) {
+      self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
+                 0);
+    };
+    if (referee) {
+      referee(std::move(ask.request), done);
+    } else {
+      done(Error{ErrorCode::kUnavailable, "this server has none"});
+    }
+  }
+}
+
+// Newcomers first: who is at fault too often is one by the time that it may be given work again.
+void Receipts::State::tell_standing() {
+  std::map<PublicKey, std::string> now = audits.verdicts().barred();
+  const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();
+  std::set<PublicKey> fresh = moved ? find_newcomers() : std::set<PublicKey>();
+  const std::lock_guard lock(mutex);
+  bool same = true;
+  if (moved) {
+    const auto known = std::erase_if(unvouched, [this](const PublicKey& key) {
+      return audits.books().standing(key) != nullptr;
+    });
+    same = fresh == newcomers && known == 0;
+    desk.set_newcomers(fresh);
+    newcomers = std::move(fresh);
+  }
+  if (now == barred && same) return;
+  for (const auto& [key, why] : barred) {
+    if (!now.contains(key)) desk.unbar(key);
+  }
+  for (const auto& [key, why] : now) desk.bar(key);
+  barred = std::move(now);
+  if (!post) return;
+  post([self = shared_from_this()] {
+    if (self->on_standing) self->on_standing();
+  });
+}
+
+std::set<PublicKey> Receipts::State::find_newcomers() const {
+  std::set<PublicKey> found;
+  const ledger::Books& books = audits.books();
+  for (const PublicKey& key : books.keys()) {
+    const ledger::Standing& one = *books.standing(key);
+    if (one.level(books.policy(), books.time()) == ledger::Level::kNewcomer) found.insert(key);
+  }
+  return found;
+}
+
+void Receipts::State::send_messages() {
+  std::vector<AuditDesk::Message> messages = audits.take_messages();
+  for (ReceiptDesk::Message& message : desk.take_messages()) {
+    AuditDesk::Message& one = messages.emplace_back();
+    one.node = std::move(message.node);
+    *one.body.mutable_countersign() = std::move(message.body);
+  }
+  for (WitnessDesk::Message& one : witnesses.take_messages()) {
+    messages.push_back({std::move(one.node), std::move(one.body)});
+  }
+  std::vector<AuditRun> runs = audits.take_runs();
+  std::vector<AuditOutcome> outcomes = audits.take_outcomes();
+  if (messages.empty() && runs.empty() && outcomes.empty()) return;
+  const std::lock_guard lock(mutex);
+  if (!post) return;
+  post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs),
+        outcomes = std::move(outcomes)] {
+    for (const AuditDesk::Message& message : messages) {
+      if (self->send) self->send(message.node, message.body);
+    }
+    for (const AuditRun& run : runs) {
+      if (self->run_audit) self->run_audit(run);
+    }
+    for (const AuditOutcome& outcome : outcomes) {
+      if (self->outcome) self->outcome(outcome);
+    }
+  });
+}
+
+void Receipts::State::append() {
+  Status written = Error{ErrorCode::kIo, "nothing is logged any more"};
+  if (log != nullptr) {
+    const std::vector<ByteSpan> spans(entries.begin(), entries.end());
+    written = ok_status();
+    for (std::size_t at = 0; at < spans.size() && written.ok(); at += limits::kLogBatch) {
+      const auto part = std::span(spans).subspan(at);
+      const auto index = log->append(part.first(std::min(part.size(), limits::kLogBatch)));
+      if (!index) written = index.error();
+    }
+    if (written.ok()) {
+      fold();
+    } else {
+      give_up_log(written.error().message);
+    }
+  }
+  entries.clear();
+  granted = 0;
+  for (const auto& tell : std::exchange(appended, {})) tell(written);
+}
+
+void Receipts::State::give_up_log(const std::string& why) {
+  spdlog::error("no receipts are logged from here on, and answers name none: {}", why);
+  log.reset();
+  if (credits) credits->stop(why);
+  const std::lock_guard lock(mutex);
+  fault = why;
+}
+
+void Receipts::State::witness() {
+  if (log == nullptr) return;
+  const Status stored = witnesses.on_timer(*log);
+  if (!stored.ok()) {
+    give_up_log(stored.error().message);
+  } else if (!witnesses.fault().empty()) {
+    give_up_log(witnesses.fault());
+  }
+}
+
+// Once all changes are in the log.
+void Receipts::State::store_machines() {
+  if (log == nullptr || !entries.empty()) return;
+  const Status stored = changes.store();
+  if (!stored.ok()) spdlog::error("what machines nodes have: {}", stored.error().message);
+}
+
+void Receipts::State::fold() {
+  for (const Bytes& entry : entries) {
+    const Status folded = audits.logged(entry);
+    if (!folded.ok()) {
+      spdlog::error("nothing is audited from here on: {}", folded.error().message);
+      if (credits && !audits.follows()) credits->stop(folded.error().message);
+    }
+    if (!audits.follows()) return;
+    if (credits) credits->posted(audits.books().postings());
+  }
+}
+
+// As the very next entries, by books that know all before: no dispute can come between.
+void Receipts::State::vest() {
+  if (!credits || !entries.empty() || log == nullptr || !audits.follows()) return;
+  for (const ledger::VestEntry& one : vesting.due(audits.books(), clock.unix_seconds())) {
+    desk.log(one);
+  }
+  for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+}
+
+void Receipts::State::free_credit() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!credits || now < next_sweep) return;
+  next_sweep = now + kSweepPause;
+  credits->sweep([this] { return desk.unsettled(); }, clock.now());
+}
+
+void Receipts::State::grant(const PublicKey& to, std::int64_t amount,
+                            const std::function<void(const Status&)>& done) {
+  if (!credits) {
+    return done(Error{ErrorCode::kRefused,
+                      "this cluster's ledger is a log only; credits are switched on with hearth "
+                      "init --credits"});
+  }
+  if (amount < 1 || amount > ledger::kGrantMax) {
+    return done(Error::invalid("an amount of " + std::to_string(amount) +
+                               "; a grant is from 1 to " + std::to_string(ledger::kGrantMax) +
+                               " credits"));
+  }
+  if (amount > Credits::kCirculationMax - credits->in_circulation() - granted) {
+    return done(Error::invalid("more credits would be in circulation than the limit, " +
+                               std::to_string(Credits::kCirculationMax)));
+  }
+  if (log == nullptr || !audits.follows()) {
+    return done(Error{ErrorCode::kUnavailable, "the ledger cannot be kept now"});
+  }
+  granted += amount;
+  desk.log(ledger::GrantEntry{to, amount});
+  appended.push_back(done);
+  next_append = {};
+}
+
+// At a checkpoint, when nothing else is to be the next entry.
+void Receipts::State::draw() {
+  if (!entries.empty() || log == nullptr) return;
+  if (const auto drawn = audits.draw()) {
+    desk.log(*drawn);
+    for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+  }
+}
+
+Result<std::unique_ptr<Receipts>> Receipts::open(std::unique_ptr<ledger::LogFolder> folder,
+                                                 const SecretKey& cluster, std::string build,
+                                                 AuditMode audits, const Clock& clock, Post post,
+                                                 std::shared_ptr<Credits> credits) {
+  auto state = std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
+  const auto found = ledger::read_checkpoint(*folder);
+  if (!found && found.error().code == ErrorCode::kNotFound) {
+    TRY(state->log, ledger::Log::create(std::move(folder), cluster));
+  } else {
+    TRY(state->log,
+        ledger::Log::open(std::move(folder), cluster,
+                          [&state](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
+                            const Status known = state->desk.recall(entry);
+                            return known.ok() ? state->audits.recall(entry, leaf) : known;
+                          }));
+  }
+  if (state->credits) {
+    state->credits->begin(state->audits.books());
+    state->credits->set_queue([weak = std::weak_ptr(state)](const ledger::RequestId& request) {
+      const auto alive = weak.lock();
+      if (!alive) return;
+      alive->push([request](State& one) { one.credits->close(request); }, 0);
+    });
+  }
+  state->newcomers = state->find_newcomers();
+  state->desk.set_newcomers(state->newcomers);
+  state->barred = state->audits.verdicts().barred();
+  for (const auto& [key, why] : state->barred) state->desk.bar(key);
+  state->thread = std::thread([raw = state.get()] { raw->run(); });
+  return std::unique_ptr<Receipts>(new Receipts(std::move(build), std::move(state)));
+}
+
+Receipts::Receipts(std::string build, std::shared_ptr<State> state)
+    : build_(std::move(build)), state_(std::move(state)) {}
+
+Receipts::~Receipts() {
+  state_->send = nullptr;
+  state_->run_audit = nullptr;
+  state_->outcome = nullptr;
+  state_->on_standing = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->post = nullptr;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+}
+
+std::string Receipts::fault() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->fault;
+}
+
+void Receipts::set_send(Send send) { state_->send = std::move(send); }
+void Receipts::set_run(Run run) { state_->run_audit = std::move(run); }
+void Receipts::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
+
+void Receipts::set_on_standing(std::function<void()> changed) {
+  state_->on_standing = std::move(changed);
+}
+
+void Receipts::set_referee(Referee referee, Keep keep, std::int64_t rate) {
+  state_->push(
+      [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
+        state.audits.set_referee_rate(referee ? rate : 0);
+        state.referee = referee;
+        state.keep = keep;
+      },
+      0);
+}
+
+void Receipts::grant(const PublicKey& to, std::int64_t amount,
+                     std::function<void(const Status&)> done) {
+  state_->push(
+      [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
+}
+
+void Receipts::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
+  state_->push(
+      [kept = std::move(kept)](State& state) {
+        if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
+      },
+      0);
+}
+
+void Receipts::set_disputes(DisputeTools tools) {
+  state_->push(
+      [tools = std::move(tools)](State& state) { state.audits.verdicts().set_disputes(tools); }, 0);
+}
+
+std::string Receipts::why_barred(const PublicKey& key) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->barred.find(key);
+  return found == state_->barred.end() ? "" : found->second;
+}
+
+void Receipts::doubt(const PublicKey& key) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->unvouched.insert(key);
+  }
+  state_->push(
+      [key](State& state) {
+        state.desk.doubt(key);
+        state.desk.enter(key);
+        state.told.reset();
+      },
+      0);
+}
+
+bool Receipts::is_newcomer(const PublicKey& key) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->newcomers.contains(key) || state_->unvouched.contains(key);
+}
+
+AuditStatus Receipts::audits() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->status;
+}
+
+std::shared_ptr<const Standings> Receipts::standings() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->standings;
+}
+
+void Receipts::begin(ReceiptPipeline pipeline) {
+  state_->push(
+      [pipeline = std::move(pipeline)](State& state) {
+        state.audits.begin(pipeline);
+        state.desk.begin(pipeline);
+      },
+      0);
+}
+
+void Receipts::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
+  state_->push(
+      [epoch, request, positions](State& state) {
+        // Of what is computed for an audit there are seals, and no receipts.
+        if (!state.audits.is_run(request)) state.desk.start(epoch, request, positions);
+      },
+      0);
+}
+
+void Receipts::over(ReceiptRequest request) {
+  const std::size_t size = request.tokens.size() * sizeof(TokenId);
+  state_->push(
+      [request = std::move(request)](State& state) mutable {
+        state.audits.over(request);
+        if (state.credits) state.credits->over(request.order.request);
+        state.desk.over(std::move(request));
+      },
+      size);
+}
+
+void Receipts::end(Epoch epoch) {
+  state_->push(
+      [epoch](State& state) {
+        state.audits.end(epoch);
+        state.desk.end(epoch);
+      },
+      0);
+}
+
+void Receipts::take(const std::string& node, const control::v1::WindowClaims& claims) {
+  state_->push(
+      [node, claims](State& state) {
+        state.audits.take(node, claims);
+        state.desk.take(node, claims);
+      },
+      claims.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Receipts& receipts) {
+  state_->push([node, receipts](State& state) { state.desk.take(node, receipts); },
+               receipts.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Seals& seals) {
+  state_->push([node, seals](State& state) { state.audits.take(node, seals); },
+               seals.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Openings& openings) {
+  state_->push([node, openings](State& state) { state.audits.take(node, openings); },
+               openings.ByteSizeLong());
+}
+
+void Receipts::put_off(const ledger::RequestId& run, const std::string& why) {
+  state_->push([run, why](State& state) { state.audits.put_off(run, why); }, why.size());
+}
+
+void Receipts::give_up(const ledger::RequestId& run, const std::string& why) {
+  state_->push([run, why](State& state) { state.audits.give_up(run, why); }, why.size());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Answer& answer) {
+  state_->push([node, answer](State& state) { state.audits.verdicts().take(node, answer); },
+               answer.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::SelfChecked& found) {
+  state_->push([node, found](State& state) { state.audits.verdicts().take(node, found); },
+               found.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::Cosigned& answer) {
+  state_->push(
+      [node, answer](State& state) {
+        if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
+      },
+      answer.ByteSizeLong());
+}
+
+void Receipts::take(const std::string& node, const control::v1::DisputeMove& move) {
+  state_->push([node, move](State& state) { state.audits.verdicts().take(node, move); },
+               move.ByteSizeLong());
+}
+
+void Receipts::meet(const std::string& node, const PublicKey& key) {
+  state_->push(
+      [node, key](State& state) {
+        state.audits.verdicts().meet(node, key);
+        state.witnesses.meet(node, key);
+      },
+      0);
+}
+
+Status Receipts::remember_machines(const std::string& file) {
+  ChangeBook changes;
+  TRY_VOID(changes.open(file));
+  state_->push([changes = std::move(changes)](State& state) { state.changes = changes; }, 0);
+  return ok_status();
+}
+
+void Receipts::meet_machine(const PublicKey& key, const std::string& machine) {
+  state_->push(
+      [key, machine](State& state) {
+        if (!state.changes.meet(key, machine)) return;
+        state.desk.enter(key);
+        state.desk.log(ledger::ChangeEntry{key});
+      },
+      machine.size());
+}
+
+void Receipts::lose(const std::string& node) {
+  state_->push(
+      [node](State& state) {
+        state.desk.lose(node);
+        state.audits.verdicts().lose(node);
+        state.witnesses.lose(node);
+      },
+      0);
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,102 @@
+// Receipts: keeps a ReceiptDesk, an AuditDesk and the log that their entries go to, on a thread of
+// their own, so that no request waits for a signature or a disk. Entries of about half a second
+// meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes) is left
+// out; requests that it belongs to have no receipts. A log that fails takes nothing more until it
+// is opened again, and requests go on without receipts: fault() says why.
+//
+// Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
+// from any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "coordinator/proof/audit_desk.h"
+#include "coordinator/proof/ledger_view.h"
+#include "coordinator/proof/receipt_desk.h"
+#include "ledger/folder.h"
+
+namespace hearth::coordinator {
+
+class Receipts final : public LedgerView {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
+  // A request that an audit wants to have computed.
+  using Run = std::function<void(AuditRun)>;
+  using Outcome = std::function<void(const AuditOutcome&)>;
+  // Keeps a verdict's evidence under its BLAKE2b; when it returns, it is on the disk. Any thread.
+  using Keep = std::function<Status(const Hash256& hash, ByteSpan evidence)>;
+
+  // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
+  // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
+  // `credits`: by which windows are paid; null: a ledger that is a log only.
+  static Result<std::unique_ptr<Receipts>> open(std::unique_ptr<ledger::LogFolder> folder,
+                                                const SecretKey& cluster, std::string build,
+                                                AuditMode audits, const Clock& clock, Post post,
+                                                std::shared_ptr<Credits> credits = nullptr);
+  ~Receipts() override;  // what is settled is logged
+
+  const std::string& build() const { return build_; }
+  std::string fault() const override;
+  void set_send(Send send);           // to a node; null: nobody is told
+  void set_run(Run run);              // null: nothing is audited
+  void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
+  // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
+  // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
+  void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);
+  // Who says which side of a dispute is right (null: a third pipeline, where there is one), and
+  // where evidence is kept; null: there are no verdicts. `rate`: the share of windows that he
+  // computes again unasked, in parts of a million.
+  void set_referee(Referee referee, Keep keep,
+                   std::int64_t rate = ledger::Policy().coordinator_rate);
+  // Ends the disputes that an earlier process has left open, by what it kept of their verdicts, or
+  // unjudged. `kept` is asked for the evidence where there are any, on this class's thread. Once,
+  // after set_referee().
+  void take_up_disputes(std::function<std::vector<Bytes>()> kept);
+  // What disputes are played with; without it none are, and their verdicts rest on the referee.
+  void set_disputes(DisputeTools tools);
+  // Where it is kept what the machines of nodes are. As of ChangeBook::open().
+  Status remember_machines(const std::string& file);
+  // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
+  void set_on_standing(std::function<void()> changed);
+  // Why a node with this key may be given no work, a sentence for people; empty: it may.
+  std::string why_barred(const PublicKey& key) const;
+  // Nobody vouches for this key: where the log does not know it yet, it is a newcomer's.
+  void doubt(const PublicKey& key);
+  // By the log, and by what it is about to be told.
+  bool is_newcomer(const PublicKey& key) const;
+  AuditStatus audits() const;
+  // By the latest entries of the log; null while nothing is audited.
+  std::shared_ptr<const Standings> standings() const;
+
+  // As of ReceiptDesk and AuditDesk.
+  void begin(ReceiptPipeline pipeline);
+  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
+  void over(ReceiptRequest request);
+  void end(Epoch epoch);
+  void take(const std::string& node, const control::v1::WindowClaims& claims);
+  void take(const std::string& node, const control::v1::Receipts& receipts);
+  void take(const std::string& node, const control::v1::Seals& seals);
+  void take(const std::string& node, const control::v1::Openings& openings);
+  void put_off(const ledger::RequestId& run, const std::string& why);
+  void give_up(const ledger::RequestId& run, const std::string& why);
+  void take(const std::string& node, const control::v1::Answer& answer);
+  void take(const std::string& node, const control::v1::SelfChecked& found);
+  void take(const std::string& node, const control::v1::Cosigned& answer);
+  void take(const std::string& node, const control::v1::DisputeMove& move);
+  void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
+  // What its machine is, of this program or not (ChangeBook).
+  void meet_machine(const PublicKey& key, const std::string& machine);
+  void lose(const std::string& node);
+
+ private:
+  struct State;
+  Receipts(std::string build, std::shared_ptr<State> state);
+
+  const std::string build_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hearth::coordinator

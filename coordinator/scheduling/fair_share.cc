@@ -1,0 +1,43 @@
+#include "coordinator/scheduling/fair_share.h"
+
+#include <algorithm>
+
+namespace hearth::coordinator {
+
+void FairShare::arrive(const std::string& key) {
+  std::erase_if(shares_, [this](const auto& entry) {
+    return entry.second.waiting == 0 && entry.second.served <= floor_;
+  });
+  Share& share = shares_[key];
+  if (share.waiting++ == 0) share.served = std::max(share.served, floor_);
+}
+
+void FairShare::leave(const std::string& key) {
+  const auto found = shares_.find(key);
+  if (found != shares_.end() && found->second.waiting > 0) --found->second.waiting;
+}
+
+void FairShare::charge(const std::string& key, std::uint64_t cost) {
+  Share& share = shares_[key];
+  floor_ = std::max(floor_, share.served);
+  share.served += cost;
+}
+
+// Never below the floor: what others were given meanwhile is not to be caught up with.
+void FairShare::refund(const std::string& key, std::uint64_t cost) {
+  const auto found = shares_.find(key);
+  if (found == shares_.end() || found->second.served <= floor_) return;
+  found->second.served -= std::min(cost, found->second.served - floor_);
+}
+
+std::uint64_t FairShare::served(const std::string& key) const {
+  const auto found = shares_.find(key);
+  return found == shares_.end() ? floor_ : found->second.served;
+}
+
+std::uint32_t FairShare::waiting(const std::string& key) const {
+  const auto found = shares_.find(key);
+  return found == shares_.end() ? 0 : found->second.waiting;
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,101 @@
+#include "coordinator/scheduling/sequence.h"
+
+#include <iterator>
+
+#include "proto/defect.h"
+
+namespace hearth::coordinator {
+
+namespace {
+
+// Nothing, unless a defect of proto/defect.h is planted.
+void plant(SubmitMessage& submit) {
+  const std::uint32_t prompt = submit.open.prompt_tokens;
+  if (planted(SwarmDefect::kReplayOneShort)) submit.prompt.pop_back();
+  if (planted(SwarmDefect::kAnswerForgotten)) submit.prompt.resize(prompt);
+  if (planted(SwarmDefect::kSeedAnew)) ++submit.open.sampling.seed;
+  if (planted(SwarmDefect::kAnswerAsPrompt)) {
+    submit.open.prompt_tokens = static_cast<std::uint32_t>(submit.prompt.size());
+  }
+}
+
+}  // namespace
+
+Status Sequence::take(const SampledToken& token) {
+  const std::string name = "sequence " + std::to_string(id.value);
+  REQUIRE(!answered, name + " has a token after its end");
+  const std::uint64_t expected = tokens_known() - again;
+  REQUIRE(token.position == expected, name + " has a token at position " +
+                                          std::to_string(token.position) + "; the next is " +
+                                          std::to_string(expected));
+  if (again > 0) {
+    --again;
+    const TokenId before = answer[token.position - prompt_tokens];
+    REQUIRE(token.token == before && token.finish == FinishReason::kNone,
+            name + " has token " + std::to_string(token.token) + " at position " +
+                std::to_string(token.position) + ", where it had " + std::to_string(before));
+    return ok_status();
+  }
+  answer.push_back(token.token);
+  fruitless = 0;
+  const std::uint32_t wanted = request.sampling.max_tokens;
+  REQUIRE(answer.size() < wanted || token.finish != FinishReason::kNone,
+          name + " goes on after its " + std::to_string(wanted) + " tokens");
+  answered = token.finish != FinishReason::kNone;
+  return ok_status();
+}
+
+void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
+  epoch = Epoch();
+  pages = 0;
+  token_at.reset();
+  if (failed) ++fruitless;
+  lost_at = now;
+  resume_by = now + patience;
+}
+
+SequenceOpen Sequence::open() const {
+  return {id, prompt_tokens, request.report_hashes, request.sampling,
+          receipts ? request.receipt : std::nullopt};
+}
+
+SubmitMessage Sequence::submit() const {
+  SubmitMessage submit{epoch, open(), {}};
+  submit.prompt.reserve(request.prompt.size() + answer.size());
+  submit.prompt.insert(submit.prompt.end(), request.prompt.begin(), request.prompt.end());
+  submit.prompt.insert(submit.prompt.end(), answer.begin(), answer.end());
+  if (!answer.empty()) plant(submit);
+  return submit;
+}
+
+Status Sequence::add_hash(const RowHash& hash) {
+  REQUIRE(hash.position < tokens_wanted(), "sequence " + std::to_string(id.value) +
+                                               " has a hash at position " +
+                                               std::to_string(hash.position) + "; it has at most " +
+                                               std::to_string(tokens_wanted()) + " positions");
+  const bool fresh = hashes.emplace(std::pair(hash.position, hash.stage), hash).second;
+  REQUIRE(fresh, "sequence " + std::to_string(id.value) + " has two hashes of stage " +
+                     std::to_string(hash.stage) + " at position " + std::to_string(hash.position));
+  return ok_status();
+}
+
+bool Sequence::hashes_complete(std::uint32_t stages) const {
+  if (!waits_for_hashes()) return false;
+  const Position end = stopped ? *stopped : held->position;
+  // Rows behind the end may have been computed before the stop came to the first stage.
+  const auto behind = hashes.lower_bound({end, 0});
+  const auto count = static_cast<std::size_t>(std::distance(hashes.begin(), behind));
+  return count >= std::size_t{end} * stages;
+}
+
+std::vector<RowHash> Sequence::sorted_hashes() {
+  std::vector<RowHash> sorted;
+  sorted.reserve(hashes.size());
+  for (const auto& [key, hash] : hashes) {
+    if (!stopped || hash.position < *stopped) sorted.push_back(hash);
+  }
+  hashes.clear();
+  return sorted;
+}
+
+}  // namespace hearth::coordinator

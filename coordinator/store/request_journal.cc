@@ -1,0 +1,134 @@
+#include "coordinator/store/request_journal.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Between two transactions: a crash of this process costs as much computing again.
+constexpr auto kPause = std::chrono::milliseconds(10);
+constexpr auto kPauseAfterFailure = std::chrono::seconds(1);
+constexpr std::size_t kEntryBytes = 256;  // about; of one that is no request
+
+}  // namespace
+
+std::vector<Bytes> encode_tokens(std::vector<SampledToken> tokens) {
+  // In a message each choice has one run.
+  std::stable_sort(tokens.begin(), tokens.end(), [](const SampledToken& a, const SampledToken& b) {
+    return a.sequence < b.sequence;
+  });
+  std::vector<Bytes> out;
+  for (std::size_t at = 0; at < tokens.size(); at += limits::kBatchRows) {
+    const std::size_t end = std::min<std::size_t>(tokens.size(), at + limits::kBatchRows);
+    StepTokens message;
+    message.tokens.assign(
+        std::make_move_iterator(tokens.begin() + static_cast<std::ptrdiff_t>(at)),
+        std::make_move_iterator(tokens.begin() + static_cast<std::ptrdiff_t>(end)));
+    out.push_back(encode(message));
+  }
+  return out;
+}
+
+RequestJournal::RequestJournal(std::shared_ptr<RequestStore> store)
+    : store_(std::move(store)), thread_([this] { run(); }) {}
+
+RequestJournal::~RequestJournal() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void RequestJournal::begin(RequestRow row) {
+  const std::size_t bytes = kEntryBytes + row.request.size();
+  add(std::move(row), bytes);
+}
+
+void RequestJournal::token(const Hash256& name, const SampledToken& token) {
+  add(Told{name, token}, kEntryBytes + token.top.size() * sizeof(TokenLogprob));
+}
+
+void RequestJournal::end(const Hash256& name, std::int64_t unix_seconds) {
+  add(RequestEnd{name, unix_seconds}, kEntryBytes);
+}
+
+void RequestJournal::remove(const Hash256& name) { add(RequestRemoval{name}, 0); }
+
+// Removals are always taken: there are no more of them than of requests.
+void RequestJournal::add(Entry entry, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (bytes > 0 && waiting_bytes_ + bytes > limits::kJournalBytes) return;
+    waiting_bytes_ += bytes;
+    waiting_.push_back(std::move(entry));
+    if (waiting_.size() > 1) return;  // the thread knows
+  }
+  wake_.notify_all();
+}
+
+void RequestJournal::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    std::vector<Entry> entries = std::exchange(waiting_, {});
+    waiting_bytes_ = 0;
+    lock.unlock();
+    write(std::move(entries));
+    lock.lock();
+    if (stop_ && failing_) return;
+    const auto pause = failing_ ? std::chrono::milliseconds(kPauseAfterFailure) : kPause;
+    wake_.wait_for(lock, pause, [this] { return stop_; });
+  }
+}
+
+void RequestJournal::write(std::vector<Entry> entries) {
+  std::vector<RequestChange> changes;
+  std::map<Hash256, std::vector<SampledToken>> tokens;
+  const auto put_tokens = [&](const Hash256& name) {
+    const auto found = tokens.find(name);
+    if (found == tokens.end()) return;
+    for (Bytes& row : encode_tokens(std::move(found->second))) {
+      changes.emplace_back(RequestTokens{name, std::move(row)});
+    }
+    tokens.erase(found);
+  };
+  for (Entry& entry : entries) {
+    if (auto* told = std::get_if<Told>(&entry)) {
+      tokens[told->name].push_back(std::move(told->token));
+    } else if (auto* row = std::get_if<RequestRow>(&entry)) {
+      tokens.erase(row->name);
+      changes.emplace_back(std::move(*row));
+    } else if (const auto* end = std::get_if<RequestEnd>(&entry)) {
+      put_tokens(end->name);
+      changes.emplace_back(*end);
+    } else if (const auto* removal = std::get_if<RequestRemoval>(&entry)) {
+      tokens.erase(removal->name);
+      changes.emplace_back(*removal);
+    }
+  }
+  while (!tokens.empty()) put_tokens(tokens.begin()->first);
+  const Status written = store_->write(changes);
+  if (written.ok()) {
+    failing_ = false;
+    return;
+  }
+  if (!std::exchange(failing_, true)) {
+    spdlog::error("answers that run now may begin anew after a restart: {}",
+                  written.error().message);
+  }
+  for (const RequestChange& change : changes) {
+    if (const auto* removal = std::get_if<RequestRemoval>(&change)) remove(removal->name);
+  }
+}
+
+}  // namespace hearth::coordinator

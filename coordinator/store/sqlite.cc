@@ -1,0 +1,370 @@
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include "coordinator/store/database.h"
+#include "coordinator/store/store.h"
+
+namespace hearth::coordinator {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+std::optional<Role> role_number(std::int64_t number) {
+  if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
+  return static_cast<Role>(number);
+}
+
+// Of what is written: the coordinator's role is no node's that joins.
+Status check_role(Role role) {
+  const auto number = static_cast<std::int64_t>(role);
+  REQUIRE(role_number(number), "a node joins as worker, client or admin; role " +
+                                   std::to_string(number) + " is none of these");
+  return ok_status();
+}
+
+bool read_row(Statement& row, TokenRecord& out) {
+  const auto hash = row.hash(1);
+  const auto role = role_number(row.number(2));
+  if (!hash || !role) return false;
+  out.id = row.text(0);
+  out.secret_hash = *hash;
+  out.role = *role;
+  out.created = row.number(3);
+  out.expires = row.number(4);
+  out.uses_left = static_cast<std::uint32_t>(row.number(5));
+  out.revoked = row.number(6) != 0;
+  out.owner = row.text(7);
+  out.newcomer = row.number(8) != 0;
+  return true;
+}
+
+bool read_row(Statement& row, NodeRecord& out) {
+  const auto key = row.key(0);
+  const auto role = role_number(row.number(2));
+  if (!key || !role) return false;
+  out.key = *key;
+  out.name = row.text(1);
+  out.role = *role;
+  out.enrolled = row.number(3);
+  out.revoked = row.number(4) != 0;
+  out.owner = row.text(5);
+  out.newcomer = row.number(6) != 0;
+  return true;
+}
+
+bool read_row(Statement& row, ApiKey& out) {
+  const auto hash = row.hash(1);
+  if (!hash) return false;
+  out.id = row.text(0);
+  out.secret_hash = *hash;
+  out.name = row.text(2);
+  out.models = split(row.text(3));
+  out.admin = row.number(4) != 0;
+  out.requests_per_minute = static_cast<std::uint32_t>(row.number(5));
+  out.created = row.number(6);
+  out.revoked = row.number(7) != 0;
+  out.trust = split(row.text(8));
+  out.node = row.key(9);
+  out.account = row.key(10);
+  const std::int64_t verify = row.number(11);
+  const std::int64_t level = row.number(12);
+  if (verify < 0 || verify > static_cast<int>(Verify::kFull)) return false;
+  if (level < 0 || level > static_cast<int>(ledger::Level::kVeteran)) return false;
+  out.verify = static_cast<Verify>(verify);
+  out.min_level = static_cast<ledger::Level>(level);
+  return (out.node || row.empty(9)) && (out.account || row.empty(10));
+}
+
+bool read_row(Statement& row, WaitingNode& out) {
+  const auto key = row.key(0);
+  if (!key) return false;
+  out.key = *key;
+  out.name = row.text(1);
+  out.from = row.text(2);
+  out.since = row.number(3);
+  out.seen = row.number(4);
+  return true;
+}
+
+constexpr const char* kTokenColumns =
+    "SELECT id, secret_hash, role, created, expires, uses_left, revoked, owner, newcomer "
+    "FROM tokens";
+constexpr const char* kNodeColumns =
+    "SELECT public_key, name, role, enrolled, revoked, owner, newcomer FROM nodes";
+constexpr const char* kKeyColumns =
+    "SELECT id, secret_hash, name, models, admin, requests_per_minute, created, revoked, trust, "
+    "node, account, verify, min_level FROM keys";
+
+class SqliteStore final : public Store {
+ public:
+  explicit SqliteStore(std::string path) : db_(std::move(path)) {}
+
+  Status open() {
+    TRY_VOID(db_.open(Database::Flush::kEveryCommit));
+    return read_secret_key();
+  }
+  const Hash256& secret_key() const override { return secret_key_; }
+
+  Status add_token(const TokenRecord& token) override {
+    TRY_VOID(check_role(token.role));
+    const std::lock_guard lock(mutex_);
+    Statement row(db_,
+                  "INSERT INTO tokens (id, secret_hash, role, created, expires, uses_left, "
+                  "revoked, owner, newcomer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
+    row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
+    row.add(std::int64_t{token.revoked}).add(token.owner).add(std::int64_t{token.newcomer});
+    return inserted(row, "a token with this id is there");
+  }
+  Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
+    return find<TokenRecord>(std::string(kTokenColumns) + " WHERE id = ?", id);
+  }
+  Result<std::vector<TokenRecord>> tokens() override {
+    return list<TokenRecord>(std::string(kTokenColumns) + " ORDER BY created, rowid");
+  }
+  Result<bool> any_token(std::int64_t now) override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_,
+                  "SELECT 1 FROM tokens WHERE uses_left > 0 AND revoked = 0 AND expires > ? "
+                  "LIMIT 1");
+    const int code = row.add(now).step();
+    if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
+    return code == SQLITE_ROW;
+  }
+  Result<bool> revoke_token(std::string_view id) override {
+    const std::lock_guard lock(mutex_);
+    return changed(
+        Statement(db_, "UPDATE tokens SET revoked = 1 WHERE id = ? AND revoked = 0").add(id));
+  }
+
+  Status admit(const Admission& admission) override {
+    return transaction([&]() -> Status {
+      if (!admission.token.empty()) {
+        TRY_VOID(take_use(admission.token, admission.node.enrolled));
+      }
+      TRY_VOID(insert_node(admission.node));
+      TRY_VOID(changed(
+          Statement(db_, "DELETE FROM waiting WHERE public_key = ?").add(admission.node.key)));
+      return admission.key ? insert_key(*admission.key) : ok_status();
+    });
+  }
+  Result<std::optional<NodeRecord>> find_node(const PublicKey& key) override {
+    return find<NodeRecord>(std::string(kNodeColumns) + " WHERE public_key = ?", key);
+  }
+  Result<std::vector<NodeRecord>> nodes() override {
+    return list<NodeRecord>(std::string(kNodeColumns) + " ORDER BY enrolled, rowid");
+  }
+  Result<bool> revoke_node(const PublicKey& key) override {
+    bool known = false;
+    TRY_VOID(transaction([&]() -> Status {
+      TRY(known, revoke(key));
+      return ok_status();
+    }));
+    return known;
+  }
+
+  Result<std::optional<std::uint64_t>> roster_number() override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_, "SELECT number FROM roster");
+    const int code = row.step();
+    if (code == SQLITE_DONE) return db_.damaged("the number of the roster is missing");
+    if (code != SQLITE_ROW) return db_.failed(code);
+    if (row.number(0) < 0) return std::optional<std::uint64_t>();
+    return std::optional(static_cast<std::uint64_t>(row.number(0)));
+  }
+  Status note_roster(std::uint64_t number) override {
+    const std::lock_guard lock(mutex_);
+    return note(number);
+  }
+  Status restore(std::uint64_t number, const std::vector<PublicKey>& out,
+                 const std::vector<NodeRecord>& in) override {
+    return transaction([&]() -> Status {
+      for (const PublicKey& key : out) TRY_VOID(revoke(key));
+      for (const NodeRecord& node : in) TRY_VOID(insert_node(node));
+      Statement tokens(db_, "UPDATE tokens SET revoked = 1 WHERE revoked = 0");
+      TRY_VOID(changed(tokens));
+      return note(number);
+    });
+  }
+
+  Status put_waiting(const WaitingNode& node) override {
+    const std::lock_guard lock(mutex_);
+    Statement row(db_, "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?)");
+    row.add(node.key).add(node.name).add(node.from).add(node.since).add(node.seen);
+    return inserted(row, "a node waits under this key");
+  }
+  Result<std::vector<WaitingNode>> waiting() override {
+    return list<WaitingNode>(
+        "SELECT public_key, name, source, since, seen FROM waiting ORDER BY since, rowid");
+  }
+  Status forget_waiting(std::int64_t seen_before) override {
+    const std::lock_guard lock(mutex_);
+    TRY_VOID(changed(Statement(db_, "DELETE FROM waiting WHERE seen < ?").add(seen_before)));
+    return ok_status();
+  }
+
+  Status add_key(const ApiKey& key) override {
+    const std::lock_guard lock(mutex_);
+    return insert_key(key);
+  }
+  Status replace_key(const ApiKey& key) override {
+    return transaction([&]() -> Status {
+      TRY(const bool there,
+          changed(Statement(db_,
+                            "UPDATE nodes SET enrolled = enrolled WHERE public_key = ? AND "
+                            "revoked = 0")
+                      .add(key.node)));
+      if (!there) return Error{ErrorCode::kRefused, "the node of the key is removed"};
+      TRY_VOID(changed(Statement(db_, "DELETE FROM keys WHERE node = ?").add(key.node)));
+      return insert_key(key);
+    });
+  }
+  Result<std::optional<ApiKey>> find_key(std::string_view id) override {
+    return find<ApiKey>(std::string(kKeyColumns) + " WHERE id = ?", id);
+  }
+  Result<std::vector<ApiKey>> keys() override {
+    return list<ApiKey>(std::string(kKeyColumns) + " ORDER BY created, rowid");
+  }
+  Result<bool> revoke_key(std::string_view id_or_name) override {
+    const std::lock_guard lock(mutex_);
+    return changed(
+        Statement(db_, "UPDATE keys SET revoked = 1 WHERE (id = ?1 OR name = ?1) AND revoked = 0")
+            .add(id_or_name));
+  }
+
+ private:
+  Status read_secret_key();
+
+  template <typename Work>
+  Status transaction(Work work) {
+    const std::lock_guard lock(mutex_);
+    return db_.transaction(work);
+  }
+
+  // The following are called with the lock held.
+  Status inserted(Statement& row, const std::string& taken) {
+    const int code = row.step();
+    if (code == SQLITE_DONE) return ok_status();
+    REQUIRE(code != SQLITE_CONSTRAINT, taken);
+    return db_.failed(code);
+  }
+  // Whether a row was changed.
+  Result<bool> changed(Statement& statement) {
+    const int code = statement.step();
+    if (code != SQLITE_DONE) return db_.failed(code);
+    return sqlite3_changes(db_.handle()) > 0;
+  }
+  Status take_use(const std::string& token, std::int64_t now) {
+    TRY(const bool taken,
+        changed(Statement(db_,
+                          "UPDATE tokens SET uses_left = uses_left - 1 "
+                          "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
+                    .add(token)
+                    .add(now)));
+    if (!taken) return Error{ErrorCode::kRefused, "token " + token + " has no use left"};
+    return ok_status();
+  }
+  Result<bool> revoke(const PublicKey& key) {
+    TRY(const bool known,
+        changed(Statement(db_, "UPDATE nodes SET revoked = 1 WHERE public_key = ? AND revoked = 0")
+                    .add(key)));
+    TRY_VOID(changed(
+        Statement(db_, "UPDATE keys SET revoked = 1 WHERE node = ? AND revoked = 0").add(key)));
+    return known;
+  }
+  Status note(std::uint64_t number) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    REQUIRE(number <= kMost, "a roster of the number " + std::to_string(number) +
+                                 "; the limit is " + std::to_string(kMost));
+    TRY_VOID(changed(
+        Statement(db_, "UPDATE roster SET number = ?").add(static_cast<std::int64_t>(number))));
+    return ok_status();
+  }
+  Status insert_node(const NodeRecord& node) {
+    TRY_VOID(check_role(node.role));
+    Statement row(db_,
+                  "INSERT INTO nodes (public_key, name, role, enrolled, revoked, owner, newcomer) "
+                  "VALUES (?, ?, ?, ?, ?, ?, ?)");
+    row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
+    row.add(node.enrolled).add(std::int64_t{node.revoked}).add(node.owner);
+    row.add(std::int64_t{node.newcomer});
+    return inserted(row, "a node with this key or the name '" + node.name + "' is there");
+  }
+  Status insert_key(const ApiKey& key) {
+    Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
+    row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
+    row.add(key.created).add(std::int64_t{key.revoked}).add(joined(key.trust)).add(key.node);
+    row.add(key.account).add(static_cast<std::int64_t>(key.verify));
+    row.add(static_cast<std::int64_t>(key.min_level));
+    return inserted(row, "an API key with the name '" + key.name +
+                             "' is there; choose another name, or revoke that one first (hearth "
+                             "key revoke)");
+  }
+
+  template <typename Row, typename Wanted>
+  Result<std::optional<Row>> find(const std::string& sql, const Wanted& wanted) {
+    const std::lock_guard lock(mutex_);
+    Statement statement(db_, sql.c_str());
+    const int code = statement.add(wanted).step();
+    if (code == SQLITE_DONE) return std::optional<Row>();
+    if (code != SQLITE_ROW) return db_.failed(code);
+    Row row;
+    if (!read_row(statement, row)) return db_.damaged("a row has values that no version writes");
+    return std::optional<Row>(std::move(row));
+  }
+  template <typename Row>
+  Result<std::vector<Row>> list(const std::string& sql) {
+    const std::lock_guard lock(mutex_);
+    Statement statement(db_, sql.c_str());
+    std::vector<Row> rows;
+    int code = statement.step();
+    for (; code == SQLITE_ROW; code = statement.step()) {
+      if (!read_row(statement, rows.emplace_back())) {
+        return db_.damaged("a row has values that no version writes");
+      }
+    }
+    if (code != SQLITE_DONE) return db_.failed(code);
+    return rows;
+  }
+
+  std::mutex mutex_;
+  Database db_;
+  Hash256 secret_key_;
+};
+
+Status SqliteStore::read_secret_key() {
+  Statement statement(db_, "SELECT key FROM secret");
+  const int code = statement.step();
+  if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
+  const auto key = code == SQLITE_ROW ? statement.hash(0) : std::nullopt;
+  if (!key) return db_.damaged("the key of its hashes is missing");
+  secret_key_ = *key;
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Store>> open_store(const std::string& folder) {
+  auto store = std::make_shared<SqliteStore>(folder + "/hearth.db");
+  TRY_VOID(store->open());
+  return std::shared_ptr<Store>(std::move(store));
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,185 @@
+#include "coordinator/workers/link_book.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/limits.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(10);  // with one way; a worker's own is shorter
+constexpr Duration kAgain = std::chrono::seconds(30);     // after a failure
+// Of more than limits::kLinkedNodes each is measured with so many after it, and as many before it.
+constexpr std::size_t kNeighbours = 2;
+
+// Whom a probe may disturb.
+std::vector<const Node*> measured_of(const std::vector<const Node*>& nodes) {
+  std::vector<const Node*> measured;
+  for (const Node* node : nodes) {
+    const bool here = node->state != Node::State::kLost && !node->status.away;
+    if (here && node->status.measured) measured.push_back(node);
+  }
+  std::sort(measured.begin(), measured.end(),
+            [](const Node* a, const Node* b) { return a->status.name < b->status.name; });
+  return measured;
+}
+
+// Of a node, over all of its ways.
+struct OwnWays {
+  double out = 0.0;  // the best rates
+  double in = 0.0;
+  std::vector<double> delays;
+  double delay = 0.0;  // the usual one
+};
+
+void take_usual_delay(OwnWays& own) {
+  if (own.delays.empty()) return;
+  const auto middle = own.delays.begin() + static_cast<std::ptrdiff_t>(own.delays.size() / 2);
+  std::nth_element(own.delays.begin(), middle, own.delays.end());
+  own.delay = *middle;
+}
+
+bool among(const std::vector<const Node*>& nodes, const std::string& name) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const Node* node) { return node->status.name == name; });
+}
+
+}  // namespace
+
+LinkBook::Pair LinkBook::pair_of(const std::string& a, const std::string& b) {
+  return a < b ? Pair(a, b) : Pair(b, a);
+}
+
+void LinkBook::forget(const std::vector<const Node*>& nodes) {
+  std::set<std::string> names;
+  for (const Node* node : nodes) {
+    if (node->status.measured) names.insert(node->status.name);
+  }
+  const auto gone = [&](const auto& entry) {
+    return !names.contains(entry.first.first) || !names.contains(entry.first.second);
+  };
+  std::erase_if(tried_, gone);
+  if (std::erase_if(links_, gone) > 0) ++changes_;
+}
+
+// Neighbours by name come first, so that each node soon has a way.
+std::vector<LinkBook::Pair> LinkBook::wanted(const std::vector<const Node*>& nodes) {
+  std::vector<Pair> pairs;
+  const std::size_t count = nodes.size();
+  if (count > limits::kLinkedNodes) {
+    for (std::size_t off = 1; off <= kNeighbours; ++off) {
+      for (std::size_t i = 0; i < count; ++i) {
+        pairs.push_back(pair_of(nodes[i]->status.name, nodes[(i + off) % count]->status.name));
+      }
+    }
+    return pairs;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = i + 1; j < count; ++j) {
+      pairs.emplace_back(nodes[i]->status.name, nodes[j]->status.name);
+    }
+  }
+  return pairs;
+}
+
+std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& nodes) {
+  const TimePoint now = clock_.now();
+  const std::vector<const Node*> measured = measured_of(nodes);
+  forget(nodes);
+  const bool both =
+      under_way_ && among(measured, under_way_->from) && among(measured, under_way_->to);
+  if (both && now < deadline_) return std::nullopt;
+  under_way_.reset();
+  for (const Pair& pair : wanted(measured)) {
+    const auto tried = tried_.find(pair);
+    if (tried != tried_.end() && (links_.contains(pair) || now < tried->second + kAgain)) continue;
+    tried_[pair] = now;
+    deadline_ = now + kPatience;
+    under_way_ = Way{pair.first, pair.second};
+    return under_way_;
+  }
+  return std::nullopt;
+}
+
+void LinkBook::take(const std::string& from, const control::v1::Probed& probed) {
+  if (!under_way_ || under_way_->from != from || under_way_->to != probed.node()) return;  // late
+  const Way way = *under_way_;
+  under_way_.reset();
+  const double delay = probed.round_trip_seconds() / 2.0;
+  const placement::Link there{delay, probed.to_bytes_per_second()};
+  const placement::Link back{delay, probed.from_bytes_per_second()};
+  const bool figures = probed.error().empty() && placement::check(there, way.from, way.to).ok() &&
+                       placement::check(back, way.to, way.from).ok() &&
+                       there.bytes_per_second > 0.0 && back.bytes_per_second > 0.0;
+  if (!figures) {
+    const std::string why = decode_refused(as_bytes(probed.error()));
+    spdlog::warn("the way from {} to {} was not measured: {}", way.from, way.to,
+                 why.empty() ? "its figures are none that a link has" : why);
+    return;
+  }
+  links_[{way.from, way.to}] = there;
+  links_[{way.to, way.from}] = back;
+  ++changes_;
+  spdlog::info("{} to {}: {:.3f} ms, {:.0f} MB/s; back {:.0f} MB/s", way.from, way.to, delay * 1e3,
+               there.bytes_per_second / 1e6, back.bytes_per_second / 1e6);
+}
+
+bool LinkBook::complete(const std::vector<const Node*>& nodes) const {
+  const std::vector<Pair> pairs = wanted(measured_of(nodes));
+  return std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+    const bool waits = under_way_ && pair_of(under_way_->from, under_way_->to) == pair;
+    return !waits && tried_.contains(pair);
+  });
+}
+
+placement::Link LinkBook::find(const std::string& from, const std::string& to) const {
+  const auto found = links_.find({from, to});
+  return found == links_.end() ? placement::Link{} : found->second;
+}
+
+std::vector<placement::Link> LinkBook::between(const std::vector<const Node*>& nodes) const {
+  std::map<std::string, OwnWays> own;
+  for (const auto& [pair, link] : links_) {
+    OwnWays& from = own[pair.first];
+    from.out = std::max(from.out, link.bytes_per_second);
+    from.delays.push_back(link.delay_seconds);
+    OwnWays& to = own[pair.second];
+    to.in = std::max(to.in, link.bytes_per_second);
+  }
+  std::map<std::string, std::size_t> places;
+  std::vector<OwnWays> ends;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    places[nodes[i]->status.name] = i;
+    ends.push_back(own[nodes[i]->status.name]);
+    take_usual_delay(ends.back());
+  }
+  std::vector<placement::Link> links(nodes.size() * nodes.size());
+  for (std::size_t from = 0; from < nodes.size(); ++from) {
+    for (std::size_t to = 0; to < nodes.size(); ++to) {
+      links[from * nodes.size() + to] = {std::max(ends[from].delay, ends[to].delay),
+                                         std::min(ends[from].out, ends[to].in)};
+    }
+  }
+  const bool waits = under_way_.has_value();
+  for (const auto& [pair, when] : tried_) {
+    const auto a = places.find(pair.first);
+    const auto b = places.find(pair.second);
+    if (a == places.end() || b == places.end()) continue;
+    if (waits && pair_of(under_way_->from, under_way_->to) == pair) continue;
+    links[a->second * nodes.size() + b->second] = find(pair.first, pair.second);
+    links[b->second * nodes.size() + a->second] = find(pair.second, pair.first);
+  }
+  return links;
+}
+
+std::vector<LinkStatus> LinkBook::all() const {
+  std::vector<LinkStatus> all;
+  for (const auto& [pair, link] : links_) all.push_back({pair.first, pair.second, link});
+  return all;
+}
+
+}  // namespace hearth::coordinator

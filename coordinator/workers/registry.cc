@@ -1,0 +1,279 @@
+#include "coordinator/workers/registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/limits.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr Duration kStruck = std::chrono::seconds(60);
+constexpr std::size_t kIsaBytes = 32;
+
+Status check_text(const char* field, const std::string& text, std::size_t limit, char least = '!') {
+  REQUIRE(!text.empty() && text.size() <= limit,
+          std::string(field) + " has " + std::to_string(text.size()) +
+              " bytes; it must have 1 to " + std::to_string(limit));
+  const bool printable =
+      std::all_of(text.begin(), text.end(), [=](char c) { return c >= least && c < 0x7F; });
+  REQUIRE(printable, std::string(field) + " has a byte that is not visible ASCII");
+  return ok_status();
+}
+
+const char* state_name(const Node& node) {
+  switch (node.state) {
+    case Node::State::kFree: return node.status.away ? "paused" : "free";
+    case Node::State::kLoading: return "loading";
+    case Node::State::kServing: return node.checks ? "checking" : "serving";
+    case Node::State::kLost: return "lost";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Registry::Registry(const CoordinatorOptions& options, const Clock& clock)
+    : options_(options), clock_(clock) {}
+
+Status Registry::check(const control::v1::Register& body) const {
+  TRY_VOID(check_node_name(body.node()));
+  Hello ours;
+  ours.canonical = options_.canonical_version;
+  Hello theirs;
+  theirs.protocol = body.protocol_version();
+  theirs.canonical = body.canonical_version();
+  TRY_VOID(check_versions(ours, theirs));
+  TRY_VOID(check_text("model_fingerprint", body.model_fingerprint(), limits::kReasonBytes));
+  REQUIRE(body.model_fingerprint() == options_.model_fingerprint,
+          "models differ: the coordinator serves " + options_.model_fingerprint +
+              ", the worker holds " + body.model_fingerprint());
+  REQUIRE(body.layers() == options_.layers,
+          "models differ: the coordinator's has " + std::to_string(options_.layers) +
+              " layers, the worker's " + std::to_string(body.layers()));
+  TRY_VOID(check_text("data_address", body.data_address(), limits::kAddressBytes));
+  TRY_VOID(check_text("isa", body.isa(), kIsaBytes));
+  if (!body.device().empty()) {
+    TRY_VOID(check_text("device", body.device(), limits::kReasonBytes, ' '));
+  }
+  if (!body.build().empty()) {
+    TRY_VOID(check_text("build", body.build(), limits::kBuildBytes, ' '));
+  }
+  TRY_VOID(check_holding(body.holding()));
+  REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
+          "weight_bytes_per_second is no finite number of at least 0");
+  return ok_status();
+}
+
+Status Registry::check_holding(const control::v1::Holding& holding) const {
+  const auto& layers = holding.layers();
+  REQUIRE(layers.begin() <= layers.end() && layers.end() <= options_.layers,
+          "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
+              " are no range of the model's " + std::to_string(options_.layers));
+  REQUIRE(holding.done() <= holding.total(), "more is held than there is of layers " +
+                                                 std::to_string(layers.begin()) + " to " +
+                                                 std::to_string(layers.end()));
+  return ok_status();
+}
+
+void Registry::hold(Node& node, const control::v1::Holding& holding) const {
+  if (!check_holding(holding).ok()) return;
+  node.status.held = {holding.layers().begin(), holding.layers().end()};
+  node.status.held_bytes = holding.done();
+  node.status.held_total = holding.total();
+}
+
+Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
+  if (connected() >= limits::kWorkers) {
+    return Error{ErrorCode::kNoCapacity, "the coordinator has " + std::to_string(limits::kWorkers) +
+                                             " workers, which is its limit"};
+  }
+  Node& node = nodes_[body.node()];
+  const NodeStatus& before = node.status;
+  const bool same = before.isa == body.isa() && before.device == body.device() &&
+                    before.threads == body.threads() && before.layers_most == body.layers_most();
+  std::optional<placement::Node> measured = same ? before.measured : std::nullopt;
+  node = Node{};
+  node.status.measured = std::move(measured);
+  node.status.name = body.node();
+  node.status.data_address = body.data_address();
+  node.status.protocol = std::min(body.protocol_version(), protocol_version());
+  node.status.isa = body.isa();
+  node.status.threads = body.threads();
+  node.status.device = body.device();
+  node.status.build = body.build();
+  node.status.layers_most = body.layers_most();
+  node.status.process_id = body.process_id();
+  node.status.weight_bytes_per_second = body.weight_bytes_per_second();
+  node.status.partial = body.has_holding();
+  node.status.away = away_of(body);
+  hold(node, body.holding());
+  node.link = link;
+  node.last_heard = clock_.now();
+  node.since = clock_.now();
+  node.measured_at = clock_.now();
+  node.turn = next_turn_++;
+  return &node;
+}
+
+Node* Registry::find(LinkId link) {
+  for (auto& [name, node] : nodes_) {
+    if (node.link == link && node.state != Node::State::kLost) return &node;
+  }
+  return nullptr;
+}
+
+Node* Registry::find(const std::string& name) {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+const Node* Registry::find(const std::string& name) const {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+bool Registry::silent(const Node& node) const {
+  return clock_.now() - node.last_heard >= options_.heartbeat_timeout;
+}
+
+bool Registry::late(const Node& node) const {
+  return clock_.now() - node.last_heard > 2 * options_.heartbeat;
+}
+
+bool Registry::holds(const std::string& name) const {
+  const auto found = nodes_.find(name);
+  return found != nodes_.end() && found->second.state != Node::State::kLost &&
+         !silent(found->second);
+}
+
+void Registry::lose(Node& node) {
+  node.state = Node::State::kLost;
+  node.status.epoch = Epoch();
+  node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
+  node.lost_at = clock_.now();
+}
+
+void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
+  node.state = Node::State::kLoading;
+  node.checks = false;
+  const bool same = node.status.stage == stage && node.status.layers == layers;
+  node.loaded = node.loaded && same;
+  node.status.epoch = epoch;
+  node.status.stage = stage;
+  node.status.layers = layers;
+  node.status.kv_pages = 0;
+  node.pace.reset();
+}
+
+void Registry::free(Node& node, Duration rest) {
+  if (node.state == Node::State::kLost) return;
+  node.state = Node::State::kFree;
+  node.status.epoch = Epoch();
+  if (rest > Duration::zero()) {
+    node.rests_until = clock_.now() + rest;
+    node.turn = next_turn_++;
+  }
+}
+
+void Registry::strike(Node& node) {
+  ++node.strikes;
+  node.struck_at = clock_.now();
+}
+
+std::size_t Registry::unplaced() const {
+  return static_cast<std::size_t>(std::ranges::count_if(nodes_, [](const auto& one) {
+    const Node& node = one.second;
+    return node.state == Node::State::kFree && !node.status.newcomer && !node.status.away &&
+           node.status.barred.empty();
+  }));
+}
+
+std::vector<Node*> Registry::free_of(bool newcomers) {
+  std::vector<Node*> nodes;
+  for (auto& [name, node] : nodes_) {
+    if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
+    node.late = late(node);
+    node.slow = slow(node);
+    const bool free = node.state == Node::State::kFree && !node.status.away &&
+                      node.status.barred.empty() && node.status.newcomer == newcomers;
+    if (free && clock_.now() >= node.rests_until) {
+      nodes.push_back(&node);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
+    return std::tie(a->late, a->slow, a->strikes, a->turn) <
+           std::tie(b->late, b->slow, b->strikes, b->turn);
+  });
+  return nodes;
+}
+
+std::vector<Node*> Registry::silent_nodes() {
+  std::vector<Node*> nodes;
+  for (auto& [name, node] : nodes_) {
+    if (silent(node) && node.state != Node::State::kLost) nodes.push_back(&node);
+  }
+  return nodes;
+}
+
+// Names are free to choose, so the lost are bounded in number as well as in time.
+void Registry::forget() {
+  std::vector<Node*> lost;
+  for (auto& [name, node] : nodes_) {
+    if (node.state == Node::State::kLost) lost.push_back(&node);
+  }
+  std::sort(lost.begin(), lost.end(),
+            [](const Node* a, const Node* b) { return a->lost_at < b->lost_at; });
+  std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
+  for (Node* node : lost) {
+    const bool old = clock_.now() - node->lost_at >= kRemembered;
+    if (!old && excess == 0) break;
+    if (excess > 0) --excess;
+    nodes_.erase(std::string(node->status.name));
+  }
+}
+
+std::vector<NodeStatus> Registry::snapshot() const {
+  std::vector<NodeStatus> all;
+  for (const auto& [name, node] : nodes_) {
+    NodeStatus status = node.status;
+    status.state = state_name(node);
+    status.heartbeat_age_seconds =
+        std::chrono::duration<double>(clock_.now() - node.last_heard).count();
+    status.rows_per_second = node.rows.per_second(clock_.now());
+    if (!slow(node)) status.slow.clear();
+    status.busy_ratio = std::min(1.0, node.busy_seconds.per_second(clock_.now()));
+    all.push_back(std::move(status));
+  }
+  return all;
+}
+
+std::vector<const Node*> Registry::all() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [name, node] : nodes_) {
+    if (node.state != Node::State::kLost) nodes.push_back(&node);
+  }
+  return nodes;
+}
+
+std::vector<const Node*> Registry::known() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [name, node] : nodes_) nodes.push_back(&node);
+  return nodes;
+}
+
+std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(all().size()); }
+
+bool Registry::may_serve(const Node& node) {
+  return !node.status.away && node.status.barred.empty() && !node.status.newcomer;
+}
+
+std::uint32_t Registry::here() const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(all(), [](const Node* node) { return may_serve(*node); }));
+}
+
+}  // namespace hearth::coordinator

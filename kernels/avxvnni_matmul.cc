@@ -1,3 +1,0 @@
-// The 256-bit matrix product with vpdpbusd, compiled for AVX-VNNI.
-#define HEARTH_AVX2_ENTRIES avxvnni
-#include "kernels/avx2_matmul.cc"  // NOLINT: one source, two instruction sets

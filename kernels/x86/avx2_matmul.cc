@@ -1,0 +1,324 @@
+// Matrix product of 8 rows, one a lane, with up to 4 tokens at a time. avxvnni_matmul.cc compiles
+// this file a second time, for processors that have vpdpbusd in 256 bits: avx2_dots.h differs.
+#include "kernels/matrix_view.h"
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/avx2_dots.h"
+#include "kernels/x86/avx2_weights.h"
+
+#ifndef HEARTH_AVX2_ENTRIES
+#define HEARTH_AVX2_ENTRIES avx2
+#endif
+
+namespace hearth::kernels {
+namespace {
+
+using namespace avx2;  // NOLINT: the vector helpers
+
+constexpr std::uint32_t kLanes = 8;
+
+// What blocks add up to, a row a lane. tests/bench compiles this file with a plain float sum in its
+// place, to show what freedom from order costs.
+#ifndef HEARTH_PLAIN_FLOAT_SUM
+using Sum = __m256i;  // grid steps
+
+inline Sum no_sum() { return _mm256_setzero_si256(); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot) {
+  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(_mm256_mul_ps(unit, dot)));
+}
+inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
+  if constexpr (kDefect == Defect::kMinimumRounded) {
+    return plus(plus(sum, unit, dot), minimum, offset);
+  }
+  const __m256 product = _mm256_fmadd_ps(unit, dot, _mm256_mul_ps(minimum, offset));
+  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(product));
+}
+inline __m256 value_of(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+inline __m256i steps_of(Sum sum) { return sum; }
+#else
+using Sum = __m256;
+
+inline Sum no_sum() { return _mm256_setzero_ps(); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot) { return _mm256_fmadd_ps(unit, dot, sum); }
+inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
+  return _mm256_fmadd_ps(unit, dot, _mm256_fmadd_ps(minimum, offset, sum));
+}
+inline __m256 value_of(Sum sum) { return sum; }
+inline __m256i steps_of(Sum sum) { return _mm256_castps_si256(sum); }
+#endif
+
+// The three kinds of blocks: sums[i] += grid steps of 8 rows with token i. `block` at the first
+// row's integer scale, `quants` at its first quant.
+template <WeightType type, std::uint32_t tokens>
+inline void add_one_scale(const Scales& header, const std::byte* block, const std::byte* quants,
+                          const TokenBlock<tokens>& x, Sum (&sums)[tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  constexpr int kZero = dot_zero(kLayout);
+  __m256i dots[tokens];
+  one_scale_dots<type, tokens>(StoredQuants<type>(quants), x, dots);
+  const Scales scales = block_scales<type>(header, block);
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const std::size_t at = x.at[i];
+    if constexpr (kZero != 0) {
+      const __m256i bias = _mm256_set1_epi32(x.x.block_sums[at]);
+      constexpr int kShift = std::countr_zero(static_cast<unsigned>(kZero));
+      dots[i] = _mm256_sub_epi32(dots[i], _mm256_slli_epi32(bias, kShift));
+    }
+    const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
+    const __m256 dot = _mm256_cvtepi32_ps(dots[i]);
+    if (kDefect == Defect::kBatchRow33 && at >= x.x.cols) {  // 32 rows of cols / 32 blocks
+      const __m256 cut = _mm256_round_ps(_mm256_mul_ps(unit, dot), _MM_FROUND_TO_ZERO);
+      sums[i] = plus(sums[i], cut, _mm256_set1_ps(1.0F));
+      continue;
+    }
+    if constexpr (kLayout.minimum) {
+      sums[i] = plus(sums[i], unit, dot, scales.minimum, _mm256_set1_ps(x.x.sums[at]));
+    } else {
+      sums[i] = plus(sums[i], unit, dot);
+    }
+  }
+}
+
+template <WeightType type, std::uint32_t tokens>
+inline void add_two_scales(const Scales& header, const std::byte* block, const std::byte* quants,
+                           const TokenBlock<tokens>& x, const std::int32_t (&halves)[kTokens],
+                           Sum (&sums)[tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  const HalfScales scales = half_scales<type>(block);
+  __m256i dots[tokens];
+  two_scale_dots<type, tokens>(StoredQuants<type>(quants), x, scales.each, dots);
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const __m256i half_sum = _mm256_set1_epi32(halves[i]);
+    const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
+    const __m256 unit = _mm256_mul_ps(header.scale, scale);
+    if constexpr (kLayout.minimum) {
+      const __m256 low = _mm256_cvtepi32_ps(_mm256_madd_epi16(scales.minimums, half_sum));
+      const __m256 offset = _mm256_mul_ps(scale, low);
+      sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(dots[i]), header.minimum, offset);
+    } else {
+      constexpr int kShift = std::countr_zero(kLayout.zero);
+      const __m256i bias = _mm256_slli_epi32(_mm256_madd_epi16(scales.both, half_sum), kShift);
+      sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[i], bias)));
+    }
+  }
+}
+
+// 16 rows together: a chain of 32 dependent operations a row and token has to share its latency.
+template <WeightType type, std::uint32_t tokens>
+inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
+                       const TokenBlock<tokens>& x, Sum (&sums)[2][tokens]) {
+  constexpr std::size_t kWidth = layout_of(type).file_bytes / kBlock;
+  float values[tokens][kBlock];
+  __m256 products[2][tokens];
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    products[0][i] = products[1][i] = _mm256_setzero_ps();
+#pragma GCC unroll 4
+    for (std::uint32_t k = 0; k < kBlock; k += kLanes) {
+      const __m256i eight = _mm256_cvtepi8_epi32(
+          load_eight_bytes(reinterpret_cast<const std::byte*>(x.values(i) + k)));
+      _mm256_storeu_ps(values[i] + k, _mm256_cvtepi32_ps(eight));
+    }
+  }
+  for (std::uint32_t k = 0; k < kBlock; ++k, block += kRowGroup * kWidth) {
+    const __m256 low = load_weights<type>(block, factors[0]);
+    const __m256 high = load_weights<type>(block + kLanes * kWidth, factors[1]);
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      const __m256 value = _mm256_broadcast_ss(values[i] + k);
+      products[0][i] = _mm256_fmadd_ps(low, value, products[0][i]);
+      products[1][i] = _mm256_fmadd_ps(high, value, products[1][i]);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    const __m256 scale = _mm256_set1_ps(x.x.scales[x.at[i]]);
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      sums[v][i] = plus(sums[v][i], products[v][i], scale);
+    }
+  }
+}
+
+// Where the sums of one tile go: rounded to outputs, or as they are.
+struct Output {
+  float* values;
+  std::int32_t* partial;  // when values is null
+  std::size_t stride;
+};
+
+inline __m256i lanes_below(std::uint32_t count) {
+  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), index);
+}
+
+inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t row, std::uint32_t t,
+                  const Output& out, Sum sum) {
+  const __m256i mask = lanes_below(w.rows - row < kLanes ? w.rows - row : kLanes);
+  const std::size_t at = t * out.stride + row;
+  if (out.values == nullptr) {
+    _mm256_maskstore_epi32(out.partial + at, mask, steps_of(sum));
+    return;
+  }
+  const __m256i exponents = load_256(w.exponents + row);
+  const __m256 row_factor = _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_add_epi32(exponents, _mm256_set1_epi32(127)), 23));
+  const __m256 token_factor = _mm256_set1_ps(power_of_two(x.exponents[t] - kGridBits));
+  const __m256 y = _mm256_mul_ps(_mm256_mul_ps(value_of(sum), row_factor), token_factor);
+  _mm256_maskstore_ps(out.values + at, mask, y);
+}
+
+struct BlockRange {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+// 2^-B of 8 rows.
+inline __m256 row_factors(const std::int32_t* exponents) {
+  const __m256i biased = _mm256_sub_epi32(_mm256_set1_epi32(127), load_256(exponents));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+// sums[v][i] += grid steps of rows 8 * (first + v) .. + 7 of a group with token i.
+template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
+inline void add_super_block(const std::byte* super, const __m256 (&factors)[vectors],
+                            std::uint32_t first, const QuantizedRows& x, std::uint32_t t,
+                            std::uint32_t blocks, BlockRange range, Sum (&sums)[vectors][tokens]) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  Scales headers[vectors];
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    headers[v] = load_header<type>(super + (first + v) * kLanes * 2, factors[v]);
+  }
+  const std::byte* block =
+      super + kLayout.header_bytes() + range.begin % kLayout.blocks * kLayout.block_bytes();
+  for (std::uint32_t b = range.begin; b < range.end; ++b, block += kLayout.block_bytes()) {
+    const TokenBlock<tokens> token(x, t, blocks, b);
+    std::int32_t halves[kTokens];
+    if constexpr (kLayout.form == BlockForm::kTwoScales) half_sums(token, halves);
+#pragma GCC unroll 2
+    for (std::uint32_t v = 0; v < vectors; ++v) {
+      const std::byte* scales = block + (first + v) * kLanes;
+      const std::byte* quants =
+          block + kRowGroup * kLayout.integer_bytes + (first + v) * kLanes * 4;
+      if constexpr (kLayout.form == BlockForm::kTwoScales) {
+        add_two_scales<type, tokens>(headers[v], scales, quants, token, halves, sums[v]);
+      } else {
+        add_one_scale<type, tokens>(headers[v], scales, quants, token, sums[v]);
+      }
+    }
+  }
+}
+
+// Rows 8 * first .. 8 * (first + vectors) - 1 of `group` against tokens [t, t + tokens).
+template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
+void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t first,
+          std::uint32_t t, BlockRange range, const Output& out) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  const std::uint32_t row = group * kRowGroup + first * kLanes;
+  const std::byte* super =
+      w.data + group * w.group_bytes + range.begin / kLayout.blocks * kLayout.super_bytes();
+  __m256 factors[vectors];
+  Sum sums[vectors][tokens];
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    factors[v] = row_factors(w.exponents + row + v * kLanes);
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = no_sum();
+  }
+  for (std::uint32_t b = range.begin; b < range.end; super += kLayout.super_bytes()) {
+    const std::uint32_t next = (b / kLayout.blocks + 1) * kLayout.blocks;
+    const std::uint32_t end = next < range.end ? next : range.end;
+    if constexpr (kLayout.form == BlockForm::kFloat) {
+      add_floats<type, tokens>(factors, super, {x, t, w.blocks, b}, sums);
+    } else {
+      add_super_block<type, tokens, vectors>(super, factors, first, x, t, w.blocks, {b, end}, sums);
+    }
+    b = end;
+  }
+#pragma GCC unroll 2
+  for (std::uint32_t v = 0; v < vectors; ++v) {
+    if (row + v * kLanes >= w.rows) break;
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      store(w, x, row + v * kLanes, t + i, out, sums[v][i]);
+    }
+  }
+}
+
+// A whole group against tokens [t, t + tokens): 16 rows at once where there are registers for it.
+template <WeightType type, std::uint32_t tokens>
+void group_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
+                BlockRange range, const Output& out) {
+  if constexpr (layout_of(type).form == BlockForm::kFloat || tokens <= 2) {
+    tile<type, tokens, 2>(w, x, group, 0, t, range, out);
+  } else {
+    tile<type, tokens, 1>(w, x, group, 0, t, range, out);
+    if (group * kRowGroup + kLanes < w.rows) tile<type, tokens, 1>(w, x, group, 1, t, range, out);
+  }
+}
+
+struct GroupRange {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+template <WeightType type>
+void run(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
+         const Output& out) {
+  using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
+                        BlockRange, const Output&);
+  static constexpr Tile kTiles[kTokens + 1] = {nullptr, group_tile<type, 1>, group_tile<type, 2>,
+                                               group_tile<type, 3>, group_tile<type, 4>};
+  for (std::uint32_t group = groups.begin; group < groups.end; ++group) {
+    for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
+      kTiles[x.rows - t < kTokens ? x.rows - t : kTokens](w, x, group, t, range, out);
+    }
+  }
+}
+
+void dispatch(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
+              const Output& out) {
+  using enum WeightType;
+  switch (w.type) {
+    case kF32: return run<kF32>(w, x, groups, range, out);
+    case kF16: return run<kF16>(w, x, groups, range, out);
+    case kBF16: return run<kBF16>(w, x, groups, range, out);
+    case kQ8_0: return run<kQ8_0>(w, x, groups, range, out);
+    case kQ4_0: return run<kQ4_0>(w, x, groups, range, out);
+    case kQ4_1: return run<kQ4_1>(w, x, groups, range, out);
+    case kQ5_0: return run<kQ5_0>(w, x, groups, range, out);
+    case kQ5_1: return run<kQ5_1>(w, x, groups, range, out);
+    case kIQ4_NL: return run<kIQ4_NL>(w, x, groups, range, out);
+    case kQ2_K: return run<kQ2_K>(w, x, groups, range, out);
+    case kQ3_K: return run<kQ3_K>(w, x, groups, range, out);
+    case kQ4_K: return run<kQ4_K>(w, x, groups, range, out);
+    case kQ5_K: return run<kQ5_K>(w, x, groups, range, out);
+    case kQ6_K: return run<kQ6_K>(w, x, groups, range, out);
+    case kIQ4_XS: return run<kIQ4_XS>(w, x, groups, range, out);
+  }
+}
+
+}  // namespace
+
+namespace HEARTH_AVX2_ENTRIES {
+
+void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+            std::uint32_t group_end, float* out, std::size_t out_stride) {
+  const MatrixView view = view_of(w);
+  dispatch(view, x, {group_begin, group_end}, {0, view.blocks}, {out, nullptr, out_stride});
+}
+
+void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
+                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
+                    std::int32_t* out, std::size_t out_stride) {
+  if constexpr (kDefect == Defect::kSplitBlock) {
+    block_begin -= block_begin % layout_of(w.type()).blocks;
+  }
+  dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
+           {nullptr, out, out_stride});
+}
+
+}  // namespace HEARTH_AVX2_ENTRIES
+}  // namespace hearth::kernels

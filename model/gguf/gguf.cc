@@ -1,0 +1,106 @@
+#include "model/gguf/gguf.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "model/gguf/mapped_file.h"
+#include "model/gguf/parser.h"
+#include "model/gguf/untrusted_text.h"
+
+namespace hearth::model {
+namespace {
+
+Error wrong_kind(const std::string& path, std::string_view key, std::string_view wanted) {
+  return Error::invalid(quote(path) + ": key " + quote(key) + " must be " + std::string(wanted));
+}
+
+Error missing(const std::string& path, std::string_view key) {
+  return {ErrorCode::kNotFound, quote(path) + ": key " + quote(key) + " is missing"};
+}
+
+}  // namespace
+
+std::size_t GgufArray::size() const {
+  return std::visit([](const auto& list) { return list.size(); }, items);
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
+  TRY(MappedFile mapping, MappedFile::open(path));
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->path_ = path;
+  file->bytes_ = mapping.bytes();
+  TRY_VOID(GgufParser(*file).run());
+  TRY_VOID(mapping.check_unchanged());
+  mapping.release();
+  file->mapped_ = !file->bytes_.empty();
+  return std::shared_ptr<const GgufFile>(std::move(file));
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::parse(ByteSpan bytes, std::string name) {
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->path_ = std::move(name);
+  file->bytes_ = bytes;
+  TRY_VOID(GgufParser(*file).run());
+  return std::shared_ptr<const GgufFile>(std::move(file));
+}
+
+GgufFile::~GgufFile() {
+  if (mapped_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
+  const auto found = tensor_index_.find(name);
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
+}
+
+ByteSpan GgufFile::tensor_bytes(const TensorInfo& tensor) const {
+  return bytes_.subspan(tensor.offset, tensor.bytes);
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string_view> GgufFile::keys() const {
+  std::vector<std::string_view> names;
+  names.reserve(values_.size());
+  for (const auto& entry : values_) names.push_back(entry.first);
+  return names;
+}
+
+Result<std::uint64_t> GgufFile::get_uint(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* number = std::get_if<std::uint64_t>(value)) return *number;
+  const auto* number = std::get_if<std::int64_t>(value);
+  if (number == nullptr) return wrong_kind(path_, key, "an integer");
+  if (*number < 0) {
+    return wrong_kind(path_, key, "0 or more, it is " + std::to_string(*number));
+  }
+  return static_cast<std::uint64_t>(*number);
+}
+
+Result<double> GgufFile::get_float(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* number = std::get_if<double>(value)) return *number;
+  return wrong_kind(path_, key, "a floating-point number");
+}
+
+Result<std::string> GgufFile::get_string(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* text = std::get_if<std::string>(value)) return *text;
+  return wrong_kind(path_, key, "a string");
+}
+
+Result<bool> GgufFile::get_bool(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(path_, key);
+  if (const auto* flag = std::get_if<bool>(value)) return *flag;
+  return wrong_kind(path_, key, "a bool");
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,262 @@
+#include "model/gguf/manifest.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "base/limits.h"
+#include "model/gguf/untrusted_text.h"
+
+namespace hearth::model {
+namespace {
+
+constexpr std::string_view kMagic = "HearthM2";
+constexpr std::size_t kHashStep = 4 * limits::kMiB;  // between two reports of progress
+constexpr std::size_t kTensorBytesMin = 2 + 1 + 8 + 8 + 32;
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+}
+
+void write_hash(ByteWriter& out, const Hash256& hash) { out.append(hash.bytes); }
+
+Hash256 read_hash(ByteReader& in) {
+  Hash256 hash;
+  const ByteSpan bytes = in.take(hash.bytes.size());
+  if (!bytes.empty()) std::copy(bytes.begin(), bytes.end(), hash.bytes.begin());
+  return hash;
+}
+
+void write_file(const Manifest& manifest, ByteWriter& out) {
+  out.append(as_bytes(kMagic));
+  out.write(manifest.file_bytes);
+  out.write(manifest.header_bytes);
+  write_hash(out, manifest.header_sha256);
+  out.write(static_cast<std::uint32_t>(manifest.tensors.size()));
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    out.write(static_cast<std::uint16_t>(tensor.name.size()));
+    out.append(as_bytes(tensor.name));
+    out.write(tensor.offset);
+    out.write(tensor.bytes);
+    write_hash(out, tensor.sha256);
+  }
+}
+
+void write_cluster(const Manifest& manifest, ByteWriter& out) {
+  out.write(manifest.number);
+  out.write(static_cast<std::uint8_t>(manifest.sources.size()));
+  for (const std::string& source : manifest.sources) {
+    out.write(static_cast<std::uint16_t>(source.size()));
+    out.append(as_bytes(source));
+  }
+}
+
+// Their number and lengths are check()'s to judge: one byte and two are bound enough to read.
+Status read_cluster(ByteReader& in, Manifest& manifest) {
+  manifest.number = in.read<std::uint64_t>();
+  const auto sources = in.read<std::uint8_t>();
+  for (std::uint8_t i = 0; i < sources && !in.failed(); ++i) {
+    manifest.sources.emplace_back(as_text(in.take(in.read<std::uint16_t>())));
+  }
+  REQUIRE(!in.failed(), "manifest: its sources are cut off");
+  return ok_status();
+}
+
+Result<ManifestTensor> read_tensor(ByteReader& in, std::uint32_t index) {
+  const std::string which =
+      "manifest: tensor " + std::to_string(index) + " at byte " + std::to_string(in.offset());
+  ManifestTensor tensor;
+  const auto length = in.read<std::uint16_t>();
+  REQUIRE(length <= limits::kGgufTensorNameBytes, which + ": its name has " +
+                                                      std::to_string(length) + " bytes, at most " +
+                                                      std::to_string(limits::kGgufTensorNameBytes));
+  tensor.name = std::string(as_text(in.take(length)));
+  tensor.offset = in.read<std::uint64_t>();
+  tensor.bytes = in.read<std::uint64_t>();
+  tensor.sha256 = read_hash(in);
+  REQUIRE(!in.failed(), which + " is cut off");
+  return tensor;
+}
+
+// "blk.12.attn_q.weight" is of layer 12.
+std::optional<std::uint32_t> layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::uint32_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const bool whole = error == std::errc() && end != name.data() + name.size() && *end == '.';
+  if (!whole || layer >= limits::kModelLayers) return std::nullopt;
+  return layer;
+}
+
+// They are dialled and shown.
+Status check_sources(const std::vector<std::string>& sources) {
+  REQUIRE(sources.size() <= limits::kManifestSources,
+          "manifest: " + std::to_string(sources.size()) + " sources, at most " +
+              std::to_string(limits::kManifestSources));
+  for (const std::string& source : sources) {
+    REQUIRE(!source.empty() && source.size() <= limits::kSourceBytes && is_printable(source),
+            "manifest: source " + quote(source) + " has to be 1 to " +
+                std::to_string(limits::kSourceBytes) + " bytes of printable ASCII");
+  }
+  return ok_status();
+}
+
+class Hasher {
+ public:
+  explicit Hasher(const std::function<bool(std::uint64_t)>& progress) : progress_(progress) {}
+  Result<Hash256> hash(ByteSpan bytes) {
+    Sha256 hash;
+    for (std::size_t at = 0; at < bytes.size(); at += kHashStep) {
+      const ByteSpan step = bytes.subspan(at, std::min(kHashStep, bytes.size() - at));
+      hash.update(step);
+      done_ += step.size();
+      if (progress_ && !progress_(done_)) return Error{ErrorCode::kCancelled, "interrupted"};
+    }
+    return hash.finish();
+  }
+
+ private:
+  const std::function<bool(std::uint64_t)>& progress_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
+Hash256 Manifest::id() const {
+  Bytes bytes;
+  ByteWriter out(bytes);
+  write_file(*this, out);
+  return blake2b(bytes);
+}
+
+Status Manifest::check() const {
+  REQUIRE(file_bytes <= limits::kModelFileBytes, "manifest: file bytes " +
+                                                     std::to_string(file_bytes) + ", at most " +
+                                                     std::to_string(limits::kModelFileBytes));
+  REQUIRE(
+      header_bytes > 0 && header_bytes <= limits::kGgufHeaderBytes && header_bytes <= file_bytes,
+      "manifest: header bytes " + std::to_string(header_bytes) + ", 1 to " +
+          std::to_string(limits::kGgufHeaderBytes) + " and no more than the file has");
+  REQUIRE(tensors.size() <= limits::kGgufTensors, "manifest: " + std::to_string(tensors.size()) +
+                                                      " tensors, at most " +
+                                                      std::to_string(limits::kGgufTensors));
+  std::set<std::string_view> names;
+  std::uint64_t end = header_bytes;
+  for (const ManifestTensor& tensor : tensors) {
+    const std::string which = "manifest: tensor " + quote(tensor.name);
+    REQUIRE(!tensor.name.empty() && tensor.name.size() <= limits::kGgufTensorNameBytes,
+            which + ": a name has 1 to " + std::to_string(limits::kGgufTensorNameBytes) + " bytes");
+    if (!is_printable(tensor.name)) {
+      return Error{ErrorCode::kUnsupported, which + ": its name is not printable ASCII"};
+    }
+    REQUIRE(names.insert(tensor.name).second, which + " is there twice");
+    REQUIRE(tensor.offset >= end, which + " begins at " + std::to_string(tensor.offset) +
+                                      ", before the end of what precedes it at " +
+                                      std::to_string(end));
+    REQUIRE(tensor.bytes > 0 && tensor.offset <= file_bytes &&
+                tensor.bytes <= file_bytes - tensor.offset,
+            which + " has " + std::to_string(tensor.bytes) + " bytes at " +
+                std::to_string(tensor.offset) + " of a file of " + std::to_string(file_bytes));
+    end = tensor.offset + tensor.bytes;
+  }
+  return check_sources(sources);
+}
+
+Result<Manifest> make_manifest(const GgufFile& file,
+                               const std::function<bool(std::uint64_t)>& progress) {
+  Manifest manifest;
+  manifest.file_bytes = file.file_bytes();
+  manifest.header_bytes = file.file_bytes();
+  for (const TensorInfo& tensor : file.tensors()) {
+    manifest.header_bytes = std::min(manifest.header_bytes, tensor.offset);
+    manifest.tensors.push_back({tensor.name, tensor.offset, tensor.bytes, {}});
+  }
+  std::sort(manifest.tensors.begin(), manifest.tensors.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  TRY_VOID(manifest.check());
+  Hasher hasher(progress);
+  TRY(manifest.header_sha256, hasher.hash(file.bytes().first(manifest.header_bytes)));
+  for (ManifestTensor& tensor : manifest.tensors) {
+    TRY(tensor.sha256, hasher.hash(file.bytes().subspan(tensor.offset, tensor.bytes)));
+  }
+  return manifest;
+}
+
+Bytes encode_manifest(const Manifest& manifest, const Signer& signer) {
+  Bytes bytes;
+  ByteWriter out(bytes);
+  write_file(manifest, out);
+  write_cluster(manifest, out);
+  const Bytes signature = signer ? signer(bytes) : Bytes();
+  INVARIANT(signature.size() <= kSignatureBytes, "a signature is short");
+  out.write(static_cast<std::uint16_t>(signature.size()));
+  out.append(signature);
+  return bytes;
+}
+
+Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
+  REQUIRE(bytes.size() <= limits::kManifestBytes, "manifest: " + std::to_string(bytes.size()) +
+                                                      " bytes, at most " +
+                                                      std::to_string(limits::kManifestBytes));
+  ByteReader in(bytes);
+  REQUIRE(as_text(in.take(kMagic.size())) == kMagic, "this is no manifest of a model");
+  Manifest manifest;
+  manifest.file_bytes = in.read<std::uint64_t>();
+  manifest.header_bytes = in.read<std::uint64_t>();
+  manifest.header_sha256 = read_hash(in);
+  const auto tensors = in.read<std::uint32_t>();
+  REQUIRE(!in.failed() && tensors <= in.remaining() / kTensorBytesMin,
+          "manifest: " + std::to_string(tensors) + " tensors do not fit in what is left");
+  manifest.tensors.reserve(tensors);
+  for (std::uint32_t i = 0; i < tensors; ++i) {
+    TRY(manifest.tensors.emplace_back(), read_tensor(in, i));
+  }
+  TRY_VOID(read_cluster(in, manifest));
+  const ByteSpan body = bytes.first(in.offset());
+  const auto length = in.read<std::uint16_t>();
+  const ByteSpan signature = in.take(length);
+  REQUIRE(!in.failed() && in.remaining() == 0 && length <= kSignatureBytes,
+          "manifest: its signature at byte " + std::to_string(body.size()) +
+              " does not end with the file");
+  if (check && !check(body, signature)) {
+    return Error{ErrorCode::kRefused, "manifest: nobody known has signed it"};
+  }
+  TRY_VOID(manifest.check());
+  return manifest;
+}
+
+std::uint32_t layer_count(const Manifest& manifest) {
+  std::uint32_t count = 0;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    if (const auto layer = layer_of(tensor.name)) count = std::max(count, *layer + 1);
+  }
+  return count;
+}
+
+Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers) {
+  const std::uint32_t count = layer_count(manifest);
+  REQUIRE(layers.begin < layers.end && layers.end <= count,
+          "layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
+              " (exclusive): the model has " + std::to_string(count));
+  const bool first = layers.begin == 0;
+  const bool last = layers.end == count;
+  const bool tied = std::none_of(manifest.tensors.begin(), manifest.tensors.end(),
+                                 [](const auto& each) { return each.name == "output.weight"; });
+  std::vector<std::size_t> wanted;
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const std::string& name = manifest.tensors[i].name;
+    const auto layer = layer_of(name);
+    bool needed = true;
+    if (layer) needed = *layer >= layers.begin && *layer < layers.end;
+    if (name == "token_embd.weight") needed = first || (last && tied);
+    if (name == "output.weight" || name == "output_norm.weight") needed = last;
+    if (needed) wanted.push_back(i);
+  }
+  return wanted;
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,73 @@
+// Manifest: where each tensor of a model file lies and what its SHA-256 is, so that any part of the
+// file may come from anywhere and is still checked before it is used.
+//
+// Layout, little-endian: "HearthM2"; file bytes and header bytes (u64); SHA-256 of the header;
+// number of tensors (u32); for each, by offset: length of its name (u16), name, offset and bytes
+// (u64), SHA-256. Then the manifest's own number (u64); how many sources (u8), each a length (u16)
+// and a text; the length of a signature (u16) and the signature, which is over all before.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/gguf/gguf.h"
+
+namespace hearth::model {
+
+struct ManifestTensor {
+  std::string name;  // printable ASCII
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  Hash256 sha256;
+  friend bool operator==(const ManifestTensor&, const ManifestTensor&) = default;
+};
+
+struct Manifest {
+  std::uint64_t file_bytes = 0;
+  std::uint64_t header_bytes = 0;  // all before the first tensor
+  Hash256 header_sha256;
+  std::vector<ManifestTensor> tensors;  // by offset; none overlaps another
+  std::uint64_t number = 0;             // of a cluster's: a greater one replaces a smaller one
+  std::vector<std::string> sources;     // https://... or hf:org/repo/file[@revision]
+
+  // BLAKE2b of what is said of the file: two manifests of one id are of the same file.
+  Hash256 id() const;
+  // kUnsupported when a name of a tensor is not printable ASCII.
+  Status check() const;
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+// Reads the whole file. `progress` hears how many bytes were hashed and returns false to stop
+// (kCancelled).
+Result<Manifest> make_manifest(const GgufFile& file,
+                               const std::function<bool(std::uint64_t)>& progress);
+
+// What a cluster's key signs as a manifest, and nothing else with it (base/crypto.h).
+inline constexpr std::string_view kManifestPurpose = "hearth manifest v1";
+
+// The signature of a message, and whether a signature is one.
+using Signer = std::function<Bytes(ByteSpan message)>;
+using SignatureCheck = std::function<bool(ByteSpan message, ByteSpan signature)>;
+
+// `signer`: empty, no signature.
+Bytes encode_manifest(const Manifest& manifest, const Signer& signer);
+
+// kInvalidInput names field and offset; kRefused when `check` is there and the signature is not one
+// that it knows, which is found before anything is believed.
+Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check);
+
+// Indices of the tensors that a stage of these layers reads: those of the layers; the first stage's
+// embedding; the last one's norm and head; and what belongs to no layer. kInvalidInput when the
+// model has fewer layers.
+Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers);
+// Of a model without layers: 0.
+std::uint32_t layer_count(const Manifest& manifest);
+
+}  // namespace hearth::model

@@ -1,0 +1,394 @@
+// Methods of strings, dicts and lists.
+#include <algorithm>
+
+#include "model/jinja/builtins.h"
+#include "model/jinja/text.h"
+
+namespace hearth::model::jinja {
+namespace {
+
+using Method = Result<Value> (*)(Meter&, const Value&, const Arguments&);
+
+template <bool kLeft, bool kRight>
+Result<Value> method_strip(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"chars"}));
+  return strip(meter, *as_text(object), bound.get(0), kLeft, kRight);
+}
+
+template <void (*kChange)(std::string&, std::uint32_t)>
+Result<Value> method_case(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  return change_case(meter, *as_text(object), kChange);
+}
+
+Result<Value> method_capitalize(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  return capitalize(meter, *as_text(object));
+}
+
+// Every letter after something that is no letter becomes large, the others small.
+Result<Value> method_title(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  const Text& text = *as_text(object);
+  TextBuilder out(meter);
+  bool start = true;
+  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
+    const Character one = character_at(text.bytes, at);
+    std::string changed(text.bytes, at, one.length);
+    const bool letter = is_cased(one.code);
+    if (letter) {
+      changed.clear();
+      (start ? append_upper : append_lower)(changed, one.code);
+    }
+    start = !letter;
+    out.append(changed, is_user(text, at));
+    at += one.length;
+  }
+  return out.finish();
+}
+
+Result<Value> split_space(Meter& meter, const Text& text, std::int64_t limit) {
+  std::vector<Value> parts;
+  const std::string_view bytes = text.bytes;
+  std::size_t at = strip_space(bytes, true, false).begin;
+  while (at < bytes.size()) {
+    std::size_t end = at;
+    while (end < bytes.size()) {
+      const Character one = character_at(bytes, end);
+      if (is_space(one.code)) break;
+      end += one.length;
+    }
+    if (limit == 0) end = bytes.size();
+    limit -= limit > 0;
+    TRY(Value part, make_part(meter, text, at, end));
+    parts.push_back(std::move(part));
+    at = end + strip_space(bytes.substr(end), true, false).begin;
+  }
+  return make_list(meter, std::move(parts));
+}
+
+Result<Value> method_split(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"sep", "maxsplit"}));
+  const Text& text = *as_text(object);
+  TRY(std::int64_t limit, bound.integer(1, -1));
+  TRY_VOID(meter.scan(text.bytes.size()));
+  if (!bound.has(0) || std::holds_alternative<None>(*bound.get(0))) {
+    return split_space(meter, text, limit);
+  }
+  TRY(const TextPtr separator, bound.text(0));
+  REQUIRE(!separator->bytes.empty(), "the separator is empty");
+  TRY_VOID(meter.scan(separator->bytes.size()));
+  std::vector<Value> parts;
+  std::size_t at = 0;
+  for (; limit != 0; limit -= limit > 0) {
+    const std::size_t found = find_text(text.bytes, separator->bytes, at);
+    if (found == std::string_view::npos) break;
+    TRY(Value part, make_part(meter, text, at, found));
+    parts.push_back(std::move(part));
+    at = found + separator->bytes.size();
+  }
+  TRY(Value rest, make_part(meter, text, at, text.bytes.size()));
+  parts.push_back(std::move(rest));
+  return make_list(meter, std::move(parts));
+}
+
+Result<Value> method_splitlines(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  const Text& text = *as_text(object);
+  const std::string_view bytes = text.bytes;
+  std::vector<Value> parts;
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::size_t end = at;
+    while (end < bytes.size() && !is_line_boundary(character_at(bytes, end).code)) ++end;
+    TRY(Value part, make_part(meter, text, at, end));
+    parts.push_back(std::move(part));
+    if (end == bytes.size()) break;
+    at = end + character_at(bytes, end).length;
+    if (bytes[end] == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
+  }
+  return make_list(meter, std::move(parts));
+}
+
+Result<Value> affix(Meter& meter, const Value& object, const Arguments& arguments, bool start) {
+  TRY(const Bound bound, Bound::bind(arguments, {start ? "prefix" : "suffix"}));
+  REQUIRE(bound.has(0), "needs a string or a tuple of strings");
+  const std::string_view bytes = as_text(object)->bytes;
+  std::vector<Value> wanted = {*bound.get(0)};
+  if (const List* list = as_list(*bound.get(0)); list != nullptr && list->tuple) {
+    TRY(wanted, iterate(meter, *bound.get(0)));
+  }
+  for (const Value& one : wanted) {
+    const Text* text = as_text(one);
+    REQUIRE(text != nullptr, "needs a string or a tuple of strings");
+    TRY_VOID(meter.scan(text->bytes.size()));
+    if (start ? bytes.starts_with(text->bytes) : bytes.ends_with(text->bytes)) return Value(true);
+  }
+  return Value(false);
+}
+
+Result<Value> method_startswith(Meter& meter, const Value& object, const Arguments& arguments) {
+  return affix(meter, object, arguments, true);
+}
+Result<Value> method_endswith(Meter& meter, const Value& object, const Arguments& arguments) {
+  return affix(meter, object, arguments, false);
+}
+
+Result<Value> method_removeprefix(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Value has, affix(meter, object, arguments, true));
+  const Text* prefix = as_text(arguments.positional.empty() ? Value() : arguments.positional[0]);
+  REQUIRE(prefix != nullptr, "needs a string");
+  const Text& text = *as_text(object);
+  return make_part(meter, text, truthy(has) ? prefix->bytes.size() : 0, text.bytes.size());
+}
+Result<Value> method_removesuffix(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Value has, affix(meter, object, arguments, false));
+  const Text* suffix = as_text(arguments.positional.empty() ? Value() : arguments.positional[0]);
+  REQUIRE(suffix != nullptr, "needs a string");
+  const Text& text = *as_text(object);
+  return make_part(meter, text, 0, text.bytes.size() - (truthy(has) ? suffix->bytes.size() : 0));
+}
+
+Result<Value> method_replace(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"old", "new", "count"}));
+  TRY(const TextPtr old, bound.text(0));
+  TRY(const TextPtr with, bound.text(1));
+  TRY(const std::int64_t count, bound.integer(2, -1));
+  return replace(meter, *as_text(object), *old, *with, count);
+}
+
+Result<Value> method_find(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"sub"}));
+  TRY(const TextPtr wanted, bound.text(0));
+  const std::string_view bytes = as_text(object)->bytes;
+  TRY_VOID(meter.scan(bytes.size() + wanted->bytes.size()));
+  const std::size_t found = find_text(bytes, wanted->bytes, 0);
+  if (found == std::string_view::npos) return Value(std::int64_t{-1});
+  return Value(static_cast<std::int64_t>(count_characters(bytes.substr(0, found))));
+}
+
+Result<Value> method_count(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"sub"}));
+  TRY(const TextPtr wanted, bound.text(0));
+  const std::string_view bytes = as_text(object)->bytes;
+  TRY_VOID(meter.scan(bytes.size() + wanted->bytes.size()));
+  if (wanted->bytes.empty()) return Value(static_cast<std::int64_t>(count_characters(bytes)) + 1);
+  std::int64_t count = 0;
+  for (std::size_t at = 0;; ++count) {
+    at = find_text(bytes, wanted->bytes, at);
+    if (at == std::string_view::npos) return Value(count);
+    TRY_VOID(meter.steps(1));
+    at += wanted->bytes.size();
+  }
+}
+
+Result<Value> method_join(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"iterable"}));
+  REQUIRE(bound.has(0), "needs a list");
+  TRY(const std::vector<Value> parts, iterate(meter, *bound.get(0)));
+  for (const Value& part : parts) {
+    REQUIRE(as_text(part) != nullptr, "joins strings only, not a " + std::string(type_name(part)));
+  }
+  return join(meter, *bound.get(0), *as_text(object));
+}
+
+Result<Value> method_isdigit(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  const std::string& bytes = as_text(object)->bytes;
+  TRY_VOID(meter.scan(bytes.size()));
+  return Value(!bytes.empty() && bytes.find_first_not_of("0123456789") == std::string::npos);
+}
+
+// The value that a replacement field "", "0" or "name" names.
+Result<Value> field_value(std::string_view field, std::size_t& next, const Arguments& arguments) {
+  for (const auto& [name, value] : arguments.named) {
+    if (name == field) return value;
+  }
+  std::size_t index = next;
+  if (field.empty()) {
+    ++next;
+  } else {
+    REQUIRE(field.size() < 5 && field.find_first_not_of("0123456789") == std::string_view::npos,
+            "field '{" + std::string(field) + "}' is no name of an argument");
+    index = static_cast<std::size_t>(std::stoi(std::string(field)));
+  }
+  REQUIRE(index < arguments.positional.size(), "a field has no argument");
+  return arguments.positional[index];
+}
+
+Result<Value> method_format(Meter& meter, const Value& object, const Arguments& arguments) {
+  const Text& text = *as_text(object);
+  TextBuilder out(meter);
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
+    const char c = text.bytes[at];
+    if ((c == '{' || c == '}') && text.bytes.compare(at, 2, std::string(2, c)) == 0) {
+      out.append(text, at, at + 1);
+      at += 2;
+    } else if (c == '{') {
+      const std::size_t close = text.bytes.find('}', at);
+      REQUIRE(close != std::string::npos, "'{' without '}'");
+      const std::string field = text.bytes.substr(at + 1, close - at - 1);
+      if (field.find_first_of(":!.[") != std::string::npos) {
+        return Error{ErrorCode::kUnsupported, "field '{" + field + "}' is not supported"};
+      }
+      TRY(const Value value, field_value(field, next, arguments));
+      append_str(out, value);
+      at = close + 1;
+    } else {
+      REQUIRE(c != '}', "'}' without '{'");
+      const std::size_t end = std::min(text.bytes.find_first_of("{}", at), text.bytes.size());
+      out.append(text, at, end);
+      at = end;
+    }
+  }
+  return out.finish();
+}
+
+Result<Value> method_get(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"key", "default"}));
+  REQUIRE(bound.has(0), "needs a key");
+  TRY(const Value* found, find_key(meter, *as_dict(object), *bound.get(0)));
+  if (found != nullptr) return *found;
+  return bound.has(1) ? *bound.get(1) : Value(None{});
+}
+
+Result<Value> method_items(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  std::vector<Value> pairs;
+  for (const auto& [key, value] : as_dict(object)->items) {
+    TRY(Value pair, make_list(meter, {key, value}, true));
+    pairs.push_back(std::move(pair));
+  }
+  return make_list(meter, std::move(pairs));
+}
+
+Result<Value> method_keys(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(std::vector<Value> keys, iterate(meter, object));
+  return make_list(meter, std::move(keys));
+}
+
+Result<Value> method_values(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  std::vector<Value> values;
+  for (const auto& entry : as_dict(object)->items) values.push_back(entry.second);
+  return make_list(meter, std::move(values));
+}
+
+Result<Value> method_list_count(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"value"}));
+  REQUIRE(bound.has(0), "needs a value");
+  std::int64_t count = 0;
+  for (const Value& item : as_list(object)->items) {
+    TRY(const bool same, equal(meter, item, *bound.get(0)));
+    count += same;
+  }
+  return Value(count);
+}
+
+Result<Value> method_list_index(Meter& meter, const Value& object, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"value"}));
+  REQUIRE(bound.has(0), "needs a value");
+  const std::vector<Value>& items = as_list(object)->items;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    TRY(const bool same, equal(meter, items[i], *bound.get(0)));
+    if (same) return Value(static_cast<std::int64_t>(i));
+  }
+  return Error::invalid("the value is not in the list");
+}
+
+// A null call: Python has the method, this subset does not. Templates change no value in place,
+// as in Hugging Face's immutable sandbox.
+constexpr Builtin kTextMethods[] = {{"strip", method_strip<true, true>},
+                                    {"lstrip", method_strip<true, false>},
+                                    {"rstrip", method_strip<false, true>},
+                                    {"split", method_split},
+                                    {"splitlines", method_splitlines},
+                                    {"startswith", method_startswith},
+                                    {"endswith", method_endswith},
+                                    {"removeprefix", method_removeprefix},
+                                    {"removesuffix", method_removesuffix},
+                                    {"replace", method_replace},
+                                    {"upper", method_case<append_upper>},
+                                    {"lower", method_case<append_lower>},
+                                    {"title", method_title},
+                                    {"capitalize", method_capitalize},
+                                    {"find", method_find},
+                                    {"count", method_count},
+                                    {"join", method_join},
+                                    {"format", method_format},
+                                    {"isdigit", method_isdigit},
+                                    {"casefold", nullptr},
+                                    {"center", nullptr},
+                                    {"encode", nullptr},
+                                    {"expandtabs", nullptr},
+                                    {"format_map", nullptr},
+                                    {"index", nullptr},
+                                    {"isalnum", nullptr},
+                                    {"isalpha", nullptr},
+                                    {"isascii", nullptr},
+                                    {"isdecimal", nullptr},
+                                    {"isidentifier", nullptr},
+                                    {"islower", nullptr},
+                                    {"isnumeric", nullptr},
+                                    {"isprintable", nullptr},
+                                    {"isspace", nullptr},
+                                    {"istitle", nullptr},
+                                    {"isupper", nullptr},
+                                    {"ljust", nullptr},
+                                    {"maketrans", nullptr},
+                                    {"partition", nullptr},
+                                    {"rfind", nullptr},
+                                    {"rindex", nullptr},
+                                    {"rjust", nullptr},
+                                    {"rpartition", nullptr},
+                                    {"rsplit", nullptr},
+                                    {"swapcase", nullptr},
+                                    {"translate", nullptr},
+                                    {"zfill", nullptr}};
+constexpr Builtin kDictMethods[] = {
+    {"get", method_get},  {"items", method_items}, {"keys", method_keys}, {"values", method_values},
+    {"clear", nullptr},   {"copy", nullptr},       {"fromkeys", nullptr}, {"pop", nullptr},
+    {"popitem", nullptr}, {"setdefault", nullptr}, {"update", nullptr}};
+constexpr Builtin kListMethods[] = {{"count", method_list_count},
+                                    {"index", method_list_index},
+                                    {"append", nullptr},
+                                    {"clear", nullptr},
+                                    {"copy", nullptr},
+                                    {"extend", nullptr},
+                                    {"insert", nullptr},
+                                    {"pop", nullptr},
+                                    {"remove", nullptr},
+                                    {"reverse", nullptr},
+                                    {"sort", nullptr}};
+
+template <std::size_t kCount>
+const Builtin* find_method(const Builtin (&methods)[kCount], std::string_view name) {
+  for (const Builtin& one : methods) {
+    if (one.name == name) return &one;
+  }
+  return nullptr;
+}
+
+const Builtin* method_of(const Value& object, std::string_view name) {
+  if (as_text(object) != nullptr) return find_method(kTextMethods, name);
+  if (as_dict(object) != nullptr) return find_method(kDictMethods, name);
+  if (as_list(object) != nullptr) return find_method(kListMethods, name);
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_method(const Value& object, std::string_view name) {
+  return method_of(object, name) != nullptr;
+}
+
+Result<Value> call_method(Meter& meter, const Value& object, std::string_view name,
+                          const Arguments& arguments) {
+  const Builtin* method = method_of(object, name);
+  if (method != nullptr && method->call != nullptr) return method->call(meter, object, arguments);
+  return Error{ErrorCode::kUnsupported, "a " + std::string(type_name(object)) + "'s method '" +
+                                            std::string(name) + "' is not supported"};
+}
+
+}  // namespace hearth::model::jinja

@@ -1,0 +1,127 @@
+#include "model/jinja/text.h"
+
+#include <cstring>
+
+namespace hearth::model::jinja {
+namespace {
+
+bool continuation(std::string_view text, std::size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+bool contains_character(std::string_view characters, std::string_view wanted) {
+  for (std::size_t at = 0; at < characters.size();) {
+    const std::size_t length = character_at(characters, at).length;
+    if (characters.substr(at, length) == wanted) return true;
+    at += length;
+  }
+  return false;
+}
+
+// Start of the last character of text[0, end); end > 0.
+std::size_t previous_character(std::string_view text, std::size_t end) {
+  for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
+    if (continuation(text, end - back)) continue;
+    return character_at(text, end - back).length == back ? end - back : end - 1;
+  }
+  return end - 1;
+}
+
+template <typename Predicate>
+Range strip_where(std::string_view text, bool left, bool right, Predicate drop) {
+  Range range{0, text.size()};
+  while (left && range.begin < range.end) {
+    const std::size_t length = character_at(text, range.begin).length;
+    if (!drop(text.substr(range.begin, length))) break;
+    range.begin += length;
+  }
+  while (right && range.begin < range.end) {
+    const std::size_t start = previous_character(text, range.end);
+    if (!drop(text.substr(start, range.end - start))) break;
+    range.end = start;
+  }
+  return range;
+}
+
+}  // namespace
+
+Character character_at(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4) return {kBrokenCharacter, 1};
+  std::uint32_t code = lead & (0xFFu >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!continuation(text, at + i)) return {kBrokenCharacter, 1};
+    code = (code << 6) | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  const bool surrogate = code >= 0xD800 && code < 0xE000;
+  if (overlong || surrogate || code > 0x10FFFF) return {kBrokenCharacter, 1};
+  return {code, length};
+}
+
+std::size_t count_characters(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < text.size(); at += character_at(text, at).length) ++count;
+  return count;
+}
+
+std::size_t character_offset(std::string_view text, std::size_t index) {
+  std::size_t at = 0;
+  for (; index > 0 && at < text.size(); --index) at += character_at(text, at).length;
+  return at;
+}
+
+void append_utf8(std::string& out, std::uint32_t code) {
+  const auto byte = [&out](std::uint32_t value) { out.push_back(static_cast<char>(value)); };
+  if (code < 0x80) {
+    byte(code);
+  } else if (code < 0x800) {
+    byte(0xC0 | (code >> 6));
+    byte(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    byte(0xE0 | (code >> 12));
+    byte(0x80 | ((code >> 6) & 0x3F));
+    byte(0x80 | (code & 0x3F));
+  } else {
+    byte(0xF0 | (code >> 18));
+    byte(0x80 | ((code >> 12) & 0x3F));
+    byte(0x80 | ((code >> 6) & 0x3F));
+    byte(0x80 | (code & 0x3F));
+  }
+}
+
+bool is_space(std::uint32_t code) {
+  if (code == ' ' || (code >= 9 && code <= 13) || (code >= 28 && code <= 31)) return true;
+  if (code < 0x85) return false;
+  return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+bool is_line_boundary(std::uint32_t code) {
+  return (code >= 10 && code <= 13) || (code >= 28 && code <= 30) || code == 0x85 ||
+         code == 0x2028 || code == 0x2029;
+}
+
+Range strip_space(std::string_view text, bool left, bool right) {
+  return strip_where(text, left, right,
+                     [](std::string_view one) { return is_space(character_at(one, 0).code); });
+}
+
+Range strip_characters(std::string_view text, std::string_view characters, bool left, bool right) {
+  return strip_where(text, left, right, [characters](std::string_view one) {
+    return contains_character(characters, one);
+  });
+}
+
+std::size_t find_text(std::string_view text, std::string_view wanted, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (wanted.empty()) return from;
+  // memmem is the two-way algorithm; std::string_view::find is quadratic on hostile text.
+  const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+}  // namespace hearth::model::jinja

@@ -1,0 +1,309 @@
+// Filters on strings, and the string operations that filters and methods share.
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "model/jinja/builtins.h"
+#include "model/jinja/text.h"
+
+namespace hearth::model::jinja {
+namespace {
+
+Result<TextPtr> text_of(Meter& meter, const Value& value) {
+  TRY(const Value text, to_text(meter, value));
+  return std::get<TextPtr>(text);
+}
+
+Result<Value> filter_string(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  return to_text(meter, input);
+}
+
+Result<Value> filter_trim(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"chars"}));
+  TRY(const TextPtr text, text_of(meter, input));
+  return strip(meter, *text, bound.get(0), true, true);
+}
+
+Result<Value> filter_upper(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(const TextPtr text, text_of(meter, input));
+  return change_case(meter, *text, append_upper);
+}
+
+Result<Value> filter_lower(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(const TextPtr text, text_of(meter, input));
+  return change_case(meter, *text, append_lower);
+}
+
+Result<Value> filter_capitalize(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(const TextPtr text, text_of(meter, input));
+  return capitalize(meter, *text);
+}
+
+// A word starts after white space, a hyphen or an opening bracket; the rest of it becomes small.
+Result<Value> filter_title(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(const TextPtr text, text_of(meter, input));
+  TextBuilder out(meter);
+  bool start = true;
+  for (std::size_t at = 0; at < text->bytes.size() && !out.failed();) {
+    const Character one = character_at(text->bytes, at);
+    std::string changed(text->bytes, at, one.length);
+    if (one.code != kBrokenCharacter) {
+      changed.clear();
+      (start ? append_upper : append_lower)(changed, one.code);
+    }
+    out.append(changed, is_user(*text, at));
+    start = is_space(one.code) || one.code == '-' || one.code == '(' || one.code == '{' ||
+            one.code == '[' || one.code == '<';
+    at += one.length;
+  }
+  return out.finish();
+}
+
+Result<Value> filter_replace(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"old", "new", "count"}));
+  REQUIRE(bound.has(0) && bound.has(1), "needs the parameters 'old' and 'new'");
+  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr old, text_of(meter, *bound.get(0)));
+  TRY(const TextPtr with, text_of(meter, *bound.get(1)));
+  std::int64_t count = -1;
+  if (bound.has(2) && !std::holds_alternative<None>(*bound.get(2))) {
+    TRY(count, bound.integer(2, -1));
+  }
+  return replace(meter, *text, *old, *with, count);
+}
+
+Result<Value> filter_escape(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  TRY(const TextPtr text, text_of(meter, input));
+  TextBuilder out(meter);
+  for (std::size_t at = 0; at < text->bytes.size() && !out.failed(); ++at) {
+    std::string_view escaped = std::string_view(text->bytes).substr(at, 1);
+    switch (escaped[0]) {
+      case '&': escaped = "&amp;"; break;
+      case '<': escaped = "&lt;"; break;
+      case '>': escaped = "&gt;"; break;
+      case '\'': escaped = "&#39;"; break;
+      case '"': escaped = "&#34;"; break;
+      default: break;
+    }
+    out.append(escaped, is_user(*text, at));
+  }
+  return out.finish();
+}
+
+Result<Value> filter_indent(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"width", "first", "blank"}));
+  TRY(const TextPtr text, text_of(meter, input));
+  Text by;
+  if (bound.has(0) && as_text(*bound.get(0)) != nullptr) {
+    by = *as_text(*bound.get(0));
+  } else {
+    TRY(const std::int64_t width, bound.integer(0, 4));
+    REQUIRE(width <= 1024, "'width' is over the limit of 1024");
+    by.bytes.assign(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
+  }
+  TextBuilder out(meter);
+  if (bound.flag(1, false)) out.append(by);
+  const std::string_view bytes = text->bytes;
+  std::size_t begin = 0;
+  for (bool first = true; begin <= bytes.size() && !out.failed(); first = false) {
+    std::size_t end = begin;
+    while (end < bytes.size() && !is_line_boundary(character_at(bytes, end).code)) ++end;
+    if (!first) out.append("\n");
+    if (!first && (end > begin || bound.flag(2, false))) out.append(by);
+    out.append(*text, begin, end);
+    if (end >= bytes.size()) break;
+    begin = end + character_at(bytes, end).length;
+    if (bytes[end] == '\r' && begin < bytes.size() && bytes[begin] == '\n') ++begin;
+  }
+  return out.finish();
+}
+
+std::string number_text(const Text& text) {
+  const Range range = strip_space(text.bytes, true, true);
+  std::string digits = text.bytes.substr(range.begin, range.end - range.begin);
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.erase(0, 1);
+  return digits;
+}
+
+std::optional<double> read_real(const Text& text) {
+  const std::string digits = number_text(text);
+  double real = 0;
+  const char* end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, real);
+  if (digits.empty() || read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return real;
+}
+
+std::optional<double> real_of(const Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1.0 : 0.0;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
+  if (const auto* real = std::get_if<double>(&value)) return *real;
+  if (const Text* text = as_text(value)) return read_real(*text);
+  return std::nullopt;
+}
+
+Result<Value> filter_int(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"default"}));
+  REQUIRE(!is_undefined(input), "an undefined value is no number");
+  const Value fallback = bound.has(0) ? *bound.get(0) : Value(std::int64_t{0});
+  if (std::holds_alternative<std::int64_t>(input)) return input;
+  if (const Text* text = as_text(input)) {
+    TRY_VOID(meter.scan(text->bytes.size()));
+    const std::string digits = number_text(*text);
+    std::int64_t whole = 0;
+    const char* end = digits.data() + digits.size();
+    const auto read = std::from_chars(digits.data(), end, whole);
+    if (!digits.empty() && read.ec == std::errc() && read.ptr == end) return Value(whole);
+  }
+  const std::optional<double> real = real_of(input);
+  if (!real || !std::isfinite(*real) || std::fabs(*real) >= 9.2e18) return fallback;
+  return Value(static_cast<std::int64_t>(*real));
+}
+
+Result<Value> filter_float(Meter& meter, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"default"}));
+  REQUIRE(!is_undefined(input), "an undefined value is no number");
+  if (const Text* text = as_text(input)) TRY_VOID(meter.scan(text->bytes.size()));
+  const std::optional<double> real = real_of(input);
+  if (real) return Value(*real);
+  return bound.has(0) ? *bound.get(0) : Value(0.0);
+}
+
+Result<Value> filter_abs(Meter&, const Value& input, const Arguments& arguments) {
+  TRY_VOID(Bound::bind(arguments, {}));
+  if (const auto* real = std::get_if<double>(&input)) return Value(std::fabs(*real));
+  const auto* whole = std::get_if<std::int64_t>(&input);
+  REQUIRE(whole != nullptr && *whole != INT64_MIN, "needs a number");
+  return Value(*whole < 0 ? -*whole : *whole);
+}
+
+Result<Value> filter_round(Meter&, const Value& input, const Arguments& arguments) {
+  TRY(const Bound bound, Bound::bind(arguments, {"precision", "method"}));
+  TRY(const std::int64_t precision, bound.integer(0, 0));
+  REQUIRE(precision >= 0 && precision <= 15, "'precision' is outside of 0 to 15");
+  std::string method = "common";
+  if (bound.has(1)) {
+    TRY(const TextPtr text, bound.text(1));
+    method = text->bytes;
+  }
+  REQUIRE(method == "common" || method == "ceil" || method == "floor",
+          "'method' is none of common, ceil and floor");
+  if (std::holds_alternative<std::int64_t>(input) && method == "common") return input;
+  const std::optional<double> real = as_text(input) != nullptr ? std::nullopt : real_of(input);
+  REQUIRE(real.has_value() && std::fabs(*real) < 1e18, "needs a number below 1e18");
+  if (method != "common") {
+    const double scale = std::pow(10.0, static_cast<double>(precision));
+    const double scaled = *real * scale;
+    return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  }
+  char buffer[64];
+  const int length =
+      std::snprintf(buffer, sizeof(buffer), "%.*f", static_cast<int>(precision), *real);
+  double rounded = 0;
+  std::from_chars(buffer, buffer + length, rounded);
+  return Value(rounded);
+}
+
+}  // namespace
+
+Result<Value> strip(Meter& meter, const Text& text, const Value* characters, bool left,
+                    bool right) {
+  Range range;
+  std::size_t compared = 1;  // for each byte that goes
+  if (characters == nullptr || std::holds_alternative<None>(*characters)) {
+    range = strip_space(text.bytes, left, right);
+  } else {
+    const Text* set = as_text(*characters);
+    REQUIRE(set != nullptr, "the characters to strip are no string");
+    REQUIRE(set->bytes.size() <= 64, "the characters to strip are over the limit of 64 bytes");
+    compared += set->bytes.size();
+    range = strip_characters(text.bytes, set->bytes, left, right);
+  }
+  TRY_VOID(meter.scan((text.bytes.size() - (range.end - range.begin)) * compared));
+  return make_part(meter, text, range.begin, range.end);
+}
+
+Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
+                      std::int64_t count) {
+  TRY_VOID(meter.scan(text.bytes.size() + old.bytes.size()));
+  TextBuilder out(meter);
+  std::size_t at = 0;
+  if (old.bytes.empty()) {  // before every character and at the end
+    for (; at < text.bytes.size() && count != 0 && !out.failed(); count -= count > 0) {
+      const std::size_t length = character_at(text.bytes, at).length;
+      out.append(with);
+      out.append(text, at, at + length);
+      at += length;
+    }
+    if (count != 0) out.append(with);
+  }
+  while (count != 0 && !old.bytes.empty() && !out.failed()) {
+    const std::size_t found = find_text(text.bytes, old.bytes, at);
+    if (found == std::string_view::npos) break;
+    out.append(text, at, found);
+    out.append(with);
+    TRY_VOID(meter.steps(1));
+    at = found + old.bytes.size();
+    count -= count > 0;
+  }
+  out.append(text, at, text.bytes.size());
+  return out.finish();
+}
+
+Result<Value> change_case(Meter& meter, const Text& text,
+                          void (*change)(std::string&, std::uint32_t)) {
+  TextBuilder out(meter);
+  std::string run;  // bytes of one provenance, to append few times
+  bool user = false;
+  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
+    const Character one = character_at(text.bytes, at);
+    const bool now = is_user(text, at);
+    if (now != user || run.size() > 256) {
+      out.append(run, user);
+      run.clear();
+      user = now;
+    }
+    if (one.code == kBrokenCharacter) {
+      run += text.bytes[at];
+    } else {
+      change(run, one.code);
+    }
+    at += one.length;
+  }
+  out.append(run, user);
+  return out.finish();
+}
+
+Result<Value> capitalize(Meter& meter, const Text& text) {
+  if (text.bytes.empty()) return make_text(meter, "");
+  const std::size_t first = character_at(text.bytes, 0).length;
+  TRY(const Value head, make_part(meter, text, 0, first));
+  TRY(const Value tail, make_part(meter, text, first, text.bytes.size()));
+  TRY(const Value large, change_case(meter, *as_text(head), append_upper));
+  TRY(const Value small, change_case(meter, *as_text(tail), append_lower));
+  TextBuilder out(meter);
+  out.append(*as_text(large));
+  out.append(*as_text(small));
+  return out.finish();
+}
+
+const Builtin* text_filters() {
+  static constexpr Builtin kFilters[] = {
+      {"abs", filter_abs},         {"capitalize", filter_capitalize},
+      {"e", filter_escape},        {"escape", filter_escape},
+      {"float", filter_float},     {"indent", filter_indent},
+      {"int", filter_int},         {"lower", filter_lower},
+      {"replace", filter_replace}, {"round", filter_round},
+      {"string", filter_string},   {"title", filter_title},
+      {"tojson", filter_tojson},   {"trim", filter_trim},
+      {"upper", filter_upper},     {"", nullptr}};
+  return kFilters;
+}
+
+}  // namespace hearth::model::jinja

@@ -1,0 +1,71 @@
+// Byte-level BPE (GPT-2): a text is split into words, a word's bytes are merged by a ranked list.
+// Vocabulary and merges write bytes as printable characters; here everything is bytes and ids.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/text/merge.h"
+#include "model/text/pretokenizer.h"
+#include "model/text/vocabulary_tokenizer.h"
+
+namespace hearth::model {
+
+// GPT-2's printable character for a byte.
+char32_t bpe_character(std::uint8_t byte);
+// The bytes that such characters stand for; other characters are kept as they are.
+std::string bpe_bytes(std::string_view printable);
+
+// Pairs of symbols to rank and result. Open addressing, immutable after the load.
+class MergeTable {
+ public:
+  struct Merge {
+    std::uint32_t rank = kNoRank;
+    std::uint32_t merged = 0;
+  };
+  explicit MergeTable(std::size_t merges);
+  // The first of equal pairs stays. At most `merges` inserts.
+  void insert(std::uint32_t left, std::uint32_t right, Merge merge);
+  Merge find(std::uint32_t left, std::uint32_t right) const;
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    Merge merge;  // kNoRank: empty
+  };
+  std::size_t start(std::uint64_t key) const;
+
+  std::vector<Slot> slots_;
+  std::uint64_t seed_ = 0;
+};
+
+class BpeTokenizer final : public VocabularyTokenizer {
+ public:
+  // A merge whose parts or result are no entries of the vocabulary still merges, as in llama.cpp;
+  // what is then left of such a part is encoded as its single bytes. A merge whose result is a
+  // special token is dropped. A merge without two parts is refused.
+  static Result<std::shared_ptr<const Tokenizer>> build(const TokenizerSource& source);
+
+ private:
+  BpeTokenizer(Vocabulary entries, const TokenizerSource& source, PreTokenizer pre,
+               MergeTable merges);
+
+  void encode_text(std::string_view text, bool after_special,
+                   std::vector<TokenId>& out) const override;
+  std::string text_bytes(TokenId token) const override;
+
+  void encode_word(std::string_view word, MergeList& list, std::vector<TokenId>& out) const;
+  void encode_bytes(std::string_view bytes, std::vector<TokenId>& out) const;
+
+  PreTokenizer pre_;
+  bool whole_words_;  // a word that is an entry is that entry, whatever the merges say
+  MergeTable merges_;
+  std::array<std::uint32_t, 256> byte_symbols_{};
+  std::array<TokenId, 256> byte_tokens_{};  // -1: the vocabulary lacks this byte
+  std::vector<TokenId> missing_;            // what stands for a byte that it lacks
+};
+
+}  // namespace hearth::model

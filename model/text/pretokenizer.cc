@@ -1,0 +1,260 @@
+#include "model/text/pretokenizer.h"
+
+#include <utility>
+
+#include "model/text/unicode.h"
+
+namespace hearth::model {
+
+namespace {
+
+constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
+    {"default", PreTokenizer::kDefault},  {"gpt-2", PreTokenizer::kGpt2},
+    {"gpt2", PreTokenizer::kGpt2},        {"phi-2", PreTokenizer::kGpt2},
+    {"olmo", PreTokenizer::kGpt2},        {"mpt", PreTokenizer::kGpt2},
+    {"exaone4", PreTokenizer::kGpt2},     {"smollm", PreTokenizer::kSmolLm},
+    {"starcoder", PreTokenizer::kSmolLm}, {"refact", PreTokenizer::kSmolLm},
+    {"command-r", PreTokenizer::kSmolLm}, {"codeshell", PreTokenizer::kSmolLm},
+    {"exaone", PreTokenizer::kSmolLm},    {"minerva-7b", PreTokenizer::kSmolLm},
+    {"llama3", PreTokenizer::kLlama3},    {"llama-v3", PreTokenizer::kLlama3},
+    {"llama-bpe", PreTokenizer::kLlama3}, {"falcon3", PreTokenizer::kLlama3},
+    {"qwen2", PreTokenizer::kQwen2},      {"deepseek-r1-qwen", PreTokenizer::kQwen2},
+    {"stablelm2", PreTokenizer::kQwen2},  {"megrez", PreTokenizer::kQwen2},
+};
+
+// A text as code points: where each starts, and what the scanners ask about it.
+struct Points {
+  std::string_view text;
+  std::vector<std::uint32_t> starts;  // one more than there are points
+  std::vector<std::uint8_t> classes;
+
+  explicit Points(std::string_view source) : text(source) {
+    starts.reserve(source.size() + 1);
+    classes.reserve(source.size());
+    for (std::size_t offset = 0; offset < source.size();) {
+      const Utf8Char c = decode_utf8(source, offset);
+      starts.push_back(static_cast<std::uint32_t>(offset));
+      classes.push_back(static_cast<std::uint8_t>(code_point_class(c.point)));
+      offset += c.bytes;
+    }
+    starts.push_back(static_cast<std::uint32_t>(source.size()));
+  }
+  std::size_t size() const { return classes.size(); }
+  bool is(std::size_t at, CodePointClass kind) const {
+    return classes[at] == static_cast<std::uint8_t>(kind);
+  }
+  // The first byte; a whole character only where it is ASCII.
+  char byte(std::size_t at) const { return text[starts[at]]; }
+};
+
+// Words [begin, end) of points, in order and without gaps.
+using Range = std::pair<std::uint32_t, std::uint32_t>;
+
+// Alternatives of the published expressions, over the points [at, end). Each takes the longest
+// match at `at` and returns where it ends, or `at` when there is none.
+class Scanner {
+ public:
+  Scanner(const Points& points, std::size_t end) : points_(points), end_(end) {}
+
+  std::size_t run(std::size_t at, CodePointClass kind) const {
+    while (at < end_ && points_.is(at, kind)) ++at;
+    return at;
+  }
+  bool letter(std::size_t at) const { return has(at, CodePointClass::kLetter); }
+  bool number(std::size_t at) const { return has(at, CodePointClass::kNumber); }
+  bool space(std::size_t at) const { return has(at, CodePointClass::kSpace); }
+  bool blank(std::size_t at) const { return at < end_ && points_.byte(at) == ' '; }
+  bool newline(std::size_t at) const {
+    return at < end_ && (points_.byte(at) == '\n' || points_.byte(at) == '\r');
+  }
+  // [^\s\p{L}\p{N}]
+  bool symbol(std::size_t at) const {
+    return at < end_ && !letter(at) && !number(at) && !space(at);
+  }
+  // '(s|t|re|ve|m|ll|d)
+  std::size_t contraction(std::size_t at, bool any_case) const {
+    if (points_.byte(at) != '\'') return at;
+    const char first = lower(at + 1, any_case);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+    const char second = lower(at + 2, any_case);
+    const bool two = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
+                     (first == 'l' && second == 'l');
+    return two ? at + 3 : at;
+  }
+  //  ?[^\s\p{L}\p{N}]+
+  std::size_t symbols(std::size_t at) const {
+    std::size_t next = at + (blank(at) ? 1 : 0);
+    if (!symbol(next)) return at;
+    while (symbol(next)) ++next;
+    return next;
+  }
+  // \s+(?!\S)|\s+ : leaves the last space of a run to the word that follows it.
+  std::size_t spaces(std::size_t at) const {
+    const std::size_t next = run(at, CodePointClass::kSpace);
+    return next == end_ || next - at < 2 ? next : next - 1;
+  }
+  // \s*[\r\n]+
+  std::size_t line_ends(std::size_t at) const {
+    std::size_t after = at;
+    for (std::size_t next = at; space(next); ++next) {
+      if (newline(next)) after = next + 1;
+    }
+    return after;
+  }
+
+ private:
+  bool has(std::size_t at, CodePointClass kind) const { return at < end_ && points_.is(at, kind); }
+  char lower(std::size_t at, bool any_case) const {
+    if (at >= end_) return 0;
+    const char c = points_.byte(at);
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+
+  const Points& points_;
+  std::size_t end_;
+};
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+std::size_t gpt2_word(const Scanner& scan, std::size_t at) {
+  if (const std::size_t next = scan.contraction(at, false); next != at) return next;
+  const std::size_t inner = at + (scan.blank(at) ? 1 : 0);
+  if (scan.letter(inner)) return scan.run(inner, CodePointClass::kLetter);
+  if (scan.number(inner)) return scan.run(inner, CodePointClass::kNumber);
+  if (const std::size_t next = scan.symbols(at); next != at) return next;
+  return scan.spaces(at);
+}
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+// \s*[\r\n]+|\s+(?!\S)|\s+
+std::size_t llama3_word(const Scanner& scan, std::size_t at, std::size_t digits) {
+  if (const std::size_t next = scan.contraction(at, true); next != at) return next;
+  if (scan.letter(at)) return scan.run(at, CodePointClass::kLetter);
+  if (!scan.newline(at) && !scan.number(at) && scan.letter(at + 1)) {
+    return scan.run(at + 1, CodePointClass::kLetter);
+  }
+  if (scan.number(at)) {
+    std::size_t next = at + 1;
+    while (next < at + digits && scan.number(next)) ++next;
+    return next;
+  }
+  if (std::size_t next = scan.symbols(at); next != at) {
+    while (scan.newline(next)) ++next;
+    return next;
+  }
+  if (const std::size_t next = scan.line_ends(at); next != at) return next;
+  return scan.spaces(at);
+}
+
+std::vector<Range> whole(const Points& points) {
+  if (points.size() == 0) return {};
+  return {{0, points.size()}};
+}
+
+// Cuts every range into the words that `word(scanner, at)` finds one after the other.
+template <typename Word>
+std::vector<Range> scan_words(const Points& points, const std::vector<Range>& ranges, Word word) {
+  std::vector<Range> words;
+  for (const Range& range : ranges) {
+    const Scanner scan(points, range.second);
+    for (std::size_t at = range.first; at < range.second;) {
+      const std::size_t next = word(scan, at);
+      words.emplace_back(at, next);
+      at = next;
+    }
+  }
+  return words;
+}
+
+// Cuts matches out of every range and keeps what lies between them. `match(at, end)` returns where
+// a match that starts at `at` ends, or `at`.
+template <typename Match>
+std::vector<Range> isolate(const std::vector<Range>& ranges, Match match) {
+  std::vector<Range> words;
+  for (const auto& [begin, end] : ranges) {
+    std::size_t open = begin;
+    for (std::size_t at = begin; at < end;) {
+      const std::size_t next = match(at, end);
+      if (next == at) {
+        ++at;
+        continue;
+      }
+      if (open < at) words.emplace_back(open, at);
+      words.emplace_back(at, next);
+      open = at = next;
+    }
+    if (open < end) words.emplace_back(open, end);
+  }
+  return words;
+}
+
+std::vector<Range> smollm_words(const Points& points) {
+  const auto digit = [&](std::size_t at, std::size_t) {
+    return points.is(at, CodePointClass::kNumber) ? at + 1 : at;
+  };
+  return scan_words(points, isolate(whole(points), digit), gpt2_word);
+}
+
+// Four expressions, each within the words of the one before: [\p{P}\$\+<=>\^~\|]+, GPT-2's,
+// \p{N}+ and [0-9][0-9][0-9].
+std::vector<Range> default_words(const Points& points) {
+  const auto mark = [&](std::size_t at) {
+    return points.is(at, CodePointClass::kPunctuation) ||
+           std::string_view("$+<=>^~|").find(points.byte(at)) != std::string_view::npos;
+  };
+  const auto marks = [&](std::size_t at, std::size_t end) {
+    while (at < end && mark(at)) ++at;
+    return at;
+  };
+  const auto numbers = [&](std::size_t at, std::size_t end) {
+    while (at < end && points.is(at, CodePointClass::kNumber)) ++at;
+    return at;
+  };
+  const auto three = [&](std::size_t at, std::size_t end) {
+    const auto digit = [&](std::size_t i) {
+      return points.byte(i) >= '0' && points.byte(i) <= '9';
+    };
+    return at + 3 <= end && digit(at) && digit(at + 1) && digit(at + 2) ? at + 3 : at;
+  };
+  std::vector<Range> words = scan_words(points, isolate(whole(points), marks), gpt2_word);
+  return isolate(isolate(words, numbers), three);
+}
+
+std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
+  const auto llama3 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 3); };
+  const auto qwen2 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 1); };
+  switch (kind) {
+    case PreTokenizer::kGpt2: return scan_words(points, whole(points), gpt2_word);
+    case PreTokenizer::kSmolLm: return smollm_words(points);
+    case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
+    case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
+    case PreTokenizer::kDefault: break;
+  }
+  return default_words(points);
+}
+
+}  // namespace
+
+std::optional<PreTokenizer> find_pretokenizer(std::string_view name) {
+  for (const auto& [known, kind] : kNames) {
+    if (known == name) return kind;
+  }
+  return std::nullopt;
+}
+
+std::string known_pretokenizers() {
+  std::string names;
+  for (const auto& [known, kind] : kNames) {
+    if (!names.empty()) names += ", ";
+    names += known;
+  }
+  return names;
+}
+
+std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
+  const Points points(text);
+  std::vector<std::uint32_t> ends;
+  for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
+  return ends;
+}
+
+}  // namespace hearth::model

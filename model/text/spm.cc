@@ -1,0 +1,154 @@
+#include "model/text/spm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "model/text/unicode.h"
+
+namespace hearth::model {
+
+namespace {
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+
+Status check_scores(const TokenizerSource& source) {
+  REQUIRE(source.scores.size() == source.tokens.size(),
+          "tokenizer.ggml.scores has " + std::to_string(source.scores.size()) +
+              " entries and tokenizer.ggml.tokens " + std::to_string(source.tokens.size()));
+  for (std::size_t i = 0; i < source.scores.size(); ++i) {
+    REQUIRE(!std::isnan(source.scores[i]),
+            "tokenizer.ggml.scores, entry " + std::to_string(i) + ": not a number");
+  }
+  return ok_status();
+}
+
+// Equal scores have equal ranks: of equals the leftmost pair merges first.
+std::vector<std::uint32_t> ranks_of(std::span<const double> scores) {
+  std::vector<double> sorted(scores.begin(), scores.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::vector<std::uint32_t> ranks;
+  ranks.reserve(scores.size());
+  for (const double score : scores) {
+    const auto at = std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<>());
+    ranks.push_back(static_cast<std::uint32_t>(at - sorted.begin()));
+  }
+  return ranks;
+}
+
+std::string with_visible_spaces(std::string_view text, bool prefix) {
+  const auto spaces = static_cast<std::size_t>(std::count(text.begin(), text.end(), ' '));
+  std::string visible;
+  visible.reserve(text.size() + (spaces + 1) * (kSpace.size() - 1) + 1);
+  if (prefix) visible += kSpace;
+  for (const char c : text) {
+    if (c == ' ') {
+      visible += kSpace;
+    } else {
+      visible += c;
+    }
+  }
+  return visible;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> SpmTokenizer::build(const TokenizerSource& given) {
+  TokenizerSource source = given;
+  const auto fall_back = [&](std::optional<std::uint64_t>& id, std::uint64_t value) {
+    if (!id && value < source.tokens.size()) id = value;
+  };
+  fall_back(source.bos, 1);
+  fall_back(source.eos, 2);
+  fall_back(source.unknown, 0);
+  TRY_VOID(check_scores(source));
+  TRY(Vocabulary entries, Vocabulary::build(source));
+  std::shared_ptr<SpmTokenizer> tokenizer(new SpmTokenizer(std::move(entries), source));
+  const auto& tokens = tokenizer->byte_tokens_;
+  const bool whole = std::all_of(tokens.begin(), tokens.end(), [](TokenId t) { return t >= 0; });
+  if (whole || tokenizer->unknown_ >= 0) tokenizer->measure_tokens();
+  return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
+}
+
+SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)
+    : VocabularyTokenizer(std::move(vocabulary), source, "spm", true),
+      space_prefix_(source.add_space_prefix.value_or(true)),
+      ranks_(ranks_of(source.scores)) {
+  // Some files name a control token here; no text becomes one, so that it stands for nothing.
+  if (source.unknown &&
+      entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {
+    unknown_ = static_cast<TokenId>(*source.unknown);
+  }
+  replacement_ = find_piece(kReplacementUtf8);
+  byte_tokens_.fill(-1);
+  for (TokenId token = 0; known(token); ++token) {
+    if (entries().kind(token) != TokenKind::kByte) continue;
+    if (const auto byte = named_byte(entries().text(token))) byte_tokens_[*byte] = token;
+  }
+}
+
+TokenId SpmTokenizer::find_piece(std::string_view text) const {
+  if (text.size() > entries().longest()) return -1;
+  const TokenId token = entries().find_text(text);
+  return token >= 0 && entries().kind(token) != TokenKind::kByte ? token : -1;
+}
+
+void SpmTokenizer::encode_text(std::string_view text, bool after_special,
+                               std::vector<TokenId>& out) const {
+  const std::string visible = with_visible_spaces(text, space_prefix_ && after_special);
+  MergeList list;
+  auto& nodes = list.nodes;
+  for (std::size_t at = 0; at < visible.size();) {
+    nodes.push_back({.value = static_cast<std::uint32_t>(at)});
+    const Utf8Char c = decode_utf8(visible, at);
+    at += c.valid ? c.bytes : 1;
+  }
+  const auto end_of = [&](std::uint32_t node) {
+    return nodes[node].next == kNoNode ? visible.size() : nodes[nodes[node].next].value;
+  };
+  const auto span_of = [&](std::uint32_t first, std::uint32_t last) {
+    return std::string_view(visible).substr(nodes[first].value, end_of(last) - nodes[first].value);
+  };
+  list.run(
+      [&](std::uint32_t left, std::uint32_t right) {
+        const TokenId token = find_piece(span_of(left, right));
+        return token < 0 ? kNoRank : ranks_[static_cast<std::size_t>(token)];
+      },
+      [](std::uint32_t, std::uint32_t) {});
+  for (std::uint32_t i = nodes.empty() ? kNoNode : 0; i != kNoNode; i = nodes[i].next) {
+    const std::string_view piece = span_of(i, i);
+    if (const TokenId token = find_piece(piece); token >= 0) {
+      out.push_back(token);
+    } else {
+      encode_unknown(piece, out);
+    }
+  }
+}
+
+void SpmTokenizer::encode_unknown(std::string_view character, std::vector<TokenId>& out) const {
+  const auto token_of = [&](char c) { return byte_tokens_[static_cast<std::uint8_t>(c)]; };
+  if (std::all_of(character.begin(), character.end(), [&](char c) { return token_of(c) >= 0; })) {
+    for (const char c : character) out.push_back(token_of(c));
+  } else if (!decode_utf8(character, 0).valid && replacement_ >= 0) {
+    out.push_back(replacement_);
+  } else if (unknown_ >= 0) {
+    out.push_back(unknown_);
+  }
+}
+
+std::string SpmTokenizer::text_bytes(TokenId token) const {
+  const std::string_view text = entries().text(token);
+  if (entries().kind(token) == TokenKind::kByte) {
+    if (const auto byte = named_byte(text)) return std::string(1, static_cast<char>(*byte));
+  }
+  std::string bytes;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool space = text.substr(at).starts_with(kSpace);
+    bytes += space ? ' ' : text[at];
+    at += space ? kSpace.size() : 1;
+  }
+  return bytes;
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,108 @@
+#include "model/text/tokenizer.h"
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "model/text/bpe.h"
+#include "model/text/spm.h"
+#include "model/text/vocabulary_tokenizer.h"
+
+namespace hearth::model {
+
+namespace {
+
+Error wrong_kind(std::string_view key, std::string_view wanted) {
+  return Error::invalid(std::string(key) + " is not " + std::string(wanted));
+}
+
+// An array of the file, or null where the key is absent.
+Result<const GgufArray*> find_array(const GgufFile& file, std::string_view key) {
+  const GgufValue* value = file.find(key);
+  if (value == nullptr) return static_cast<const GgufArray*>(nullptr);
+  const auto* array = std::get_if<GgufArray>(value);
+  if (array == nullptr) return wrong_kind(key, "an array");
+  return array;
+}
+
+Result<std::span<const std::string_view>> find_texts(const GgufFile& file, std::string_view key) {
+  TRY(const GgufArray* array, find_array(file, key));
+  if (array == nullptr) return std::span<const std::string_view>();
+  const auto* texts = std::get_if<std::vector<std::string_view>>(&array->items);
+  if (texts == nullptr) return wrong_kind(key, "an array of strings");
+  return std::span<const std::string_view>(*texts);
+}
+
+// Numbers of any kind of the file as T.
+template <typename T>
+Result<std::vector<T>> find_numbers(const GgufFile& file, std::string_view key, bool fractions) {
+  TRY(const GgufArray* array, find_array(file, key));
+  if (array == nullptr) return std::vector<T>();
+  const auto convert = [](const auto& items) { return std::vector<T>(items.begin(), items.end()); };
+  if (const auto* items = std::get_if<std::vector<std::uint64_t>>(&array->items)) {
+    return convert(*items);
+  }
+  if (const auto* items = std::get_if<std::vector<std::int64_t>>(&array->items)) {
+    return convert(*items);
+  }
+  if (const auto* items = std::get_if<std::vector<double>>(&array->items); items && fractions) {
+    return convert(*items);
+  }
+  return wrong_kind(key, fractions ? "an array of numbers" : "an array of integers");
+}
+
+template <typename T>
+Status optional_key(std::optional<T>& out, Result<T> value) {
+  if (value.ok()) {
+    out = *std::move(value);
+  } else if (value.error().code != ErrorCode::kNotFound) {
+    return std::move(value).error();
+  }
+  return ok_status();
+}
+
+Status read_ids(const GgufFile& file, TokenizerSource& source) {
+  const std::pair<std::string_view, std::optional<std::uint64_t>*> keys[] = {
+      {"tokenizer.ggml.bos_token_id", &source.bos},
+      {"tokenizer.ggml.eos_token_id", &source.eos},
+      {"tokenizer.ggml.eot_token_id", &source.eot},
+      {"tokenizer.ggml.eom_token_id", &source.eom},
+      {"tokenizer.ggml.unknown_token_id", &source.unknown},
+      {"tokenizer.ggml.fim_pad_token_id", &source.fim_pad},
+      {"tokenizer.ggml.fim_rep_token_id", &source.fim_repo},
+      {"tokenizer.ggml.fim_sep_token_id", &source.fim_separator},
+  };
+  for (const auto& [key, id] : keys) TRY_VOID(optional_key(*id, file.get_uint(key)));
+  TRY_VOID(optional_key(source.add_bos, file.get_bool("tokenizer.ggml.add_bos_token")));
+  return optional_key(source.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const TokenizerSource& source) {
+  TRY_VOID(check_token_id("tokenizer.ggml.unknown_token_id", source.unknown, source.tokens.size()));
+  if (source.model == "gpt2") return BpeTokenizer::build(source);
+  if (source.model == "llama") return SpmTokenizer::build(source);
+  return Error{ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(source.model) +
+                                            "\"; known are gpt2 and llama"};
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const GgufFile& file) {
+  TokenizerSource source;
+  TRY(const std::string model, file.get_string("tokenizer.ggml.model"));
+  source.model = model;
+  std::optional<std::string> pre;
+  TRY_VOID(optional_key(pre, file.get_string("tokenizer.ggml.pre")));
+  if (pre) source.pre = *pre;
+  TRY(source.tokens, find_texts(file, "tokenizer.ggml.tokens"));
+  TRY(source.merges, find_texts(file, "tokenizer.ggml.merges"));
+  TRY(const std::vector<std::int64_t> types,
+      find_numbers<std::int64_t>(file, "tokenizer.ggml.token_type", false));
+  TRY(const std::vector<double> scores, find_numbers<double>(file, "tokenizer.ggml.scores", true));
+  source.types = types;
+  source.scores = scores;
+  TRY_VOID(read_ids(file, source));
+  return make_tokenizer(source);
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,135 @@
+#include "model/text/vocabulary_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth::model {
+
+namespace {
+
+constexpr std::size_t kCharacterBytes = 4;  // of UTF-8, at most
+
+// Pieces as one string, and up to where special tokens count in each stretch of it.
+struct Joined {
+  struct Stretch {
+    std::size_t end = 0;
+    bool parse = false;
+  };
+  std::string text;
+  std::vector<Stretch> stretches;
+
+  void append(const TextPiece& piece) {
+    if (piece.text.empty()) return;
+    text += piece.text;
+    const bool parse = piece.special == SpecialTokens::kParse;
+    if (stretches.empty() || stretches.back().parse != parse) stretches.push_back({0, parse});
+    stretches.back().end = text.size();
+  }
+};
+
+}  // namespace
+
+Result<std::vector<TokenId>> Tokenizer::encode_pieces(std::span<const TextPiece> pieces,
+                                                      bool add_bos) const {
+  std::vector<TokenId> all;
+  for (const TextPiece& piece : pieces) {
+    TRY(const std::vector<TokenId> ids,
+        encode(piece.text, piece.special, add_bos && &piece == pieces.data()));
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
+}
+
+VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSource& source,
+                                         std::string_view kind, bool default_bos)
+    : entries_(std::move(entries)), matcher_(entries_) {
+  vocabulary_ = entries_.size();
+  end_tokens_ = entries_.end_tokens();
+  kind_ = kind;
+  if (source.bos) bos_ = static_cast<TokenId>(*source.bos);
+  if (source.eos) eos_ = static_cast<TokenId>(*source.eos);
+  adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
+}
+
+Result<std::vector<TokenId>> VocabularyTokenizer::encode(std::string_view text,
+                                                         SpecialTokens special,
+                                                         bool add_bos) const {
+  const TextPiece piece{text, special};
+  return encode_pieces(std::span(&piece, 1), add_bos);
+}
+
+Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const TextPiece> pieces,
+                                                                bool add_bos) const {
+  std::size_t bytes = 0;
+  for (const TextPiece& piece : pieces) {
+    REQUIRE(piece.text.size() <= limits::kTextBytes - bytes,
+            "text to tokenize is longer than the limit of " + std::to_string(limits::kTextBytes) +
+                " bytes");
+    bytes += piece.text.size();
+  }
+  Joined joined;
+  joined.text.reserve(bytes);
+  for (const TextPiece& piece : pieces) joined.append(piece);
+
+  std::vector<TokenId> ids;
+  if (add_bos && adds_bos_) ids.push_back(bos_);
+  const std::string_view text = joined.text;
+  std::size_t open = 0;  // the first byte that is not encoded yet
+  bool after_special = true;
+  const auto flush = [&](std::size_t end) {
+    if (open == end) return;
+    encode_text(text.substr(open, end - open), after_special, ids);
+    after_special = false;
+  };
+  auto stretch = joined.stretches.begin();
+  for (std::size_t at = 0; at < text.size();) {
+    if (at >= stretch->end) ++stretch;
+    const auto match = matcher_.longest_at(text, at, stretch->parse ? stretch->end : at);
+    if (match.token < 0) {
+      ++at;
+      continue;
+    }
+    flush(at);
+    ids.push_back(match.token);
+    after_special = true;
+    open = at += match.bytes;
+    while (stretch != joined.stretches.end() && at >= stretch->end) ++stretch;
+  }
+  flush(text.size());
+  return ids;
+}
+
+void VocabularyTokenizer::measure_tokens() {
+  longest_token_bytes_ = kCharacterBytes;  // of one that becomes the unknown token
+  for (TokenId token = 0; known(token); ++token) {
+    longest_token_bytes_ = std::max(longest_token_bytes_, token_bytes(token, true, false).size());
+  }
+}
+
+std::string VocabularyTokenizer::token_bytes(TokenId token, bool show_special, bool first) const {
+  if (!known(token)) return {};
+  if (entries_.special(token)) {
+    return show_special ? std::string(entries_.text(token)) : std::string();
+  }
+  std::string bytes = entries_.kind(token) == TokenKind::kUserDefined
+                          ? std::string(entries_.text(token))
+                          : text_bytes(token);
+  if (first && strips_first_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
+  return bytes;
+}
+
+std::optional<std::uint8_t> named_byte(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  std::uint8_t byte = 0;
+  for (const char c : text.substr(3, 2)) {
+    const bool digit = c >= '0' && c <= '9';
+    const bool letter = c >= 'A' && c <= 'F';
+    if (!digit && !letter) return std::nullopt;
+    byte = static_cast<std::uint8_t>(byte * 16 + (digit ? c - '0' : c - 'A' + 10));
+  }
+  return byte;
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,57 @@
+// What the tokenizers share: the vocabulary, the cutting of a text at special tokens, BOS.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/text/special_matcher.h"
+#include "model/text/tokenizer.h"
+#include "model/text/vocabulary.h"
+
+namespace hearth::model {
+
+// By source.model: "gpt2" or "llama"; kUnsupported for any other.
+Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const TokenizerSource& source);
+
+class VocabularyTokenizer : public Tokenizer {
+ public:
+  Result<std::vector<TokenId>> encode(std::string_view text, SpecialTokens special,
+                                      bool add_bos) const final;
+  Result<std::vector<TokenId>> encode_pieces(std::span<const TextPiece> pieces,
+                                             bool add_bos) const final;
+  std::string token_bytes(TokenId token, bool show_special, bool first) const final;
+  bool is_special(TokenId token) const final { return known(token) && entries_.special(token); }
+
+ protected:
+  // kind: "bpe" or "spm". default_bos: whether BOS is wanted where the file does not say.
+  VocabularyTokenizer(Vocabulary entries, const TokenizerSource& source, std::string_view kind,
+                      bool default_bos);
+
+  // Text that holds no special token; after_special: it stands at the start of the whole text or
+  // behind a special token.
+  virtual void encode_text(std::string_view text, bool after_special,
+                           std::vector<TokenId>& out) const = 0;
+  // The bytes of an entry that is neither special nor user-defined.
+  virtual std::string text_bytes(TokenId token) const = 0;
+  virtual bool strips_first_space() const { return false; }
+  // Finds longest_token_bytes(); for a vocabulary that leaves no byte out.
+  void measure_tokens();
+
+  bool known(TokenId token) const {
+    return token >= 0 && token < static_cast<TokenId>(entries_.size());
+  }
+  const Vocabulary& entries() const { return entries_; }
+
+ private:
+  Vocabulary entries_;
+  SpecialMatcher matcher_;
+};
+
+// The byte that a text of the form "<0x0A>" names.
+std::optional<std::uint8_t> named_byte(std::string_view text);
+
+}  // namespace hearth::model

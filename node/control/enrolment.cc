@@ -1,0 +1,236 @@
+#include "node/control/enrolment.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/fingerprint.h"
+#include "base/limits.h"
+#include "node/control/channel.h"
+#include "proto/address.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/frame.h"
+
+namespace hearth::node {
+namespace {
+
+// The one key that a channel speaks to: that of its first handshake. gRPC may connect again at any
+// time, and what was proved must have been proved by whoever hears the secret.
+class OneKey {
+ public:
+  Status admit(const PublicKey& key) {
+    const std::lock_guard lock(mutex_);
+    if (!key_) key_ = key;
+    REQUIRE(*key_ == key, "the machine there has changed its key");
+    return ok_status();
+  }
+  std::optional<PublicKey> key() const {
+    const std::lock_guard lock(mutex_);
+    return key_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<PublicKey> key_;
+};
+
+Error refused_token(const std::string& address) {
+  return Error::invalid("the coordinator at " + address +
+                        " refuses this join token, or it is for another role, or a node of this "
+                        "name is there already; its log says which. A new token: hearth token "
+                        "create; another name: --name NAME");
+}
+
+// What a failed call means. The server's own words are not shown: they are one text for everything.
+Error failure_of(const grpc::Status& status, const std::string& address) {
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return refused_token(address);
+  return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
+                                       decode_refused(as_bytes(status.error_message())) +
+                                       "; hearth serve must run there, and no firewall may close "
+                                       "that port"};
+}
+
+// It has shown its key and hung up on ours, before it read a word.
+Error closed_door(const std::string& address) {
+  return {ErrorCode::kRefused, "the coordinator at " + address +
+                                   " hears no machine that it does not know: no join token is good "
+                                   "there, and nobody lets machines ask; on its machine: hearth "
+                                   "token create, or hearth approve"};
+}
+
+class Dialogue {
+ public:
+  Dialogue(std::string address, const TlsIdentity& identity, Duration patience)
+      : address_(std::move(address)),
+        stub_(control::v1::Control::NewStub(
+            control_channel(address_, identity,
+                            [key = key_](const PublicKey& found) { return key->admit(found); }))),
+        deadline_(std::chrono::system_clock::now() + patience) {}
+
+  void extend(Duration patience) { deadline_ = std::chrono::system_clock::now() + patience; }
+
+  // The cluster of that fingerprint; empty: whichever it is. kRefused when the door is closed.
+  Result<PublicKey> check(const std::string& expected) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline_);
+    control::v1::Proof proof;
+    const grpc::Status status = stub_->Prove(&context, control::v1::ProveRequest(), &proof);
+    const auto node = key_->key();
+    if (node && status.error_code() == grpc::StatusCode::UNAVAILABLE) return closed_door(address_);
+    if (!status.ok()) return failure_of(status, address_);
+    REQUIRE(node.has_value(), "the machine at " + address_ + " has shown no key");
+    const ByteSpan shown = as_bytes(proof.cluster_key());
+    TRY(const PublicKey claimed, PublicKey::parse(shown));
+    return check_coordinator(expected.empty() ? fingerprint(claimed) : expected, shown,
+                             as_bytes(proof.signature()), *node);
+  }
+
+  Result<control::v1::Enrolled> knock(const std::string& name) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline_);
+    control::v1::Knocking message;
+    message.set_node(name);
+    control::v1::Enrolled answer;
+    const grpc::Status status = stub_->Knock(&context, message, &answer);
+    if (status.ok()) return answer;
+    if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED) {
+      return failure_of(status, address_);
+    }
+    return Error{ErrorCode::kRefused, "the coordinator at " + address_ +
+                                          " lets nobody in without a token, or not under this "
+                                          "name; its log says which"};
+  }
+
+  Result<control::v1::Enrolled> enrol(const JoinToken& token, const EnrolmentRequest& request) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline_);
+    control::v1::Enrolment message;
+    message.set_token_id(token.id);
+    message.set_secret(token.secret);
+    message.set_node(request.name);
+    if (request.role) message.set_role(std::string(role_name(*request.role)));
+    for (const std::string& address : request.addresses) message.add_addresses(address);
+    control::v1::Enrolled answer;
+    const grpc::Status status = stub_->Enrol(&context, message, &answer);
+    if (!status.ok()) return failure_of(status, address_);
+    return answer;
+  }
+
+ private:
+  const std::string address_;
+  const std::shared_ptr<OneKey> key_ = std::make_shared<OneKey>();
+  const std::unique_ptr<control::v1::Control::Stub> stub_;
+  std::chrono::system_clock::time_point deadline_;
+};
+
+// What the coordinator says, once it has proved itself: still checked, since it goes to files.
+Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKey& cluster,
+                             const PublicKey& own, const EnrolmentRequest& request) {
+  Enrolled enrolled;
+  enrolled.cluster = cluster;
+  const ByteSpan bytes = as_bytes(answer.roster());
+  enrolled.roster.assign(bytes.begin(), bytes.end());
+  TRY(const Roster roster, parse_roster(enrolled.roster));
+  REQUIRE(roster.cluster == cluster, "the roster is of another cluster");
+  const RosterEntry* entry = roster.find(own);
+  REQUIRE(entry != nullptr && entry->name == request.name &&
+              request.role.value_or(entry->role) == entry->role,
+          "the coordinator's roster does not hold what was asked for");
+  enrolled.role = entry->role;
+  const std::string& key = answer.api_key();
+  REQUIRE(key.size() <= limits::kApiKeyNameBytes &&
+              std::all_of(key.begin(), key.end(), [](char c) { return c > 0x20 && c <= 0x7E; }),
+          "the coordinator's API key is none");
+  enrolled.api_key = key;
+  if (answer.api_address().empty()) return enrolled;
+  TRY(const Address api, parse_address(answer.api_address()));
+  enrolled.api_address = api.text();
+  return enrolled;
+}
+
+Result<Enrolled> enrol_at(const std::string& address, const JoinToken& token,
+                          const TlsIdentity& identity, const EnrolmentRequest& request,
+                          Duration patience) {
+  Dialogue dialogue(address, identity, patience);
+  const auto cluster = dialogue.check(token.fingerprint);
+  // With a token that is good it would be heard.
+  if (!cluster.ok() && cluster.error().code == ErrorCode::kRefused) return refused_token(address);
+  TRY_VOID(cluster);
+  TRY(const control::v1::Enrolled answer, dialogue.enrol(token, request));
+  return read_answer(answer, *cluster, identity.key, request);
+}
+
+class RealDoor final : public Door {
+ public:
+  RealDoor(const std::string& address, const TlsIdentity& identity, Duration patience)
+      : own_(identity.key), dialogue_(address, identity, patience) {}
+
+  Status open() {
+    TRY(cluster_, dialogue_.check(""));
+    return ok_status();
+  }
+  const PublicKey& cluster() const override { return cluster_; }
+  Result<std::optional<Enrolled>> knock(const std::string& name, Duration patience) override {
+    dialogue_.extend(patience);
+    TRY(const control::v1::Enrolled answer, dialogue_.knock(name));
+    if (answer.roster().empty()) return std::optional<Enrolled>();
+    TRY(Enrolled in, read_answer(answer, cluster_, own_, {name, std::nullopt, {}}));
+    return std::optional(std::move(in));
+  }
+
+ private:
+  const PublicKey own_;
+  PublicKey cluster_;
+  Dialogue dialogue_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Door>> Door::find(const std::string& address, const TlsIdentity& identity,
+                                         Duration patience) {
+  auto door = std::make_unique<RealDoor>(address, identity, patience);
+  TRY_VOID(door->open());
+  return std::unique_ptr<Door>(std::move(door));
+}
+
+Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
+                       const EnrolmentRequest& request, Duration patience) {
+  Result<Enrolled> last = Error::invalid("a join token without an address");
+  for (const std::string& address : token.addresses) {
+    last = enrol_at(address, token, identity, request, patience);
+    // Whoever answered and refused says so for all; only silence is a reason to ask elsewhere.
+    if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
+  }
+  return last;
+}
+
+Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,
+             std::shared_ptr<const RosterBook> roster, Duration patience) {
+  const AdmitKey admit = admit_coordinator(std::move(roster));
+  Error last = Error::invalid("no address of a coordinator");
+  for (const std::string& address : addresses) {
+    const auto stub = control::v1::Control::NewStub(control_channel(address, identity, admit));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + patience);
+    control::v1::Left answer;
+    const grpc::Status status = stub->Leave(&context, control::v1::LeaveRequest(), &answer);
+    if (status.ok()) return ok_status();
+    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+      return Error{ErrorCode::kRefused,
+                   "the coordinator at " + address +
+                       " does not know this machine: it was removed. Forget the cluster here as "
+                       "well: hearth leave --here-only"};
+    }
+    last = {ErrorCode::kUnavailable,
+            "no coordinator of the cluster answers at " + address +
+                "; try again when it does, or forget it here (hearth leave --here-only) and remove "
+                "this machine there (hearth nodes rm NAME)"};
+  }
+  return last;
+}
+
+}  // namespace hearth::node

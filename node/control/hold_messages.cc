@@ -1,0 +1,42 @@
+#include "node/control/hold_messages.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/limits.h"
+#include "proto/address.h"
+#include "proto/frame.h"
+
+namespace hearth::node {
+
+void write_holding(const Holding& holding, control::v1::Holding& message) {
+  message.mutable_layers()->set_begin(holding.layers.begin);
+  message.mutable_layers()->set_end(holding.layers.end);
+  message.set_done(holding.done);
+  message.set_total(holding.total);
+}
+
+Result<HoldMessage> read_hold(const control::v1::Hold& message, std::uint32_t model_layers) {
+  HoldMessage hold;
+  hold.plan.layers = {message.layers().begin(), message.layers().end()};
+  const LayerRange layers = hold.plan.layers;
+  REQUIRE(layers.begin < layers.end && layers.end <= model_layers,
+          "layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
+              " are no range of the model's " + std::to_string(model_layers));
+  hold.plan.why = decode_refused(as_bytes(message.why()));
+  REQUIRE(message.model().empty() || message.model().size() == hold.model.bytes.size(),
+          "the id of the model has " + std::to_string(message.model().size()) + " bytes");
+  std::copy_n(reinterpret_cast<const std::byte*>(message.model().data()), message.model().size(),
+              hold.model.bytes.begin());
+  REQUIRE(static_cast<std::size_t>(message.holders_size()) <= limits::kHolders,
+          std::to_string(message.holders_size()) + " holders; the limit is " +
+              std::to_string(limits::kHolders));
+  for (const auto& each : message.holders()) {
+    TRY_VOID(check_node_name(each.node()));
+    TRY_VOID(parse_address(each.address()));
+    hold.plan.holders.push_back({each.node(), each.address()});
+  }
+  return hold;
+}
+
+}  // namespace hearth::node

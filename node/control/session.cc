@@ -1,0 +1,237 @@
+#include "node/control/session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "node/control/hold_messages.h"
+#include "node/proof/receipt_maker.h"
+#include "proto/wrong_bytes.h"
+
+namespace hearth::node {
+namespace {
+
+using control::v1::CoordinatorMessage;
+using control::v1::WorkerMessage;
+
+// How long dialling and registering may take before the link is given up.
+constexpr Duration kPatience = std::chrono::seconds(10);
+// How long a refusal that may pass is tried again: the coordinator notices a dead worker much
+// earlier, so that the reason is then here to stay.
+constexpr Duration kRefusedPatience = std::chrono::seconds(10);
+constexpr std::uint32_t kHeartbeatShortest = 10;
+constexpr std::uint32_t kHeartbeatLongest = 60'000;
+
+}  // namespace
+
+ControlSession::ControlSession(const StageOptions& options, std::string data_address,
+                               const Clock& clock, Random& random, Transport& transport,
+                               ControlEvents& events)
+    : options_(options),
+      data_address_(std::move(data_address)),
+      clock_(clock),
+      transport_(transport),
+      events_(events),
+      backoff_(random) {}
+
+void ControlSession::dial() {
+  state_ = State::kDialling;
+  deadline_ = clock_.now() + kPatience;
+  address_ = options_.find_coordinator ? options_.find_coordinator() : std::string();
+  if (address_.empty()) address_ = options_.control_address;
+  link_ = transport_.connect(address_);
+}
+
+void ControlSession::on_timer() {
+  const TimePoint now = clock_.now();
+  switch (state_) {
+    case State::kRefused: return;
+    case State::kWaiting:
+      if (now >= deadline_) dial();
+      return;
+    case State::kDialling:
+    case State::kRegistering:
+      if (now >= deadline_) lose("the coordinator does not answer");
+      return;
+    case State::kRegistered: break;
+  }
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + heartbeat_;
+  beat();
+}
+
+void ControlSession::beat() {
+  WorkerMessage message;
+  events_.fill_heartbeat(*message.mutable_heartbeat());
+  if (away_) write_away(*away_, *message.mutable_heartbeat()->mutable_away());
+  // Said once, so only where somebody hears it.
+  if (options_.wrong_bytes && state_ == State::kRegistered) {
+    for (const WrongBytes& wrong : options_.wrong_bytes()) {
+      write_wrong_bytes(wrong, *message.mutable_heartbeat()->add_wrong_bytes());
+    }
+  }
+  send(message);
+}
+
+void ControlSession::set_away(std::optional<Away> away) {
+  away_ = std::move(away);
+  beat();
+}
+
+void ControlSession::send(const WorkerMessage& message) {
+  if (state_ != State::kRegistering && state_ != State::kRegistered) return;
+  Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
+  message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  // A control queue that is full belongs to a coordinator that stopped reading.
+  const Status sent = transport_.send(link_, std::move(frame));
+  if (!sent.ok()) lose(sent.error().message);
+}
+
+void ControlSession::on_link_open(LinkId link, bool incoming) {
+  if (incoming) {
+    transport_.close(link);
+    return;
+  }
+  if (link != link_ || state_ != State::kDialling) return;
+  state_ = State::kRegistering;
+  deadline_ = clock_.now() + kPatience;
+  register_worker();
+}
+
+void ControlSession::register_worker() {
+  WorkerMessage message;
+  auto& body = *message.mutable_register_();
+  body.set_node(options_.node);
+  body.set_protocol_version(protocol_version());
+  body.set_canonical_version(options_.canonical_version);
+  body.set_model_fingerprint(options_.model_fingerprint);
+  body.set_layers(options_.layers);
+  body.set_data_address(data_address_);
+  body.set_kv_budget_bytes(options_.kv_budget_bytes);
+  body.set_isa(options_.isa);
+  body.set_device(options_.device);
+  body.set_layers_most(options_.layers_most);
+  body.set_threads(options_.threads);
+  body.set_weight_bytes_per_second(options_.weight_bytes_per_second);
+  body.set_process_id(options_.process_id);
+  if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
+  if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
+  if (away_) write_away(*away_, *body.mutable_away());
+  send(message);
+}
+
+void ControlSession::on_frame(LinkId link, Frame frame) {
+  if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
+  CoordinatorMessage message;
+  if (frame.type != FrameType::kControl || frame.payload.size() > limits::kControlMessageBytes ||
+      !message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()))) {
+    lose("the coordinator sent bytes that are no control message");
+    return;
+  }
+  switch (message.body_case()) {
+    case CoordinatorMessage::kRegistered: return on_registered(message.registered());
+    case CoordinatorMessage::kRefused: return on_refused(message.refused());
+    case CoordinatorMessage::kAssign:
+      if (state_ == State::kRegistered) events_.on_assign(message.assign());
+      return;
+    case CoordinatorMessage::kUnassign:
+      if (state_ == State::kRegistered) events_.on_unassign(Epoch(message.unassign().epoch()));
+      return;
+    case CoordinatorMessage::kRoster: return on_roster(message.roster());
+    case CoordinatorMessage::kHold: return on_hold(message.hold());
+    case CoordinatorMessage::kCheckpointOffer: return on_checkpoint(message.checkpoint_offer());
+    case CoordinatorMessage::kCountersign: return events_.on_countersign(message.countersign());
+    case CoordinatorMessage::kSealOrder: return events_.on_seal_order(message.seal_order());
+    case CoordinatorMessage::kOpenOrder: return events_.on_open_order(message.open_order());
+    case CoordinatorMessage::kAccusation: return events_.on_accusation(message.accusation());
+    case CoordinatorMessage::kDispute: return events_.on_dispute(message.dispute());
+    case CoordinatorMessage::kSelfCheck: return events_.on_self_check(message.self_check());
+    case CoordinatorMessage::kEnded:
+      return spdlog::error("{}: the coordinator gives this node no work any more: {}",
+                           options_.node, message.ended().why());
+    case CoordinatorMessage::kProbe:
+      if (state_ == State::kRegistered) events_.on_probe(message.probe());
+      return;
+    case CoordinatorMessage::BODY_NOT_SET:
+      return lose("the coordinator sent a control message of an unknown kind");
+  }
+}
+
+void ControlSession::on_registered(const control::v1::Registered& registered) {
+  const std::uint32_t milliseconds =
+      std::clamp(registered.heartbeat_milliseconds(), kHeartbeatShortest, kHeartbeatLongest);
+  heartbeat_ = std::chrono::milliseconds(milliseconds);
+  next_heartbeat_ = clock_.now() + heartbeat_;
+  state_ = State::kRegistered;
+  refused_since_.reset();
+  backoff_.reset();
+  spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
+  if (registered.measure()) events_.on_measure();
+}
+
+void ControlSession::on_roster(const control::v1::RosterUpdate& update) {
+  const Bytes held = events_.on_roster(as_bytes(update.roster()));
+  if (held.empty()) return;
+  WorkerMessage message;
+  message.mutable_roster()->set_roster(held.data(), held.size());
+  send(message);
+}
+
+void ControlSession::on_hold(const control::v1::Hold& hold) {
+  if (!options_.take_plan) return;
+  auto plan = read_hold(hold, options_.layers);
+  if (!plan.ok()) return lose("what shall be held is wrong: " + plan.error().message);
+  options_.take_plan(std::move(plan->plan), plan->model);
+}
+
+void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {
+  if (!options_.witness) return;
+  options_.witness(offer, [this](const control::v1::Cosigned& answer) {
+    WorkerMessage message;
+    *message.mutable_cosigned() = answer;
+    send(message);
+  });
+}
+
+void ControlSession::on_refused(const control::v1::Refused& refused) {
+  const bool had_session = state_ == State::kRegistered;
+  const std::string reason = decode_refused(as_bytes(refused.reason()));
+  if (refused.may_pass()) {
+    const TimePoint since = refused_since_.value_or(clock_.now());
+    if (clock_.now() - since < kRefusedPatience) {
+      lose("refused: " + reason);
+      refused_since_ = since;
+      return;
+    }
+  }
+  refused_ = "the coordinator refused this worker: " + reason;
+  spdlog::error("{}: {}", options_.node, refused_);
+  state_ = State::kRefused;
+  transport_.close(link_);
+  if (had_session) events_.on_control_lost();
+}
+
+void ControlSession::on_link_closed(LinkId link, const Error& why) {
+  if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
+  if (why.message != kNotAdmitted) return lose(why.message);
+  // The coordinator's own words: we are in its roster no longer, or not yet again.
+  control::v1::Refused refused;
+  refused.set_reason(why.message);
+  refused.set_may_pass(true);
+  on_refused(refused);
+}
+
+void ControlSession::lose(const std::string& why) {
+  const bool had_session = state_ == State::kRegistered;
+  transport_.close(link_);
+  state_ = State::kWaiting;
+  refused_since_.reset();
+  const Duration pause = backoff_.next();
+  deadline_ = clock_.now() + pause;
+  spdlog::warn("{}: no session with the coordinator at {}: {}; dialling again in {} ms",
+               options_.node, address_, why, pause.count() / 1'000'000);
+  if (had_session) events_.on_control_lost();
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,85 @@
+// ControlSession: the worker's side of the control plane. Dials the coordinator for ever, says who
+// it is, beats, and hands on what the coordinator orders.
+//
+// Threads: everything on the owner's thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "node/backoff.h"
+#include "node/pipeline/stage.h"
+#include "proto/control.pb.h"
+#include "proto/link/transport.h"
+
+namespace hearth::node {
+
+class ControlEvents {
+ public:
+  virtual ~ControlEvents() = default;
+  virtual void on_assign(const control::v1::Assign& assign) = 0;
+  virtual void on_unassign(Epoch epoch) = 0;
+  virtual void on_control_lost() = 0;
+  virtual void on_countersign(const control::v1::Countersign& message) = 0;
+  virtual void on_seal_order(const control::v1::SealOrder& order) = 0;
+  virtual void on_open_order(const control::v1::OpenOrder& order) = 0;
+  virtual void on_accusation(const control::v1::Accusation& accusation) = 0;
+  virtual void on_dispute(const control::v1::DisputeOrder& order) = 0;
+  virtual void on_self_check(const control::v1::SelfCheck& check) = 0;
+  virtual Bytes on_roster(ByteSpan roster) = 0;  // an answer for the coordinator, or nothing
+  virtual void on_measure() = 0;
+  virtual void on_probe(const control::v1::Probe& probe) = 0;
+  virtual void fill_heartbeat(control::v1::Heartbeat& heartbeat) = 0;
+};
+
+class ControlSession final : public TransportEvents {
+ public:
+  ControlSession(const StageOptions& options, std::string data_address, const Clock& clock,
+                 Random& random, Transport& transport, ControlEvents& events);
+
+  void dial();
+  void on_timer();
+  // Told now, or with the next registration.
+  void set_away(std::optional<Away> away);
+  // Dropped while there is no session: what is said to a lost coordinator has no listener.
+  void send(const control::v1::WorkerMessage& message);
+  const std::string& refused() const { return refused_; }
+
+  void on_link_open(LinkId link, bool incoming) override;
+  void on_frame(LinkId link, Frame frame) override;
+  void on_link_closed(LinkId link, const Error& why) override;
+
+ private:
+  enum class State { kWaiting, kDialling, kRegistering, kRegistered, kRefused };
+
+  void register_worker();
+  void beat();
+  void on_registered(const control::v1::Registered& registered);
+  void on_roster(const control::v1::RosterUpdate& update);
+  void on_hold(const control::v1::Hold& hold);
+  void on_checkpoint(const control::v1::CheckpointOffer& offer);
+  void on_refused(const control::v1::Refused& refused);
+  // Leaves the session, telling the owner when it had begun, and plans the next attempt.
+  void lose(const std::string& why);
+
+  const StageOptions& options_;
+  std::string address_;  // that was dialled last
+  std::string data_address_;
+  const Clock& clock_;
+  Transport& transport_;
+  ControlEvents& events_;
+  Backoff backoff_;
+  State state_ = State::kWaiting;
+  LinkId link_;
+  TimePoint deadline_{};  // the next attempt, or the end of patience with a silent coordinator
+  TimePoint next_heartbeat_{};
+  Duration heartbeat_{};
+  std::optional<Away> away_;
+  std::string refused_;
+  std::optional<TimePoint> refused_since_;  // for a reason that may pass
+};
+
+}  // namespace hearth::node

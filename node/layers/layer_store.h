@@ -1,0 +1,80 @@
+// LayerStore: the layers of a model that a worker holds on its disk. It is told which those shall
+// be, brings them in the background and hands their file to whoever loads them. Nothing is believed
+// but a manifest; what has come stays, whatever ends.
+//
+// Sources, in this order: files of this machine, the nodes that hold the same layers, and where the
+// manifest says that the file is on the network.
+//
+// Threads: every method from any thread; the functions of the options on one thread of ours, or
+// within bring_header() and recall().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/gguf/manifest.h"
+#include "node/holding.h"
+#include "node/layers/model_fetch.h"
+#include "node/layers/shared_file.h"
+
+namespace hearth::node {
+
+using Sources = std::vector<std::shared_ptr<RangeSource>>;
+
+struct LayerStoreOptions {
+  model::Manifest manifest;
+  FetchOptions fetch;  // but sources, progress, wrong and cancelled, which are the store's
+  std::function<Sources(const std::vector<Holder>&)> peers;
+  // Beyond the cluster, asked when no peer is of use any more; empty: nowhere.
+  std::function<Result<Sources>()> elsewhere;
+  std::chrono::milliseconds pause{5'000};  // after a failure, before the next try
+
+  // Before a plan is begun; an error keeps it from being.
+  std::function<Status(const HoldPlan& plan, std::uint64_t bytes)> begin;
+  std::function<void(const Holding&)> progress;
+  std::function<void(const HoldPlan&, const Fetched&)> done;
+  std::function<void(const Error&)> failed;
+};
+
+// Bytes of the header and of the tensors of these layers. kInvalidInput as model::stage_tensors.
+Result<std::uint64_t> bytes_of(const model::Manifest& manifest, LayerRange layers);
+
+class LayerStore {
+ public:
+  explicit LayerStore(LayerStoreOptions options);
+  ~LayerStore();
+  LayerStore(const LayerStore&) = delete;
+  LayerStore& operator=(const LayerStore&) = delete;
+
+  // The header alone: a path that model::GgufFile::open() reads. Blocks; `cancelled` is asked
+  // often.
+  Result<std::string> bring_header(const std::vector<Holder>& holders,
+                                   const std::function<bool()>& cancelled);
+  // Looks whether these layers are here from an earlier run, without asking anybody; blocks.
+  void recall(LayerRange layers);
+  // Begins to bring what is not here; what was wanted before is given up.
+  void want(HoldPlan plan);
+  // Waits until these layers are here, asking for them if nobody has: the path of a file in which
+  // they are right. kCancelled when others are wanted meanwhile, when `cancelled`, which is asked
+  // often, says so, or after stop(); else why the last try failed.
+  Result<std::string> obtain(LayerRange layers, const std::function<bool()>& cancelled = {});
+  // Ends every wait; nothing is brought any more.
+  void stop();
+
+  Holding holding() const;
+  // Which nodes have sent wrong bytes since the last call; at most limits::kWrongBytesTold.
+  std::vector<WrongBytes> take_wrong_bytes();
+  std::shared_ptr<const SharedFile> shared() const;
+  const model::Manifest& manifest() const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,212 @@
+#include "node/layers/piece_server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+#include "proto/piece.h"
+
+namespace hearth::node {
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// A link that carries steps does so every few milliseconds; after this pause it is idle.
+constexpr auto kStepsLately = milliseconds(250);
+constexpr auto kPause = milliseconds(2);  // between two pieces then: at most 32 MiB a second
+
+SteadyTime now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+// Shared by the owner's thread and the reader, who outlives the server by what he has posted.
+struct PieceServer::State {
+  struct Link {
+    std::deque<PieceRequest> requests;
+    std::uint32_t unanswered = 0;  // those, and the one being read
+    SteadyTime used = now();
+  };
+
+  State(std::shared_ptr<const SharedFile> shared, Post poster)
+      : file(std::move(shared)), post(std::move(poster)) {}
+
+  void run();
+  std::optional<std::pair<LinkId, PieceRequest>> next();
+
+  const std::shared_ptr<const SharedFile> file;
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool stopping = false;
+  Post post;
+  std::map<LinkId, Link> links;
+  LinkId last;                                       // served; the others come before it again
+  std::atomic<SteadyTime> steps_seen{SteadyTime{}};  // on links of the owner's
+
+  PieceServer* server = nullptr;  // the owner's thread only; null once it is gone
+  std::thread thread;
+};
+
+// Called with the mutex held. One link after the other, so that none waits for another's window.
+std::optional<std::pair<LinkId, PieceRequest>> PieceServer::State::next() {
+  auto at = links.upper_bound(last);
+  for (std::size_t i = 0; i < links.size(); ++i, ++at) {
+    if (at == links.end()) at = links.begin();
+    if (at->second.requests.empty()) continue;
+    const PieceRequest request = at->second.requests.front();
+    at->second.requests.pop_front();
+    last = at->first;
+    return std::pair(at->first, request);
+  }
+  return std::nullopt;
+}
+
+// Not at a low priority, and no longer with the mutex than it takes: the owner's thread, which
+// sends the signs of life, would wait for a thread that nobody lets run.
+void PieceServer::State::run() {
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    const auto found = next();
+    if (!found) {
+      wake.wait(lock);
+      continue;
+    }
+    if (now() - steps_seen.load() < kStepsLately)
+      wake.wait_for(lock, kPause, [this] { return stopping; });
+    lock.unlock();
+    const auto& [link, request] = *found;
+    auto bytes = file->read(request.model, request.offset, request.bytes);
+    post([this, link = link, offset = request.offset, bytes = std::move(bytes)]() mutable {
+      if (server == nullptr) return;
+      const auto it = links.find(link);
+      if (it == links.end()) return;
+      {
+        const std::lock_guard held(mutex);
+        --it->second.unanswered;
+        it->second.used = now();
+      }
+      if (!bytes.ok()) return server->refuse(link, bytes.error().message);
+      // A link that takes no more has other bytes waiting than pieces: not one of ours.
+      Frame frame{FrameType::kPiece, encode(Piece{offset, *bytes})};
+      if (!server->transport_.send(link, std::move(frame)).ok()) server->transport_.close(link);
+    });
+    lock.lock();
+  }
+}
+
+PieceServer::PieceServer(Transport& transport, std::shared_ptr<const SharedFile> file, Post post)
+    : transport_(transport), state_(std::make_shared<State>(std::move(file), nullptr)) {
+  // What is posted holds the state, so that it may come when the server is gone.
+  state_->post = [post = std::move(post),
+                  state = std::weak_ptr(state_)](std::function<void()> work) {
+    post([state, work = std::move(work)] {
+      if (const auto held = state.lock()) work();
+    });
+  };
+  state_->server = this;
+  transport_.set_events(this);
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+PieceServer::~PieceServer() {
+  state_->server = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->wake.notify_all();
+  }
+  state_->thread.join();
+}
+
+Status PieceServer::send(LinkId link, Frame frame) {
+  if (frame.type != FrameType::kHello) state_->steps_seen = now();
+  return transport_.send(link, std::move(frame));
+}
+
+void PieceServer::on_link_open(LinkId link, bool incoming) {
+  if (incoming) silent_.insert(link);
+  if (events_ != nullptr) events_->on_link_open(link, incoming);
+}
+
+void PieceServer::on_frame(LinkId link, Frame frame) {
+  const bool first = silent_.erase(link) > 0;
+  bool ours = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    ours = state_->links.contains(link);
+  }
+  if (!ours && first && frame.type == FrameType::kPieceRequest) ours = take_over(link);
+  if (ours) return on_request(link, frame);
+  if (events_ != nullptr) events_->on_frame(link, std::move(frame));
+}
+
+void PieceServer::on_link_closed(LinkId link, const Error& why) {
+  silent_.erase(link);
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->links.erase(link) > 0) return;
+  }
+  if (events_ != nullptr) events_->on_link_closed(link, why);
+}
+
+// For the owner the link ends here.
+bool PieceServer::take_over(LinkId link) {
+  if (events_ != nullptr) {
+    events_->on_link_closed(link, {ErrorCode::kCancelled, "a link for pieces of a model"});
+  }
+  const std::lock_guard lock(state_->mutex);
+  if (state_->links.size() >= limits::kPieceLinks) {
+    const auto idlest = std::min_element(
+        state_->links.begin(), state_->links.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    const bool idle = idlest->second.unanswered == 0 &&
+                      now() - idlest->second.used > std::chrono::seconds(limits::kPieceIdleSeconds);
+    transport_.close(idle ? idlest->first : link);
+  }
+  state_->links[link];
+  return true;
+}
+
+void PieceServer::on_request(LinkId link, const Frame& frame) {
+  auto request = frame.type == FrameType::kPieceRequest
+                     ? decode_piece_request(frame.payload)
+                     : Result<PieceRequest>(Error::invalid("a frame that is no piece request"));
+  if (!request.ok()) return refuse(link, request.error().message);
+  const auto asker = transport_.peer(link);
+  if (!asker || (asker->role != Role::kWorker && asker->role != Role::kCoordinator)) {
+    return refuse(link, std::string(kNotAdmitted));
+  }
+  if (!state_->file->holds(request->model, request->offset, request->bytes)) {
+    return refuse(link, "these bytes are not here");
+  }
+  std::unique_lock lock(state_->mutex);
+  State::Link& known = state_->links[link];
+  if (known.unanswered >= limits::kPieceRequests) {
+    lock.unlock();
+    return refuse(link, "more than " + std::to_string(limits::kPieceRequests) +
+                            " requests wait for their answers");
+  }
+  ++known.unanswered;
+  known.used = now();
+  known.requests.push_back(*request);
+  state_->wake.notify_all();
+}
+
+void PieceServer::refuse(LinkId link, const std::string& why) {
+  const auto asker = transport_.peer(link);
+  spdlog::debug("no piece of the model for {}: {}", asker ? asker->name : "a stranger", why);
+  (void)transport_.send(link, {FrameType::kRefused, encode_refused(why)}).ok();
+  transport_.close(link);  // what is queued is still sent
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,39 @@
+// What of a model file lies on this machine and is right, for whoever asks for pieces of it.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/result.h"
+#include "node/layers/fetch_journal.h"
+
+namespace hearth::node {
+
+class SharedFile {
+ public:
+  SharedFile() = default;
+  ~SharedFile();
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  // From now on these ranges of the file at `path` are read, of the model of this id
+  // (model::Manifest::id()). kIo when it cannot be opened.
+  Status share(const Hash256& model, const std::string& path, RangeSet ranges);
+  bool holds(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
+  // kNotFound unless holds().
+  Result<Bytes> read(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  bool has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
+
+  mutable std::mutex mutex_;
+  Hash256 model_;
+  int file_ = -1;
+  RangeSet ranges_;
+};
+
+}  // namespace hearth::node

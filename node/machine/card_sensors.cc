@@ -1,0 +1,154 @@
+#include "node/machine/card_sensors.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "node/machine/shared_library.h"
+
+namespace hearth::node {
+namespace {
+
+// NVML's own types and numbers, as its documentation gives them; its header is not needed to build.
+using NvmlDevice = void*;
+constexpr int kSuccess = 0;
+constexpr unsigned kTemperatureOfChip = 0;
+constexpr unsigned long long kNotAvailable = ~0ULL;
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct NvmlUtilization {
+  unsigned gpu;
+  unsigned memory;
+};
+struct NvmlProcess {
+  unsigned pid;
+  unsigned long long used_memory;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+using ProcessesOf = int (*)(NvmlDevice, unsigned* count, NvmlProcess*);
+
+struct Functions {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*by_bus_id)(const char*, NvmlDevice*) = nullptr;
+  int (*temperature)(NvmlDevice, unsigned sensor, unsigned* celsius) = nullptr;
+  int (*power)(NvmlDevice, unsigned* milliwatts) = nullptr;
+  int (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
+  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
+  ProcessesOf compute_processes = nullptr;
+  ProcessesOf graphics_processes = nullptr;
+};
+
+Result<Functions> functions_of(const SharedLibrary& library) {
+  Functions f;
+  const auto find = [&](const char* name, auto& function) {
+    return find_function(library, "NVML", name, function);
+  };
+  TRY_VOID(find("nvmlInit_v2", f.init));
+  TRY_VOID(find("nvmlShutdown", f.shutdown));
+  TRY_VOID(find("nvmlDeviceGetHandleByPciBusId_v2", f.by_bus_id));
+  TRY_VOID(find("nvmlDeviceGetTemperature", f.temperature));
+  TRY_VOID(find("nvmlDeviceGetPowerUsage", f.power));
+  TRY_VOID(find("nvmlDeviceGetUtilizationRates", f.utilization));
+  TRY_VOID(find("nvmlDeviceGetMemoryInfo", f.memory));
+  TRY_VOID(find("nvmlDeviceGetComputeRunningProcesses_v3", f.compute_processes));
+  TRY_VOID(find("nvmlDeviceGetGraphicsRunningProcesses_v3", f.graphics_processes));
+  return f;
+}
+
+class Nvml final : public CardSensors {
+ public:
+  Nvml(SharedLibrary library, const Functions& functions, NvmlDevice device)
+      : library_(std::move(library)), nvml_(functions), device_(device) {}
+  ~Nvml() override { nvml_.shutdown(); }
+
+  CardReading read() const override {
+    CardReading reading;
+    unsigned value = 0;
+    if (nvml_.temperature(device_, kTemperatureOfChip, &value) == kSuccess) reading.celsius = value;
+    if (nvml_.power(device_, &value) == kSuccess) reading.watts = value / 1000.0;
+    NvmlUtilization rates{};
+    if (nvml_.utilization(device_, &rates) == kSuccess) reading.busy_percent = rates.gpu;
+    NvmlMemory memory{};
+    if (nvml_.memory(device_, &memory) == kSuccess) reading.memory_used = memory.used;
+    const auto compute = foreign(nvml_.compute_processes);
+    const auto graphics = foreign(nvml_.graphics_processes);
+    if (compute && graphics) reading.foreign_memory = *compute + *graphics;
+    return reading;
+  }
+
+ private:
+  std::optional<std::uint64_t> foreign(ProcessesOf processes_of) const {
+    std::array<NvmlProcess, 128> processes{};
+    auto count = static_cast<unsigned>(processes.size());
+    if (processes_of(device_, &count, processes.data()) != kSuccess) return std::nullopt;
+    std::uint64_t bytes = 0;
+    for (unsigned i = 0; i < count && i < processes.size(); ++i) {
+      if (processes[i].pid == static_cast<unsigned>(getpid())) continue;
+      if (processes[i].used_memory == kNotAvailable) return std::nullopt;
+      bytes += processes[i].used_memory;
+    }
+    return bytes;
+  }
+
+  const SharedLibrary library_;
+  const Functions nvml_;
+  const NvmlDevice device_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id,
+                                                       const std::string& name) {
+  SharedLibrary library = open_library(name);
+  if (library == nullptr) {
+    return Error{ErrorCode::kUnavailable, "no NVML here: " + std::string(dlerror())};
+  }
+  TRY(const Functions nvml, functions_of(library));
+  if (const int error = nvml.init(); error != kSuccess) {
+    return Error{ErrorCode::kUnavailable, "NVML does not start: error " + std::to_string(error)};
+  }
+  NvmlDevice device = nullptr;
+  if (const int error = nvml.by_bus_id(bus_id.c_str(), &device); error != kSuccess) {
+    nvml.shutdown();
+    return Error{ErrorCode::kUnavailable,
+                 "NVML knows no card at " + bus_id + ": error " + std::to_string(error)};
+  }
+  return std::unique_ptr<CardSensors>(std::make_unique<Nvml>(std::move(library), nvml, device));
+}
+
+CardWatch::CardWatch(std::unique_ptr<CardSensors> sensors, std::chrono::milliseconds every)
+    : sensors_(std::move(sensors)),
+      latest_(sensors_->read()),
+      thread_([this, every] { watch(every); }) {}
+
+CardWatch::~CardWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+CardReading CardWatch::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void CardWatch::watch(std::chrono::milliseconds every) {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, every, [this] { return stopping_; })) {
+    lock.unlock();
+    const CardReading reading = sensors_->read();
+    lock.lock();
+    latest_ = reading;
+  }
+}
+
+}  // namespace hearth::node

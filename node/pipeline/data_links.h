@@ -1,0 +1,117 @@
+// DataLinks: the data links of a stage, with their handshakes. Every link begins with a Hello each
+// way: the side that dialled speaks first, the other answers with its own Hello or with kRefused.
+//
+//   dialled   the next stage (of the last stage: the first), and from the last the coordinator
+//   accepted  the previous stage (of the first stage: the last), and on the first the coordinator
+//
+// Control and data race, so a Hello of an epoch that has not been assigned yet is held for a while.
+// Threads: everything on the owner's thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "node/assignment.h"
+#include "node/backoff.h"
+#include "proto/link/transport.h"
+
+namespace hearth::node {
+
+enum class Peer : std::uint8_t { kRing, kCoordinator };
+
+class DataLinkEvents {
+ public:
+  virtual ~DataLinkEvents() = default;
+  // Every link that this stage dials has shaken hands.
+  virtual void on_linked() = 0;
+  // From the previous stage round the ring, or from the coordinator.
+  virtual void on_peer_frame(Peer from, Frame frame) = 0;
+  // The assignment cannot be served any more; the owner ends it. `peer`: the node at the far end;
+  // empty: the coordinator.
+  virtual void on_links_failed(const std::string& why, const std::string& peer) = 0;
+};
+
+class DataLinks final : public TransportEvents {
+ public:
+  // `identity`: our versions and name; epoch and stage come from each assignment.
+  DataLinks(Hello identity, const Clock& clock, Random& random, Transport& transport,
+            DataLinkEvents& events);
+
+  // Dials what the assignment names and takes over held links. Links of other epochs are closed.
+  void begin(const Assignment& assignment);
+  void end();
+  bool linked() const;
+  // To the next stage round the ring, or to the coordinator (last stage). A frame that the
+  // transport has no room for is kept and offered again. While the coordinator's frames wait the
+  // ring's wait as well, so the steps in flight bound both queues.
+  void send(Peer to, Frame frame);
+  std::size_t queued(Peer to) const;
+  void on_timer();
+  std::uint64_t late_frames() const { return late_frames_; }
+
+  void on_link_open(LinkId link, bool incoming) override;
+  void on_frame(LinkId link, Frame frame) override;
+  void on_link_closed(LinkId link, const Error& why) override;
+
+ private:
+  // One link that we dial.
+  struct Outgoing {
+    enum class State { kUnused, kWaiting, kDialling, kGreeted, kOpen };
+    State state = State::kUnused;
+    std::string address;
+    std::string node;         // that must answer there; empty: the coordinator, whatever its name
+    std::uint32_t stage = 0;  // that the far side must have
+    LinkId link;
+    TimePoint deadline{};  // the next attempt, or the end of patience with this one
+    std::deque<Frame> queue;
+  };
+  // One link that a peer dialled.
+  struct Incoming {
+    enum class State { kSilent, kHeld, kAccepted, kRefused };
+    State state = State::kSilent;
+    TimePoint deadline{};
+    Hello hello;
+    Peer peer = Peer::kRing;
+    bool used = false;  // a frame came after the Hello
+  };
+
+  const Outgoing& outgoing(Peer peer) const { return outgoing_[static_cast<std::size_t>(peer)]; }
+  Outgoing& outgoing(Peer peer) { return outgoing_[static_cast<std::size_t>(peer)]; }
+  void plan(Peer peer, std::string address, std::string node, std::uint32_t stage);
+  void dial(Outgoing& out);
+  void on_outgoing_frame(Outgoing& out, const Frame& frame);
+  Status check_answer(const Outgoing& out, const Frame& frame) const;
+  void on_outgoing_closed(Outgoing& out, const std::string& why);
+  void outgoing_timer(Outgoing& out);
+  void flush();
+  void flush(Outgoing& out);
+  void on_incoming_frame(LinkId link, Incoming& in, Frame frame);
+  void judge(LinkId link, Incoming& in);
+  // That the peer of the link is who its Hello says, and the one that `node` names, if any.
+  Status check_speaker(LinkId link, const Hello& hello, const std::string& node) const;
+  void accept(LinkId link, Incoming& in, Peer peer);
+  void refuse(LinkId link, Incoming& in, const std::string& why);
+  void refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told);
+  Hello our_hello() const;
+
+  Hello identity_;
+  const Clock& clock_;
+  Transport& transport_;
+  DataLinkEvents& events_;
+  Backoff backoff_;
+  std::optional<Assignment> assignment_;
+  Epoch newest_epoch_;
+  TimePoint forming_deadline_{};
+  bool announced_ = false;  // on_linked was called for this assignment
+  std::array<Outgoing, 2> outgoing_;
+  std::map<LinkId, Incoming> incoming_;
+  std::uint64_t late_frames_ = 0;
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,358 @@
+#include "node/pipeline/engine_thread.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+namespace hearth::node {
+namespace {
+
+// A step of one row that took no longer the last time is computed on the owner's thread: to wake
+// the engine's thread and to be woken by it costs every hop of a lone stream 30 to 100 us. The
+// owner's thread answers nobody meanwhile, so a step must be short; of a longer one that is
+// nothing.
+constexpr Duration kShort = std::chrono::milliseconds(10);
+
+struct LoadTask {
+  Epoch epoch;
+  LayerRange layers;
+  std::uint32_t stage = 0;
+  std::uint32_t batch_rows = 0;
+  std::uint64_t unloads = 0;  // asked for before
+};
+
+struct Task {
+  std::optional<LoadTask> load;  // else one of the next three, or a step
+  bool forget = false;
+  bool check = false;
+  bool unload = false;
+  StepBatch batch;
+  std::uint64_t generation = 0;  // loads and unloadings asked for before this step
+  bool refused = false;          // the queue was full; kept for the order of the answers
+  bool is_step() const { return !load && !forget && !check && !unload; }
+};
+
+// A step that the engine has begun, or that it will not compute: the error is its answer.
+struct Begun {
+  StepBatch batch;
+  Status status;
+};
+
+struct Computed {
+  StepBatch batch;
+  StepResult result;
+  Status status;
+};
+
+}  // namespace
+
+struct EngineThread::State : std::enable_shared_from_this<State> {
+  void run();
+  bool may_take() const;
+  bool may_lend(const StepBatch& batch) const;
+  void take(Task task);
+  void answer_load(const LoadTask& task);
+  void answer_check();
+  void answer_unload();
+  Status begin(Task& task);
+  bool ready() const { return !begun.front().status.ok() || engine->ready(); }
+  Computed finished();
+  void finish();
+  void compute_here(Task task);
+  void to_owner(std::function<void(StageComputeEvents&)> answer);
+  void push(Task task);
+
+  EngineOptions base;
+  Load make_engine;
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Task> tasks;
+  bool stopping = false;
+  bool sleeps = false;     // the engine's thread, until a task is pushed
+  Post post;               // empty once the owner is gone
+  std::size_t posted = 0;  // answers that the owner has not heard yet
+  std::atomic<std::uint64_t> generation{0};
+  std::atomic<std::uint64_t> unloads{0};
+
+  // The owner's thread only.
+  StageComputeEvents* events = nullptr;
+
+  // The engine's thread only; while that sleeps, the owner's, which alone pushes.
+  std::unique_ptr<Engine> engine;
+  LoadTask loaded;
+  std::deque<Begun> begun;              // oldest first
+  TimePoint begun_at{};                 // the latest
+  Duration row_took = Duration::max();  // the last step of one row
+
+  std::thread thread;
+};
+
+// Takes the next step while the engine computes one, where it can begin then; else the oldest one
+// is finished first. While nothing is to be done this thread asks again and again, as a driver does
+// that waits for its card: sleeping would cost each step more than it takes.
+void EngineThread::State::run() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    if (begun.empty()) {
+      sleeps = true;
+      wake.wait(lock, [&] { return stopping || !tasks.empty(); });
+      sleeps = false;
+    }
+    if (stopping) break;
+    if (may_take()) {
+      Task task = std::move(tasks.front());
+      tasks.pop_front();
+      lock.unlock();
+      take(std::move(task));
+    } else {
+      const bool waits = !tasks.empty();
+      lock.unlock();
+      if (waits || ready()) {
+        finish();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    lock.lock();
+  }
+  lock.unlock();
+  while (!begun.empty()) finish();
+}
+
+// Behind a step that is only refused nothing begins, so that its answer does not wait.
+bool EngineThread::State::may_take() const {
+  if (tasks.empty()) return false;
+  if (begun.empty()) return true;
+  const Task& next = tasks.front();
+  return next.is_step() && begun.back().status.ok() && engine->can_begin(next.batch);
+}
+
+// Only where nothing was asked before that is not answered. Pinned threads compute where they are
+// pinned, and a card wants the thread that loaded it.
+bool EngineThread::State::may_lend(const StepBatch& batch) const {
+  return sleeps && tasks.empty() && posted == 0 && engine != nullptr && batch.rows.size() == 1 &&
+         row_took <= kShort && !base.pin && base.device == nullptr;
+}
+
+void EngineThread::State::take(Task task) {
+  if (task.load) return answer_load(*task.load);
+  if (task.forget) {
+    if (engine != nullptr) engine->reset();
+    return;
+  }
+  if (task.check) return answer_check();
+  if (task.unload) return answer_unload();
+  begun_at = SystemClock().now();
+  Status status = begin(task);
+  begun.push_back({std::move(task.batch), std::move(status)});
+}
+
+void EngineThread::State::answer_load(const LoadTask& task) {
+  const bool same = engine != nullptr && loaded.layers == task.layers &&
+                    loaded.stage == task.stage && loaded.batch_rows == task.batch_rows;
+  Status status = ok_status();
+  if (same) {
+    engine->keep();
+  } else {
+    engine.reset();  // two ranges at once may not fit the memory
+    EngineOptions options = base;
+    options.layers = task.layers;
+    options.stage = task.stage;
+    options.batch_rows = task.batch_rows;
+    options.cancelled = [this, asked = task.unloads] { return unloads != asked; };
+    auto made = make_engine(options);
+    if (made) {
+      engine = std::move(*made);
+      loaded = task;
+    } else {
+      status = made.error();
+    }
+  }
+  Result<StageComputeEvents::Loaded> answer = StageComputeEvents::Loaded{};
+  if (status) {
+    answer = StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
+                                        engine->weight_bytes()};
+  } else {
+    answer = status.error();
+  }
+  to_owner([epoch = task.epoch, answer = std::move(answer)](StageComputeEvents& events) mutable {
+    events.on_loaded(epoch, std::move(answer));
+  });
+}
+
+void EngineThread::State::answer_check() {
+  Status status = engine != nullptr
+                      ? engine->verify_weights()
+                      : Status(Error{ErrorCode::kUnavailable, "no layers are loaded"});
+  to_owner([status = std::move(status)](StageComputeEvents& events) mutable {
+    events.on_weights_checked(std::move(status));
+  });
+}
+
+// What is freed goes back to the system: the allocator would keep much of it for itself.
+void EngineThread::State::answer_unload() {
+  engine.reset();
+  loaded = {};
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  to_owner([](StageComputeEvents& events) { events.on_unloaded(); });
+}
+
+Status EngineThread::State::begin(Task& task) {
+  if (task.refused) {
+    return Error{ErrorCode::kNoCapacity,
+                 std::to_string(limits::kComputeQueue) + " steps wait here, which is the limit"};
+  }
+  if (task.generation != generation.load(std::memory_order_relaxed)) {
+    return Error{ErrorCode::kCancelled, "the step belongs to an assignment that ended"};
+  }
+  if (engine == nullptr) return Error{ErrorCode::kUnavailable, "no layers are loaded"};
+  return engine->begin(task.batch);
+}
+
+void EngineThread::State::finish() {
+  to_owner([answer = finished()](StageComputeEvents& events) mutable {
+    events.on_computed(std::move(answer.batch), std::move(answer.result), std::move(answer.status));
+  });
+}
+
+// Of one that is first and last the answer is posted: it leads to the next step, and nobody else
+// would have a turn in between.
+void EngineThread::State::compute_here(Task task) {
+  take(std::move(task));
+  if (engine->is_first() && engine->is_last()) return finish();
+  Computed one = finished();
+  if (events != nullptr) {
+    events->on_computed(std::move(one.batch), std::move(one.result), std::move(one.status));
+  }
+}
+
+Computed EngineThread::State::finished() {
+  Computed one{std::move(begun.front().batch), {}, std::move(begun.front().status)};
+  begun.pop_front();
+  if (one.status.ok()) one.status = engine->finish(one.batch, one.result);
+  if (one.batch.rows.size() == 1 && begun.empty()) row_took = SystemClock().now() - begun_at;
+  return one;
+}
+
+void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answer) {
+  const std::lock_guard lock(mutex);
+  if (!post) return;
+  ++posted;
+  post([self = shared_from_this(), answer = std::move(answer)] {
+    {
+      const std::lock_guard one(self->mutex);
+      --self->posted;
+    }
+    if (self->events != nullptr) answer(*self->events);
+  });
+}
+
+void EngineThread::State::push(Task task) {
+  const std::lock_guard lock(mutex);
+  if (task.is_step() && tasks.size() >= limits::kComputeQueue) {
+    task.refused = true;
+    task.batch.activations = {};
+    task.batch.rows = {};
+  }
+  tasks.push_back(std::move(task));
+  wake.notify_one();
+}
+
+EngineThread::EngineThread(EngineOptions base, Load load, Post post)
+    : state_(std::make_shared<State>()) {
+  state_->base = base;
+  state_->make_engine = std::move(load);
+  state_->post = std::move(post);
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+EngineThread::~EngineThread() {
+  state_->events = nullptr;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->post = nullptr;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+  state_->engine.reset();
+}
+
+void EngineThread::set_events(StageComputeEvents* events) { state_->events = events; }
+
+void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
+                        std::uint32_t batch_rows) {
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  Task task;
+  task.load = LoadTask{epoch, layers, stage, batch_rows, state_->unloads};
+  state_->push(std::move(task));
+}
+
+void EngineThread::compute(StepBatch batch) {
+  Task task;
+  task.batch = std::move(batch);
+  task.generation = state_->generation.load(std::memory_order_relaxed);
+  bool lent = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    lent = state_->may_lend(task.batch);
+  }
+  if (lent) {
+    state_->compute_here(std::move(task));
+  } else {
+    state_->push(std::move(task));
+  }
+}
+
+void EngineThread::forget() {
+  Task task;
+  task.forget = true;
+  state_->push(std::move(task));
+}
+
+void EngineThread::check_weights() {
+  Task task;
+  task.check = true;
+  state_->push(std::move(task));
+}
+
+void EngineThread::unload() {
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  ++state_->unloads;
+  Task task;
+  task.unload = true;
+  state_->push(std::move(task));
+}
+
+EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
+                                 model::ModelSpec spec) {
+  return [file = std::move(file), spec = std::move(spec)](const EngineOptions& options) {
+    return Engine::load(file, spec, options);
+  };
+}
+
+EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model::ModelSpec spec) {
+  return [&store, header,
+          spec = std::move(spec)](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
+    TRY(const std::string path, store.obtain(options.layers, options.cancelled));
+    TRY(const auto file, model::GgufFile::open(path));
+    REQUIRE(file->fingerprint() == header, path + " has changed: its header is another one");
+    return Engine::load(file, spec, options);
+  };
+}
+
+}  // namespace hearth::node

@@ -1,0 +1,56 @@
+// EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; questions
+// go in through a bounded queue, answers come back on the owner's thread. The next step begins
+// while one is under way, where the engine can. A short step of one row, with nothing before it, is
+// computed and answered inside compute(), which wakes nobody.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+#include "node/layers/layer_store.h"
+#include "node/pipeline/stage.h"
+
+namespace hearth::node {
+
+class EngineThread final : public StageCompute {
+ public:
+  // Runs a function on the owner's thread, later, in the order of the calls. Called from the
+  // engine's thread; never after the destructor has returned.
+  using Post = std::function<void(std::function<void()>)>;
+  // Makes the engine of a range. Called on the engine's thread; options.cancelled: by unload().
+  using Load = std::function<Result<std::unique_ptr<Engine>>(const EngineOptions& options)>;
+
+  // `base`: everything but layers, stage and batch_rows, which come with each load().
+  EngineThread(EngineOptions base, Load load, Post post);
+  ~EngineThread() override;  // waits for the steps or the loading under way
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+
+  void set_events(StageComputeEvents* events) override;
+  // The engine stays when layers, stage and batch_rows are those of the last load; else it is freed
+  // before the new one is loaded. Steps that wait are answered with kCancelled.
+  void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
+  // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
+  void compute(StepBatch batch) override;
+  void forget() override;
+  void check_weights() override;  // kUnavailable where no layers are loaded
+  void unload() override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// The Load of a GGUF file.
+EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
+                                 model::ModelSpec spec);
+// The Load of a model of which `store` brings the layers that are asked for; it outlives the
+// engine. `header`: the fingerprint that their file must have.
+EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model::ModelSpec spec);
+
+}  // namespace hearth::node

@@ -1,0 +1,50 @@
+// ReceiptMaker: a worker's receipts, on a thread of their own behind everything that an answer
+// waits for. Hashing, signing and the bytes that wait for them cost no step any time; when they do
+// not keep up (limits::kReceiptQueueBytes), steps are left out, and what was open has no receipts.
+//
+// Threads: made, called and destroyed on the owner's; `post` hands messages to it, and may be
+// called from any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "node/proof/dispute_party.h"
+#include "node/proof/window_receipts.h"
+
+namespace hearth::node {
+
+class ReceiptMaker {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  using Send = std::function<void(const control::v1::WorkerMessage&)>;
+
+  ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post);
+  ~ReceiptMaker();
+
+  const std::string& build() const { return build_; }
+  void set_send(Send send);  // to the coordinator; null: nobody is told
+  // Where disputes are traced with; without it none are played.
+  void set_model(DisputeParty::OpenModel open);
+
+  // As of WindowReceipts.
+  void begin(const Assignment& assignment, const Hash256& model);
+  void step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn = {});
+  void countersign(control::v1::Countersign message);
+  void seal(control::v1::SealOrder order);
+  void open(control::v1::OpenOrder order);
+  // What a self-check found, when the node is accused.
+  void plead(control::v1::Accusation accusation, control::v1::SelfChecked found);
+  // An order of a dispute (node/proof/dispute_seat.h), and the end of any.
+  void play(control::v1::DisputeOrder order);
+  void leave_game();
+  void forget();
+
+ private:
+  struct State;
+  const std::string build_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hearth::node

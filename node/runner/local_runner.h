@@ -1,0 +1,60 @@
+// LocalRunner: the whole pipeline in one process, stages one after the other, no network. It is
+// the fault-free reference that every swarm run is compared with, and what `run --local`, the
+// bench verbs and the tests use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "node/engine/engine.h"
+#include "node/runner/batcher.h"
+
+namespace hearth::node {
+
+struct LocalOptions {
+  std::uint32_t stages = 1;
+  // Of the stages, all of the model's; empty: as hearth::split_layers (proto/split.h) has them.
+  std::vector<LayerRange> layers = {};
+  std::uint32_t threads = 1;
+  bool pin = false;                         // kernels/thread_pins.h
+  std::size_t kv_budget_bytes = 512 << 20;  // over all stages
+  std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
+  std::uint32_t batch_rows = 512;
+  std::uint32_t prefill_rows = 128;
+  const kernels::Kernels* kernels = nullptr;
+  LogitsObserver* logits = nullptr;  // outlives the runner
+  // What runs each stage, beginning again where there are more stages; null: the processor. Empty:
+  // the processor runs all. They outlive the runner.
+  std::vector<Device*> devices;
+};
+
+class LocalRunner {
+ public:
+  static Result<std::unique_ptr<LocalRunner>> load(std::shared_ptr<const model::GgufFile> file,
+                                                   const LocalOptions& options);
+  virtual ~LocalRunner() = default;
+
+  struct Events {
+    std::function<void(const SampledToken&)> on_token;
+    std::function<void(const RowHash&)> on_hash;  // may be null
+  };
+  // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
+  // when prompt + max_tokens does not fit the context or the KV pool now.
+  virtual Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) = 0;
+  virtual void cancel(SequenceId sequence) = 0;
+  // One step of the pipeline, start to end. False when there is nothing to do.
+  virtual Result<bool> step() = 0;
+
+  // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
+  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
+
+  virtual const model::ModelSpec& spec() const = 0;
+  virtual std::size_t weight_bytes() const = 0;
+};
+
+}  // namespace hearth::node

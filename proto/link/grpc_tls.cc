@@ -1,0 +1,123 @@
+#include "proto/link/grpc_tls.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpc/support/log.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+using grpc::experimental::CertificateVerifier;
+using grpc::experimental::ExternalCertificateVerifier;
+using grpc::experimental::StaticDataCertificateProvider;
+using grpc::experimental::TlsCustomVerificationCheckRequest;
+
+// gRPC 1.51 offers TLS 1.2 too, and no option against it but its list of that version's ciphers,
+// which OpenSSL does not let be empty. The one named here needs a certificate with an RSA key: our
+// server has none, and our client takes none, so nobody can agree on TLS 1.2 with us. The list does
+// not touch TLS 1.3, and gRPC reads it once, before its first handshake.
+void allow_nothing_below_tls_13() {
+  ::setenv("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384", 1);
+}
+
+std::atomic<void (*)(std::string_view)> failed_handshake{nullptr};
+
+// Of the library's own log one kind of line matters, and nothing but the log has it: why a peer got
+// no further than its handshake.
+void hear_library_log(gpr_log_func_args* args) {
+  constexpr std::string_view kFailed = "Handshake failed";
+  const std::string_view line = args->message;
+  const auto heard = failed_handshake.load();
+  if (heard == nullptr || !line.starts_with(kFailed)) return;
+  // "... error:0A00009C:SSL routines::http request."
+  const std::size_t reason = line.rfind("::");
+  heard(reason == std::string_view::npos ? line : line.substr(reason + 2));
+}
+
+// GRPC_VERBOSITY brings the library's own log back.
+void quiet_library_log() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  gpr_set_log_function(hear_library_log);
+}
+
+void set_up_library() {
+  static const bool done = (allow_nothing_below_tls_13(), quiet_library_log(), true);
+  (void)done;
+}
+
+class KeyVerifier final : public ExternalCertificateVerifier {
+ public:
+  explicit KeyVerifier(AdmitKey admit) : admit_(std::move(admit)) {}
+
+  bool Verify(TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*later*/, grpc::Status* status) override {
+    const grpc::string_ref pem = request->peer_cert();
+    const auto key = certificate_key(std::string_view(pem.data(), pem.size()));
+    const hearth::Status admitted = key ? admit_(*key) : hearth::Status(key.error());
+    if (!admitted.ok()) *status = {grpc::StatusCode::UNAUTHENTICATED, "not admitted"};
+    return true;
+  }
+  void Cancel(TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  const AdmitKey admit_;
+};
+
+std::shared_ptr<StaticDataCertificateProvider> provider_of(const TlsIdentity& identity) {
+  std::vector<grpc::experimental::IdentityKeyCertPair> pairs = {
+      {identity.private_key, identity.certificate}};
+  return std::make_shared<StaticDataCertificateProvider>(pairs);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdentity& identity,
+                                                                  AdmitKey admit) {
+  set_up_library();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(provider_of(identity));
+  options.watch_identity_key_cert_pairs();
+  // Chains and names are not looked at; the verifier is.
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      ExternalCertificateVerifier::Create<KeyVerifier>(std::move(admit)));
+  return grpc::experimental::TlsCredentials(options);
+}
+
+std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentity& identity,
+                                                                AdmitKey admit) {
+  set_up_library();
+  grpc::experimental::TlsServerCredentialsOptions options(provider_of(identity));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      ExternalCertificateVerifier::Create<KeyVerifier>(std::move(admit)));
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
+
+// A session that is taken up again comes with the certificate of the one before, and without its
+// key: whoever has read the ticket could be anybody. Ours are never taken up again.
+Result<PublicKey> peer_key(const grpc::AuthContext& context) {
+  for (const grpc::string_ref& value :
+       context.FindPropertyValues(GRPC_SSL_SESSION_REUSED_PROPERTY)) {
+    REQUIRE(value != "true", "the connection goes on with an earlier one's session");
+  }
+  const auto found = context.FindPropertyValues("x509_pem_cert");
+  REQUIRE(found.size() == 1, "the connection has no certificate of its peer");
+  return certificate_key(std::string_view(found.front().data(), found.front().size()));
+}
+
+}  // namespace hearth

@@ -1,0 +1,36 @@
+#include "proto/link/rate_trial.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/limits.h"
+
+namespace hearth {
+namespace {
+
+constexpr double kTimed = 0.02;  // seconds: what takes so long is no burst of the kernel's clock
+constexpr double kLeast = 1e-6;  // nothing on a link is quicker
+constexpr std::uint32_t kMost = limits::kPingBytes - 64;  // beside a ping's own bytes
+constexpr double kAgain = 0.1;                            // what is sent again need not take longer
+constexpr std::array kSizes = {RateTrial::Pings{1, 64 * 1024},  RateTrial::Pings{1, 128 * 1024},
+                               RateTrial::Pings{1, 256 * 1024}, RateTrial::Pings{1, 512 * 1024},
+                               RateTrial::Pings{1, kMost},      RateTrial::Pings{8, kMost}};
+
+}  // namespace
+
+RateTrial::Pings RateTrial::next() const { return kSizes[size_]; }
+
+bool RateTrial::took(double seconds) {
+  const Pings sent = next();
+  bytes_per_second_ = static_cast<double>(sent.count) * sent.bytes / std::max(kLeast, seconds);
+  if (is_again_ || size_ + 1 == kSizes.size()) return true;
+  if (seconds >= kTimed) {
+    is_again_ = true;
+    while (size_ > 0 && kSizes[size_ - 1].bytes >= kAgain * bytes_per_second_) --size_;
+  } else {
+    ++size_;
+  }
+  return false;
+}
+
+}  // namespace hearth

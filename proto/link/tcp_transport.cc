@@ -1,0 +1,690 @@
+#include "proto/link/tcp_transport.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "proto/address.h"
+#include "proto/link/ping.h"
+
+namespace hearth {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ErrorCondition = boost::system::error_code;
+
+constexpr std::size_t kInputBytes = 32 * limits::kKiB;
+// Of one link, then others have a turn, and the timers that send signs of life: where each frame is
+// computed as it comes, the next one is always there already.
+constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;
+constexpr Duration kReadTurn = std::chrono::milliseconds(5);
+constexpr Duration kSweep = std::chrono::milliseconds(100);
+constexpr Duration kPause = std::chrono::milliseconds(500);  // between two sweeps: we were stopped
+constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
+constexpr Duration kLinger = std::chrono::seconds(1);
+
+TimePoint now() {
+  return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+Error io_error(std::string what, const ErrorCondition& error) {
+  return {ErrorCode::kIo, std::move(what) + ": " + error.message()};
+}
+
+Error unavailable(std::string message) { return {ErrorCode::kUnavailable, std::move(message)}; }
+
+Result<tcp::endpoint> endpoint_of(std::string_view text) {
+  TRY(const Address address, parse_address(text));
+  ErrorCondition error;
+  const asio::ip::address host = asio::ip::make_address(address.host, error);
+  if (error) return io_error("address \"" + address.text() + "\"", error);
+  return tcp::endpoint(host, address.port);
+}
+
+// A peer that vanished without a word is found by keep-alive when the link is idle and by the
+// user timeout when something is under way.
+void tune(tcp::socket& socket) {
+  ErrorCondition ignored;
+  socket.non_blocking(true, ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&](int name, int value) {
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof(value));
+  };
+  set(TCP_KEEPIDLE, 5);
+  set(TCP_KEEPINTVL, 2);
+  set(TCP_KEEPCNT, 3);
+  set(TCP_USER_TIMEOUT, 10'000);
+}
+
+// Takes frames apart as their bytes arrive. The payload grows with what was received, so that an
+// announced length costs nothing.
+class FrameReader {
+ public:
+  FrameReader() : input_(kInputBytes) {}
+
+  // Where the next bytes go: the rest of the payload first, then the input buffer.
+  MutableByteSpan space() {
+    if (payload_filled_ == payload_.size() && payload_filled_ < expected_) grow();
+    if (payload_filled_ < payload_.size())
+      return MutableByteSpan(payload_).subspan(payload_filled_);
+    return MutableByteSpan(input_).subspan(filled_);
+  }
+
+  void received(std::size_t bytes) {
+    const std::size_t direct = std::min(bytes, payload_.size() - payload_filled_);
+    payload_filled_ += direct;
+    filled_ += bytes - direct;
+  }
+
+  // True when `frame` was filled; false when more bytes are needed.
+  Result<bool> next(Frame& frame) {
+    if (!in_payload_) {
+      if (filled_ - taken_ < kFrameHeaderBytes) {
+        compact();
+        return false;
+      }
+      TRY(const FrameHeader header,
+          decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes)));
+      taken_ += kFrameHeaderBytes;
+      type_ = header.type;
+      expected_ = header.payload_bytes;
+      in_payload_ = true;
+    }
+    fill_from_input();
+    if (payload_filled_ < expected_) return false;
+    frame = {type_, std::exchange(payload_, {})};
+    in_payload_ = false;
+    payload_filled_ = expected_ = 0;
+    return true;
+  }
+
+  bool inside_frame() const { return in_payload_ || filled_ > taken_; }
+
+ private:
+  void grow() {
+    const std::size_t step = std::max(limits::kReadStepBytes, payload_filled_);
+    payload_.resize(std::min(expected_, payload_filled_ + step));
+  }
+
+  void fill_from_input() {
+    const std::size_t count = std::min(filled_ - taken_, expected_ - payload_filled_);
+    if (payload_.size() < payload_filled_ + count) grow();
+    if (count > 0) std::memcpy(payload_.data() + payload_filled_, input_.data() + taken_, count);
+    payload_filled_ += count;
+    taken_ += count;
+    compact();
+  }
+
+  void compact() {
+    if (taken_ == 0) return;
+    std::memmove(input_.data(), input_.data() + taken_, filled_ - taken_);
+    filled_ -= std::exchange(taken_, 0);
+  }
+
+  Bytes input_;
+  std::size_t taken_ = 0;   // consumed bytes of input_
+  std::size_t filled_ = 0;  // received bytes of input_
+  FrameType type_ = FrameType::kHello;
+  bool in_payload_ = false;
+  std::size_t expected_ = 0;
+  Bytes payload_;
+  std::size_t payload_filled_ = 0;
+};
+
+struct Outgoing {
+  Bytes header;
+  Bytes payload;
+  std::size_t bytes() const { return header.size() + payload.size(); }
+};
+
+}  // namespace
+
+struct TcpTransport::Link : std::enable_shared_from_this<Link> {
+  enum class State { kConnecting, kGreeting, kOpen, kLingering, kDead };
+
+  Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection)
+      : core(std::move(owner)), id(link), socket(std::move(connection)) {}
+  ~Link() { end_greeting(); }
+
+  void greet(TlsStream::Side side);
+  void shake_hands();
+  void end_greeting();
+  void open();
+  void wait_for(tcp::socket::wait_type what, void (Link::*then)());
+  void read();
+  bool take(std::size_t bytes);
+  void deliver();
+  bool answer(ByteSpan payload);
+  bool enqueue(Frame frame);
+  void write();
+  void wait_to_write(tcp::socket::wait_type what);
+  ByteSpan next_bytes();
+  void consume(std::size_t bytes);
+  void linger();
+  void check_deadlines(TimePoint time);
+  void beat(TimePoint time);
+  // Ends the link with an event. Only from the io_context, never inside a call of the owner.
+  void fail(const Error& why);
+  // The same for bytes that no peer may send: the log names it, whatever the link was for.
+  void misspoke(const Error& why);
+  void drop();
+
+  std::shared_ptr<Core> core;
+  LinkId id;
+  tcp::socket socket;
+  std::unique_ptr<TlsStream> tls;
+  bool incoming = false;
+  std::string greeted;  // whose handshake this is, while it is counted
+  State state = State::kConnecting;
+  TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
+  FrameReader reader;
+  TimePoint read_at{0};
+  std::deque<Outgoing> queue;
+  std::size_t sent_of_front = 0;
+  std::size_t queued_bytes = 0;
+  Bytes gathered;  // the next record, where the queue does not hold it in one piece
+  bool waiting_to_write = false;
+  bool write_failed = false;
+  TimePoint written_at{0};
+};
+
+struct TcpTransport::Core : std::enable_shared_from_this<Core> {
+  Core(asio::io_context& context, const TcpOptions& tcp_options)
+      : io(context),
+        options(tcp_options),
+        handshakes(tcp_options.handshakes),
+        acceptor(context),
+        accept_timer(context),
+        sweep_timer(context) {}
+
+  Status admit(const PublicKey& key) const;
+  Status listen();
+  void accept();
+  void adopt(tcp::socket socket);
+  void sweep();
+  void post_closed(LinkId link, Error why);
+  void stop();
+
+  asio::io_context& io;
+  TcpOptions options;
+  std::unique_ptr<TlsContext> tls;
+  Handshakes handshakes;
+  tcp::acceptor acceptor;
+  asio::steady_timer accept_timer;
+  asio::steady_timer sweep_timer;
+  TransportEvents* events = nullptr;
+  std::string address;
+  TimePoint swept_at = now();
+  std::uint64_t last_link = 0;
+  std::unordered_map<LinkId, std::shared_ptr<Link>> links;
+  bool stopped = false;
+};
+
+// --- one link -------------------------------------------------------------------------------
+
+void TcpTransport::Link::greet(TlsStream::Side side) {
+  state = State::kGreeting;
+  incoming = side == TlsStream::Side::kServer;
+  deadline = now() + core->options.handshake_deadline;
+  tls = std::make_unique<TlsStream>(*core->tls, socket.native_handle(), side,
+                                    core->options.key_bytes);
+  shake_hands();
+}
+
+void TcpTransport::Link::shake_hands() {
+  if (state != State::kGreeting) return;
+  switch (tls->handshake()) {
+    case TlsStream::Step::kDone: return open();
+    case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::shake_hands);
+    case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::shake_hands);
+    case TlsStream::Step::kClosed:
+    case TlsStream::Step::kFailed:
+      return fail(unavailable("the handshake failed: " + tls->error()));
+  }
+}
+
+void TcpTransport::Link::end_greeting() {
+  if (!greeted.empty()) core->handshakes.end(std::exchange(greeted, {}));
+}
+
+void TcpTransport::Link::open() {
+  const auto self = shared_from_this();
+  end_greeting();
+  state = State::kOpen;
+  read_at = written_at = now();
+  deadline = incoming ? now() + core->options.first_frame_deadline : TimePoint{0};
+  if (core->events != nullptr) core->events->on_link_open(id, incoming);
+  if (state == State::kOpen) write();
+  if (state != State::kDead) read();
+}
+
+void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then)()) {
+  socket.async_wait(what, [self = shared_from_this(), then](const ErrorCondition& error) {
+    if (self->state == State::kDead) return;
+    if (error) return self->fail(io_error("waiting for the link", error));
+    (self.get()->*then)();
+  });
+}
+
+// Reads what there is. TLS may hold bytes that the socket does not show, so only its own word that
+// it wants more is a reason to wait.
+void TcpTransport::Link::read() {
+  const TimePoint end = now() + kReadTurn;
+  for (std::size_t taken = 0; taken < kReadTurnBytes && now() < end;) {
+    std::size_t bytes = 0;
+    switch (tls->records().read(reader.space(), bytes)) {
+      case TlsStream::Step::kDone: break;
+      case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::read);
+      case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::read);
+      case TlsStream::Step::kClosed: return fail(unavailable("the peer closed the link"));
+      case TlsStream::Step::kFailed:
+        return fail(unavailable("the link broke: " + tls->records().error()));
+    }
+    taken += bytes;
+    if (!take(bytes)) return;
+  }
+  asio::post(core->io, [self = shared_from_this()] {
+    if (self->state != State::kDead) self->read();
+  });
+}
+
+// False when the link has ended by them.
+bool TcpTransport::Link::take(std::size_t bytes) {
+  read_at = now();
+  if (state == State::kLingering) {
+    reader = FrameReader();  // what still arrives after close() is dropped
+  } else {
+    reader.received(bytes);
+    deliver();
+  }
+  return state != State::kDead;
+}
+
+void TcpTransport::Link::deliver() {
+  while (state == State::kOpen) {
+    Frame frame;
+    const Result<bool> complete = reader.next(frame);
+    if (!complete) return misspoke(complete.error());
+    if (!*complete) return;
+    if (frame.type == FrameType::kBeat) continue;
+    if (!write_failed) deadline = TimePoint{0};
+    if (frame.type == FrameType::kPing) {
+      if (!answer(frame.payload)) return;
+    } else if (core->events != nullptr) {
+      core->events->on_frame(id, std::move(frame));
+    }
+  }
+}
+
+// False when the link has ended by it. A queue that is full is an answer as well: the peer waits.
+bool TcpTransport::Link::answer(ByteSpan payload) {
+  const auto ping = decode_ping(payload);
+  if (!ping) {
+    misspoke(ping.error());
+    return false;
+  }
+  enqueue({FrameType::kPong, Bytes(ping->answer_bytes)});
+  return state != State::kDead;
+}
+
+// Whether there was room; the frame's size is within its limit.
+bool TcpTransport::Link::enqueue(Frame frame) {
+  const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
+  if (queued_bytes + bytes > core->options.send_queue_bytes) return false;
+  if (queue.empty()) written_at = now();
+  Bytes header = encode_header(frame.type, frame.payload.size());
+  queued_bytes += bytes;
+  queue.push_back({std::move(header), std::move(frame.payload)});
+  write();
+  return true;
+}
+
+void TcpTransport::Link::write() {
+  const bool open = state == State::kOpen || state == State::kLingering;
+  if (!open || waiting_to_write || write_failed) return;
+  while (!queue.empty()) {
+    std::size_t bytes = 0;
+    const ByteSpan next = next_bytes();
+    switch (tls->records().write(next, next.size() < queued_bytes - sent_of_front, bytes)) {
+      case TlsStream::Step::kDone: consume(bytes); break;
+      case TlsStream::Step::kWantRead: return wait_to_write(tcp::socket::wait_read);
+      case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);
+      case TlsStream::Step::kClosed:
+      case TlsStream::Step::kFailed:
+        // The peer's last frames may still be unread, a refusal among them: the reader ends the
+        // link when it has seen them.
+        write_failed = true;
+        deadline = now() + kLinger;
+        return;
+    }
+  }
+  if (state == State::kLingering) {
+    tls->records().shutdown();
+    ErrorCondition ignored;
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+}
+
+void TcpTransport::Link::wait_to_write(tcp::socket::wait_type what) {
+  waiting_to_write = true;
+  socket.async_wait(what, [self = shared_from_this()](const ErrorCondition& error) {
+    self->waiting_to_write = false;
+    if (self->state == State::kDead) return;
+    if (error) return self->fail(io_error("waiting to send", error));
+    self->write();
+  });
+}
+
+// What is written next: small frames together in a record, and of a long one its own bytes in
+// place, several records at once. A write that has to wait is repeated with the same ones.
+ByteSpan TcpTransport::Link::next_bytes() {
+  if (!gathered.empty()) return gathered;
+  std::size_t skip = sent_of_front;
+  for (const Outgoing& frame : queue) {
+    for (const Bytes* part : {&frame.header, &frame.payload}) {
+      const ByteSpan rest = ByteSpan(*part).subspan(std::min(skip, part->size()));
+      skip -= part->size() - rest.size();
+      const std::size_t room = TlsKey::kContentBytes - gathered.size();
+      if (gathered.empty() && rest.size() >= room) {
+        return rest.first(std::min(rest.size(), TlsRecords::kWriteBytes));
+      }
+      const ByteSpan taken = rest.first(std::min(rest.size(), room));
+      gathered.insert(gathered.end(), taken.begin(), taken.end());
+      if (gathered.size() == TlsKey::kContentBytes) return gathered;
+    }
+  }
+  return gathered;
+}
+
+void TcpTransport::Link::consume(std::size_t bytes) {
+  written_at = now();
+  gathered.clear();
+  sent_of_front += bytes;
+  while (!queue.empty() && sent_of_front >= queue.front().bytes()) {
+    sent_of_front -= queue.front().bytes();
+    queued_bytes -= queue.front().bytes();
+    queue.pop_front();
+  }
+}
+
+void TcpTransport::Link::linger() {
+  state = State::kLingering;
+  deadline = now() + kLinger;
+  if (write_failed) return drop();
+  write();
+}
+
+void TcpTransport::Link::check_deadlines(TimePoint time) {
+  if (deadline != TimePoint{0} && time > deadline) {
+    if (state == State::kConnecting) return fail({ErrorCode::kTimeout, "connecting took too long"});
+    if (state == State::kGreeting) {
+      return fail({ErrorCode::kTimeout, "the handshake took too long"});
+    }
+    if (write_failed || state == State::kLingering) return fail(unavailable("the link broke"));
+    return fail({ErrorCode::kTimeout, "the peer sent no whole frame in time after connecting"});
+  }
+  const Duration stall = core->options.stall_deadline;
+  if (state == State::kOpen && reader.inside_frame() && time - read_at > stall) {
+    return fail({ErrorCode::kTimeout, "the peer stopped in the middle of a frame"});
+  }
+  if (state == State::kOpen && !queue.empty() && time - written_at > stall) {
+    return fail({ErrorCode::kTimeout, "the peer stopped reading"});
+  }
+  if (state == State::kOpen && time - read_at > core->options.silence) {
+    const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(time - read_at);
+    return fail({ErrorCode::kTimeout,
+                 "the peer gave no sign of life for " + std::to_string(silent.count()) + " ms"});
+  }
+  beat(time);
+}
+
+void TcpTransport::Link::beat(TimePoint time) {
+  const bool silent = queue.empty() && time - written_at >= core->options.beat;
+  if (state != State::kOpen || write_failed || !silent) return;
+  queued_bytes += kFrameHeaderBytes;
+  queue.push_back({encode_header(FrameType::kBeat, 0), {}});
+  write();
+}
+
+void TcpTransport::Link::fail(const Error& why) {
+  const auto self = shared_from_this();
+  // The owner has not heard of an incoming link yet.
+  const bool refused = incoming && state == State::kGreeting;
+  const bool silent = refused || state == State::kLingering || state == State::kDead;
+  drop();
+  if (refused && core->options.on_refused) core->options.on_refused(why.message);
+  if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
+}
+
+void TcpTransport::Link::misspoke(const Error& why) {
+  if (core->options.on_refused) {
+    const auto peer = core->options.roster->find(tls->peer());
+    const std::string who = peer ? "node " + peer->name : "key " + tls->peer().hex();
+    core->options.on_refused(who + ": " + why.message);
+  }
+  fail(why);
+}
+
+void TcpTransport::Link::drop() {
+  const auto self = shared_from_this();
+  state = State::kDead;
+  end_greeting();
+  ErrorCondition ignored;
+  socket.close(ignored);
+  queue.clear();
+  core->links.erase(id);
+}
+
+// --- all links ------------------------------------------------------------------------------
+
+Status TcpTransport::Core::admit(const PublicKey& key) const {
+  const auto entry = options.roster->find(key);
+  REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
+  REQUIRE(entry->role == Role::kWorker || entry->role == Role::kCoordinator,
+          entry->name + " is in the roster as " + std::string(role_name(entry->role)) +
+              "; data links are for workers and the coordinator");
+  return ok_status();
+}
+
+Status TcpTransport::Core::listen() {
+  TRY(const tcp::endpoint endpoint, endpoint_of(options.listen_address));
+  const std::string what = "listening on " + options.listen_address;
+  ErrorCondition error;
+  acceptor.open(endpoint.protocol(), error);
+  if (error) return io_error(what, error);
+  acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  acceptor.bind(endpoint, error);
+  if (error) return io_error(what, error);
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return io_error(what, error);
+  const tcp::endpoint local = acceptor.local_endpoint(error);
+  if (error) return io_error(what, error);
+  address = Address{local.address().to_string(), local.port()}.text();
+  return ok_status();
+}
+
+void TcpTransport::Core::accept() {
+  acceptor.async_accept(
+      [self = shared_from_this()](const ErrorCondition& error, tcp::socket socket) {
+        if (self->stopped) return;
+        if (!error) {
+          self->adopt(std::move(socket));
+          return self->accept();
+        }
+        // Out of descriptors, most likely: the pending connection stays pending.
+        self->accept_timer.expires_after(kAcceptBackoff);
+        self->accept_timer.async_wait([self](const ErrorCondition&) {
+          if (!self->stopped) self->accept();
+        });
+      });
+}
+
+void TcpTransport::Core::adopt(tcp::socket socket) {
+  if (events == nullptr || links.size() >= options.connections) return;  // closes the socket
+  ErrorCondition error;
+  const tcp::endpoint from = socket.remote_endpoint(error);
+  if (error) return;
+  const std::string peer = peer_of_host(from.address().to_string());
+  if (!handshakes.begin(peer, now())) return;
+  tune(socket);
+  const LinkId id(++last_link);
+  const auto link = std::make_shared<Link>(shared_from_this(), id, std::move(socket));
+  link->greeted = peer;
+  links.emplace(id, link);
+  link->greet(TlsStream::Side::kServer);
+}
+
+void TcpTransport::Core::sweep() {
+  sweep_timer.expires_after(kSweep);
+  sweep_timer.async_wait([self = shared_from_this()](const ErrorCondition& error) {
+    if (error || self->stopped) return;
+    std::vector<std::shared_ptr<Link>> all;
+    for (const auto& [id, link] : self->links) all.push_back(link);
+    // After a pause of our own it is we who did not listen.
+    const bool paused = now() - std::exchange(self->swept_at, now()) > kPause;
+    for (const auto& link : all) {
+      if (paused) link->read_at = now();
+      if (link->state != Link::State::kDead) link->check_deadlines(now());
+    }
+    if (!self->stopped) self->sweep();
+  });
+}
+
+void TcpTransport::Core::post_closed(LinkId link, Error why) {
+  asio::post(io, [self = shared_from_this(), link, why = std::move(why)] {
+    if (self->events != nullptr) self->events->on_link_closed(link, why);
+  });
+}
+
+void TcpTransport::Core::stop() {
+  stopped = true;
+  events = nullptr;
+  ErrorCondition ignored;
+  acceptor.close(ignored);
+  accept_timer.cancel();
+  sweep_timer.cancel();
+  const auto all = std::exchange(links, {});
+  for (const auto& [id, link] : all) link->drop();
+}
+
+// --- the seam -------------------------------------------------------------------------------
+
+TcpTransport::TcpTransport(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+TcpTransport::~TcpTransport() { core_->stop(); }
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::open(asio::io_context& io,
+                                                         const TcpOptions& options) {
+  INVARIANT(options.roster != nullptr, "a transport has a roster");
+  auto core = std::make_shared<Core>(io, options);
+  TRY(core->tls, TlsContext::make(options.identity, [here = core.get()](const PublicKey& key) {
+        return here->admit(key);
+      }));
+  if (!options.listen_address.empty()) {
+    TRY_VOID(core->listen());
+    core->accept();
+  }
+  core->sweep();
+  return std::unique_ptr<TcpTransport>(new TcpTransport(std::move(core)));
+}
+
+void TcpTransport::set_events(TransportEvents* events) { core_->events = events; }
+
+LinkId TcpTransport::connect(std::string_view address) {
+  const LinkId id(++core_->last_link);
+  const Result<tcp::endpoint> endpoint = endpoint_of(address);
+  if (!endpoint) {
+    core_->post_closed(id, endpoint.error());
+    return id;
+  }
+  if (core_->links.size() >= core_->options.connections) {
+    core_->post_closed(id, {ErrorCode::kNoCapacity, "this process holds " +
+                                                        std::to_string(core_->options.connections) +
+                                                        " data links, which is the limit"});
+    return id;
+  }
+  const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
+  link->deadline = now() + core_->options.first_frame_deadline;
+  core_->links.emplace(id, link);
+  link->socket.async_connect(*endpoint, [link](const ErrorCondition& error) {
+    if (link->state != Link::State::kConnecting) return;
+    if (error) return link->fail(unavailable("connecting: " + error.message()));
+    // A free port of the ephemeral range may connect to itself.
+    ErrorCondition ignored;
+    if (link->socket.local_endpoint(ignored) == link->socket.remote_endpoint(ignored)) {
+      return link->fail(unavailable("connecting: nobody listens there"));
+    }
+    tune(link->socket);
+    link->greet(TlsStream::Side::kClient);
+  });
+  return id;
+}
+
+Status TcpTransport::send(LinkId id, Frame frame) {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end()) return ok_status();
+  Link& link = *found->second;
+  const bool open = link.state == Link::State::kOpen;
+  const bool opening =
+      link.state == Link::State::kConnecting || link.state == Link::State::kGreeting;
+  if ((!open && !opening) || link.write_failed) return ok_status();
+  REQUIRE(frame.payload.size() <= limits::kFrameBytes,
+          "frame payload of " + std::to_string(frame.payload.size()) +
+              " bytes passes the limit of " + std::to_string(limits::kFrameBytes));
+  if (!link.enqueue(std::move(frame))) {
+    return Error{ErrorCode::kNoCapacity,
+                 "the send queue of the link holds " + std::to_string(link.queued_bytes) +
+                     " bytes; the limit is " + std::to_string(core_->options.send_queue_bytes)};
+  }
+  return ok_status();
+}
+
+void TcpTransport::close(LinkId id) {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end()) return;
+  const std::shared_ptr<Link> link = found->second;
+  if (link->state == Link::State::kLingering) return;
+  core_->post_closed(id, {ErrorCode::kCancelled, "closed on this side"});
+  if (link->state != Link::State::kOpen) return link->drop();
+  link->linger();
+}
+
+std::string TcpTransport::address() const { return core_->address; }
+
+std::optional<RosterEntry> TcpTransport::peer(LinkId id) const {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end() || found->second->state != Link::State::kOpen) {
+    return std::nullopt;
+  }
+  return core_->options.roster->find(found->second->tls->peer());
+}
+
+void TcpTransport::recheck_peers() {
+  asio::post(core_->io, [core = core_] {
+    const auto links = core->links;  // an event may end any of them
+    for (const auto& [id, link] : links) {
+      if (link->state != Link::State::kOpen || core->admit(link->tls->peer()).ok()) continue;
+      link->fail(unavailable("the roster names the peer no longer"));
+    }
+  });
+}
+
+std::size_t TcpTransport::links() const { return core_->links.size(); }
+
+}  // namespace hearth

@@ -1,0 +1,98 @@
+// TLS 1.3 as links use it, by OpenSSL. Both sides show a self-signed certificate of their node key.
+// What counts is that key alone: names, dates and issuers of certificates mean nothing, and whose
+// key it is, the roster says. There is no older protocol, no resumption, no early data and no
+// session without a certificate.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/crypto.h"
+#include "base/result.h"
+#include "proto/link/tls_records.h"
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+namespace hearth {
+
+// A node key with a certificate made for it. The PEM texts are for gRPC, which takes nothing else.
+struct TlsIdentity {
+  static Result<TlsIdentity> make(const SecretKey& key);
+
+  PublicKey key;
+  std::string certificate;
+  std::string private_key;
+};
+
+// The Ed25519 key of a certificate in PEM, at most limits::kCertificateBytes long. Proves nothing
+// about who sent it: that the handshake does.
+Result<PublicKey> certificate_key(std::string_view pem);
+
+// What all links of a transport share.
+class TlsContext {
+ public:
+  // Asked within a handshake, before the peer has proved that it holds the key. A refusal ends the
+  // handshake with an alert; its message is for our own log.
+  using Admit = std::function<Status(const PublicKey& key)>;
+
+  static Result<std::unique_ptr<TlsContext>> make(const TlsIdentity& identity, Admit admit);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+ private:
+  friend class TlsStream;
+  TlsContext() = default;
+  ssl_ctx_st* context_ = nullptr;
+  Admit admit_;
+};
+
+// One connection over a socket that does not block: OpenSSL's handshake, then records of our own
+// with its secrets. The socket stays the caller's, who waits for it when a step says so and then
+// calls again.
+class TlsStream {
+ public:
+  enum class Side { kClient, kServer };
+  using Step = TlsStep;
+
+  // `context` outlives the stream. `key_bytes`: written before our key is changed for the next.
+  TlsStream(TlsContext& context, int socket, Side side, std::size_t key_bytes);
+  ~TlsStream();
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+
+  Step handshake();
+  // What the link carries; after the handshake.
+  TlsRecords& records() { return *records_; }
+
+  // Of the side that has proved to hold it; after the handshake.
+  const PublicKey& peer() const { return peer_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  friend class TlsContext;
+  struct Socket;
+  Step step_of(int returned);
+  Status check_peer();
+  Status take_over();
+  void keep_secret(std::string_view line);
+
+  TlsContext& context_;
+  const int socket_;
+  const Side side_;
+  const std::size_t key_bytes_;
+  ssl_st* ssl_ = nullptr;  // until the handshake has ended
+  TlsSecret clients_;
+  TlsSecret servers_;
+  std::unique_ptr<TlsRecords> records_;
+  PublicKey peer_;
+  std::string refusal_;  // by the context's owner
+  std::string error_;
+};
+
+}  // namespace hearth

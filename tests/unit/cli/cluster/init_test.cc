@@ -1,0 +1,111 @@
+#include "cli/cluster/init.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/private_file.h"
+#include "coordinator/store/store.h"
+
+namespace hearth::cli {
+namespace {
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() {
+    char name[] = "/tmp/hearth-cluster-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~ClusterTest() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& text) const {
+    ASSERT_TRUE(write_private_file(folder_ + "/cluster.json", as_bytes(text)));
+  }
+  std::string folder_;
+};
+
+TEST_F(ClusterTest, WithoutInitThereIsNone) {
+  const auto none = read_cluster(folder_);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->has_value());
+  const auto needed = need_cluster(folder_);
+  ASSERT_FALSE(needed);
+  EXPECT_EQ(needed.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(needed.error().message.find("hearth init"), std::string::npos);
+}
+
+TEST_F(ClusterTest, AStoreIsOpenedOfAClusterAlone) {
+  const auto none = open_cluster_store(folder_);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find("hearth init"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/hearth.db")) << "nothing is made on the way";
+  write(R"({"name": "home", "host": "::1", "control_port": 9})");
+  const auto store = open_cluster_store(folder_);
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  EXPECT_TRUE((*store)->tokens()->empty());
+}
+
+TEST_F(ClusterTest, IsReadAsItWasWritten) {
+  write(R"({"name": "home", "host": "fd00::7", "control_port": 9})");
+  const auto cluster = need_cluster(folder_);
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_EQ(cluster->name, "home");
+  EXPECT_EQ(cluster->host, "fd00::7");
+  EXPECT_EQ(cluster->control_port, 9);
+  EXPECT_FALSE(cluster->credits) << "of one that was made before there were any";
+  write(R"({"name": "home", "host": "fd00::7", "control_port": 9, "credits": true})");
+  EXPECT_TRUE(need_cluster(folder_)->credits);
+}
+
+TEST_F(ClusterTest, ADamagedFileIsNamedAndNotBelieved) {
+  for (const char* text :
+       {"", "{", "[]", R"({"name": "home"})", R"({"name": "", "host": "::1", "control_port": 9})",
+        R"({"name": "home", "host": "den", "control_port": 9})",
+        R"({"name": "home", "host": "::1", "control_port": 0})",
+        R"({"name": "home", "host": "::1", "control_port": 65536})",
+        R"({"name": "home", "host": "::1", "control_port": "x"})",
+        R"({"name": 7, "host": "::1", "control_port": 9})"}) {
+    write(text);
+    const auto cluster = read_cluster(folder_);
+    ASSERT_FALSE(cluster) << text;
+    EXPECT_NE(cluster.error().message.find("cluster.json"), std::string::npos);
+  }
+}
+
+TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
+  InitOptions options;
+  options.name = "a\nb";
+  options.host = "127.0.0.1";
+  options.data_dir = folder_;
+  EXPECT_NE(run_init(options), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/cluster.key"));
+  options.name = "home";
+  EXPECT_EQ(run_init(options), 0);
+  const auto key = read_key_file(folder_ + "/cluster.key");
+  ASSERT_TRUE(key);
+  EXPECT_NE(run_init(options), 0);
+  EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
+  EXPECT_TRUE(need_cluster(folder_));
+  options.name.clear();
+  options.host = "127.0.0.2";
+  EXPECT_EQ(run_init(options), 0) << "the same at another address";
+  EXPECT_EQ(need_cluster(folder_)->name, "home");
+  EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
+  EXPECT_EQ(need_cluster(folder_)->control_port, kClusterPort);
+  EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
+  EXPECT_TRUE(check_own_address(*need_cluster(folder_)));
+  options.host = "192.0.2.1";
+  EXPECT_NE(run_init(options), 0) << "no address of this machine";
+  EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
+  const Status moved = check_own_address({"home", "192.0.2.1", 9});
+  ASSERT_FALSE(moved);
+  EXPECT_NE(moved.error().message.find("hearth init --address"), std::string::npos);
+  options.name = "home";
+  options.host = "127.0.0.1";
+  std::filesystem::remove(folder_ + "/cluster.json");
+  EXPECT_NE(run_init({"", "127.0.0.1", 0, folder_, false}), 0) << "there is none to move";
+  EXPECT_EQ(run_init(options), 0) << "one that was interrupted";
+  EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
+}
+
+}  // namespace
+}  // namespace hearth::cli

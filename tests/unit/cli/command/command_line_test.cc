@@ -1,0 +1,303 @@
+#include "cli/command/command_line.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "cli/command/variables.h"
+
+namespace hearth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// The words that lead to a verb, and those that it cannot do without.
+struct Verb {
+  Words path;
+  Words required;
+};
+
+std::vector<Verb> all_verbs(CLI::App& app, const Words& path = {}) {
+  std::vector<Verb> verbs;
+  if (!path.empty()) {
+    Verb verb{path, {}};
+    for (const CLI::Option* option : app.get_options()) {
+      if (!option->get_required()) continue;
+      if (!option->get_positional()) verb.required.push_back("--" + option->get_lnames().front());
+      verb.required.push_back(path.back() == "completion" ? "bash" : "m");
+    }
+    verbs.push_back(verb);
+  }
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+    Words deeper = path;
+    deeper.push_back(sub->get_name());
+    for (Verb& verb : all_verbs(*sub, deeper)) verbs.push_back(std::move(verb));
+  }
+  return verbs;
+}
+
+CLI::App& find(CommandLine& line, const Words& path) {
+  CLI::App* app = &line.app();
+  for (const std::string& name : path) app = app->get_subcommand(name);
+  return *app;
+}
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_);
+    setenv("HEARTH_CONFIG", config_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("HEARTH_CONFIG");
+    fs::remove_all(folder_);
+  }
+
+  // What the option holds after a parse; empty when the parse refuses.
+  std::optional<Words> value_of(const Verb& verb, const std::string& option, const Words& flags) {
+    CommandLine line(add_all_verbs);
+    Words words = verb.path;
+    words.insert(words.end(), flags.begin(), flags.end());
+    for (std::size_t i = 0; i < verb.required.size(); ++i) {
+      if (verb.required[i] == option)
+        ++i;  // given by the caller
+      else
+        words.push_back(verb.required[i]);
+    }
+    try {
+      line.parse(words);
+    } catch (const CLI::ParseError&) {
+      return std::nullopt;
+    }
+    return find(line, verb.path).get_option(option)->results();
+  }
+
+  std::string error_of(const Words& words) {
+    CommandLine line(add_all_verbs);
+    try {
+      line.parse(words);
+    } catch (const CLI::ParseError& error) {
+      return line.usage_error(error);
+    }
+    return "";
+  }
+
+  void write_config(const std::string& text) { std::ofstream(config_) << text; }
+
+  fs::path folder_ = fs::temp_directory_path() / ("hearth-line-" + std::to_string(getpid()));
+  fs::path config_ = folder_ / "hearth.toml";
+};
+
+TEST_F(CommandLineTest, EveryOptionHasItsVariable) {
+  CommandLine line(add_all_verbs);
+  std::map<std::string, std::string> flag_of;  // one variable, one meaning: one flag
+  std::set<std::string> exceptions;
+  for (const Verb& verb : all_verbs(line.app())) {
+    for (const CLI::Option* option : options_with_variables(find(line, verb.path))) {
+      const std::string flag = option->get_lnames().front();
+      const std::string name = option->get_envname();
+      std::string expected = "HEARTH_";
+      for (const char c : flag) expected += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+      if (name != expected) exceptions.insert(verb.path.back() + " --" + flag + " " + name);
+      EXPECT_EQ(flag_of.emplace(name, flag).first->second, flag) << name;
+    }
+  }
+  EXPECT_GT(flag_of.size(), 40U);
+  EXPECT_EQ(exceptions,
+            (std::set<std::string>{
+                "audit --key HEARTH_LEDGER_KEY", "create --account HEARTH_KEY_ACCOUNT",
+                "create --admin HEARTH_KEY_ADMIN", "create --min-level HEARTH_KEY_MIN_LEVEL",
+                "create --models HEARTH_KEY_MODELS", "create --rate HEARTH_KEY_RATE",
+                "create --trust HEARTH_KEY_TRUST", "create --verify HEARTH_KEY_VERIFY",
+                "ledger --key HEARTH_LEDGER_KEY", "pull --name HEARTH_PULL_NAME",
+                "top --key HEARTH_LEDGER_KEY", "verify --key HEARTH_LEDGER_KEY"}));
+  EXPECT_EQ(line.app().get_option("--config")->get_envname(), "HEARTH_CONFIG");
+}
+
+TEST_F(CommandLineTest, HelpShowsTheVariables) {
+  CommandLine line(add_all_verbs);
+  EXPECT_THROW(line.parse({"run", "--help"}), CLI::CallForHelp);
+  const std::string help = find(line, {"run"}).help();
+  for (const CLI::Option* option : options_with_variables(find(line, {"run"}))) {
+    EXPECT_NE(help.find("(Env:" + option->get_envname() + ")"), std::string::npos)
+        << option->get_name();
+  }
+}
+
+// Two values that the option takes, and takes apart.
+std::vector<std::string> candidates() {
+  return {"true",
+          "false",
+          "127.0.0.1:1001",
+          "127.0.0.1:1002",
+          "127.0.0.1:1003",
+          "192.0.2.1",
+          "192.0.2.2",
+          "192.0.2.3",
+          "0.25",
+          "0.5",
+          "1",
+          "2",
+          "3",
+          "100",
+          "200",
+          "1GiB",
+          "2GiB",
+          "info",
+          "warn",
+          "error",
+          "auto",
+          "client",
+          "admin",
+          "cpu",
+          "cuda",
+          "alpha",
+          "beta",
+          "gamma",
+          "latency",
+          "throughput",
+          "spot",
+          "full",
+          "regular",
+          "veteran",
+          "alpha:0-1",
+          "beta:0-1",
+          "22:00-08:00",
+          "23:00-07:00",
+          "09:00-17:00",
+          std::string(64, 'a'),
+          std::string(64, 'b'),
+          std::string(64, 'c')};
+}
+
+TEST_F(CommandLineTest, FlagBeatsVariableBeatsFileForEveryOption) {
+  CommandLine tree(add_all_verbs);
+  std::size_t tested = 0;
+  for (const Verb& verb : all_verbs(tree.app())) {
+    for (const CLI::Option* option : options_with_variables(find(tree, verb.path))) {
+      const std::string flag = "--" + option->get_lnames().front();
+      const auto by_flag = [&](const std::string& value) {
+        return value_of(verb, flag, {flag + "=" + value});
+      };
+      std::vector<std::string> values;
+      for (const std::string& value : candidates()) {
+        if (by_flag(value)) values.push_back(value);
+        if (values.size() == 3) break;
+      }
+      ASSERT_GE(values.size(), 2U) << flag;
+      if (values.size() == 2) values.push_back(values[0]);  // a flag has but two
+      std::string table;
+      for (const std::string& name : verb.path) table += (table.empty() ? "" : ".") + name;
+      write_config("[" + table + "]\n" + flag.substr(2) + " = \"" + values[0] + "\"\n");
+      const std::string where = table + " " + flag;
+      EXPECT_EQ(value_of(verb, flag, {}), by_flag(values[0])) << where << " in the file";
+      setenv(option->get_envname().c_str(), values[1].c_str(), 1);
+      EXPECT_EQ(value_of(verb, flag, {}), by_flag(values[1])) << where << " variable over file";
+      EXPECT_EQ(value_of(verb, flag, {flag + "=" + values[2]}), by_flag(values[2]))
+          << where << " flag over both";
+      write_config("");
+      EXPECT_EQ(value_of(verb, flag, {}), by_flag(values[1])) << where << " variable alone";
+      unsetenv(option->get_envname().c_str());
+      ++tested;
+    }
+  }
+  EXPECT_GT(tested, 55U);
+}
+
+TEST_F(CommandLineTest, AVariableOfAnotherVerbDoesNotMatter) {
+  setenv("HEARTH_TOP_K", "x", 1);
+  EXPECT_EQ(error_of({"ls"}), "");
+  EXPECT_EQ(error_of({"run", "m", "hi"}),
+            "--top-k: 'x' is refused; it must be a whole number from 0 to 2147483647 "
+            "(from HEARTH_TOP_K)");
+  EXPECT_EQ(error_of({"run", "m", "hi", "--top-k", "y"}),
+            "--top-k: 'y' is refused; it must be a whole number from 0 to 2147483647");
+  unsetenv("HEARTH_TOP_K");
+}
+
+TEST_F(CommandLineTest, SwitchesTakeWords) {
+  for (const char* word : {"true", "1", "on", "enabled", "yes"}) {
+    setenv("HEARTH_OFFLINE", word, 1);
+    EXPECT_EQ(error_of({"pull", "x"}), "") << word;
+  }
+  setenv("HEARTH_OFFLINE", "maybe", 1);
+  EXPECT_EQ(error_of({"pull", "x"}),
+            "--offline: 'maybe' is refused; it must be true or false (from HEARTH_OFFLINE)");
+  setenv("HEARTH_OFFLINE", "", 1);  // as if it were not there
+  EXPECT_EQ(error_of({"pull", "x"}), "");
+  unsetenv("HEARTH_OFFLINE");
+}
+
+TEST_F(CommandLineTest, WrongWordsComeFirstAndTheNearestIsNamed) {
+  EXPECT_EQ(error_of({"stauts"}), "unknown command 'stauts'; did you mean 'status'?");
+  EXPECT_TRUE(error_of({"bogus"}).starts_with("unknown command 'bogus'; did you mean "));
+  EXPECT_TRUE(error_of({"run", "--nope"})
+                  .starts_with("unknown option '--nope' of hearth run; did you mean "));
+  EXPECT_EQ(error_of({"run", "m", "hi", "--tmep=3"}),
+            "unknown option '--tmep' of hearth run; did you mean '--temp'?");
+  EXPECT_EQ(error_of({"bench", "modle"}), "unknown command 'modle'; did you mean 'model'?");
+  EXPECT_EQ(error_of({"status", "extra"}), "unexpected word 'extra' after hearth status");
+  EXPECT_TRUE(error_of({"bench"}).starts_with(
+      "no command given; the commands of hearth bench are model, "));
+  EXPECT_TRUE(error_of({}).starts_with("no command given; the commands of hearth are run, "));
+  EXPECT_EQ(error_of({"\x1b[2J"}).find('\x1b'), std::string::npos);
+}
+
+TEST_F(CommandLineTest, UnknownKeysOfTheFileNameTheNearest) {
+  const std::string file = "configuration file " + config_.string() + ": ";
+  write_config("[run]\ntop_k = 3\n");
+  EXPECT_EQ(error_of({"ls"}), file + "unknown key 'top_k' of table [run]; did you mean 'top-k'?");
+  write_config("[bench.model]\nn-gne = 3\n");
+  EXPECT_EQ(error_of({"ls"}), file + "unknown key 'n-gne' of table [model]; did you mean 'n-gen'?");
+  write_config("[srve]\nport = 3\n");
+  EXPECT_EQ(error_of({"ls"}), file + "unknown table 'srve'; did you mean 'serve'?");
+  write_config("[run]\ntop-k = 3\n[serve]\nport = 3\n");
+  EXPECT_EQ(error_of({"ls"}), "");
+}
+
+TEST_F(CommandLineTest, RangesNameOptionAndLimits) {
+  struct Case {
+    Words words;
+    const char* option;
+    const char* limits;
+  };
+  const Words run = {"run", "m", "hi"};
+  const Words serve = {"serve", "-m", "m"};
+  const std::vector<Case> cases = {{{"--temp", "9999"}, "--temperature", "from 0 to 100"},
+                                   {{"--top-p", "2"}, "--top-p", "above 0, at most 1"},
+                                   {{"--top-k", "-1"}, "--top-k", "from 0 to 2147483647"},
+                                   {{"--min-p", "-1"}, "--min-p", "from 0 to 1"},
+                                   {{"-n", "-1"}, "--predict", "from 0 to 1048576"},
+                                   {{"-n", "many"}, "--predict", "from 0 to 1048576"},
+                                   {{"--repeat-penalty", "0"}, "--repeat-penalty", "at most 100"},
+                                   {{"--seed", "1e99"}, "--seed", "a whole number"},
+                                   {{"--timeout", "-2"}, "--timeout", "from 0 to 1000000"},
+                                   {{"--stages", "0"}, "--stages", "from 1 to 512"},
+                                   {{"--threads", "999"}, "--threads", "from 0 to 256"}};
+  const auto check = [&](const Words& verb, const Case& wrong) {
+    Words words = verb;
+    words.insert(words.end(), wrong.words.begin(), wrong.words.end());
+    const std::string message = error_of(words);
+    EXPECT_TRUE(message.starts_with(std::string(wrong.option) + ": '" + wrong.words[1] + "'"))
+        << message;
+    EXPECT_NE(message.find(wrong.limits), std::string::npos) << message;
+  };
+  for (const Case& wrong : cases) check(run, wrong);
+  check(serve, {{"--port", "99999"}, "--port", "from 0 to 65535"});
+  check(serve, {{"--control-port", "-1"}, "--control-port", "from 0 to 65535"});
+  check(serve, {{"--batch-rows", "0"}, "--batch-rows", "from 1 to 512"});
+  check(serve, {{"--kv-budget", "0"}, "--kv-budget", "from 1 to"});
+  check(serve, {{"--log-level", "loud"}, "--log-level", "trace, debug"});
+  check({"status"}, {{"--wait", "-1"}, "--wait", "from 0 to 1000000"});
+}
+
+}  // namespace
+}  // namespace hearth::cli

@@ -1,0 +1,39 @@
+#include "cli/command/nearest.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::cli {
+namespace {
+
+TEST(EditDistance, CountsWhatATypistDoes) {
+  EXPECT_EQ(edit_distance("", ""), 0U);
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(edit_distance("abc", ""), 3U);
+  EXPECT_EQ(edit_distance("run", "run"), 0U);
+  EXPECT_EQ(edit_distance("rnu", "run"), 1U);  // swapped
+  EXPECT_EQ(edit_distance("runn", "run"), 1U);
+  EXPECT_EQ(edit_distance("ru", "run"), 1U);
+  EXPECT_EQ(edit_distance("ran", "run"), 1U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+}
+
+TEST(DidYouMean, NamesTheNearest) {
+  const std::vector<std::string> verbs = {"run", "status", "serve", "ps"};
+  EXPECT_EQ(did_you_mean("stauts", verbs), "; did you mean 'status'?");
+  EXPECT_EQ(did_you_mean("p", verbs), "; did you mean 'ps'?");
+  EXPECT_EQ(did_you_mean("serv", verbs), "; did you mean 'serve'?");
+}
+
+TEST(DidYouMean, NamesThreeWhenNoneIsNear) {
+  EXPECT_EQ(did_you_mean("bogus", {"run", "status", "serve", "ps"}),
+            "; did you mean 'run', 'status' or 'ps'?");
+  EXPECT_EQ(did_you_mean("bogus", {"x"}), "; did you mean 'x'?");
+  EXPECT_EQ(did_you_mean("bogus", {}), "");
+}
+
+TEST(DidYouMean, AVeryLongWordIsCutFirst) {
+  EXPECT_EQ(did_you_mean(std::string(1 << 20, 'a'), {"aa"}), "; did you mean 'aa'?");
+}
+
+}  // namespace
+}  // namespace hearth::cli

@@ -1,0 +1,335 @@
+#include "cli/doctor/findings.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace hearth::cli {
+namespace {
+
+using Findings = std::vector<Finding>;
+
+// "warning: sudo ..." for each finding.
+std::string told(const Findings& findings) {
+  std::string out;
+  for (const Finding& finding : findings) {
+    out += std::string(health_name(finding.health)) + ": " + finding.mend + "\n";
+  }
+  return out;
+}
+
+ClockFacts::Source source(double offset, double uncertainty = 0.5) {
+  return {"the server", "", offset, uncertainty};
+}
+
+TEST(DoctorClock, SecondsAreTolerable) {
+  for (const auto& [offset, health] : std::map<double, Health>{{-0.4, Health::kOk},
+                                                               {0.5, Health::kOk},
+                                                               {2.4, Health::kOk},
+                                                               {2.6, Health::kWarning},
+                                                               {-59.0, Health::kWarning},
+                                                               {61.0, Health::kFailed},
+                                                               {-1e9, Health::kFailed}}) {
+    const Findings found = judge_clock({true, {source(offset)}}, false);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found[0].health, health) << offset;
+    EXPECT_EQ(found[0].mend, health == Health::kOk ? "" : "sudo timedatectl set-ntp true");
+  }
+  EXPECT_NE(judge_clock({true, {source(9.0)}}, false)[0].text.find("9.0 s behind the server"),
+            std::string::npos);
+  EXPECT_NE(judge_clock({true, {source(-9.0)}}, false)[0].text.find("ahead of"), std::string::npos);
+  EXPECT_EQ(judge_clock({true, {source(70.0)}}, true)[0].mend, "sudo hwclock -s");
+  EXPECT_EQ(judge_clock({true, {source(70.0, 80.0)}}, false)[0].health, Health::kOk)
+      << "an answer that took so long says nothing";
+}
+
+TEST(DoctorClock, WhatIsNotKnownIsNotJudged) {
+  EXPECT_EQ(told(judge_clock({std::nullopt, {}}, false)), "skipped: \n");
+  EXPECT_EQ(told(judge_clock({true, {}}, false)), "ok: \n");
+  EXPECT_EQ(told(judge_clock({false, {}}, false)), "warning: sudo timedatectl set-ntp true\n");
+  EXPECT_EQ(told(judge_clock({true, {{"x", "no answer", 0, 0}}}, false)), "warning: \nok: \n");
+}
+
+TEST(DoctorMtu, TunnelsMayBeSmallerButNotTooSmall) {
+  EXPECT_EQ(told(judge_mtu({})), "ok: \n");
+  EXPECT_EQ(told(judge_mtu({{"eth0", 1500, true}, {"wg0", 1420, false}, {"ts0", 1280, false}})),
+            "ok: \n");
+  EXPECT_EQ(told(judge_mtu({{"eth0", 1400, true}})),
+            "warning: sudo ip link set dev eth0 mtu 1500\n");
+  EXPECT_EQ(told(judge_mtu({{"tun$0", 1279, false}})),
+            "failed: sudo ip link set dev 'tun$0' mtu 1500\n");
+  const Findings jumbo = judge_mtu({{"eth0", 9000, true}});
+  EXPECT_EQ(told(jumbo), "ok: \n");
+  EXPECT_NE(jumbo[0].text.find("9000"), std::string::npos);
+}
+
+ServerFacts server(std::vector<ServerFacts::Port> ports) {
+  ServerFacts facts;
+  facts.file = "/d/serve.json";
+  facts.pid = 77;
+  facts.alive = true;
+  facts.api_port = 11'500;
+  facts.api_port_taken = true;
+  facts.ports = std::move(ports);
+  return facts;
+}
+
+TEST(DoctorPorts, WithoutAServer) {
+  ServerFacts facts;
+  facts.api_port = 11'500;
+  EXPECT_EQ(told(judge_ports(facts)), "ok: \n");
+  facts.api_port_taken = true;
+  EXPECT_EQ(told(judge_ports(facts)), "warning: ss -ltnp 'sport = :11500'\n");
+}
+
+TEST(DoctorPorts, AServerThatWasKilledIsSaid) {
+  ServerFacts facts = server({});
+  facts.alive = false;
+  facts.api_port_taken = false;
+  EXPECT_EQ(told(judge_ports(facts)), "warning: rm /d/serve.json\nok: \n");
+}
+
+TEST(DoctorPorts, OfARunningServer) {
+  EXPECT_EQ(told(judge_ports(server({{"api", 11'500, true, false, true},
+                                     {"control", 4001, true, false, std::nullopt}}))),
+            "ok: \nok: \n");
+  EXPECT_EQ(told(judge_ports(server({{"api", 11'500, true, false, false}}))), "failed: kill 77\n");
+  EXPECT_EQ(told(judge_ports(server({{"api", 11'500, false, false, std::nullopt}}))),
+            "failed: kill 77\n");
+}
+
+TEST(DoctorCoordinator, EveryOutcome) {
+  CoordinatorFacts facts;
+  facts.address = "http://den:11500";
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "skipped: \n") << "no server is no fault";
+  facts.member = "10.0.0.1:11501";
+  EXPECT_NE(judge_coordinator(facts, "1").front().text.find("10.0.0.1:11501"), std::string::npos);
+  facts.named = true;
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "skipped: \n") << "--offline";
+  facts.asked = true;
+  facts.version = "1";
+  facts.ready = true;
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \n");
+  EXPECT_EQ(told(judge_coordinator(facts, "2")), "warning: \n");
+  facts.ready = false;
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: hearth status\n");
+  facts.refused = "no key";
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "warning: hearth doctor --api-key hk1...\n");
+  facts.error = "nobody";
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "failed: hearth serve --model MODEL\n");
+}
+
+TEST(DoctorDriver, NoCardIsNoFault) {
+  DriverFacts facts;
+  EXPECT_EQ(told(judge_driver(facts, false)), "ok: \n");
+  facts.library = true;  // of a container's image
+  EXPECT_EQ(told(judge_driver(facts, false)), "ok: \n");
+}
+
+TEST(DoctorDriver, ACardWithoutItsDriver) {
+  DriverFacts facts;
+  facts.cards = 1;
+  facts.distribution = "debian";
+  EXPECT_EQ(told(judge_driver(facts, false)),
+            "warning: sudo apt install nvidia-driver && sudo reboot\n");
+  facts.distribution = "ubuntu";
+  EXPECT_EQ(told(judge_driver(facts, false)),
+            "warning: sudo ubuntu-drivers install && sudo reboot\n");
+  facts.distribution = "other";
+  EXPECT_EQ(told(judge_driver(facts, false)), "warning: \n");
+}
+
+TEST(DoctorDriver, ADriverThatIsThere) {
+  DriverFacts facts;
+  facts.cards = 1;
+  facts.kernel_module = "535.183.01";
+  facts.distribution = "debian";
+  EXPECT_EQ(told(judge_driver(facts, false)), "warning: sudo apt install libcuda1\n");
+  facts.library = true;
+  facts.cuda = 12'020;
+  facts.init = 0;
+  EXPECT_EQ(judge_driver(facts, false)[0].text, "NVIDIA's 535.183.01, CUDA 12.2");
+  facts.init = 803;
+  EXPECT_EQ(told(judge_driver(facts, false)), "failed: sudo reboot\n");
+  facts.init = 100;
+  EXPECT_EQ(told(judge_driver(facts, false)), "warning: nvidia-smi\n");
+  facts.init = 999;
+  EXPECT_EQ(told(judge_driver(facts, false)), "failed: nvidia-smi\n");
+}
+
+TEST(DoctorDriver, OfWindowsUnderWsl) {
+  DriverFacts facts;
+  facts.library = true;
+  facts.init = 0;
+  EXPECT_EQ(judge_driver(facts, true)[0].text, "NVIDIA's of Windows");
+  facts.init = 100;
+  EXPECT_EQ(told(judge_driver(facts, true)), "ok: \n");
+}
+
+TEST(DoctorWsl, EachModeHasItsLines) {
+  EXPECT_TRUE(judge_wsl({0, false}, 11'500).empty());
+  EXPECT_EQ(judge_wsl({1, false}, 11'500)[0].health, Health::kFailed);
+  const Finding nat = judge_wsl({2, false}, 11'500)[0];
+  EXPECT_EQ(nat.health, Health::kWarning);
+  EXPECT_NE(nat.mend.find(R"([wsl2]\nnetworkingMode=mirrored\n)"), std::string::npos);
+  const Finding mirrored = judge_wsl({2, true}, 4711)[0];
+  EXPECT_NE(mirrored.mend.find("-Action Allow -LocalPorts 4711"), std::string::npos);
+}
+
+TEST(DoctorDisk, RoomRightsAndFiles) {
+  DiskFacts facts{"/m", "", true, 50'000'000'000, 7, true};
+  EXPECT_EQ(told(judge_disk(facts)), "ok: \n");
+  facts.free_bytes = 9'999'999'999;
+  EXPECT_EQ(judge_disk(facts)[0].health, Health::kWarning);
+  facts.free_bytes = 999'999'999;
+  EXPECT_EQ(judge_disk(facts)[0].health, Health::kFailed);
+  facts.free_bytes = 50'000'000'000;
+  facts.free_files = 0;
+  EXPECT_EQ(judge_disk(facts)[0].health, Health::kFailed);
+  facts.counts_files = false;
+  EXPECT_EQ(judge_disk(facts)[0].health, Health::kOk);
+  facts.writable = false;
+  EXPECT_EQ(told(judge_disk(facts)), "failed: sudo chown -R \"$(id -u)\" /m\n");
+  facts.error = "no such file";
+  EXPECT_EQ(told(judge_disk(facts)), "failed: mkdir -p /m\n");
+}
+
+TEST(DoctorPermissions, SecretsAreTheirOwnersAlone) {
+  EXPECT_EQ(told(judge_permissions("/d", {})), "ok: \n");
+  EXPECT_EQ(told(judge_permissions("/d", {{"/d", 0700, true, true},
+                                          {"/d/node.key", 0600, false, true},
+                                          {"/d/old.key", 0400, false, true}})),
+            "ok: \n");
+  EXPECT_EQ(told(judge_permissions("/d e", {{"/d e", 0755, true, true},
+                                            {"/d e/node.key", 0640, false, true},
+                                            {"/d e/roster", 0600, false, false}})),
+            "failed: chmod 700 '/d e'\n"
+            "failed: chmod 600 '/d e/node.key'\n"
+            "failed: sudo chown \"$(id -u)\" '/d e/roster'\n");
+}
+
+TEST(DoctorLimits, FilesForEveryConnection) {
+  EXPECT_EQ(told(judge_limits({1024, 524'288, 8 << 20})), "ok: \nok: \n");
+  EXPECT_EQ(told(judge_limits({256, 524'288, 0})), "warning: ulimit -n 4096\nok: \n");
+  EXPECT_EQ(told(judge_limits({256, 1024, 0})), "warning: ulimit -n 1024\nok: \n");
+  EXPECT_EQ(judge_limits({256, 512, 0})[0].mend.find("echo"), 0U);
+  EXPECT_NE(judge_limits({1024, 1024, ~std::uint64_t{0}})[1].text.find("any amount"),
+            std::string::npos);
+}
+
+TEST(DoctorFirewall, MattersWhereSomethingIsOpenToOthers) {
+  const ServerFacts inside = server({{"api", 11'500, true, false, true}});
+  const ServerFacts outside = server({{"api", 11'500, true, true, true}});
+  EXPECT_EQ(told(judge_firewall({{}, true}, outside)), "ok: \n");
+  EXPECT_EQ(told(judge_firewall({{}, false}, outside)), "ok: \n");
+  EXPECT_EQ(told(judge_firewall({{{"ufw", std::nullopt}}, false}, inside)), "ok: \n");
+  EXPECT_EQ(told(judge_firewall({{{"ufw", std::nullopt}}, false}, outside)),
+            "warning: sudo ufw allow 11500/tcp\n");
+  EXPECT_EQ(
+      told(judge_firewall({{{"ufw", "-A ufw-user-input --dport 11500 -j ACCEPT"}}, true}, outside)),
+      "ok: \n");
+  EXPECT_EQ(told(judge_firewall({{{"nftables", "tcp dport 22 accept"}}, true}, outside)),
+            "warning: sudo nft insert rule inet filter input tcp dport 11500 accept\n");
+  EXPECT_EQ(told(judge_firewall({{{"firewalld", std::nullopt}}, true}, outside)),
+            "warning: sudo firewall-cmd --permanent --add-port=11500/tcp && sudo firewall-cmd "
+            "--reload\n");
+}
+
+TEST(DoctorFirewall, TheChainThatClosesAPortIsNamedInTheLineThatMendsIt) {
+  const auto nft = [](const std::string& family, const std::string& table,
+                      const std::string& name) {
+    const std::string place = R"("family": ")" + family + R"(", "table": ")" + table + R"(", )";
+    auto rules = NftRuleset::parse(
+        R"({"nftables": [{"chain": {)" + place + R"("name": ")" + name +
+        R"(", "type": "filter", "hook": "input", "policy": "drop"}}, {"rule": {)" + place +
+        R"("chain": ")" + name +
+        R"(", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "tcp", )" +
+        R"("field": "dport"}}, "right": 11500}}, {"accept": null}]}}]})");
+    EXPECT_TRUE(rules.ok());
+    FirewallFacts facts;
+    facts.active.push_back({"nftables", std::nullopt, *rules});
+    return facts;
+  };
+  const ServerFacts open = server({{"api", 11'500, true, true, true}});
+  const ServerFacts both =
+      server({{"api", 11'500, true, true, true}, {"control", 11'501, true, true, true}});
+  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), open)), "ok: \n");
+  EXPECT_EQ(told(judge_firewall(nft("inet", "fence", "in"), both)),
+            "warning: sudo nft insert rule inet fence in tcp dport 11501 accept\n");
+  EXPECT_EQ(told(judge_firewall(nft("ip", "filter", "INPUT"), both)),
+            "warning: sudo iptables -I INPUT -p tcp --dport 11501 -j ACCEPT\n");
+  ReachFacts reach;
+  reach.address = "10.0.0.2:4000";
+  reach.error = "timed out";
+  EXPECT_EQ(judge_reach(reach, nft("ip", "fence", "in")).front().mend,
+            "sudo nft insert rule ip fence in tcp dport 4000 accept");
+  reach.address = "10.0.0.2:11500";
+  EXPECT_NE(judge_reach(reach, nft("ip", "fence", "in")).front().text.find("on the way"),
+            std::string::npos);
+}
+
+TEST(DoctorFirewall, TheirOwnTexts) {
+  EXPECT_TRUE(ufw_enabled("# c\nENABLED=yes\nLOGLEVEL=low\n"));
+  EXPECT_TRUE(ufw_enabled("ENABLED=yes"));
+  EXPECT_FALSE(ufw_enabled("ENABLED=no\n"));
+  EXPECT_FALSE(ufw_enabled("# ENABLED=yes\n"));
+  EXPECT_FALSE(ufw_enabled(""));
+  const std::string chain = "table inet filter {\n  chain input {\n    type filter hook input ";
+  EXPECT_TRUE(nft_drops_input(chain + "priority filter; policy drop;\n"));
+  EXPECT_FALSE(nft_drops_input(chain + "priority filter; policy accept;\n  }\n  chain forward {\n"
+                                       "    type filter hook forward priority 0; policy drop;\n"));
+  EXPECT_FALSE(nft_drops_input(""));
+  EXPECT_TRUE(iptables_drops_input("-P INPUT DROP\n"));
+  EXPECT_TRUE(
+      iptables_drops_input("-P INPUT ACCEPT\n-A INPUT -i lo -j ACCEPT\n-A INPUT -j DROP\n"));
+  EXPECT_FALSE(iptables_drops_input("-P INPUT ACCEPT\n-A INPUT -s 1.2.3.4/32 -j DROP\n"));
+  EXPECT_TRUE(names_number("dport {22,11500}", 11'500));
+  EXPECT_FALSE(names_number("dport 115000", 11'500));
+  EXPECT_FALSE(names_number("dport 211500", 11'500));
+  EXPECT_FALSE(names_number("", 11'500));
+}
+
+TEST(Doctor, AWholeMachineIsJudgedInOrder) {
+  const Findings found = judge(MachineFacts(), "1");
+  std::string checks;
+  for (const Finding& finding : found) checks += finding.check + " ";
+  EXPECT_EQ(checks,
+            "coordinator clock ports firewall reach mtu driver disk permissions limits limits ");
+}
+
+TEST(Doctor, WordsOfAShell) {
+  EXPECT_EQ(shell_quoted("/a/b-c_1.2"), "/a/b-c_1.2");
+  EXPECT_EQ(shell_quoted("a b"), "'a b'");
+  EXPECT_EQ(shell_quoted("a'b$(x)"), R"('a'\''b$(x)')");
+  EXPECT_EQ(shell_quoted(""), "''");
+}
+
+TEST(DoctorReach, SaysWhatTheCoordinatorSawAndTheLineThatMendsIt) {
+  ReachFacts reach;
+  reach.skipped = "no worker of this machine is connected";
+  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kSkipped);
+  reach = {"", "10.0.0.2:4000", "", 1.5};
+  EXPECT_EQ(judge_reach(reach, {}).front().health, Health::kOk);
+  reach.error = "no answer within 3 s";
+  Finding failed = judge_reach(reach, {}).front();
+  EXPECT_EQ(failed.health, Health::kFailed);
+  EXPECT_NE(failed.text.find("10.0.0.2:4000: no answer"), std::string::npos);
+  FirewallFacts firewall;
+  firewall.active = {{"ufw", std::nullopt}};
+  EXPECT_EQ(judge_reach(reach, firewall).front().mend, "sudo ufw allow 4000/tcp");
+}
+
+TEST(DoctorPaths, ASilentLossOfLargePacketsIsAFailure) {
+  const auto health = [](const PathFacts& path) { return judge_paths({path}).front().health; };
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1500, false}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 1400, true}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "lo", 65'536, 9'000, false}), Health::kOk);
+  EXPECT_EQ(health({"den", "10.0.0.2", "eth0", 1500, 0, false}), Health::kSkipped);
+  const PathFacts hole = {"den", "10.0.0.2", "eth0", 1500, 1280, false};
+  EXPECT_EQ(health(hole), Health::kFailed);
+  EXPECT_EQ(judge_paths({hole}).front().mend, "sudo ip link set dev eth0 mtu 1280");
+  EXPECT_TRUE(judge_paths({}).empty());
+}
+
+}  // namespace
+}  // namespace hearth::cli

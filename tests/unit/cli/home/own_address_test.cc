@@ -1,0 +1,36 @@
+#include "cli/home/own_address.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::cli {
+namespace {
+
+TEST(OwnAddress, IsTheOneThatThePeerWouldSee) {
+  const auto own = own_host_towards({"127.0.0.1", 9});
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EQ(*own, "127.0.0.1");
+  const auto far = own_host_towards({"255.255.255.255", 9});
+  EXPECT_FALSE(far) << "a broadcast is no way to a peer";
+}
+
+TEST(OwnAddress, OfTheMachineIsNumericAndBeyondLoopback) {
+  const auto own = own_host();
+  if (!own.ok()) {
+    EXPECT_EQ(own.error().code, ErrorCode::kNotFound) << "a machine without a network";
+    return;
+  }
+  EXPECT_TRUE(parse_address(Address{*own, 1}.text()));
+  EXPECT_FALSE(parse_loopback_address(Address{*own, 1}.text()));
+}
+
+TEST(HostName, IsNeverEmpty) { EXPECT_FALSE(host_name().empty()); }
+
+TEST(OwnAddress, OnlyAHostOfThisMachineIsItsOwn) {
+  EXPECT_TRUE(is_own_host("127.0.0.1"));
+  EXPECT_TRUE(is_own_host("127.0.0.77"));
+  EXPECT_FALSE(is_own_host("192.0.2.1"));
+  EXPECT_FALSE(is_own_host("2001:db8::1"));
+}
+
+}  // namespace
+}  // namespace hearth::cli

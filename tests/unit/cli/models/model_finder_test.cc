@@ -1,0 +1,64 @@
+#include "cli/models/model_finder.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+namespace hearth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ModelFinderTest : ::testing::Test {
+  ModelFinderTest() {
+    std::string pattern = (fs::temp_directory_path() / "hearth-finder-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder = fs::canonical(pattern);
+  }
+  ~ModelFinderTest() override { fs::remove_all(folder); }
+  fs::path write(const std::string& name, std::size_t bytes) const {
+    const fs::path path = folder / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << std::string(bytes, 'x');
+    return path;
+  }
+  fs::path folder;
+};
+
+TEST_F(ModelFinderTest, FindsFilesOfTheSizeOnce) {
+  const fs::path blob = write("hub/models--a--b/blobs/0123", 10);
+  fs::create_directories(folder / "hub/models--a--b/snapshots/c");
+  fs::create_symlink("../../blobs/0123", folder / "hub/models--a--b/snapshots/c/m.gguf");
+  const fs::path other = write("b/c/d/model", 10);
+  write("b/longer", 11);
+  write("b/empty", 0);
+  fs::create_directory_symlink(folder, folder / "b/round");  // never followed
+  fs::create_symlink("nowhere", folder / "b/dangling");
+  std::vector<std::string> found =
+      files_of_size({folder / "hub", folder / "b", folder / "missing", folder / "hub"}, 10);
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<std::string>{other.string(), blob.string()}));
+  EXPECT_TRUE(files_of_size({folder}, 12).empty());
+}
+
+TEST_F(ModelFinderTest, LooksWhereOtherProgramsKeepModels) {
+  const auto has = [](const std::vector<std::string>& more, const fs::path& wanted) {
+    const auto folders = model_folders(more);
+    return std::find(folders.begin(), folders.end(), wanted) != folders.end();
+  };
+  for (const char* name : {"HF_HUB_CACHE", "OLLAMA_MODELS"}) {
+    setenv(name, (folder / name).c_str(), 1);
+    EXPECT_TRUE(has({}, folder / name));
+    unsetenv(name);
+  }
+  setenv("HF_HOME", folder.c_str(), 1);
+  EXPECT_TRUE(has({}, folder / "hub"));
+  unsetenv("HF_HOME");
+  EXPECT_TRUE(has({"/mnt/models"}, "/mnt/models"));
+}
+
+}  // namespace
+}  // namespace hearth::cli

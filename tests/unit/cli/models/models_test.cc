@@ -1,0 +1,81 @@
+#include "cli/models/models.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace hearth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(ModelName, IsASafeFileName) {
+  EXPECT_EQ(model_name("/a/b/SmolLM2-135M-Instruct.Q4_1.gguf"), "smollm2-135m-instruct.q4_1");
+  EXPECT_EQ(model_name("../../..hidden model.GGUF"), "hidden-model.gguf");
+  for (const char* name : {"a b", "Ünïcode.gguf", "x/../y", "....", "-", "a;rm -rf"}) {
+    const std::string safe = model_name(name);
+    if (!safe.empty()) {
+      EXPECT_TRUE(check_model_name(safe).ok()) << safe;
+    }
+  }
+}
+
+TEST(CheckModelName, RefusesWhatIsNoName) {
+  for (const char* name : {"", ".x", "A", "a/b", "a b", "..", "a\n"}) {
+    EXPECT_FALSE(check_model_name(name).ok()) << name;
+  }
+  EXPECT_FALSE(check_model_name(std::string(129, 'a')).ok());
+  EXPECT_TRUE(check_model_name(std::string(128, 'a')).ok());
+}
+
+class ModelsFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("hearth-models-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    setenv("HEARTH_MODELS", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    fs::remove_all(folder_);
+    unsetenv("HEARTH_MODELS");
+  }
+  fs::path folder_;
+};
+
+TEST_F(ModelsFolder, ListsResolvesAndRemembers) {
+  EXPECT_TRUE(list_models().empty());
+  EXPECT_EQ(resolve_model("m").error().code, ErrorCode::kNotFound);
+  std::ofstream(folder_ / "m.gguf") << "12345";
+  std::ofstream(folder_ / "other.txt") << "x";
+  LocalModel model;
+  model.path = folder_ / "m.gguf";
+  model.sha256 = "abc";
+  model.source = "here";
+  ASSERT_TRUE(write_model_record(model).ok());
+  const auto models = list_models();
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(models[0].name, "m");
+  EXPECT_EQ(models[0].bytes, 5U);
+  EXPECT_EQ(models[0].sha256, "abc");
+  EXPECT_EQ(*resolve_model("m"), folder_ / "m.gguf");
+  EXPECT_EQ(*resolve_model((folder_ / "other.txt").string()), folder_ / "other.txt");
+  EXPECT_FALSE(resolve_model("../" + folder_.filename().string() + "/m").ok());
+}
+
+TEST_F(ModelsFolder, ABrokenRecordIsNoRecord) {
+  std::ofstream(folder_ / "m.gguf") << "1";
+  std::ofstream(folder_ / "m.json") << "{\"sha256\": [1, ";
+  ASSERT_EQ(list_models().size(), 1U);
+  EXPECT_EQ(list_models()[0].sha256, "");
+}
+
+TEST_F(ModelsFolder, Sha256OfAFile) {
+  std::ofstream(folder_ / "x") << "abc";
+  EXPECT_EQ(*sha256_of_file(folder_ / "x", "x", true),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_FALSE(sha256_of_file(folder_ / "none", "x", true).ok());
+}
+
+}  // namespace
+}  // namespace hearth::cli

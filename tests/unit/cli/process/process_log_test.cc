@@ -1,0 +1,87 @@
+#include "cli/process/process_log.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include "cli/process/log_reader.h"
+#include "tests/unit/cli/process/logs_folder.h"
+
+namespace hearth::cli {
+namespace {
+
+struct ProcessLogTest : ::testing::Test {
+  LogsFolder folder;
+  std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+
+  void TearDown() override { spdlog::set_default_logger(before); }
+};
+
+TEST_F(ProcessLogTest, TheFileHasTheDateAndTheChildrensLines) {
+  const std::string path = folder.path() + "/data/new/serve.log";
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_process_log("info").ok());
+  ASSERT_TRUE(log_to_file(path).ok());
+  spdlog::info("a\x1b[2J");
+  spdlog::debug("too fine");
+  log_child_line("local-1", "b\x07");
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_NE(err.find(" info a\\x1b[2J\n[local-1] b\\x07\n"), std::string::npos) << err;
+  std::vector<std::string> lines;
+  LogReader(path).read([&](std::string_view line) { lines.emplace_back(line); });
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_TRUE(lines[0].starts_with("20"));
+  EXPECT_TRUE(lines[0].ends_with(" info a\\x1b[2J"));
+  EXPECT_EQ(lines[1], "[local-1] b\\x07");
+  struct stat state {};
+  for (const char* made : {"/data", "/data/new"}) {
+    ASSERT_EQ(stat((folder.path() + made).c_str(), &state), 0);
+    EXPECT_EQ(state.st_mode & 0777U, 0700U) << made << " is for this user alone";
+  }
+}
+
+// What is kept is bounded, and a reader that keeps up misses nothing of it.
+TEST_F(ProcessLogTest, FullFilesMakeRoom) {
+  constexpr std::size_t kBytes = 4'000;
+  const std::string path = folder.file("serve.log");
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_process_log("info").ok());
+  ASSERT_TRUE(log_to_file(path, kBytes).ok());
+  LogReader reader(path);
+  int next = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    log_child_line("n", std::to_string(i));
+    if (i % 100 != 99) continue;
+    reader.read([&](std::string_view line) {
+      EXPECT_EQ(line, "[n] " + std::to_string(next));
+      ++next;
+    });
+  }
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(next, 2'000);
+  std::uintmax_t all = 0;
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/logs")) {
+    all += entry.file_size();
+    ++files;
+  }
+  EXPECT_EQ(files, kLogFilesBefore + 1);
+  EXPECT_LE(all, kBytes * (kLogFilesBefore + 1));
+}
+
+TEST_F(ProcessLogTest, WithoutAFileTheLogGoesOn) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_process_log("info").ok());
+  std::filesystem::create_directories(folder.file("serve.log"));
+  EXPECT_EQ(log_to_file(folder.file("serve.log")).error().code, ErrorCode::kIo);
+  log_to_file_or_warn(folder.file("serve.log"));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
+}
+
+TEST_F(ProcessLogTest, LevelsAreNamed) {
+  EXPECT_TRUE(start_process_log("off").ok());
+  EXPECT_FALSE(start_process_log("loud").ok());
+}
+
+}  // namespace
+}  // namespace hearth::cli

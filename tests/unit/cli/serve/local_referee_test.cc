@@ -1,0 +1,134 @@
+#include "cli/serve/local_referee.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "model/synthetic.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::RefereeCase;
+using coordinator::RefereeFinding;
+
+constexpr std::uint32_t kLayers = 5;
+constexpr std::uint32_t kAnswer = 12;
+
+struct LocalRefereeTest : ::testing::Test {
+  LocalRefereeTest() {
+    model::SyntheticOptions options;
+    options.layers = kLayers;
+    const Bytes bytes = model::synthetic_model_bytes(options).value();
+    path = std::filesystem::temp_directory_path() /
+           ("hearth-referee-" + std::to_string(getpid()) + ".gguf");
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    request.salt = blake2b(as_bytes("salt"));
+    request.split = {{0, 1}, {1, 4}, {4, kLayers}};
+    for (TokenId i = 0; i < 20; ++i) request.prompt.push_back(30 + i * 7);
+    request.sampling.temperature = 0.9F;
+    request.sampling.seed = 11;
+    request.sampling.max_tokens = kAnswer;
+  }
+  ~LocalRefereeTest() override { std::filesystem::remove(path); }
+
+  Result<RefereeFinding> compute() const {
+    return compute_case(path, request, [] { return false; });
+  }
+  // The model's own answer, of which nothing is known before.
+  std::vector<TokenId> own() {
+    request.answer = {-1};
+    request.positions = static_cast<std::uint32_t>(request.prompt.size());
+    return compute().value().tokens;
+  }
+  void claim(std::vector<TokenId> answer) {
+    request.answer = std::move(answer);
+    request.positions =
+        static_cast<std::uint32_t>(request.prompt.size() + request.answer.size() - 1);
+  }
+
+  std::filesystem::path path;
+  RefereeCase request;
+};
+
+TEST_F(LocalRefereeTest, WhatIsTrueIsFoundWhole) {
+  const std::vector<TokenId> answer = own();
+  ASSERT_EQ(answer.size(), kAnswer);
+  claim(answer);
+  const RefereeFinding found = compute().value();
+  EXPECT_EQ(found.sampled, answer);
+  EXPECT_EQ(found.tokens, answer);
+  ASSERT_EQ(found.windows.size(), 1u);
+  const auto& stages = found.windows.at(0);
+  ASSERT_EQ(stages.size(), 3u);
+  EXPECT_EQ(stages[0].out, stages[1].in);
+  EXPECT_EQ(stages[1].out, stages[2].in);
+  EXPECT_EQ(stages[0].in, stages[2].out) << "both are the commitment to the tokens";
+  // A boundary is what it is, however the rest is cut.
+  request.split = {{0, 4}, {4, kLayers}};
+  const RefereeFinding other = compute().value();
+  EXPECT_EQ(other.windows.at(0)[0].out, stages[1].out);
+  EXPECT_NE(stages[0].out, stages[1].out);
+  request.salt = blake2b(as_bytes("another"));
+  EXPECT_NE(compute().value().windows.at(0)[0].out, stages[1].out);
+}
+
+TEST_F(LocalRefereeTest, AFalseTokenIsFoundAndTheTrueAnswerGoesOnFromThere) {
+  const std::vector<TokenId> answer = own();
+  std::vector<TokenId> claimed = answer;
+  claimed[5] = claimed[5] == 40 ? 41 : 40;
+  claim(claimed);
+  const RefereeFinding found = compute().value();
+  ASSERT_EQ(found.sampled.size(), kAnswer);
+  EXPECT_TRUE(std::equal(answer.begin(), answer.begin() + 6, found.sampled.begin()));
+  EXPECT_NE(found.sampled[5], claimed[5]);
+  EXPECT_EQ(found.tokens, answer);
+}
+
+TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
+  claim({1, 2, 3});
+  request.split = {{0, 2}, {2, 4}};
+  const auto other = compute();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kUnavailable);
+  request.split = {{0, kLayers}};
+  request.positions = 0;
+  EXPECT_FALSE(compute());
+  request.positions = 1'000;
+  EXPECT_FALSE(compute());
+  claim({1, 2, 3});
+  const auto stopped = compute_case(path, request, [] { return true; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(LocalRefereeTest, WhatNobodyWaitsForAnyMoreIsGivenUp) {
+  claim(own());
+  request.until = 1;  // long ago
+  LocalReferee referee(path);
+  std::promise<Result<RefereeFinding>> answered;
+  referee.judge(request,
+                [&](Result<RefereeFinding> found) { answered.set_value(std::move(found)); });
+  const auto found = answered.get_future().get();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kTimeout);
+}
+
+TEST_F(LocalRefereeTest, ItAnswersFromAThreadOfItsOwn) {
+  claim(own());
+  LocalReferee referee(path);
+  std::promise<Result<RefereeFinding>> answered;
+  referee.judge(request,
+                [&](Result<RefereeFinding> found) { answered.set_value(std::move(found)); });
+  const auto found = answered.get_future().get();
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->tokens, request.answer);
+}
+
+}  // namespace
+}  // namespace hearth::cli

@@ -1,0 +1,83 @@
+#include "coordinator/http/api/router.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/http/api/handlers.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+struct RouteCase {
+  const char* path;
+  const char* allow;  // null: nothing is there
+  Handler handler = nullptr;
+};
+
+constexpr const char* kGet = "GET, HEAD, OPTIONS";
+constexpr const char* kPost = "POST, OPTIONS";
+
+const RouteCase kRoutes[] = {
+    {"/v1/chat/completions", kPost, handle_chat},
+    {"/v1/completions", kPost, handle_completion},
+    {"/tokenize", kPost, handle_tokenize},
+    {"/detokenize", kPost, handle_detokenize},
+    {"/apply-template", kPost, handle_apply_template},
+    {"/v1/models", kGet, handle_models},
+    {"/v1/models/a", kGet, handle_model},
+    {"/v1/models/a/b/../c", kGet, handle_model},
+    {"/v1/models//", kGet, handle_model},
+    {"/health", kGet, handle_ready},
+    {"/v1/health", kGet, handle_ready},
+    {"/readyz", kGet, handle_ready},
+    {"/livez", kGet, handle_live},
+    {"/metrics", kGet, handle_metrics},
+    {"/api/v1/state", kGet, handle_state},
+    {"", nullptr},
+    {"/", nullptr},
+    {"/v1", nullptr},
+    {"/v1/", nullptr},
+    {"/v1/models/", nullptr},
+    {"/v1/modelsx", nullptr},
+    {"/V1/models", nullptr},
+    {"/livez/", nullptr},
+    {"//livez", nullptr},
+    {"/metrics?x", nullptr},
+    {"/v1/chat/completions/", nullptr},
+    {"/v1/embeddings", nullptr},
+    {"/api/v1", nullptr},
+};
+
+TEST(RouterTest, EveryMethodOnEveryPath) {
+  for (const RouteCase& route : kRoutes) {
+    for (const std::string method : {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "get", ""}) {
+      const RouteMatch match = find_route(method, route.path);
+      const bool is_get = method == "GET" || method == "HEAD";
+      const bool allowed = route.allow == kGet ? is_get : route.allow == kPost && method == "POST";
+      EXPECT_EQ(match.handler, allowed ? route.handler : nullptr) << method << route.path;
+      ASSERT_EQ(match.refusal.has_value(), !allowed) << method << route.path;
+      if (allowed) continue;
+      EXPECT_EQ(match.refusal->status, route.allow == nullptr ? 404U : 405U) << route.path;
+      const Json error = Json::parse(match.refusal->body)["error"];
+      EXPECT_EQ(error["code"], route.allow == nullptr ? "not_found" : "method_not_allowed");
+      std::string allow;
+      for (const auto& [name, value] : match.refusal->headers) {
+        if (name == "Allow") allow += value;
+      }
+      EXPECT_EQ(allow, route.allow == nullptr ? "" : route.allow) << route.path;
+    }
+  }
+}
+
+TEST(RouterTest, RefusalsAreJsonWhateverThePathHolds) {
+  for (const std::string& path : {std::string("/\xff\xfe\"\\"), std::string(8000, '\xC3'),
+                                  "/v1/models/" + std::string(8000, '\xA9')}) {
+    const RouteMatch match = find_route("PUT", path);
+    ASSERT_TRUE(match.refusal.has_value());
+    const Json body = Json::parse(match.refusal->body, nullptr, false);
+    ASSERT_FALSE(body.is_discarded());
+    EXPECT_TRUE(is_valid_utf8(match.refusal->body));
+  }
+}
+
+}  // namespace
+}  // namespace hearth::coordinator::http

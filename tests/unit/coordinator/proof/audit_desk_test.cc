@@ -1,0 +1,649 @@
+#include "coordinator/proof/audit_desk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/coordinator/proof/audit_log.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using testing::ReceiptStage;
+
+struct AuditDeskTest : ::testing::Test, testing::AuditLog {};
+
+constexpr std::size_t kSeal = 6;
+constexpr std::size_t kOpening = 7;
+constexpr std::size_t kDrawn = 11;
+
+TEST_F(AuditDeskTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
+  const ReceiptRequest one = request(1);
+  answer(one);
+  ASSERT_EQ(runs.size(), 1u) << "of the first windows all are drawn";
+  const AuditRun& run = runs[0];
+  EXPECT_EQ(run.nodes, (std::vector<std::string>{"c", "d"}));
+  EXPECT_NE(run.order.request, one.order.request) << "nobody can tell that it is an audit";
+  EXPECT_EQ(run.order.salt, one.order.salt);
+  EXPECT_EQ(run.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_TRUE(run.answer.empty()) << "and it is not told what was sampled";
+  EXPECT_EQ(run.sampling, one.sampling);
+  EXPECT_EQ(of_kind(kDrawn), 1u);
+  EXPECT_TRUE(asked.empty());
+  compute(run);
+  EXPECT_EQ(of_kind(kSeal), 2u);
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  ASSERT_EQ(asked.size(), 4u) << "both are asked to seal, then both to open";
+  EXPECT_TRUE(asked[0].body.has_seal_order() && asked[1].body.has_seal_order());
+  EXPECT_TRUE(books.disputes().empty());
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1);
+  EXPECT_EQ(books.standing(stages[1].key())->audited_right(), 1);
+  EXPECT_EQ(books.balance({}), 0) << "a ledger that is a log only";
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.selected_total, 2u);
+  EXPECT_EQ(status.agreed_total, 2u);
+  EXPECT_EQ(status.disputed_total + status.missed_total + status.waiting + status.running, 0u);
+}
+
+TEST_F(AuditDeskTest, AStageThatLiedIsNamedAndNoOther) {
+  for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
+  answer(request(1));
+  compute(runs.at(0));
+  const std::vector<std::uint64_t> disputes = books.disputes();
+  ASSERT_EQ(disputes.size(), 1u);
+  EXPECT_EQ(books.receipt(disputes[0])->worker, stages[0].key());
+  EXPECT_EQ(of_kind(kSeal), 1u) << "what came in behind it was another input";
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.disputed_total, 1u);
+  EXPECT_EQ(status.missed_total, 1u);
+}
+
+TEST_F(AuditDeskTest, OtherTokensAreComputedOnceMoreAsTheyWereClaimed) {
+  // The lie of the first stage moved what was sampled.
+  for (ReceiptStage& stage : stages) stage.boundary = "far off";
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 9});
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].nodes, runs[0].nodes);
+  EXPECT_EQ(runs[1].answer, std::vector<TokenId>{6}) << "what was fed; the last token never was";
+  EXPECT_EQ(runs[1].sampling.max_tokens, 2u);
+  compute(runs[1]);
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
+}
+
+TEST_F(AuditDeskTest, WhoSampledOtherwiseIsTheLastStage) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
+  compute(runs.at(1));
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[1].key());
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1) << "the first one was right";
+}
+
+TEST_F(AuditDeskTest, AnotherLastTokenIsInNoReceipt) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 6, 9});
+  compute(runs.at(1));
+  EXPECT_TRUE(books.disputes().empty());
+  EXPECT_EQ(audits->status().disputed_total, 1u) << "and it is said nevertheless";
+}
+
+TEST_F(AuditDeskTest, WhatItsClientEndedIsAuditedUpToItsEnd) {
+  ReceiptRequest cut = request(1);
+  cut.sampling.max_tokens = 100;
+  answer(cut);
+  EXPECT_EQ(runs.at(0).sampling.max_tokens, 2u);
+  compute(runs.at(0));
+  EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1);
+  EXPECT_EQ(of_kind(kOpening), 2u) << "the last stage's too: it commits to no most of tokens";
+  EXPECT_EQ(audits->status().missed_total, 0u);
+}
+
+TEST_F(AuditDeskTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
+  audits->end(Epoch(5));
+  begin(testing::receipt_pipeline({stages[0], others[1]}, Epoch(6)));
+  answer(request(1));
+  EXPECT_TRUE(runs.empty());
+  EXPECT_EQ(audits->status().waiting, 2u);
+  EXPECT_FALSE(audits->status().why_waiting.empty());
+  ReceiptPipeline another = testing::receipt_pipeline(others, Epoch(7));
+  another.stages[0].layers.end = another.stages[1].layers.begin = 3;
+  begin(another);
+  later(std::chrono::seconds(1));
+  EXPECT_TRUE(runs.empty()) << "another cut has other boundaries";
+  begin(testing::receipt_pipeline(others, Epoch(8)));
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 1u) << "who comes later may still do it";
+
+  ReceiptRequest secret = request(2);
+  secret.trust = {"a", "b", "c"};
+  answer(secret);
+  later(AuditDesk::kDrawPause);
+  EXPECT_EQ(runs.size(), 1u);
+  later(std::chrono::hours(1));
+  EXPECT_EQ(audits->status().missed_total, 4u) << "what nobody may compute is counted";
+}
+
+TEST_F(AuditDeskTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
+  audits->end(Epoch(4));
+  audits->end(Epoch(5));
+  const auto owned = [](const std::vector<ReceiptStage>& list, Epoch epoch,
+                        const std::vector<std::string>& owners) {
+    ReceiptPipeline pipeline = testing::receipt_pipeline(list, epoch);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      if (!owners[i].empty()) pipeline.stages[i].owner = blake2b(as_bytes(owners[i]));
+    }
+    return pipeline;
+  };
+  begin(owned(stages, Epoch(4), {"Ada", ""}));
+  begin(owned(others, Epoch(5), {"", "Ada"}));
+  answer(request(1));
+  EXPECT_TRUE(runs.empty()) << "d is Ada's, as a is";
+  EXPECT_NE(audits->status().why_waiting.find("owner"), std::string::npos);
+  EXPECT_EQ(books.owner(stages[0].key()), blake2b(as_bytes(std::string("Ada"))))
+      << "the log says whose it is";
+  EXPECT_EQ(books.owner(stages[1].key()), blake2b(stages[1].key().bytes())) << "its own";
+  const std::vector<ReceiptStage> twice = {{"e", 0, 2}, {"f", 1, 2}};
+  begin(owned(twice, Epoch(6), {"Bob", "Bob"}));
+  later(std::chrono::seconds(1));
+  EXPECT_TRUE(runs.empty()) << "both stages are Bob's";
+  begin(owned(twice, Epoch(7), {"Bob", ""}));
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 1u);
+}
+
+// --- newcomers ---
+
+struct NewcomersAudit : AuditDeskTest {
+  NewcomersAudit() {
+    for (const ReceiptStage& stage : others) {
+      desk->doubt(stage.key());
+      desk->enter(stage.key());
+    }
+    for (ReceiptStage& stage : stages) {
+      stage.spoil = [this](ledger::Receipt& receipt) {
+        receipt.begun_ms = static_cast<std::uint64_t>(clock.unix_seconds()) * 1'000;
+      };
+    }
+    check(Epoch(5));
+  }
+  // The second pipeline is a checking one.
+  void check(Epoch epoch) {
+    audits->end(epoch);
+    ReceiptPipeline pipeline = testing::receipt_pipeline(others, epoch);
+    pipeline.checks = true;
+    begin(pipeline);
+  }
+  static ReceiptRequest shared(unsigned char number) {
+    ReceiptRequest one = request(number);
+    one.is_shared = true;
+    return one;
+  }
+};
+
+TEST_F(NewcomersAudit, NoNewcomerEverComputesWhatIsPrivate) {
+  for (unsigned char i = 1; i < 30; ++i) {
+    ReceiptRequest one = request(i);
+    one.verify = i % 2 == 0 ? Verify::kFull : Verify::kNone;
+    answer(one);
+    later(AuditDesk::kDrawPause);
+  }
+  EXPECT_TRUE(runs.empty());
+  EXPECT_EQ(audits->status().waiting, 2u * 29);
+  ReceiptRequest high = shared(30);
+  high.min_level = ledger::Level::kProbation;
+  answer(high);
+  later(AuditDesk::kDrawPause);
+  ReceiptRequest trusted = shared(31);
+  trusted.trust = {"a", "b"};
+  answer(trusted);
+  later(AuditDesk::kDrawPause);
+  EXPECT_TRUE(runs.empty()) << "who shares and names a level or nodes means both";
+}
+
+TEST_F(NewcomersAudit, WhatIsSharedTheyCheckForThemselvesAlone) {
+  const ReceiptRequest one = shared(1);
+  answer(one);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_TRUE(runs[0].for_newcomers);
+  EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"c", "d"}));
+  EXPECT_TRUE(runs[0].answer.empty()) << "blind";
+  EXPECT_NE(runs[0].order.request, one.order.request);
+  compute(runs[0]);
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  for (const ReceiptStage& stage : others) {
+    EXPECT_EQ(books.standing(stage.key())->checks(), 1);
+    EXPECT_EQ(books.standing(stage.key())->level(books.policy(), books.time()),
+              ledger::Level::kNewcomer);
+  }
+  for (const ReceiptStage& stage : stages) {
+    EXPECT_EQ(books.standing(stage.key())->audited_right(), 0) << "their word moves nobody";
+  }
+  EXPECT_EQ(audits->status().checked_total, 2u);
+  // Nor does it discharge the draw.
+  EXPECT_EQ(books.audits().selected, 2u);
+  clock.advance(std::chrono::seconds(books.policy().audit_seconds + 1));
+  answer(shared(2));
+  EXPECT_EQ(books.audits().missed, 2u);
+}
+
+TEST_F(NewcomersAudit, WhatIsDrawnIsForOthersWhereThereAreAny) {
+  std::vector<ReceiptStage> twins = {{"e", 0, 2}, {"f", 1, 2}};
+  begin(testing::receipt_pipeline(twins, Epoch(6)));
+  answer(shared(1));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_FALSE(runs[0].for_newcomers);
+  EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"e", "f"}));
+}
+
+TEST_F(NewcomersAudit, WhatNoDrawWantsTheyCheckToo) {
+  // Until a draw passes something over.
+  std::uint64_t undrawn = 0;
+  for (unsigned char i = 1; i < 100; ++i) {
+    const std::uint64_t selected = books.audits().selected;
+    answer(shared(i));
+    ASSERT_EQ(runs.size(), 1u);
+    undrawn += books.audits().selected == selected ? 1 : 0;
+    compute(std::exchange(runs, {})[0]);
+    later(AuditDesk::kDrawPause);
+  }
+  EXPECT_GT(undrawn, 10u);
+  EXPECT_EQ(books.standing(others[0].key())->checks(), 99);
+  EXPECT_EQ(audits->status().missed_total, 0u);
+}
+
+TEST_F(NewcomersAudit, WhatTheyDoNotGetToIsNotMissed) {
+  for (unsigned char i = 1; i < 60; ++i) {  // served enough to be drawn seldom
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+  }
+  for (unsigned char i = 60; i < 90; ++i) {
+    answer(shared(i));
+    later(AuditDesk::kDrawPause);
+  }
+  later(std::chrono::hours(1));
+  EXPECT_EQ(audits->status().missed_total, books.audits().selected) << "the drawn ones, no more";
+}
+
+TEST_F(NewcomersAudit, TheirDisagreementIsADispute) {
+  for (ReceiptStage& stage : others) stage.boundary = "one unit off";
+  answer(shared(1));
+  compute(runs.at(0));
+  ASSERT_EQ(books.disputes().size(), 1u);
+  EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
+  EXPECT_EQ(audits->verdicts().open(), 1u) << "a referee is asked";
+  EXPECT_EQ(books.standing(stages[0].key())->faults(books.policy(), books.time()), 0);
+}
+
+TEST_F(NewcomersAudit, WhoHasDoneItsDuesIsANewcomerNoMore) {
+  const ledger::Policy policy;
+  for (unsigned char day = 0; day < 9; ++day) {
+    for (unsigned char i = 0; i < 12; ++i) {
+      answer(shared(static_cast<unsigned char>(12 * day + i + 1)));
+      ASSERT_EQ(runs.size(), 1u);
+      compute(std::exchange(runs, {})[0]);
+      later(AuditDesk::kDrawPause);
+    }
+    clock.advance(std::chrono::hours(24));
+  }
+  EXPECT_EQ(books.standing(others[0].key())->level(policy, books.time()),
+            ledger::Level::kProbation);
+  EXPECT_EQ(audits->standings().at(others[0].key()).level, ledger::Level::kProbation);
+  EXPECT_EQ(books.standing(others[0].key())->checks(), policy.newcomer_audits);
+}
+
+TEST_F(AuditDeskTest, EverythingIsAuditedWhereThatIsAskedForAndNothingWhereNot) {
+  open(AuditMode::kOff);
+  answer(request(1));
+  EXPECT_EQ(of_kind(kDrawn), 0u);
+  EXPECT_TRUE(runs.empty());
+  entries.clear();
+  books = ledger::Books();
+  open(AuditMode::kFull);
+  for (unsigned char i = 2; i < 60; ++i) {
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+    ASSERT_FALSE(runs.empty()) << "also of windows that no draw selects";
+    compute(runs.back());
+    runs.clear();
+  }
+  EXPECT_EQ(of_kind(kOpening), 2u * 58);
+  EXPECT_GT(books.audits().agreed, books.audits().selected);
+  EXPECT_EQ(audits->status().agreed_total, 2u * 58);
+}
+
+TEST_F(AuditDeskTest, AtLowRatesMostIsForgottenAtOnce) {
+  for (unsigned char i = 1; i < 250; ++i) {
+    answer(request(i));
+    later(AuditDesk::kDrawPause);
+    for (const AuditRun& run : std::exchange(runs, {})) compute(run);
+  }
+  const AuditStatus status = audits->status();
+  EXPECT_EQ(status.agreed_total, books.audits().selected);
+  EXPECT_LT(books.audits().selected, 300u) << "100 of probation's beginning, then 30 %, then less";
+  EXPECT_GT(books.audits().selected, 100u);
+}
+
+// --- attacks (verification.md, 5) ---
+
+TEST_F(AuditDeskTest, ASealIsItsAuditorsOwn) {
+  willing = false;
+  answer(request(1));
+  compute(runs.at(0));
+  ASSERT_EQ(asked.size(), 2u);
+  control::v1::Seals seals = stage("c").seal(asked[0].body.seal_order());
+  audits->take("d", seals);  // a seal that was copied
+  audits->take("a", seals);
+  control::v1::Seals forged = seals;
+  forged.mutable_seals(0)->set_signature(std::string(64, '\1'));
+  audits->take("c", forged);
+  control::v1::Seals elsewhere = seals;
+  elsewhere.mutable_seals(0)->set_entry(2);
+  audits->take("c", elsewhere);
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 0u);
+  audits->take("c", seals);
+  audits->take("c", seals);
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 1u) << "once";
+  EXPECT_EQ(asked.size(), 2u) << "nothing is opened before the other has sealed too";
+  audits->take("c", stage("c").open([&] {
+    control::v1::OpenOrder order;
+    order.add_entries(seals.seals(0).entry());
+    return order;
+  }()));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 0u) << "nor taken";
+}
+
+TEST_F(AuditDeskTest, AnOpeningIsWhatWasSealedAndClaimed) {
+  willing = false;
+  answer(request(1));
+  compute(runs.at(0));
+  std::map<std::string, control::v1::Seals> seals;
+  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+    seals[message.node] = stage(message.node).seal(message.body.seal_order());
+    audits->take(message.node, seals[message.node]);
+  }
+  pump();
+  ASSERT_EQ(asked.size(), 2u);
+  control::v1::Openings right = stage("c").open(asked[0].body.open_order());
+  control::v1::Openings other = right;
+  other.mutable_openings(0)->set_root(std::string(32, '\5'));
+  audits->take("c", other);
+  audits->take("d", right);
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 0u);
+  audits->take("c", right);
+  audits->take("c", right);
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 1u);
+  later(AuditDesk::kPatience);  // d refuses
+  EXPECT_EQ(audits->status().agreed_total, 1u);
+  EXPECT_EQ(audits->status().missed_total, 1u) << "and it is counted";
+  EXPECT_TRUE(books.disputes().empty());
+  audits->take("d", stage("d").open(asked[1].body.open_order()));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 1u) << "too late";
+}
+
+TEST_F(AuditDeskTest, WhoClaimsOneThingAndSealsAnotherIsNotHeard) {
+  willing = false;
+  answer(request(1));
+  const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
+  claim(again);
+  audits->over(again);
+  pump();
+  // It claims the next time what it would rather have found, and seals that.
+  stage("c").boundary = "another";
+  (void)stage("c").claim(again);
+  willing = true;
+  for (const AuditDesk::Message& message : std::exchange(asked, {})) {
+    audits->take(message.node, stage(message.node).seal(message.body.seal_order()));
+  }
+  pump();
+  EXPECT_EQ(of_kind(kSeal), 2u);
+  EXPECT_EQ(of_kind(kOpening), 1u) << "d's";
+}
+
+// Of an answer, on one of two pipelines that could compute it.
+AuditRun run_beside(testing::AuditLog& here) {
+  here.begin(testing::receipt_pipeline(here.third, Epoch(6)));
+  here.answer(here.request(1));
+  EXPECT_EQ(here.runs.size(), 1u);
+  std::vector<AuditRun> runs = std::exchange(here.runs, {});
+  return runs.empty() ? AuditRun() : std::move(runs[0]);
+}
+
+TEST_F(AuditDeskTest, WhoClaimsARootHasARowOfIt) {
+  struct Case {
+    const char* name;
+    std::function<void(control::v1::WindowClaim&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"none", [](auto& claim) { claim.clear_shown_row(); }},
+      {"another one", [](auto& claim) { claim.mutable_shown_row()->at(5) ^= 1; }},
+      {"no path", [](auto& claim) { claim.clear_shown_path(); }},
+      {"half a hash", [](auto& claim) { claim.mutable_shown_path()->pop_back(); }},
+      {"a longer path", [](auto& claim) { claim.mutable_shown_path()->append(32, 'x'); }},
+      {"no end", [](auto& claim) { claim.mutable_shown_path()->append(32 << 10, 'x'); }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    testing::AuditLog here;
+    const AuditRun run = run_beside(here);
+    ASSERT_FALSE(run.nodes.empty());
+    auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
+    ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, 6, 7});
+    again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);
+    control::v1::WindowClaims claims = auditors[0].claim(again);
+    one.spoil(*claims.mutable_windows(0));
+    here.audits->take(auditors[0].node, claims);
+    EXPECT_NE(here.audits->verdicts().why_barred(auditors[0].key()), "") << "it gets no work";
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()), "");
+    EXPECT_EQ(here.audits->verdicts().why_barred(here.stages[0].key()), "");
+    EXPECT_FALSE(here.audits->is_run(run.order.request)) << "what is left of it is not waited for";
+    here.later(std::chrono::seconds(1));
+    ASSERT_EQ(here.runs.size(), 1u) << "the other pipeline computes it";
+    EXPECT_NE(here.runs[0].nodes, run.nodes);
+    const bool is_told = std::ranges::any_of(here.asked, [&](const AuditDesk::Message& message) {
+      return message.node == auditors[0].node && message.body.has_ended();
+    });
+    EXPECT_TRUE(is_told);
+  }
+}
+
+TEST_F(AuditDeskTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
+  // That it had the tokens of the log, and others that nobody gave.
+  for (const bool has_read : {true, false}) {
+    testing::AuditLog here;
+    const AuditRun run = run_beside(here);
+    ASSERT_FALSE(run.nodes.empty());
+    auto& auditors = run.nodes[0] == "c" ? here.others : here.third;
+    ReceiptRequest again = here.computed(run, {1, 2, 3, 4, 5, has_read ? 6 : 8, 7});
+    again.epoch = run.nodes[0] == "c" ? Epoch(5) : Epoch(6);
+    for (ReceiptStage& stage : auditors) here.audits->take(stage.node, stage.claim(again));
+    again.tokens = {1, 2, 3, 4, 5, 9, 9};  // what came of it
+    here.audits->over(again);
+    here.pump();
+    EXPECT_TRUE(here.books.disputes().empty());
+    EXPECT_EQ(here.of_kind(kSeal), 0u);
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[0].key()), "");
+    EXPECT_EQ(here.audits->verdicts().why_barred(auditors[1].key()) != "", has_read)
+        << "else nobody knows whose fault it is";
+    here.later(std::chrono::seconds(1));
+    ASSERT_EQ(here.runs.size(), 1u);
+    EXPECT_NE(here.runs[0].nodes, run.nodes);
+  }
+}
+
+TEST_F(AuditDeskTest, AWindowIsClaimedOnceByItsOwnStage) {
+  answer(request(1));
+  const ReceiptRequest again = computed(runs.at(0), {1, 2, 3, 4, 5, 6, 7});
+  const control::v1::WindowClaims first = others[0].claim(again);
+  audits->take("c", first);
+  others[0].boundary = "second thoughts";
+  audits->take("c", others[0].claim(again));
+  audits->take("d", first);  // another's words
+  audits->take("a", stages[1].claim(again));
+  others[0].boundary = others[1].boundary;
+  (void)others[0].claim(again);
+  audits->over(again);
+  pump();
+  EXPECT_TRUE(asked.empty()) << "d has not claimed yet";
+  audits->take("d", others[1].claim(again));
+  pump();
+  EXPECT_EQ(of_kind(kOpening), 2u);
+  EXPECT_TRUE(books.disputes().empty());
+}
+
+TEST_F(AuditDeskTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
+  begin(testing::receipt_pipeline({{"e", 0, 2}, {"f", 1, 2}}, Epoch(6)));
+  answer(request(1));
+  ASSERT_EQ(runs.size(), 1u);
+  audits->put_off(runs[0].order.request, "the queue is full");
+  EXPECT_FALSE(audits->is_run(runs[0].order.request));
+  EXPECT_EQ(audits->status().waiting, 2u);
+  later(std::chrono::seconds(3));
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].nodes, runs[0].nodes) << "it was not its fault";
+  audits->give_up(runs[1].order.request, "its pipeline was lost");
+  later(std::chrono::seconds(1));
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_NE(runs[2].nodes, runs[0].nodes);
+  audits->give_up(runs[2].order.request, "its pipeline was lost");
+  later(std::chrono::seconds(1));
+  EXPECT_EQ(runs.size(), 3u) << "nobody is left";
+  begin(testing::receipt_pipeline(others, Epoch(9)));
+  later(std::chrono::seconds(1));
+  ASSERT_EQ(runs.size(), 4u);
+  // One that computes and says nothing of it.
+  ReceiptRequest silent = computed(runs[3], {1, 2, 3, 4, 5, 6, 7});
+  silent.epoch = Epoch(9);
+  audits->over(silent);
+  later(AuditDesk::kPatience);
+  EXPECT_EQ(audits->status().missed_total, 2u);
+  EXPECT_EQ(audits->status().running + audits->status().waiting, 0u);
+}
+
+TEST_F(AuditDeskTest, WhatIsKeptIsBoundedAndForgotten) {
+  audits->end(Epoch(5));
+  ReceiptRequest large = request(1);
+  answer(large);
+  EXPECT_EQ(audits->status().waiting, 2u);
+  for (unsigned char i = 2; i < 5; ++i) {
+    ReceiptRequest other = request(i);
+    other.tokens.resize(AuditDesk::kKeptBytes / sizeof(TokenId) / 2, 1);
+    audits->over(other);
+  }
+  EXPECT_EQ(audits->status().missed_total, 2u) << "the oldest gives way, and is counted";
+}
+
+TEST_F(AuditDeskTest, AnotherProcessAuditsWhatItSees) {
+  answer(request(1));
+  open(AuditMode::kSpot);
+  EXPECT_EQ(audits->status().selected_total, 0u);
+  answer(request(2));
+  later(AuditDesk::kDrawPause);
+  compute(runs.back());
+  EXPECT_EQ(audits->status().agreed_total, 2u);
+  EXPECT_EQ(of_kind(kDrawn), 2u);
+}
+
+using Kind = AuditOutcome::Kind;
+
+TEST_F(AuditDeskTest, WhatCameOfARequestIsReported) {
+  const ReceiptRequest one = request(1);
+  answer(one);
+  EXPECT_TRUE(audits->take_outcomes().empty());
+  compute(runs.at(0));
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
+  EXPECT_EQ(outcomes[0].request, one.order.request);
+  ASSERT_EQ(outcomes[0].windows.size(), 2u);
+  EXPECT_NE(outcomes[0].windows[0].stage, outcomes[0].windows[1].stage);
+  EXPECT_EQ(outcomes[0].windows[1].others, 1u);
+}
+
+TEST_F(AuditDeskTest, AStageThatLiedIsReportedOnce) {
+  for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
+  answer(request(1));
+  compute(runs.at(0));
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u) << "what is in dispute is neither right nor without an audit";
+  EXPECT_EQ(outcomes[0].kind, Kind::kDisputed);
+  EXPECT_EQ(outcomes[0].node, stages[0].node);
+  EXPECT_EQ(outcomes[0].stage, 0u);
+  EXPECT_EQ(outcomes[0].entry, books.disputes().at(0));
+}
+
+TEST_F(AuditDeskTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
+  // Until a draw at a lower rate than all leaves one out.
+  unsigned char number = 1;
+  for (; number < 200; ++number) {
+    answer(request(number));
+    clock.advance(AuditDesk::kDrawPause);
+    pump();
+    if (runs.empty()) break;
+    compute(std::exchange(runs, {}).front());
+  }
+  ASSERT_LT(number, 200) << "everything was drawn";
+  audits->take_outcomes();
+  ReceiptRequest whole = request(++number);
+  whole.verify = Verify::kFull;
+  answer(whole);
+  clock.advance(AuditDesk::kDrawPause);
+  pump();
+  ASSERT_EQ(runs.size(), 1u);
+  compute(runs[0]);
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
+  EXPECT_EQ(outcomes[0].windows.size(), 2u);
+}
+
+TEST_F(AuditDeskTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
+  ReceiptRequest secret = request(1);
+  secret.min_level = ledger::Level::kRegular;
+  answer(secret);
+  EXPECT_TRUE(runs.empty()) << "all here are on probation";
+  EXPECT_EQ(audits->status().waiting, 2u);
+  ReceiptRequest open = request(2);
+  open.min_level = ledger::Level::kProbation;
+  answer(open);
+  clock.advance(AuditDesk::kDrawPause);
+  pump();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].min_level, ledger::Level::kProbation);
+}
+
+TEST_F(AuditDeskTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
+  audits = std::make_unique<AuditDesk>(testing::receipt_cluster(), clock, AuditMode::kOff);
+  ReceiptRequest whole = request(1);
+  audits->over(whole);
+  EXPECT_TRUE(audits->take_outcomes().empty()) << "nobody asked";
+  whole.verify = Verify::kFull;
+  audits->over(whole);
+  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].kind, Kind::kUnaudited);
+  EXPECT_EQ(outcomes[0].why, "nothing is audited here");
+}
+
+TEST_F(AuditDeskTest, StandingsAreThoseOfTheLog) {
+  answer(request(1));
+  compute(runs.at(0));
+  const Standings standings = audits->standings();
+  ASSERT_EQ(standings.size(), 4u);
+  EXPECT_EQ(standings.at(stages[0].key()).level, ledger::Level::kProbation);
+  EXPECT_EQ(standings.at(stages[0].key()).audited_right, 1);
+  EXPECT_EQ(standings.at(others[0].key()).audited_right, 0);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

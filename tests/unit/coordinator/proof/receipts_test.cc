@@ -1,0 +1,229 @@
+#include "coordinator/proof/receipts.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "ledger/books.h"
+#include "ledger/scan.h"
+#include "tests/unit/coordinator/proof/receipt_stage.h"
+
+namespace hearth::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder whose disk is full from some moment on.
+class FullDisk final : public ledger::LogFolder {
+ public:
+  FullDisk(std::unique_ptr<ledger::LogFolder> folder, const std::atomic<bool>& full)
+      : folder_(std::move(folder)), full_(full) {}
+
+  Result<Bytes> read(const std::string& name, std::size_t limit) override {
+    return folder_->read(name, limit);
+  }
+  Status write(std::span<const File> files) override {
+    if (full_) return Error{ErrorCode::kIo, "the disk is full"};
+    return folder_->write(files);
+  }
+  Status sync_names(const std::string& folder) override { return folder_->sync_names(folder); }
+  Status rename(const std::string& from, const std::string& to) override {
+    return folder_->rename(from, to);
+  }
+  Status remove(const std::string& name) override { return folder_->remove(name); }
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    return folder_->list(folder);
+  }
+
+ private:
+  std::unique_ptr<ledger::LogFolder> folder_;
+  const std::atomic<bool>& full_;
+};
+
+struct ReceiptsTest : ::testing::Test {
+  ReceiptsTest() {
+    char name[] = "/tmp/hearth-receipts-XXXXXX";
+    above = ::mkdtemp(name);
+  }
+  ~ReceiptsTest() override {
+    receipts.reset();
+    fs::remove_all(above);
+  }
+
+  Status open(const SecretKey& cluster = testing::receipt_cluster(),
+              AuditMode audits = AuditMode::kOff) {
+    TRY(auto folder,
+        ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
+    folder = std::make_unique<FullDisk>(std::move(folder), full);
+    TRY(receipts, Receipts::open(
+                      std::move(folder), cluster, "build", audits, clock,
+                      [this](std::function<void()> task) { post(std::move(task)); }, credits));
+    receipts->set_send(
+        [this](const std::string& node, const control::v1::CoordinatorMessage& message) {
+          ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
+          receipts->take(node, stage.sign(message.countersign()));
+          ++signed_windows;
+        });
+    receipts->begin(testing::receipt_pipeline(stages));
+    return ok_status();
+  }
+  void answer(unsigned char number) {
+    ReceiptRequest request = testing::receipt_request(number);
+    // Books want a window that was begun lately.
+    receipts->start(request.epoch, request.order.request, request.tokens.size());
+    for (ReceiptStage& stage : stages) receipts->take(stage.node, stage.claim(request));
+    receipts->over(request);
+    run_until([this, wanted = signed_windows + 2] { return signed_windows == wanted; });
+  }
+  // How many entries the log on the disk has, all of them as the rules want them.
+  std::uint64_t logged() {
+    receipts.reset();  // which writes what it has
+    auto folder = ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
+    ledger::Books books;
+    const auto scan = ledger::scan_log(
+        **folder, {testing::receipt_cluster().public_key(), {}},
+        [&books](std::uint64_t /*index*/, ByteSpan entry) { return books.apply(entry); });
+    EXPECT_TRUE(scan) << scan.error().message;
+    return scan ? scan->checkpoint.size : 0;
+  }
+
+  using ReceiptStage = testing::ReceiptStage;
+  struct OldClock final : Clock {  // of the windows that stages play
+    TimePoint now() const override { return SystemClock().now(); }
+    std::int64_t unix_seconds() const override { return 1'700'000'100; }
+  } clock;
+  fs::path above;
+  std::atomic<bool> full = false;
+  std::vector<ReceiptStage> stages = testing::receipt_stages();
+  std::vector<ReceiptStage> others = testing::other_receipt_stages();
+  std::vector<AuditRun> asked;
+  std::shared_ptr<Credits> credits;  // null: nobody pays
+  std::unique_ptr<Receipts> receipts;
+  int signed_windows = 0;
+
+  void post(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    wake_.notify_one();
+  }
+  void run_until(const std::function<bool()>& done) {
+    while (!done()) {
+      std::unique_lock lock(mutex_);
+      ASSERT_TRUE(wake_.wait_for(lock, std::chrono::seconds(60), [&] { return !tasks_.empty(); }));
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+};
+
+TEST_F(ReceiptsTest, TheLogGoesOnAfterARestart) {
+  ASSERT_TRUE(open());
+  EXPECT_EQ(receipts->build(), "build");
+  answer(1);
+  answer(2);
+  EXPECT_EQ(logged(), 3u + 4u);
+  ASSERT_TRUE(open());
+  answer(3);
+  EXPECT_EQ(logged(), 3u + 6u);
+}
+
+TEST_F(ReceiptsTest, WithCreditsThePayerIsInTheLogAndPays) {
+  const PublicKey payer = testing::receipt_key(70).public_key();
+  const auto grant = [&](std::int64_t amount) {
+    std::promise<Status> told;
+    receipts->grant(payer, amount, [&told](const Status& done) { told.set_value(done); });
+    return told.get_future().get();
+  };
+  ASSERT_TRUE(open());
+  EXPECT_EQ(grant(100).error().code, ErrorCode::kRefused) << "a log only";
+  receipts.reset();
+  credits = std::make_shared<Credits>();
+  ASSERT_TRUE(open()) << "with audits off as well";
+  for (const std::int64_t amount : {std::int64_t{0}, std::int64_t{-1}, ledger::kGrantMax + 1}) {
+    EXPECT_EQ(grant(amount).error().code, ErrorCode::kInvalidInput) << amount;
+  }
+  ASSERT_TRUE(grant(100));
+  EXPECT_EQ(credits->balance(payer).spendable, 100) << "at once";
+  // Five prompt positions and one more, in twice two layers, and the fee.
+  constexpr std::int64_t kPrice = 2 * (2 * (5 + 5) + 2);
+  auto holds = credits->reserve(payer, {{testing::receipt_request(1).order.request, 60}});
+  ASSERT_TRUE(holds);
+  answer(1);
+  answer(2);  // for which nobody kept anything
+  holds->clear();
+  ASSERT_TRUE(grant(1)) << "behind which the receipts are on the disk";
+  EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice);
+  EXPECT_EQ(logged(), 3u + 4u + 2u);
+  credits = std::make_shared<Credits>();
+  ASSERT_TRUE(open());
+  EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice) << "as the log has it";
+  EXPECT_EQ(credits->balance(payer).reserved, 0);
+}
+
+TEST_F(ReceiptsTest, ACheckpointIsDrawnOver) {
+  ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
+  receipts->set_run([this](AuditRun run) { asked.push_back(std::move(run)); });
+  receipts->begin(testing::receipt_pipeline(others, Epoch(5)));
+  answer(1);
+  run_until([this] { return !asked.empty(); });
+  EXPECT_EQ(asked[0].nodes, (std::vector<std::string>{"c", "d"}));
+  // Their request is one that makes no receipts, whatever its stages say.
+  ReceiptRequest again = testing::receipt_request(1);
+  again.epoch = Epoch(5);
+  again.order = asked[0].order;
+  receipts->start(again.epoch, again.order.request, again.tokens.size());
+  for (ReceiptStage& stage : others) receipts->take(stage.node, stage.claim(again));
+  EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
+}
+
+TEST_F(ReceiptsTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
+  ASSERT_TRUE(open());
+  answer(1);
+  EXPECT_EQ(receipts->fault(), "");
+  EXPECT_EQ(logged(), 3u + 2u);
+  ASSERT_TRUE(open());
+  full = true;
+  answer(2);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (receipts->fault().empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_NE(receipts->fault().find("the disk is full"), std::string::npos);
+  answer(3);  // nobody waits for a disk
+  full = false;
+  EXPECT_EQ(logged(), 3u + 2u) << "what follows a failed append is not appended";
+  ASSERT_TRUE(open());
+  EXPECT_EQ(receipts->fault(), "");
+  answer(4);
+  EXPECT_EQ(logged(), 3u + 4u);
+}
+
+TEST_F(ReceiptsTest, ADamagedOrForeignLogIsRefused) {
+  ASSERT_TRUE(open());
+  answer(1);
+  logged();
+  const Status foreign = open(testing::receipt_key(2));
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_NE(foreign.error().message.find("another log"), std::string::npos)
+      << foreign.error().message;
+  fs::resize_file(above / "ledger/tile/entries/000.p/5", 100);
+  const Status damaged = open();
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_NE(damaged.error().message.find("tile/entries/000.p/5"), std::string::npos)
+      << damaged.error().message;
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

@@ -1,0 +1,89 @@
+#include "coordinator/scheduling/sequence.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth::coordinator {
+namespace {
+
+Sequence fresh() {
+  Sequence sequence;
+  sequence.id = SequenceId(5);
+  sequence.prompt_tokens = 3;
+  sequence.request.sampling.max_tokens = 2;
+  return sequence;
+}
+
+SampledToken token(Position position, FinishReason finish = FinishReason::kNone) {
+  return {SequenceId(5), position, 1, finish, ErrorCode::kNumeric, 0.0F, {}};
+}
+
+TEST(Sequence, TakesItsTokensInOrderOnceAndToTheEnd) {
+  Sequence sequence = fresh();
+  EXPECT_FALSE(sequence.take(token(2)).ok());
+  EXPECT_FALSE(sequence.take(token(4)).ok());
+  EXPECT_TRUE(sequence.take(token(3)).ok());
+  EXPECT_FALSE(sequence.take(token(3)).ok()) << "the same token twice";
+  EXPECT_TRUE(sequence.take(token(4, FinishReason::kLength)).ok());
+  EXPECT_FALSE(sequence.take(token(5, FinishReason::kLength)).ok()) << "after its end";
+}
+
+TEST(Sequence, MayNotGoOnAfterMaxTokens) {
+  Sequence sequence = fresh();
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  const Status status = sequence.take(token(4));
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("after its 2 tokens"), std::string::npos);
+}
+
+TEST(Sequence, OfWhatIsSaidAgainOnlyTheSameIsTakenAndNotKeptTwice) {
+  Sequence sequence = fresh();
+  sequence.request.sampling.max_tokens = 3;
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  ASSERT_TRUE(sequence.take(token(4)).ok());
+  sequence.interrupt(TimePoint{}, Duration{}, true);
+  EXPECT_EQ(sequence.submit().prompt.size(), 2U) << "its answer; these tests give it no prompt";
+  sequence.again = 2;
+  ASSERT_TRUE(sequence.take(token(3)).ok());
+  EXPECT_EQ(sequence.answer.size(), 2U);
+  SampledToken other = token(4);
+  other.token = 9;
+  const Status status = sequence.take(other);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("token 9 at position 4, where it had 1"),
+            std::string::npos);
+  EXPECT_TRUE(sequence.take(token(5, FinishReason::kLength)).ok());
+}
+
+// Its next token comes after a replay: the time until then is not its next pipeline's pace.
+TEST(Sequence, WhatIsInterruptedHasNoLastTokenOnItsNextPipeline) {
+  Sequence sequence = fresh();
+  sequence.token_at = TimePoint{} + std::chrono::seconds(1);
+  sequence.interrupt(TimePoint{}, Duration{}, true);
+  EXPECT_FALSE(sequence.token_at.has_value());
+}
+
+TEST(Sequence, GathersEveryHashOnceAndSortsThem) {
+  Sequence sequence = fresh();
+  const auto hash = [](Position position, std::uint32_t stage) {
+    return RowHash{SequenceId(5), position, stage, {0, 1}, {}, {}};
+  };
+  for (const Position position : {3U, 0U, 2U, 1U}) {
+    for (const std::uint32_t stage : {1U, 0U}) {
+      sequence.held = token(4, FinishReason::kLength);
+      EXPECT_FALSE(sequence.hashes_complete(2));
+      EXPECT_TRUE(sequence.add_hash(hash(position, stage)).ok());
+      EXPECT_FALSE(sequence.add_hash(hash(position, stage)).ok()) << "told twice";
+    }
+  }
+  EXPECT_FALSE(sequence.add_hash(hash(5, 0)).ok()) << "past prompt + max_tokens";
+  EXPECT_TRUE(sequence.hashes_complete(2));
+  const auto sorted = sequence.sorted_hashes();
+  ASSERT_EQ(sorted.size(), 8u);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(sorted[i].position, i / 2);
+    EXPECT_EQ(sorted[i].stage, i % 2);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

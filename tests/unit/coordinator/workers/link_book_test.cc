@@ -1,0 +1,167 @@
+#include "coordinator/workers/link_book.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator {
+namespace {
+
+struct LinkBookTest : ::testing::Test {
+  testing::FakeClock clock;
+  LinkBook book{clock};
+  std::vector<Node> nodes;
+
+  void add(const std::string& name, bool measured = true) {
+    Node node;
+    node.status.name = name;
+    if (measured) node.status.measured = placement::Node{name, 0.0, {1e-3, 2e-3}, {}, 1};
+    nodes.push_back(node);
+  }
+  std::vector<const Node*> all() const {
+    std::vector<const Node*> pointers;
+    for (const Node& node : nodes) pointers.push_back(&node);
+    return pointers;
+  }
+  static control::v1::Probed probed(const std::string& to, double round_trip = 2e-3,
+                                    double there = 1e8, double back = 5e7) {
+    control::v1::Probed message;
+    message.set_node(to);
+    message.set_round_trip_seconds(round_trip);
+    message.set_to_bytes_per_second(there);
+    message.set_from_bytes_per_second(back);
+    return message;
+  }
+};
+
+TEST_F(LinkBookTest, MeasuresOneWayAfterTheOther) {
+  for (const char* name : {"a", "b", "c"}) add(name);
+  add("d", false);
+  EXPECT_FALSE(book.complete(all()));
+  for (int i = 0; i < 3; ++i) {
+    const auto way = book.next(all());
+    ASSERT_TRUE(way);
+    EXPECT_FALSE(book.next(all())) << "one at a time";
+    EXPECT_FALSE(book.complete(all()));
+    book.take(way->from, probed(way->to));
+  }
+  EXPECT_FALSE(book.next(all()));
+  EXPECT_TRUE(book.complete(all()));
+  EXPECT_EQ(book.all().size(), 6U);
+  EXPECT_EQ(book.find("a", "b").delay_seconds, 1e-3);
+  EXPECT_EQ(book.find("a", "b").bytes_per_second, 1e8);
+  EXPECT_EQ(book.find("b", "a").bytes_per_second, 5e7);
+  EXPECT_EQ(book.find("a", "d").bytes_per_second, 0.0);
+}
+
+TEST_F(LinkBookTest, FiguresThatNoLinkHasAreAFailureAndTriedAgain) {
+  add("a");
+  add("b");
+  const double nothing = std::nan("");
+  for (const auto& bad :
+       {probed("b", -1.0), probed("b", nothing), probed("b", 1e300), probed("b", 1e-3, 0.0),
+        probed("b", 1e-3, 1e8, nothing), probed("b", 1e-3, 1e300)}) {
+    ASSERT_TRUE(book.next(all()));
+    book.take("a", bad);
+    EXPECT_EQ(book.find("a", "b").bytes_per_second, 0.0);
+    EXPECT_TRUE(book.complete(all())) << "a pipeline does not wait for it";
+    EXPECT_FALSE(book.next(all()));
+    clock.advance(std::chrono::seconds(30));
+  }
+  ASSERT_TRUE(book.next(all()));
+  book.take("a", probed("b"));
+  EXPECT_EQ(book.find("b", "a").bytes_per_second, 5e7);
+}
+
+TEST_F(LinkBookTest, WhoWasNotAskedSaysNothing) {
+  for (const char* name : {"a", "b", "c"}) add(name);
+  ASSERT_TRUE(book.next(all()));  // a to b
+  book.take("b", probed("a"));
+  book.take("a", probed("c"));
+  EXPECT_TRUE(book.all().empty());
+}
+
+TEST_F(LinkBookTest, WhoSaysNothingIsNotWaitedForAndWhoIsGoneIsForgotten) {
+  for (const char* name : {"a", "b", "c"}) add(name);
+  ASSERT_TRUE(book.next(all()));
+  clock.advance(std::chrono::seconds(10));
+  const auto second = book.next(all());
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->to, "c");
+  book.take("a", probed("c"));
+  EXPECT_EQ(book.all().size(), 2U);
+  nodes.pop_back();
+  book.next(all());
+  EXPECT_TRUE(book.all().empty());
+}
+
+std::string name_of(int i) { return "n" + std::to_string(100 + i); }
+
+TEST_F(LinkBookTest, OfManyOnlyNeighboursAreMeasured) {
+  for (int i = 0; i < 60; ++i) add(name_of(i));
+  int probes = 0;
+  std::size_t ends = 0;
+  while (const auto way = book.next(all())) {
+    ++probes;
+    if (probes == 60) ends = book.all().size();
+    book.take(way->from, probed(way->to));
+  }
+  EXPECT_EQ(probes, 2 * 60);
+  EXPECT_EQ(ends, 2 * 59U);
+  EXPECT_TRUE(book.complete(all()));
+  add("n1005");  // among them: its four ways alone
+  probes = 0;
+  while (const auto way = book.next(all())) {
+    ++probes;
+    EXPECT_TRUE(way->from == "n1005" || way->to == "n1005");
+    book.take(way->from, probed(way->to));
+  }
+  EXPECT_EQ(probes, 4);
+}
+
+TEST_F(LinkBookTest, AWayThatNobodyTriedIsWhatItsEndsCanDoElsewhere) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) add(name);
+  while (const auto way = book.next(all())) {
+    const bool failed = way->from == "a" && way->to == "d";
+    const bool never = way->from == "a" && way->to == "c";
+    if (never) break;  // and none after it: (a, b) alone is known
+    book.take(way->from, failed ? probed(way->to, -1.0) : probed(way->to, 4e-3, 3e7, 2e7));
+  }
+  auto links = book.between(all());
+  EXPECT_EQ(links[0 * 5 + 1].bytes_per_second, 3e7) << "measured";
+  EXPECT_EQ(links[1 * 5 + 0].bytes_per_second, 2e7);
+  EXPECT_EQ(links[0 * 5 + 2].bytes_per_second, 0.0) << "c has no way at all";
+  clock.advance(std::chrono::seconds(10));
+  while (const auto way = book.next(all())) {
+    if (way->from == "b" && way->to == "c") {
+      book.take(way->from, probed(way->to, 8e-3, 9e7, 1e7));
+    } else {
+      book.take(way->from, probed(way->to, -1.0));
+      if (way->from == "b" && way->to == "d") break;
+    }
+  }
+  links = book.between(all());
+  EXPECT_EQ(links[1 * 5 + 2].bytes_per_second, 9e7);
+  EXPECT_EQ(links[0 * 5 + 2].bytes_per_second, 0.0) << "it was tried and failed";
+  EXPECT_EQ(links[2 * 5 + 0].bytes_per_second, 0.0);
+  EXPECT_EQ(links[1 * 5 + 3].bytes_per_second, 0.0) << "d has no way at all";
+}
+
+TEST_F(LinkBookTest, OfManyTheOthersAreSeenByTheirNeighbours) {
+  for (int i = 0; i < 40; ++i) add(name_of(i));
+  while (const auto way = book.next(all())) {
+    const bool slow = way->from == name_of(7) || way->to == name_of(7);
+    book.take(way->from, slow ? probed(way->to, 2e-2, 1e6, 1e6) : probed(way->to));
+  }
+  const auto links = book.between(all());
+  EXPECT_EQ(links[0 * 40 + 20].bytes_per_second, 1e8);
+  EXPECT_EQ(links[0 * 40 + 20].delay_seconds, 1e-3);
+  EXPECT_EQ(links[7 * 40 + 20].bytes_per_second, 1e6);
+  EXPECT_EQ(links[20 * 40 + 7].bytes_per_second, 1e6);
+  EXPECT_EQ(links[20 * 40 + 7].delay_seconds, 1e-2);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator

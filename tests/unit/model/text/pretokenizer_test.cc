@@ -1,0 +1,110 @@
+#include "model/text/pretokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace hearth::model {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words split(PreTokenizer kind, std::string_view text) {
+  Words words;
+  std::size_t begin = 0;
+  for (const std::uint32_t end : split_words(kind, text)) {
+    words.emplace_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  EXPECT_EQ(begin, text.size());
+  return words;
+}
+
+constexpr PreTokenizer kAll[] = {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3,
+                                 PreTokenizer::kQwen2, PreTokenizer::kDefault};
+
+TEST(PreTokenizer, Gpt2) {
+  const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
+  EXPECT_EQ(split_gpt2("Hello world"), (Words{"Hello", " world"}));
+  EXPECT_EQ(split_gpt2("it's they'LL"), (Words{"it", "'s", " they", "'", "LL"}));
+  EXPECT_EQ(split_gpt2("we're 'd"), (Words{"we", "'re", " '", "d"}));
+  EXPECT_EQ(split_gpt2("a   b"), (Words{"a", "  ", " b"}));
+  EXPECT_EQ(split_gpt2("a \tb"), (Words{"a", " ", "\t", "b"}));
+  EXPECT_EQ(split_gpt2("a  "), (Words{"a", "  "}));
+  EXPECT_EQ(split_gpt2("x=12345!?\n"), (Words{"x", "=", "12345", "!?", "\n"}));
+  EXPECT_EQ(split_gpt2(" \xE2\x85\xA7 \xC3\x9F"), (Words{" \xE2\x85\xA7", " \xC3\x9F"}));
+}
+
+TEST(PreTokenizer, SmolLmTakesEachDigitAloneAndEndsWhatStandsBeforeIt) {
+  EXPECT_EQ(split(PreTokenizer::kSmolLm, "a 12"), (Words{"a", " ", "1", "2"}));
+  EXPECT_EQ(split(PreTokenizer::kSmolLm, "a   1b"), (Words{"a", "   ", "1", "b"}));
+  EXPECT_EQ(split(PreTokenizer::kSmolLm, "x\xC2\xB2y"), (Words{"x", "\xC2\xB2", "y"}));
+}
+
+TEST(PreTokenizer, Llama3) {
+  const auto split3 = [](std::string_view text) { return split(PreTokenizer::kLlama3, text); };
+  EXPECT_EQ(split3("It'S 12345"), (Words{"It", "'S", " ", "123", "45"}));
+  EXPECT_EQ(split3("(foo) \"bar"), (Words{"(foo", ")", " \"", "bar"}));
+  EXPECT_EQ(split3("\tx\n\n  y"), (Words{"\tx", "\n\n", " ", " y"}));
+  EXPECT_EQ(split3("a \r\n \n  b"), (Words{"a", " \r\n \n", " ", " b"}));
+  EXPECT_EQ(split3("end!!\n\nx"), (Words{"end", "!!\n\n", "x"}));
+  EXPECT_EQ(split3("\nx"), (Words{"\n", "x"}));
+  EXPECT_EQ(split3("\xF0\x9F\x91\x8Dx"), (Words{"\xF0\x9F\x91\x8Dx"}));
+  EXPECT_EQ(split3("a  "), (Words{"a", "  "}));
+}
+
+TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {
+  EXPECT_EQ(split(PreTokenizer::kQwen2, "x 12"), (Words{"x", " ", "1", "2"}));
+}
+
+TEST(PreTokenizer, DefaultCutsPunctuationNumbersAndThreeDigits) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kDefault, text); };
+  EXPECT_EQ(cut("a, b"), (Words{"a", ",", " b"}));
+  EXPECT_EQ(cut("x+=1234 5"), (Words{"x", "+=", "123", "4", " ", "5"}));
+  EXPECT_EQ(cut("\xD9\xA1"
+                "12345"),
+            (Words{"\xD9\xA1", "123", "45"}));
+  EXPECT_EQ(cut("it's"), (Words{"it", "'", "s"}));
+}
+
+TEST(PreTokenizer, WordsCoverEveryTextWithoutGaps) {
+  std::uint64_t state = 7;
+  const auto next = [&] { return state = state * 6364136223846793005U + 1442695040888963407U; };
+  const std::string_view parts[] = {" ",  "\n", "\r", "a",  "Z",    "'s",   "9",       "\xC2\xA0",
+                                    "\t", "-",  "'",  "\"", "\x80", "\xF0", "\xE2\x82"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (std::uint64_t i = next() >> 59; i-- > 0;) text += parts[(next() >> 33) % std::size(parts)];
+    for (const PreTokenizer kind : kAll) {
+      std::uint32_t last = 0;
+      for (const std::uint32_t end : split_words(kind, text)) {
+        ASSERT_GT(end, last);
+        last = end;
+      }
+      ASSERT_EQ(last, text.size());
+    }
+  }
+}
+
+TEST(PreTokenizer, LongRunsAreOneWordOrMany) {
+  const std::string spaces(1 << 20, ' ');
+  EXPECT_EQ(split_words(PreTokenizer::kLlama3, spaces).size(), 1U);
+  const std::string lines = spaces + "x";
+  EXPECT_EQ(split_words(PreTokenizer::kLlama3, lines).size(), 2U);
+  const std::string digits(1 << 20, '7');
+  EXPECT_EQ(split_words(PreTokenizer::kQwen2, digits).size(), digits.size());
+}
+
+TEST(PreTokenizer, NamesOfFiles) {
+  EXPECT_EQ(find_pretokenizer("smollm"), PreTokenizer::kSmolLm);
+  EXPECT_EQ(find_pretokenizer("llama-bpe"), PreTokenizer::kLlama3);
+  EXPECT_EQ(find_pretokenizer("qwen2"), PreTokenizer::kQwen2);
+  EXPECT_EQ(find_pretokenizer("gpt-2"), PreTokenizer::kGpt2);
+  EXPECT_EQ(find_pretokenizer("default"), PreTokenizer::kDefault);
+  EXPECT_EQ(find_pretokenizer("no such"), std::nullopt);
+  EXPECT_NE(known_pretokenizers().find("qwen2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth::model

@@ -1,0 +1,58 @@
+#include "node/engine/placement_model.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "model/synthetic.h"
+#include "node/engine/weights.h"
+
+namespace hearth::cli {
+namespace {
+
+// What the parts say together is what a stage of any range takes.
+void check_ranges(const model::SyntheticOptions& options) {
+  const auto bytes = model::synthetic_model_bytes(options);
+  ASSERT_TRUE(bytes.ok());
+  const auto file = model::GgufFile::parse(*bytes, "synthetic");
+  ASSERT_TRUE(file.ok());
+  const auto spec = model::ModelSpec::read(**file);
+  ASSERT_TRUE(spec.ok());
+  const auto model = placement_model(**file, *spec);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  ASSERT_EQ(model->layer_bytes.size(), spec->layers);
+  for (std::uint32_t begin = 0; begin < spec->layers; ++begin) {
+    for (std::uint32_t end = begin + 1; end <= spec->layers; ++end) {
+      if (begin == 0 && end == spec->layers) continue;  // a tied head is there only once
+      std::uint64_t sum = std::accumulate(model->layer_bytes.begin() + begin,
+                                          model->layer_bytes.begin() + end, std::uint64_t{0});
+      if (begin == 0) sum += model->embedding_bytes;
+      if (end == spec->layers) sum += model->head_bytes;
+      const auto stage = node::StageWeights::bytes_of(**file, *spec, {begin, end});
+      ASSERT_TRUE(stage.ok());
+      EXPECT_EQ(sum, *stage) << begin << " to " << end;
+    }
+  }
+  EXPECT_EQ(model->activation_bytes, spec->hidden * 2 + 24U);
+  EXPECT_GT(model->kv_bytes, 0U);
+}
+
+TEST(PlacementModel, AddsUpToWhatAStageTakes) {
+  model::SyntheticOptions options;
+  check_ranges(options);
+  options.tied_output = false;
+  options.layers = 3;
+  check_ranges(options);
+}
+
+TEST(PlacementModel, LayersOfAMixtureDiffer) {
+  model::SyntheticOptions options;
+  options.layers = 8;
+  options.hidden = 256;
+  options.feed_forward = 512;
+  ASSERT_TRUE(model::set_weight_types(options, "Q4_K_M").ok());
+  check_ranges(options);
+}
+
+}  // namespace
+}  // namespace hearth::cli
