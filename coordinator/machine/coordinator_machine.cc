@@ -304,7 +304,7 @@ void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> se
       finish(sequence, *sequence->held);
       continue;
     }
-    sequence->ended = true;
+    scheduler_.end(*sequence);
     ++totals_.finished_error_total;
     sequence->events->on_error(error);
   }
@@ -418,6 +418,27 @@ std::vector<LayerRange> CoordinatorMachine::uncovered() const {
   return layers;
 }
 
+std::vector<PipelineStatus> CoordinatorMachine::pipeline_statuses() const {
+  std::vector<PipelineStatus> out;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    PipelineStatus one;
+    one.epoch = epoch;
+    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
+    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    const auto pool = scheduler_.pools().find(epoch);
+    if (pool != scheduler_.pools().end()) {
+      one.running = pool->second.running;
+      one.kv_pages_reserved = pool->second.reserved;
+      one.level = pool->second.level;
+      one.twins = twins_of(pipeline);
+    }
+    one.kv_pages = pipeline.kv_pages;
+    one.kv_page_tokens = pipeline.kv_page_tokens;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = scheduler_.serves();
@@ -438,22 +459,7 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   status.links = pipelines_.ways().all();
   status.accused = accused();
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    PipelineStatus one;
-    one.epoch = epoch;
-    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
-    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
-    const auto pool = scheduler_.pools().find(epoch);
-    if (pool != scheduler_.pools().end()) {
-      one.running = pool->second.running;
-      one.kv_pages_reserved = pool->second.reserved;
-      one.level = pool->second.level;
-      one.twins = twins_of(pipeline);
-    }
-    one.kv_pages = pipeline.kv_pages;
-    one.kv_page_tokens = pipeline.kv_page_tokens;
-    status.pipelines.push_back(std::move(one));
-  }
+  status.pipelines = pipeline_statuses();
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   if (status.audits) status.audits->canaries_total = canaries_total_;
   status.late_frames_total = late_frames();

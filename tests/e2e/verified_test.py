@@ -95,13 +95,13 @@ class Verified(swarm.InOneFolder):
         events = [e for _, e in swarm.stream(s.api + "/v1/chat/completions", body(s.model, PROMPT))]
         first = events[0]["hearth"]["verified"]
         self.assertEqual((first["asked"], first["state"]), ("full", "unverified"))
-        self.assertIn("nobody else can compute it again", first["why"])
+        self.assertIn("no second pipeline can recompute it", first["why"])
         self.assertEqual(events[-1], "[DONE]")
         status, refused = s.post("/v1/chat/completions", self.chat(s, verify_strict=True))
         self.assertEqual((status, refused["error"]["code"]), (409, "verification_unavailable"))
         code, out, err = self.run_it(s)
         self.assertEqual(code, 0, err)
-        self.assertIn("not verified: nobody else can compute it again", err)
+        self.assertIn("not verified: no second pipeline can recompute it", err)
         self.assertNotEqual(self.run_it(s, "--verify-strict")[0], 0)
 
 

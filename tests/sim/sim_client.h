@@ -22,7 +22,7 @@ struct Tally {
   std::uint64_t tokens = 0;
   std::uint64_t hashes = 0;
   std::uint64_t protocol_errors = 0;  // of those that failed: a peer broke the protocol
-  std::uint64_t short_hashes = 0;  // sequences whose hashes did not all come within the wait
+  std::uint64_t short_hashes = 0;     // sequences whose hashes did not all come within the wait
 };
 
 class SimClient {

@@ -19,7 +19,7 @@ std::shared_ptr<Sequence> of(const std::string& owner, std::uint64_t id, std::ui
   made->id = SequenceId(id);
   made->prompt_tokens = prompt;
   made->request.sampling.max_tokens = tokens;
-  made->request.owner = owner;
+  made->request.policy.owner = owner;
   made->request.background = background;
   return made;
 }
@@ -46,7 +46,6 @@ TEST(FairShare, WhoComesAfterAPauseHasSavedUpNothing) {
   EXPECT_EQ(shares.served("a"), 1'000u);
   EXPECT_EQ(shares.waiting("a"), 1u);
   shares.leave("a");
-  shares.leave("a");
   EXPECT_EQ(shares.waiting("a"), 0u);
 }
 
@@ -70,7 +69,7 @@ TEST(FairShare, AFullQueueOfOneOwnerDelaysAnotherByOneTurn) {
   for (std::uint64_t id = 1; id <= 100; ++id) {
     ASSERT_TRUE(scheduler.enqueue(of("busy", id, 10, 10)).ok());
   }
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(serve(scheduler, 10)->request.owner, "busy");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(serve(scheduler, 10)->request.policy.owner, "busy");
   ASSERT_TRUE(scheduler.enqueue(of("guest", 200, 10, 10)).ok());
   EXPECT_EQ(serve(scheduler, 10)->id, SequenceId(200));
   EXPECT_EQ(serve(scheduler, 10)->id, SequenceId(6)) << "of one owner the first comes first";
@@ -107,8 +106,8 @@ TEST(FairShare, OwnersWhoAlwaysWaitGetTheSame) {
       next->answer.resize(1 + random.next() % tokens);
       scheduler.end(*next);
       scheduler.release(*next);
-      --waiting[next->request.owner];
-      used[next->request.owner] += fair_cost(next->prompt_tokens, next->answer.size());
+      --waiting[next->request.policy.owner];
+      used[next->request.policy.owner] += fair_cost(next->prompt_tokens, next->answer.size());
       const auto [least, largest] =
           std::minmax_element(used.begin(), used.end(),
                               [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -130,8 +129,57 @@ TEST(FairShare, TheBackgroundWaitsForItsOwnerAloneAndNotForEver) {
 
   ASSERT_TRUE(scheduler.enqueue(of("you", ++id, 10, 10, true)).ok());
   ASSERT_TRUE(scheduler.enqueue(of("me", ++id, 10, 10)).ok());
-  EXPECT_EQ(serve(scheduler, 10)->request.owner, "you")
+  EXPECT_EQ(serve(scheduler, 10)->request.policy.owner, "you")
       << "it waits for requests of its own key alone";
+}
+
+// An owner pays for the tokens that it got, wherever its sequence ended.
+TEST(FairShare, ALostSequenceThatEndsIsRefunded) {
+  enum class End { kCancelledWhileWaiting, kExpired, kEndedBeforeTheLoss, kEndedWithThePipeline };
+  for (const End end : {End::kCancelledWhileWaiting, End::kExpired, End::kEndedBeforeTheLoss,
+                        End::kEndedWithThePipeline}) {
+    Scheduler scheduler;
+    scheduler.add_pool(Epoch(1), 100, 32, {"a"});
+    const auto one = of("me", 1, 10, 1'000);
+    ASSERT_TRUE(scheduler.enqueue(one).ok());
+    ASSERT_EQ(scheduler.admit(), one);
+    one->admitted = true;
+    one->answer.resize(5);
+    EXPECT_EQ(scheduler.served("me"), fair_cost(10, 1'000));
+    if (end == End::kEndedBeforeTheLoss) scheduler.end(*one);
+    ASSERT_EQ(scheduler.remove_pool(Epoch(1)).size(), 1U);
+    if (end == End::kEndedWithThePipeline) scheduler.end(*one);
+    if (end == End::kCancelledWhileWaiting || end == End::kExpired) {
+      scheduler.requeue({one});
+      EXPECT_EQ(scheduler.served("me"), fair_cost(10, 1'000)) << "it may still have them";
+      scheduler.remove_waiting(one->id);
+      if (end == End::kExpired) scheduler.end(*one);
+    }
+    EXPECT_EQ(scheduler.served("me"), fair_cost(10, 5)) << static_cast<int>(end);
+  }
+}
+
+// Every token frame asks for admission; only what changes it is worth putting the queue in order.
+TEST(FairShare, AdmissionCostsNothingWhileNothingChanges) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 2, 32, {"a"});
+  const auto runs = of("me", 1, 10, 10);
+  ASSERT_TRUE(scheduler.enqueue(runs).ok());
+  ASSERT_EQ(scheduler.admit(), runs);
+  for (std::uint64_t id = 2; id <= 100; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(of("me", id, 32, 32)).ok());
+  }
+  EXPECT_FALSE(scheduler.admit());
+  const std::uint64_t before = scheduler.orderings();
+  for (int frame = 0; frame < 1'000; ++frame) {
+    scheduler.take_pace(Epoch(1), std::chrono::milliseconds(5), {});
+    EXPECT_FALSE(scheduler.pop_unfit());
+    EXPECT_FALSE(scheduler.admit());
+  }
+  EXPECT_EQ(scheduler.orderings(), before);
+  scheduler.end(*runs);
+  scheduler.release(*runs);
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
 }
 
 }  // namespace

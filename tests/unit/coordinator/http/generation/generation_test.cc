@@ -23,16 +23,16 @@ struct GenerationTest : ::testing::Test {
   hearth::testing::FakeClock clock;
   SeededRandom random{1};
   PlayedPort port;
-  std::deque<Gate::Task> tasks;
+  std::deque<ThreadGate::Task> tasks;
   std::map<std::size_t, Position> generated;  // tokens of a prompt of three
   std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
   std::shared_ptr<Api> api = std::make_shared<Api>(
       HttpOptions(), tiny_model().served, port, clock, random,
-      [this](Gate::Task task) { tasks.push_back(std::move(task)); }, [](Gate::Task) {});
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); }, [](ThreadGate::Task) {});
 
   void pump() {
     while (!tasks.empty()) {
-      const Gate::Task task = std::move(tasks.front());
+      const ThreadGate::Task task = std::move(tasks.front());
       tasks.pop_front();
       task();
     }
@@ -386,8 +386,8 @@ TEST_F(GenerationTest, UnreadinessSaysWhatIsMissing) {
 }
 
 TEST_F(GenerationTest, ASilentCoordinatorIsAnsweredForOnce) {
-  Gate::Task deadline;
-  api->later = [&](Duration time, Gate::Task task) {
+  ThreadGate::Task deadline;
+  api->later = [&](Duration time, ThreadGate::Task task) {
     EXPECT_EQ(time, std::chrono::seconds(limits::kHttpSecondsStatus));
     deadline = std::move(task);
   };
