@@ -10,10 +10,12 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/api/head.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/wire/sse.h"
+#include "coordinator/http/wire/write_queue.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -120,6 +122,49 @@ void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
   socket.set_option(asio::socket_base::keep_alive(milliseconds > 0), ignored);
 }
 
+// Finds a line of a head that begins with a blank: some readers take it for a continuation of the
+// field before it (Beast does), others do not.
+class FoldDetector {
+ public:
+  bool sees(const char* bytes, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
+      line_begins_ = bytes[i] == '\n';
+    }
+    return false;
+  }
+
+ private:
+  bool line_begins_ = false;
+};
+
+// The part of limits::kHttpBodiesBytes that the body of one request takes.
+class BodyRoom {
+ public:
+  ~BodyRoom() { release(); }
+  bool reserve(SessionTable& table, const RequestHead& head) {
+    INVARIANT(bytes_ == 0, "one body is received at a time");
+    const std::size_t wanted = head.content_length ? static_cast<std::size_t>(*head.content_length)
+                                                   : limits::kHttpBodyBytes;
+    if (table.body_bytes + wanted > limits::kHttpBodiesBytes) return false;
+    table.body_bytes += wanted;
+    table_ = &table;
+    bytes_ = wanted;
+    return true;
+  }
+  void release() {
+    if (table_ == nullptr) return;
+    INVARIANT(table_->body_bytes >= bytes_, "room is released that was reserved");
+    table_->body_bytes -= bytes_;
+    table_ = nullptr;
+    bytes_ = 0;
+  }
+
+ private:
+  SessionTable* table_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::string crowded_answer(Api& api) {
@@ -155,7 +200,6 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
         from_(address_of(socket_)),
         queue_(limits::kHttpStreamBytes) {}
 
-  ~SessionImpl() override { release_body(); }
   const asio::ip::address& from() const override { return from_; }
   bool reserved() const override { return probes_only_; }
   std::optional<TimePoint> idle_since() const override {
@@ -171,7 +215,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
     idle_since_ = api_->clock.now();
-    // One that never says anything has no longer than one that is slow to.
+    // A client that sends nothing has as long as one that sends slowly.
     arm_deadline(patience(api_->options.timeouts.header));
     read();
   }
@@ -182,10 +226,10 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     leave_table();
     error_code ignored;
     socket_.close(ignored);
-    client_left();
+    if (auto callback = std::exchange(gone_, nullptr)) callback();
   }
 
-  // --- what an Exchange asks for; `serial` is stale once its request was answered ---
+  // --- calls of the ResponseWriter; `serial` is stale once its request was answered ---
   bool current(std::uint64_t serial) const {
     return serial == serial_ && phase_ == Phase::kAnswering;
   }
@@ -210,7 +254,6 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_read_end();
   void advance();
   bool feed();
-  bool folds(const char* bytes, std::size_t size);
   void begin_request();
   void on_head();
   void on_body_head(const RequestHead& head, Handler handler);
@@ -223,7 +266,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_written();
   void linger();
   void arm_deadline(std::chrono::seconds time);
-  // Reserved places are few: nobody may sit on one for long.
+  // Reserved places are few, so their clients have little time.
   std::chrono::seconds patience(std::uint32_t seconds) const {
     return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
                                              : seconds);
@@ -232,10 +275,10 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void arm_ping();
   void arm_close_check();
   void cut_off(const std::string& why);
-  void cut_off_silent();
-  void client_left();
-  void release_body();
-  bool reserve_body(const RequestHead& head);
+  std::string silence() const {
+    return "its client took nothing for " + std::to_string(api_->options.timeouts.write) +
+           " seconds";
+  }
   void queue_stream(std::string_view bytes);
 
   tcp::socket socket_;
@@ -255,9 +298,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool reading_ = false;
   bool read_closed_ = false;
   std::size_t head_bytes_ = 0;
-  bool line_begins_ = false;  // of the head
+  FoldDetector folds_;
   std::size_t lingered_ = 0;
-  std::size_t reserved_ = 0;
+  BodyRoom body_room_;
 
   // Of the request being answered.
   std::uint64_t serial_ = 0;
@@ -270,22 +313,18 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool quiet_ = false;  // nothing was sent since the last ping was armed
   std::function<void()> gone_;
 
-  SseQueue queue_;
-  std::string out_;
-  std::size_t written_ = 0;
-  bool writing_ = false;
+  WriteQueue queue_;
 };
 
 namespace {
 
 // The handler's end of one request. Dropped without an answer, it closes the connection.
-class SessionExchange final : public Exchange {
+class SessionWriter final : public ResponseWriter {
  public:
-  SessionExchange(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api,
-                  std::uint64_t serial)
+  SessionWriter(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api, std::uint64_t serial)
       : session_(std::move(session)), api_(std::move(api)), serial_(serial) {}
-  ~SessionExchange() override {
-    // Perhaps on the pool: the session is only touched on its own thread.
+  ~SessionWriter() override {
+    // This may run on the pool; the session belongs to the socket thread.
     api_->sockets.post([session = session_, serial = serial_] {
       if (const auto alive = session.lock()) alive->abandoned(serial);
     });
@@ -335,7 +374,7 @@ void SessionImpl::leave_table() {
   if (const auto found = table_->from.find(from_); --found->second == 0) {
     table_->from.erase(found);
   }
-  release_body();
+  body_room_.release();
   deadline_.cancel();
   ping_.cancel();
   close_check_.cancel();
@@ -366,7 +405,7 @@ void SessionImpl::read() {
 void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   reading_ = false;
   if (phase_ == Phase::kClosed) return;
-  if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off_silent();
+  if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off(silence());
   if (error) return on_read_end();
   if (phase_ == Phase::kLinger) {
     lingered_ += bytes;
@@ -377,8 +416,8 @@ void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   advance();
 }
 
-// A request that somebody works on may still be answered to a client that only closed its half, but
-// a generation is not paid for on that hope.
+// A client that closes its sending half may still read the answer. A generation is cancelled
+// anyway: most clients that close have left.
 void SessionImpl::on_read_end() {
   read_closed_ = true;
   if (phase_ != Phase::kAnswering || gone_) abort();
@@ -400,7 +439,7 @@ void SessionImpl::begin_request() {
   streaming_ = false;
   head_only_ = false;
   head_bytes_ = 0;
-  line_begins_ = false;
+  folds_ = {};
   parser_.emplace();
   parser_->header_limit(limits::kHttpHeaderBytes);
   parser_->body_limit(boost::none);  // on_head() sets it, for those whose body is read
@@ -408,26 +447,26 @@ void SessionImpl::begin_request() {
   arm_deadline(patience(api_->options.timeouts.header));
 }
 
-// Gives the parser what there is. True: something happened and there may be more to do.
+// Feeds the parser from the read buffer. True when it made progress and may make more.
 bool SessionImpl::feed() {
   if (buffer_.size() == 0) return false;
   error_code error;
   const std::size_t used = parser_->put(buffer_.data(), error);
   const auto* taken = static_cast<const char*>(buffer_.data().data());
-  const bool folded = phase_ == Phase::kHead && folds(taken, used);
+  const bool folded = phase_ == Phase::kHead && folds_.sees(taken, used);
   buffer_.consume(used);
   if (folded) {
-    refuse_unread(
-        ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"));
+    refuse_unread(ApiError::invalid("a header field continues on a second line (obsolete folding)",
+                                    std::nullopt, "bad_request"));
     return false;
   }
-  // Beast counts each field alone; the limit is one for the whole head.
+  // Beast limits each field; this limits the whole head.
   if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
     refuse_unread(parse_failure(beast::http::error::header_limit));
     return false;
   }
   if (error == beast::http::error::need_more) {
-    // Nothing could be taken out and nothing more fits in: a head or a chunk extension too long.
+    // The buffer is full and the parser takes nothing: a head or a chunk extension is too long.
     if (used == 0 && buffer_.size() >= limits::kHttpReadBytes) {
       refuse_unread(parse_failure(beast::http::error::header_limit));
     }
@@ -445,16 +484,6 @@ bool SessionImpl::feed() {
   return true;
 }
 
-// A line of the head that begins with a blank: the field before it goes on there for some readers
-// and not for others. Beast is one of the former.
-bool SessionImpl::folds(const char* bytes, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) {
-    if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
-    line_begins_ = bytes[i] == '\n';
-  }
-  return false;
-}
-
 void SessionImpl::on_head() {
   const RequestHead head = read_head(*parser_);
   context_.http10 = head.version < 11;
@@ -462,14 +491,14 @@ void SessionImpl::on_head() {
   head_only_ = head.method == "HEAD";
   HeadCheck check = check_head(head, api_->names);
   if (!check.error) context_.origin = head.origin;
-  // This machine's own browsers are answered; see ARCHITECTURE.md.
+  // Browsers on this machine get an answer to their preflight without a key.
   const bool local = from_.is_loopback() && !check.error;
   if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
   const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
   if (verdict.silent) return abort();
-  // Before all else that there is to say: whoever shows no key hears nothing else.
-  if (verdict.stranger()) return refuse(*verdict.refusal, check.close);
+  // First: an unauthenticated client gets no other answer than 401.
+  if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
   if (probes_only_ && !match.probe && match.access != Access::kAdmin) {
@@ -485,11 +514,7 @@ void SessionImpl::on_head() {
   }
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
-  request_.trust = verdict.trust;
-  request_.owner = verdict.key_id;
-  request_.account = verdict.account;
-  request_.verify = verdict.verify;
-  request_.min_level = verdict.min_level;
+  request_.policy = verdict.policy;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;
@@ -505,7 +530,7 @@ void SessionImpl::answer_options(const RequestHead& head) {
 
 void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
-  if (!reserve_body(head)) {
+  if (!body_room_.reserve(*table_, head)) {
     return refuse(from_coordinator({ErrorCode::kNoCapacity, "too many request bodies at once"}, 1),
                   true);
   }
@@ -521,27 +546,13 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   }
 }
 
-bool SessionImpl::reserve_body(const RequestHead& head) {
-  const std::size_t wanted =
-      head.content_length ? static_cast<std::size_t>(*head.content_length) : limits::kHttpBodyBytes;
-  if (table_->body_bytes + wanted > limits::kHttpBodiesBytes) return false;
-  table_->body_bytes += wanted;
-  reserved_ = wanted;
-  return true;
-}
-
-void SessionImpl::release_body() {
-  table_->body_bytes -= reserved_;
-  reserved_ = 0;
-}
-
 void SessionImpl::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
   probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
   request_.body = std::move(parser_->get().body());
-  auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
-  handler_(api_, std::move(request_), std::move(exchange));
+  auto writer = std::make_shared<SessionWriter>(weak_from_this(), api_, serial_);
+  handler_(api_, std::move(request_), std::move(writer));
 }
 
 // --- answering ---
@@ -551,7 +562,7 @@ void SessionImpl::refuse(const ApiError& error, bool close) {
   answer(error_response(error));
 }
 
-// Of a head that could not be read there is no telling whether it had a key.
+// A head that could not be read may have had no key: then the connection closes without an answer.
 void SessionImpl::refuse_unread(const ApiError& error) {
   if (phase_ != Phase::kHead || !api_->authorization.asks_keys()) return refuse(error, true);
   api_->authorization.log_refusal(error.message);
@@ -610,44 +621,38 @@ void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
   answered_ = true;
   gone_ = nullptr;
   if (broken) context_.keep_alive = false;
-  // The last chunk may always follow: it is five bytes beyond the bound.
+  // The queue takes the last chunk unless it is full.
   if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
   write();
 }
 
 void SessionImpl::write() {
-  if (writing_ || phase_ == Phase::kClosed) return;
-  if (written_ == out_.size()) {
-    if (queue_.empty()) return on_written();
-    out_ = queue_.take();
-    written_ = 0;
-  }
-  writing_ = true;
+  if (queue_.writing() || phase_ == Phase::kClosed) return;
+  const std::string_view bytes = queue_.next();
+  if (bytes.empty()) return on_written();
   write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
   write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
-    if (error || !self || !self->writing_) return;
+    if (error || !self || !self->queue_.writing()) return;
     // A timer that was set again meanwhile has another expiry.
     if (self->write_deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
-    self->cut_off_silent();
+    self->cut_off(self->silence());
   });
-  socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
+  socket_.async_write_some(asio::buffer(bytes),
                            [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                             self->writing_ = false;
-                             if (error == asio::error::timed_out) return self->cut_off_silent();
+                             if (error == asio::error::timed_out)
+                               return self->cut_off(self->silence());
                              if (error) return self->abort();
-                             self->written_ += bytes;
+                             self->queue_.written(bytes);
                              self->write();
                            });
 }
 
 void SessionImpl::on_written() {
   write_deadline_.cancel();
-  out_.clear();
-  written_ = 0;
   if (!answered_) return;  // a stream that goes on
   parser_.reset();
-  release_body();
+  body_room_.release();
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
@@ -657,7 +662,7 @@ void SessionImpl::on_written() {
   advance();
 }
 
-// A close while unread bytes wait would reset the connection and take the answer with it.
+// Closing with unread bytes would reset the connection, and the client could lose the answer.
 void SessionImpl::linger() {
   if (read_closed_) return abort();
   phase_ = Phase::kLinger;
@@ -721,15 +726,6 @@ void SessionImpl::arm_close_check() {
 void SessionImpl::cut_off(const std::string& why) {
   spdlog::warn("API: the answer to request {} was ended: {}", context_.request_id, why);
   abort();
-}
-
-void SessionImpl::cut_off_silent() {
-  cut_off("its client took nothing for " + std::to_string(api_->options.timeouts.write) +
-          " seconds");
-}
-
-void SessionImpl::client_left() {
-  if (auto callback = std::exchange(gone_, nullptr)) callback();
 }
 
 }  // namespace hearth::coordinator::http
