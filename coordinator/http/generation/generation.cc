@@ -233,16 +233,14 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
   INVARIANT(answer.max_tokens.size() == choices.size(), "each sequence has a length");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Run& run = runs_[choices[i]];
-    run.sequence = (*answer.sequences)[i];
-    run.submitted = true;
-    answer_.set_length(choices[i], answer.max_tokens[i]);
     const Answer::Part& part = answer_.part(choices[i]);
+    run.sequence = (*answer.sequences)[i];
+    run.submitted = !part.settled || part.stopped;  // else it has ended by itself already
+    answer_.set_length(choices[i], answer.max_tokens[i]);
     if (ended_) {
       cancel(run);
     } else if (part.stopped) {
       stop_sequence(choices[i]);
-    } else if (part.settled) {
-      run.submitted = false;
     }
   }
   if (ended_ || std::exchange(accepted_, true)) return;
