@@ -39,6 +39,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "coordinator/audit_outcome.h"
+#include "coordinator/request.h"
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
@@ -48,56 +49,6 @@
 namespace hearth::coordinator {
 
 class LedgerService;
-
-// Where a request comes from.
-enum class Origin : std::uint8_t {
-  kClient,
-  kAudit,   // it is computed again
-  kCanary,  // the coordinator's own, for newcomers to check (coordinator/machine/canaries.h)
-};
-
-struct GenerateRequest {
-  std::vector<TokenId> prompt;
-  SamplingParams sampling;
-  bool report_hashes = false;
-  // Nodes of which all its stages must be, which see activations; empty: any.
-  std::vector<std::string> trust = {};
-  // Who asks: turns are taken by owners, fairly. Empty: nobody has a name here.
-  std::string owner = {};
-  bool background = false;  // those of its owner that are not go first
-  // In the background: on_yield() takes it back, where one of its owner that is not wants its room.
-  bool yields = false;
-  // Its tokens so far, of one that an earlier process began: fewer than max_tokens, without an end.
-  // What is told of it begins with the next one.
-  std::vector<TokenId> answer = {};
-  std::optional<ReceiptOrder> receipt = {};  // made where CoordinatorOptions::receipts are kept
-  Verify verify = Verify::kNone;
-  // Of every node that sees it, its audits' too.
-  ledger::Level min_level = ledger::Level::kNewcomer;
-  // Its owner lets newcomers compute it again. They serve nobody, whatever is shared.
-  bool share = false;
-  Origin origin = Origin::kClient;
-  bool for_newcomers = false;  // of an audit: a checking pipeline is to compute it
-};
-
-// What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
-// other than kNone, or after on_error, nothing follows but on_audit. kError inside a token becomes
-// on_error.
-class SequenceEvents {
- public:
-  virtual ~SequenceEvents() = default;
-  virtual void on_admitted() = 0;
-  virtual void on_token(const SampledToken& token) = 0;
-  // All hashes of the sequence, sorted by position then stage, before its last token.
-  virtual void on_hashes(std::vector<RowHash> hashes) = 0;
-  virtual void on_error(const Error& error) = 0;
-  // Of a request that yields, once: its KV is wanted. Its owner may cancel it now, and submit it
-  // again with its tokens so far.
-  virtual void on_yield() {}
-  // Of an answer with Verify::kFull, some time after its end. The coordinator promises none: who
-  // waits for it needs a bound.
-  virtual void on_audit(const AuditOutcome& /*outcome*/) {}
-};
 
 struct NodeStatus {
   std::string name;
@@ -292,12 +243,13 @@ class Coordinator {
   virtual ~Coordinator() = default;
   virtual void on_timer() = 0;  // at least every 50 ms
 
-  // kUnavailable: no pipeline serves. kInvalidInput: breaks a range, or prompt + max_tokens passes
-  // the context. kNoCapacity: more KV than any pipeline has in all (never fits), or the queue
-  // holds limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves
-  // has a stage outside request.trust, or one below request.min_level.
-  virtual Result<SequenceId> submit(GenerateRequest request,
-                                    std::shared_ptr<SequenceEvents> events) = 0;
+  // Takes all of the sequences or none. kUnavailable: no pipeline serves. kInvalidInput: a field
+  // breaks its range, or prompt + max_tokens exceeds the context. kNoCapacity: a sequence needs
+  // more KV than any pipeline has in all (it never fits), or the queue holds
+  // limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves has a
+  // stage outside policy.trust or below policy.min_level. The policy of the first sequence is that of all.
+  virtual SubmitAnswer submit(std::vector<Submission> sequences) = 0;
+  Result<SequenceId> submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events);
   // Ends a sequence without further events. Unknown ids are ignored.
   virtual void cancel(SequenceId sequence) = 0;
   // Ends a sequence that its owner wants no token of from `position` on, for its text has ended.
@@ -309,18 +261,6 @@ class Coordinator {
   virtual void publish_roster(Bytes roster) = 0;
   // The id of the model's manifest, likewise.
   virtual void publish_model(const Hash256& model) = 0;
-};
-
-// The way to a Coordinator from other threads; callbacks come on the owner's thread and must not
-// block. Events that arrive after cancel() returns are dropped by the adapter's receiver.
-class CoordinatorPort {
- public:
-  virtual ~CoordinatorPort() = default;
-  virtual void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-                      std::function<void(Result<SequenceId>)> done) = 0;
-  virtual void cancel(SequenceId sequence) = 0;
-  virtual void stop(SequenceId sequence, Position position) = 0;
-  virtual void status(std::function<void(SwarmStatus)> done) = 0;
 };
 
 }  // namespace hearth::coordinator

@@ -21,7 +21,7 @@ constexpr std::uint64_t kDiskWarns = 10'000'000'000;
 constexpr std::uint64_t kDiskFails = 1'000'000'000;
 constexpr std::uint64_t kFilesLeft = 64;  // of a process, beside its connections
 constexpr std::uint64_t kFilesWanted = limits::kHttpConnections + limits::kHttpProbeConnections +
-                                       coordinator::http::Refusals::kMost + limits::kConnections +
+                                       coordinator::http::Refusals::kMax + limits::kConnections +
                                        kFilesLeft;
 constexpr int kCudaNoDevice = 100;
 constexpr int kCudaDriverMismatch = 803;

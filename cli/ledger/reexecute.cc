@@ -19,6 +19,7 @@
 #include "cli/worker/device.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/choice.h"
+#include "coordinator/http/openai/sampling.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"
@@ -106,17 +107,6 @@ Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body
   auto input = http::tokenise(out.texts, std::move(*request));
   if (!input.ok()) return bad(input.error());
   out.input = std::move(*input);
-  return out;
-}
-
-// As a server has them (coordinator/http/generation/generation.cc).
-SamplingParams sampling_of(const Prepared& prepared, const client::SavedAnswer& saved,
-                           std::uint32_t choice) {
-  const http::GenerationRequest& request = prepared.input.request;
-  SamplingParams out = request.sampling;
-  out.max_tokens = request.max_tokens.value_or(saved.max_tokens);
-  out.seed = request.seed.value_or(saved.seed) + choice % request.n;
-  if (!request.ignore_eos) out.stop_tokens = prepared.texts.tokenizer->end_tokens();
   return out;
 }
 
@@ -248,7 +238,10 @@ ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
   ChoiceClaim claim;
   claim.choice = choice;
   claim.prompt = prepared.input.prompts[choice / prepared.input.request.n];
-  claim.sampling = sampling_of(prepared, saved, choice);
+  const http::GenerationRequest& request = prepared.input.request;
+  claim.sampling = http::sampling_params(request, saved.seed, choice,
+                                         request.max_tokens.value_or(saved.max_tokens),
+                                         *prepared.texts.tokenizer);
   claim.salt = ledger::choice_salt(saved.salt, receipts.front().slot.request);
   if (const auto found = saved.choices.find(choice); found != saved.choices.end()) {
     claim.answer = found->second.token_ids;

@@ -234,8 +234,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
-  http.verify = options.verify;
-  http.min_level = options.min_level;
+  http.policy.verify = options.verify;
+  http.policy.min_level = options.min_level;
   http.store = std::move(store);
   http.open = client::is_loopback_address(options.host);
   if (http.open) return http;
@@ -478,9 +478,9 @@ class Server {
   void pay_by_credits(coordinator::http::HttpOptions& http) {
     if (!credits_) return;
     http.credits = credits_;
-    http.own_account = identity_->node.key;
+    http.policy.account = identity_->node.key;
     http.accounts = std::make_shared<const coordinator::Accounts>(store_, identity_->roster->book(),
-                                                                  http.own_account);
+                                                                  http.policy.account);
     http.grant = [receipts = receipts_.get()](const PublicKey& to, std::int64_t amount,
                                               std::function<void(const Status&)> done) {
       receipts->grant(to, amount, std::move(done));

@@ -24,26 +24,28 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Of limits::kHttpConnections: those from one address, but this machine's own, and those that are
-// kept for this machine alone.
+// Shares of limits::kHttpConnections: the most from one address other than this machine, and the
+// places that only this machine may take.
 constexpr std::uint32_t kConnectionsAddress = limits::kHttpConnections / 4;
 constexpr std::uint32_t kConnectionsOwn = limits::kHttpConnections / 8;
 
-constexpr int kBacklog = 4'096;  // that come at once; the kernel has a bound of its own
+constexpr int kBacklog = 4'096;  // connections not accepted yet; the kernel may lower it
 
 bool is_own(const asio::ip::address& from) {
   return from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback();
 }
 
-// Who may use the API beyond this machine is settled before it can be reached from there.
+// The API listens beyond loopback only when there are keys.
 Result<asio::ip::address> listen_address(const HttpOptions& options) {
   error_code error;
   const auto address =
       asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
-  REQUIRE(!error, "'" + options.host + "' is no address that the API could listen on");
+  REQUIRE(!error, "'" + options.host +
+                      "' is not an IP address that the API can listen on; --host takes an address "
+                      "or localhost");
   REQUIRE(address.is_loopback() || (options.store && !options.open),
-          "without keys the API listens on loopback addresses only (127.0.0.1 or ::1), not on '" +
-              options.host + "'");
+          "the API cannot listen on '" + options.host +
+              "' without keys; use 127.0.0.1 or ::1, or create a key with hearth key create");
   return address;
 }
 
@@ -68,9 +70,9 @@ class HttpServerImpl final : public HttpServer {
         pool_(std::max(2U, options.pool_threads)) {
     api_ = std::make_shared<Api>(
         std::move(options), std::move(model), port, clock, random,
-        [this](Gate::Task task) { asio::post(io_, std::move(task)); },
-        [this](Gate::Task task) { asio::post(pool_, std::move(task)); });
-    api_->later = [this](Duration time, Gate::Task task) {
+        [this](ThreadGate::Task task) { asio::post(io_, std::move(task)); },
+        [this](ThreadGate::Task task) { asio::post(pool_, std::move(task)); });
+    api_->later = [this](Duration time, ThreadGate::Task task) {
       const auto timer = std::make_shared<asio::steady_timer>(io_, time);
       timer->async_wait([timer, task = std::move(task)](const error_code& error) {
         if (!error) task();
@@ -78,12 +80,12 @@ class HttpServerImpl final : public HttpServer {
     };
   }
 
-  // Before the first connection is served.
+  // Called before the first connection is served.
   Status resume() {
     if (!api_->options.requests) return ok_status();
     TRY(RequestStore::Loaded loaded, api_->options.requests->load());
     if (loaded.dropped > 0) {
-      spdlog::warn("{} kept requests in the store are too large or too many, and were removed",
+      spdlog::warn("removed {} kept requests from the store: they exceed its limits",
                    loaded.dropped);
     }
     asio::post(io_, [api = api_, rows = std::move(loaded.rows)]() mutable {
@@ -138,7 +140,7 @@ class HttpServerImpl final : public HttpServer {
       if (error == asio::error::operation_aborted) return;
       if (!error) admit(std::move(socket));
       if (!error) return accept();
-      // Out of descriptors, most likely: trying again at once would burn a core.
+      // Most likely there are no file descriptors left: retrying at once would spin.
       retry_.expires_after(std::chrono::milliseconds(100));
       retry_.async_wait([this](const error_code& stopped) {
         if (!stopped) accept();
@@ -146,7 +148,7 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
-  // Nobody else shuts this machine's own user out, and no one address everybody else.
+  // Other machines never lock out this machine's users, and one address never locks out all others.
   void admit(tcp::socket socket) {
     const asio::ip::address from = address_of(socket);
     const bool own = is_own(from);
@@ -173,7 +175,7 @@ class HttpServerImpl final : public HttpServer {
     Refusal::start(std::move(socket), crowded_answer(*api_), table_->refusals);
   }
 
-  // Of the connections that may give way, the one goes that has had no request for longest.
+  // Closes the connection that has been idle for longest, of those that may go.
   void make_room(const std::function<bool(const Session&)>& may_go) {
     std::shared_ptr<Session> longest;
     std::optional<TimePoint> since;
@@ -195,7 +197,7 @@ class HttpServerImpl final : public HttpServer {
       sessions.push_back(session);
     }
     for (const auto& session : sessions) session->abort();
-    // They know this server, and it them.
+    // Generations and the Api refer to each other.
     api_->generations.clear();
     api_->kept.clear();
   }

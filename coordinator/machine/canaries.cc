@@ -81,7 +81,7 @@ GenerateRequest Canaries::make() {
   request.sampling.max_tokens = std::clamp<std::uint32_t>(
       request.sampling.max_tokens, 1, std::max<std::uint32_t>(1, static_cast<std::uint32_t>(room)));
   request.origin = Origin::kCanary;
-  request.share = true;
+  request.policy.share = true;
   return request;
 }
 

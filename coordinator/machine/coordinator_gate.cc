@@ -36,7 +36,6 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     forget();
     events->on_error(error);
   }
-  void on_yield() override { events_->on_yield(); }
   void on_audit(const AuditOutcome& outcome) override { events_->on_audit(outcome); }
 
   SequenceId id;  // set once it is accepted
@@ -57,19 +56,28 @@ CoordinatorGate::CoordinatorGate(Coordinator& coordinator, Post post)
 
 CoordinatorGate::~CoordinatorGate() = default;
 
-void CoordinatorGate::submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-                             std::function<void(Result<SequenceId>)> done) {
-  state_->post([state = state_, request = std::move(request), events = std::move(events),
-                done = std::move(done)]() mutable {
-    if (state->ended) return done(*state->ended);
-    const auto tracked = std::make_shared<Tracked>(*state, std::move(events));
-    auto sequence = state->coordinator.submit(std::move(request), tracked);
-    if (sequence && !tracked->over) {
-      tracked->id = *sequence;
-      state->running.emplace(*sequence, tracked);
-    }
-    done(std::move(sequence));
-  });
+void CoordinatorGate::submit(std::vector<Submission> sequences,
+                             std::function<void(SubmitAnswer)> done) {
+  state_->post(
+      [state = state_, sequences = std::move(sequences), done = std::move(done)]() mutable {
+        if (state->ended) {
+          SubmitAnswer refusal;
+          refusal.sequences = *state->ended;
+          return done(std::move(refusal));
+        }
+        std::vector<std::shared_ptr<Tracked>> tracked;
+        for (Submission& one : sequences) {
+          tracked.push_back(std::make_shared<Tracked>(*state, std::move(one.events)));
+          one.events = tracked.back();
+        }
+        SubmitAnswer answer = state->coordinator.submit(std::move(sequences));
+        for (std::size_t i = 0; answer.sequences.ok() && i < tracked.size(); ++i) {
+          if (tracked[i]->over) continue;
+          tracked[i]->id = (*answer.sequences)[i];
+          state->running.emplace(tracked[i]->id, tracked[i]);
+        }
+        done(std::move(answer));
+      });
 }
 
 void CoordinatorGate::cancel(SequenceId sequence) {

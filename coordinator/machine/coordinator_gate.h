@@ -1,5 +1,5 @@
-// CoordinatorGate: passes calls from the HTTP server's threads to the Coordinator, which belongs to
-// the owner's thread. It keeps the running sequences, so that all of them can be ended.
+// CoordinatorGate: carries calls of the HTTP server's threads to the Coordinator, which belongs to
+// the owner's thread. It tracks the running sequences, so that all of them can be ended.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,13 @@ class CoordinatorGate final : public CoordinatorPort {
   ~CoordinatorGate() override;
 
   // From any thread.
-  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-              std::function<void(Result<SequenceId>)> done) override;
+  void submit(std::vector<Submission> sequences,
+              std::function<void(SubmitAnswer)> done) override;
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
   void status(std::function<void(SwarmStatus)> done) override;
 
-  // On the owner's thread: every sequence ends with `why`, and so does every later submit.
+  // On the owner's thread: every sequence ends with `why`, and every later submission is refused.
   void end_all(const Error& why);
 
  private:

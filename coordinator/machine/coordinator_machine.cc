@@ -318,7 +318,7 @@ void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> se
       finish(sequence, *sequence->held);
       continue;
     }
-    sequence->ended = true;
+    scheduler_.end(*sequence);
     ++totals_.finished_error_total;
     sequence->events->on_error(error);
   }
@@ -372,6 +372,27 @@ void CoordinatorMachine::expire_interrupted() {
                                     missing_sentence(options_, registry_, pipelines_, last_loss_)});
 }
 
+std::vector<PipelineStatus> CoordinatorMachine::pipeline_statuses() const {
+  std::vector<PipelineStatus> out;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    PipelineStatus one;
+    one.epoch = epoch;
+    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
+    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    const auto pool = scheduler_.pools().find(epoch);
+    if (pool != scheduler_.pools().end()) {
+      one.running = pool->second.running;
+      one.kv_pages_reserved = pool->second.reserved;
+      one.level = pool->second.level;
+      one.twins = standings_.twins_of(pipeline);
+    }
+    one.kv_pages = pipeline.kv_pages;
+    one.kv_page_tokens = pipeline.kv_page_tokens;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = totals_;
   status.ready = scheduler_.serves();
@@ -394,22 +415,7 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   status.links = pipelines_.ways().all();
   status.accused = holdings_.accused();
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    PipelineStatus one;
-    one.epoch = epoch;
-    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
-    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
-    const auto pool = scheduler_.pools().find(epoch);
-    if (pool != scheduler_.pools().end()) {
-      one.running = pool->second.running;
-      one.kv_pages_reserved = pool->second.reserved;
-      one.level = pool->second.level;
-      one.twins = standings_.twins_of(pipeline);
-    }
-    one.kv_pages = pipeline.kv_pages;
-    one.kv_page_tokens = pipeline.kv_page_tokens;
-    status.pipelines.push_back(std::move(one));
-  }
+  status.pipelines = pipeline_statuses();
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   if (status.audits) status.audits->canaries_total = newcomers_.total();
   status.late_frames_total = late_frames();

@@ -36,8 +36,8 @@ class CoordinatorMachine final : public Coordinator,
   std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
 
   void on_timer() override;
-  Result<SequenceId> submit(GenerateRequest request,
-                            std::shared_ptr<SequenceEvents> events) override;
+  using Coordinator::submit;
+  SubmitAnswer submit(std::vector<Submission> sequences) override;
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
@@ -108,6 +108,10 @@ class CoordinatorMachine final : public Coordinator,
   void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // Sequences.
+  RequestBounds bounds(const RequestPolicy& policy) const;
+  Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
+  Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
+  std::vector<PipelineStatus> pipeline_statuses() const;
   void submit_audit(AuditRun run);
   void admit();
   void take_outcome(const AuditOutcome& outcome);

@@ -59,7 +59,7 @@ void NewcomerChecks::on_timer() {
     order.request = ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
     random_bytes(order.salt.bytes);
     request.receipt = order;
-    request.owner = kOwner;
+    request.policy.owner = kOwner;
     const auto taken = submit_(std::move(request), std::make_shared<CanaryEvents>(canaries_));
     if (!taken) return;
     ++total_;

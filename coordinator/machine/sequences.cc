@@ -1,19 +1,21 @@
-// The coordinator's part in the life of a sequence: in, out to the first stage, and its tokens.
+// The life of a sequence in the coordinator: submission, admission, tokens, end.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/machine/missing.h"
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/scheduling/verifiable.h"
 #include "proto/defect.h"
 
 namespace hearth::coordinator {
 namespace {
 
 constexpr Duration kHashPatience = std::chrono::seconds(2);
-constexpr std::size_t kAuditedMost = 8'192;  // answers whose owners wait for their audits
+constexpr std::size_t kAuditedMax = 8'192;  // answers whose owners wait for their audits
 
 class AuditEvents final : public SequenceEvents {
  public:
@@ -46,22 +48,84 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
   TRY_VOID(check_tokens("prompt", request.prompt, shape));
   TRY_VOID(check_tokens("answer", request.answer, shape));
   REQUIRE(request.answer.empty() || request.answer.size() < request.sampling.max_tokens,
-          "the answer has " + std::to_string(request.answer.size()) + " tokens; one of at most " +
-              std::to_string(request.sampling.max_tokens) + " does not go on");
+          "the answer has " + std::to_string(request.answer.size()) +
+              " tokens already; max_tokens is " + std::to_string(request.sampling.max_tokens));
   return ok_status();
 }
 
 }  // namespace
 
-Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
-                                              std::shared_ptr<SequenceEvents> events) {
+Result<SequenceId> Coordinator::submit(GenerateRequest request,
+                                       std::shared_ptr<SequenceEvents> events) {
+  std::vector<Submission> one;
+  one.push_back({std::move(request), std::move(events)});
+  TRY(const std::vector<SequenceId> ids, submit(std::move(one)).sequences);
+  INVARIANT(ids.size() == 1, "one submission was answered with one id");
+  return ids.front();
+}
+
+RequestBounds CoordinatorMachine::bounds(const RequestPolicy& policy) const {
+  RequestBounds out;
+  out.positions = std::min(options_.shape.context,
+                           scheduler_.largest_sequence(policy).value_or(options_.shape.context));
+  if (policy.verify != Verify::kNone) {
+    const AuditMode mode =
+        options_.receipts != nullptr ? options_.receipts->audits().mode : AuditMode::kOff;
+    out.unverifiable = why_unverifiable(mode, pipeline_statuses(), policy);
+  }
+  out.running = scheduler_.running() - scheduler_.running_of(kAuditor);
+  out.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
+  out.tokens_per_second = token_rate_.per_second(clock_.now());
+  return out;
+}
+
+SubmitAnswer CoordinatorMachine::submit(std::vector<Submission> sequences) {
+  INVARIANT(!sequences.empty(), "a submission has a sequence");
+  SubmitAnswer answer;
+  answer.bounds = bounds(sequences.front().request.policy);
+  for (Submission& one : sequences) {
+    const std::size_t prompt = one.request.prompt.size();
+    const auto positions = answer.bounds.positions;
+    const auto left = static_cast<std::uint32_t>(positions > prompt ? positions - prompt : 1);
+    std::uint32_t& length = one.request.sampling.max_tokens;
+    if (one.request.may_shorten) length = std::min(length, left);
+    answer.max_tokens.push_back(length);
+  }
+  const Status taken = enqueue(sequences, answer);
+  if (!taken.ok()) answer.sequences = taken.error();
+  admit();
+  return answer;
+}
+
+Status CoordinatorMachine::enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer) {
+  std::vector<std::shared_ptr<Sequence>> made;
+  for (Submission& one : sequences) {
+    TRY(auto sequence, make_sequence(std::move(one)));
+    sequence->id = SequenceId(next_sequence_ + made.size());
+    made.push_back(std::move(sequence));
+  }
+  std::vector<SequenceId> ids;
+  for (const auto& sequence : made) {
+    const Status taken = scheduler_.enqueue(sequence);
+    if (!taken.ok()) {
+      for (const SequenceId id : ids) scheduler_.remove_waiting(id);
+      return taken;
+    }
+    ids.push_back(sequence->id);
+  }
+  next_sequence_ += ids.size();
+  answer.sequences = std::move(ids);
+  return ok_status();
+}
+
+Result<std::shared_ptr<Sequence>> CoordinatorMachine::make_sequence(Submission submission) const {
+  GenerateRequest& request = submission.request;
   TRY_VOID(check_tokens(request, options_.shape));
   auto sequence = std::make_shared<Sequence>();
-  sequence->id = SequenceId(next_sequence_);
   sequence->prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   sequence->answer = std::exchange(request.answer, {});
   sequence->request = std::move(request);
-  sequence->events = std::move(events);
+  sequence->events = std::move(submission.events);
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (!scheduler_.serves()) {
     return Error{
@@ -69,22 +133,19 @@ Result<SequenceId> CoordinatorMachine::submit(GenerateRequest request,
         "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_)};
   }
   TRY_VOID(scheduler_.fits_somewhere(*sequence));
-  TRY_VOID(scheduler_.enqueue(sequence));
-  ++next_sequence_;
-  admit();
-  return sequence->id;
+  return sequence;
 }
 
-// Its tokens come to the audit with its receipts' (release()); here only its failure is heard.
+// The audit gets its tokens with the receipts (release()); its events only report a failure.
 void CoordinatorMachine::submit_audit(AuditRun run) {
   const ledger::RequestId name = run.order.request;
   GenerateRequest request{std::move(run.prompt), std::move(run.sampling)};
   request.answer = std::move(run.answer);
-  request.trust = std::move(run.nodes);
-  request.owner = kAuditor;
+  request.policy.trust = std::move(run.nodes);
+  request.policy.min_level = run.min_level;
+  request.policy.owner = kAuditor;
   request.background = true;
   request.receipt = run.order;
-  request.min_level = run.min_level;
   request.origin = Origin::kAudit;
   request.for_newcomers = run.for_newcomers;
   const auto taken =
@@ -94,7 +155,8 @@ void CoordinatorMachine::submit_audit(AuditRun run) {
 
 void CoordinatorMachine::cancel(SequenceId id) {
   if (const auto ending = ending_.find(id); ending != ending_.end()) {
-    if (!std::exchange(ending->second->ended, true)) ++totals_.cancelled_total;
+    if (!ending->second->ended) ++totals_.cancelled_total;
+    scheduler_.end(*ending->second);
     return;
   }
   const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
@@ -121,7 +183,7 @@ void CoordinatorMachine::stop(SequenceId id, Position position) {
   const bool runs = sequence->epoch != Epoch();
   if (!sequence->request.report_hashes || position >= sequence->tokens_known()) return cancel(id);
   ++totals_.finished_stop_total;
-  if (!runs) {  // between two pipelines: the hashes of the lost one are all that there will be
+  if (!runs) {  // between two pipelines: there will be no more hashes than those of the lost one
     sequence->stopped = position;
     scheduler_.remove_waiting(id);
     return finish_stopped(sequence);
@@ -136,7 +198,7 @@ void CoordinatorMachine::stop(SequenceId id, Position position) {
   finish_held(false);
 }
 
-// One at a time, for every event may change what comes next.
+// One at a time: every event may change which sequence is next.
 void CoordinatorMachine::admit() {
   for (;;) {
     if (const auto unfit = scheduler_.pop_unfit()) {
@@ -168,11 +230,10 @@ void CoordinatorMachine::admit() {
     }
     sequence->events->on_admitted();
   }
-  for (const auto& sequence : scheduler_.to_yield()) sequence->events->on_yield();
 }
 
 void CoordinatorMachine::start_sequence(Sequence& sequence) {
-  // A pipeline that it goes on with computes all its rows again.
+  // The next pipeline computes all rows again.
   if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
   const bool hashed = sequence.request.report_hashes;
   sequence.again = hashed ? static_cast<std::uint32_t>(sequence.answer.size()) : 0;
@@ -225,21 +286,21 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
   return ok_status();
 }
 
-// Its answer is whole, also of one that was cancelled: every row that was computed was answered.
+// Its tokens are complete, also those of a cancelled one: every computed row was answered.
 void CoordinatorMachine::release(Sequence& sequence) {
+  const RequestPolicy& policy = sequence.request.policy;
   if (sequence.receipts && !sequence.released) {
     std::vector<TokenId> tokens = sequence.request.prompt;
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
-                             std::move(tokens), sequence.request.sampling, sequence.request.trust,
-                             sequence.request.min_level, sequence.request.verify,
-                             sequence.request.share});
+                             std::move(tokens), sequence.request.sampling, policy.trust,
+                             policy.min_level, policy.verify, policy.share});
   }
-  const bool asked = sequence.request.verify == Verify::kFull && !sequence.released;
+  const bool asked = policy.verify == Verify::kFull && !sequence.released;
   scheduler_.release(sequence);
   if (!asked) return;
   if (sequence.receipts) {
-    if (audited_.size() >= kAuditedMost) audited_.erase(audited_.begin());
+    if (audited_.size() >= kAuditedMax) audited_.erase(audited_.begin());
     audited_[sequence.request.receipt->request] = sequence.events;
     return;
   }
@@ -313,13 +374,13 @@ void CoordinatorMachine::finish_stopped(const std::shared_ptr<Sequence>& sequenc
   sequence->events->on_hashes(std::move(hashes));
 }
 
-// Last tokens go out when all hashes are there, or when the wait for them is over.
+// Last tokens are delivered when all hashes are there, or when the wait for them is over.
 void CoordinatorMachine::finish_held(bool only_overdue) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
     if (sequence->ended || !sequence->waits_for_hashes()) continue;
     const bool overdue = clock_.now() >= sequence->held_until;
     if (overdue) {
-      spdlog::warn("sequence {}: {} hashes came in time", sequence->id.value,
+      spdlog::warn("sequence {}: only {} hashes arrived in time", sequence->id.value,
                    sequence->hashes.size());
     }
     const Pipeline* pipeline = pipelines_.find(sequence->epoch);

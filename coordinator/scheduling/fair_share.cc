@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
 
 void FairShare::arrive(const std::string& key) {
@@ -14,7 +16,9 @@ void FairShare::arrive(const std::string& key) {
 
 void FairShare::leave(const std::string& key) {
   const auto found = shares_.find(key);
-  if (found != shares_.end() && found->second.waiting > 0) --found->second.waiting;
+  INVARIANT(found != shares_.end() && found->second.waiting > 0,
+            "a key that leaves the queue was in it");
+  --found->second.waiting;
 }
 
 void FairShare::charge(const std::string& key, std::uint64_t cost) {
@@ -23,7 +27,7 @@ void FairShare::charge(const std::string& key, std::uint64_t cost) {
   share.served += cost;
 }
 
-// Never below the floor: what others were given meanwhile is not to be caught up with.
+// Never below the floor: a key does not catch up with what others were given meanwhile.
 void FairShare::refund(const std::string& key, std::uint64_t cost) {
   const auto found = shares_.find(key);
   if (found == shares_.end() || found->second.served <= floor_) return;

@@ -1,8 +1,8 @@
-// FairShare: whose turn it is among the API keys that wait, by what each was given so far: the
-// virtual token counter of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024).
-// A key is charged for its tokens, a generated one as much as two of a prompt; the least served one
-// goes first; one that comes to wait after a pause is lifted to where the others are, so that
-// nobody saves up turns. A plain state machine, for the scheduler's thread.
+// FairShare: the order in which API keys take turns, by the tokens that each was given: the virtual
+// token counter of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). A key is
+// charged for its tokens, a generated one as much as two of a prompt; the least served key goes
+// first. A key that comes back after a pause is lifted to where the others are, so that turns are
+// not saved up. A plain state machine, for the scheduler's thread.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace hearth::coordinator {
 
 class FairShare {
  public:
-  // One of the key's sequences waits, or waits no more.
+  // One of the key's sequences begins to wait, or ends waiting.
   void arrive(const std::string& key);
   void leave(const std::string& key);
-  // One that waited is given its tokens, or gives back those that it did not need.
+  // A sequence starts, or ends with tokens that it did not need.
   void charge(const std::string& key, std::uint64_t cost);
   void refund(const std::string& key, std::uint64_t cost);
 
@@ -28,12 +28,12 @@ class FairShare {
     std::uint64_t served = 0;
     std::uint32_t waiting = 0;
   };
-  // Without those that nothing distinguishes from a key that was never here.
+  // Without keys that are like one that was never here: nothing waits, nothing above the floor.
   std::map<std::string, Share> shares_;
-  std::uint64_t floor_ = 0;  // what the key that went last had been given before
+  std::uint64_t floor_ = 0;  // what the key that started last had been given before that
 };
 
-// Of a sequence with that many tokens of either kind.
+// The cost of a sequence with so many tokens.
 constexpr std::uint64_t fair_cost(std::uint64_t prompt_tokens, std::uint64_t generated) {
   return prompt_tokens + 2 * generated;
 }

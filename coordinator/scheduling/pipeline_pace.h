@@ -1,5 +1,5 @@
-// PipelinePace: how long a sequence on one pipeline waits for its next token, from the tokens of
-// all that run there, in constant memory.
+// PipelinePace: the mean time between two tokens of a sequence on one pipeline, over all sequences
+// that run there, in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace hearth::coordinator {
 
 class PipelinePace {
  public:
-  // A token came so long after the one before it of the same sequence, while so many sequences ran.
-  // The mean forgets: a token counts for a sixteenth of it.
+  // A token came this long after the previous one of its sequence, while `running` sequences ran.
+  // The mean is exponential: a token has a weight of one sixteenth.
   void token(Duration waited, std::uint32_t running, TimePoint now);
 
-  // Seconds a token with one more than so many: in proportion to what ran when it was measured.
-  // That is too much where a batch costs little more than a row, and what is measured then corrects
-  // it. Nothing before the first token.
+  // Expected seconds a token with one more sequence, in proportion to what ran when it was
+  // measured. That overestimates where a batch costs little more than a row; later measurements
+  // correct it. Nothing before the first token.
   std::optional<double> with_one_more(std::uint32_t running) const;
 
-  TimePoint last() const { return last_; }  // that a token came
+  TimePoint last() const { return last_; }  // token
 
  private:
   bool measured_ = false;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "proto/defect.h"
 #include "proto/split.h"
@@ -21,39 +22,39 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 bool outside_trust(const Sequence& sequence, const std::vector<std::string>& nodes) {
-  const std::vector<std::string>& trust = sequence.request.trust;
+  const std::vector<std::string>& trust = sequence.request.policy.trust;
   return !trust.empty() && std::any_of(nodes.begin(), nodes.end(),
                                        [&](const auto& node) { return !contains(trust, node); });
 }
 
-// Whether a pipeline has a stage that the sequence must not reach.
+// Whether the policy of the sequence forbids a pipeline.
 bool untrusted(const Sequence& sequence, const std::vector<std::string>& nodes,
                ledger::Level level) {
-  return level < sequence.request.min_level || outside_trust(sequence, nodes);
+  return level < sequence.request.policy.min_level || outside_trust(sequence, nodes);
 }
 
-// Nothing reaches newcomers but audits that are meant for them, and these reach nobody else.
+// Checking pipelines run audits for newcomers only, and these run nowhere else.
 bool untrusted(const Sequence& sequence, const KvPool& pool) {
   if (pool.checking != sequence.request.for_newcomers) return true;
   return untrusted(sequence, pool.nodes, pool.level);
 }
 
-// It hears the names that it gave, or its key has; who else serves is an admin's to know.
-Error refusal(const Sequence& sequence, std::optional<ledger::Level> best) {
+// Names only what the request named: which other nodes serve is for admins to see.
+Error refusal(const RequestPolicy& policy, std::optional<ledger::Level> best) {
   if (best) {
     return {ErrorCode::kRefused,
-            "every pipeline that serves has a node below level " +
-                std::string(ledger::level_name(sequence.request.min_level)) +
-                ", which this prompt must not reach; the lowest node of the best one is at level " +
+            "no pipeline is allowed: min_level is " +
+                std::string(ledger::level_name(policy.min_level)) +
+                ", and every pipeline that serves has a node below it; the best pipeline's lowest "
+                "node is at level " +
                 std::string(ledger::level_name(*best)) +
-                " (hearth ledger shows levels; without audits everybody is a newcomer)"};
+                " (hearth ledger shows levels; without audits every node is a newcomer)"};
   }
   std::string names;
-  for (const std::string& name : sequence.request.trust) {
-    names += (names.empty() ? "" : ", ") + name;
-  }
-  return {ErrorCode::kRefused, "no pipeline that serves stays inside the trust set (" + names +
-                                   "); the server's owner sees who serves: hearth status"};
+  for (const std::string& name : policy.trust) names += (names.empty() ? "" : ", ") + name;
+  return {ErrorCode::kRefused, "no pipeline is allowed: trust names (" + names +
+                                   "), and every pipeline that serves has another node; the "
+                                   "server's owner sees which nodes serve with hearth status"};
 }
 
 // Of pipelines that fit: those that others can audit, of the highest level there is.
@@ -68,14 +69,14 @@ std::vector<Epoch> verifiable(const std::map<Epoch, KvPool>& pools, std::vector<
   return fitting;
 }
 
-// One in the background waits for so many others of its owner, not for all that may still come.
-constexpr std::uint32_t kPassedMost = 4;
+// So many sequences of an owner start before one of its own in the background does.
+constexpr std::uint32_t kBackgroundMaxSkips = 4;
 
-// A pipeline is passed over for one that is quicker by more than this, so that two that are alike
-// do not take turns by the noise of what is measured.
+// Pipelines count as equally fast within this ratio, so that noise in the measurement does not move
+// sequences between them.
 constexpr double kPaceMargin = 1.2;
-// What was measured so long before the last token of all is not believed any more.
-constexpr Duration kPaceKept = std::chrono::minutes(1);
+// A pipeline's measured pace is ignored when it is this much older than the last token of all.
+constexpr Duration kPaceMaxAge = std::chrono::minutes(1);
 
 bool never_ran(const std::shared_ptr<Sequence>& sequence) { return !sequence->admitted; }
 
@@ -86,20 +87,27 @@ static_assert(std::uint64_t{limits::kModelContext} * 2 < 0xFFFFFFFFULL,
 
 void Scheduler::add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
                          std::vector<std::string> nodes, bool checking) {
+  INVARIANT(page_tokens > 0, "a KV page holds at least one token");
+  INVARIANT(!pools_.contains(epoch), "an epoch names one pipeline");
   pools_[epoch] = {pages, page_tokens, 0, 0, std::move(nodes)};
   pools_[epoch].checking = checking;
+  pools_changed();
 }
 
 void Scheduler::close_pool(Epoch epoch, bool closed) {
   const auto pool = pools_.find(epoch);
-  if (pool != pools_.end()) pool->second.closed = closed;
+  if (pool == pools_.end() || pool->second.closed == closed) return;
+  pool->second.closed = closed;
+  pools_changed();
 }
 
 void Scheduler::set_standing(Epoch epoch, ledger::Level level, bool audited) {
   const auto pool = pools_.find(epoch);
   if (pool == pools_.end()) return;
+  if (pool->second.level == level && pool->second.audited == audited) return;
   pool->second.level = level;
   pool->second.audited = audited;
+  pools_changed();
 }
 
 bool Scheduler::serves() const {
@@ -148,6 +156,7 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
   std::vector<std::shared_ptr<Sequence>> gone;
   for (auto it = running_.begin(); it != running_.end();) {
     if (it->second->epoch == epoch) {
+      if (it->second->ended) refund(*it->second);
       gone.push_back(std::move(it->second));
       it = running_.erase(it);
     } else {
@@ -155,6 +164,7 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
     }
   }
   pools_.erase(epoch);
+  pools_changed();
   return gone;
 }
 
@@ -173,26 +183,41 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
     if (pages_wanted(tokens, pool) <= pool.pages) return ok_status();
     most = std::max(most.value_or(0), std::uint64_t{pool.pages} * pool.page_tokens);
   }
-  if (!most && outside) return refusal(sequence, below);
-  return Error{ErrorCode::kNoCapacity, "the KV cache holds " + std::to_string(most.value_or(0)) +
-                                           " tokens in all; prompt and "
-                                           "max_tokens ask for " +
-                                           std::to_string(tokens)};
+  if (!most && outside) return refusal(sequence.request.policy, below);
+  return Error{ErrorCode::kNoCapacity,
+               "prompt and max_tokens need " + std::to_string(tokens) +
+                   " tokens of KV cache; the largest pipeline that serves has room for " +
+                   std::to_string(most.value_or(0))};
+}
+
+std::optional<std::uint32_t> Scheduler::largest_sequence(const RequestPolicy& policy) const {
+  Sequence probe;
+  probe.request.policy = policy;
+  std::optional<std::uint32_t> largest;
+  for (const auto& [epoch, pool] : pools_) {
+    if (pool.closed || untrusted(probe, pool)) continue;
+    const std::uint64_t positions = std::uint64_t{pool.pages} * pool.page_tokens;
+    const std::uint64_t bounded = std::min<std::uint64_t>(positions, limits::kModelContext);
+    largest = std::max(largest, std::optional(static_cast<std::uint32_t>(bounded)));
+  }
+  return largest;
 }
 
 Status Scheduler::enqueue(std::shared_ptr<Sequence> sequence) {
-  const std::string& owner = sequence->request.owner;
+  INVARIANT(!sequence->admitted && !sequence->charged, "a sequence is enqueued once");
+  const std::string& owner = sequence->request.policy.owner;
   const std::size_t room =
       limits::kWaitingSequences - std::min<std::size_t>(waiting_.size(), limits::kWaitingSequences);
   if (room == 0 || shares_.waiting(owner) >= 2 * room) {
     return Error{ErrorCode::kNoCapacity,
-                 std::to_string(waiting_.size()) + " sequences wait, " +
-                     std::to_string(shares_.waiting(owner)) + " of them from here; the queue has " +
-                     std::to_string(limits::kWaitingSequences) +
-                     " places, and nobody gets more than twice what is left of them"};
+                 "the queue is full: " + std::to_string(waiting_.size()) + " of " +
+                     std::to_string(limits::kWaitingSequences) + " sequences wait, " +
+                     std::to_string(shares_.waiting(owner)) +
+                     " of them from this key, which may have twice as many as places are left"};
   }
   shares_.arrive(owner);
   waiting_.push_back(std::move(sequence));
+  pools_changed();
   return ok_status();
 }
 
@@ -201,11 +226,12 @@ std::vector<Scheduler::Waiting::iterator> Scheduler::by_turn() {
     std::vector<Waiting::iterator> first;
     std::vector<Waiting::iterator> background;
   };
+  ++orderings_;
   std::vector<Waiting::iterator> order;
   std::map<std::string, Owner> owners;
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
     if (never_ran(*it)) {
-      Owner& owner = owners[(*it)->request.owner];
+      Owner& owner = owners[(*it)->request.policy.owner];
       ((*it)->request.background ? owner.background : owner.first).push_back(it);
     } else {
       order.push_back(it);
@@ -217,8 +243,9 @@ std::vector<Scheduler::Waiting::iterator> Scheduler::by_turn() {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [served, name] : turns) {
     Owner& owner = owners[*name];
-    const auto passed = passed_.find(*name);
-    if (passed != passed_.end() && passed->second >= kPassedMost && !owner.background.empty()) {
+    const auto skips = background_skips_.find(*name);
+    const bool skipped = skips != background_skips_.end() && skips->second >= kBackgroundMaxSkips;
+    if (skipped && !owner.background.empty()) {
       owner.first.insert(owner.first.begin(), owner.background.front());
       owner.background.erase(owner.background.begin());
     }
@@ -236,7 +263,7 @@ void Scheduler::take_pace(Epoch epoch, Duration waited, TimePoint now) {
 }
 
 std::optional<double> Scheduler::expected_seconds(const KvPool& pool) const {
-  if (last_token_ - pool.pace.last() > kPaceKept) return std::nullopt;
+  if (last_token_ - pool.pace.last() > kPaceMaxAge) return std::nullopt;
   return pool.pace.with_one_more(pool.running);
 }
 
@@ -266,8 +293,8 @@ Epoch Scheduler::quickest(const std::vector<Epoch>& fitting) const {
 }
 
 std::shared_ptr<Sequence> Scheduler::admit() {
-  std::set<Epoch> claimed;  // by those before, which wait for room there; or closed
-  if (waiting_.empty()) return nullptr;
+  if (!std::exchange(admission_changed_, false) || waiting_.empty()) return nullptr;
+  std::set<Epoch> claimed;  // by an earlier sequence, which waits for room there; or closed
   for (const auto& [epoch, pool] : pools_) {
     if (pool.closed) claimed.insert(epoch);
   }
@@ -284,12 +311,12 @@ std::shared_ptr<Sequence> Scheduler::admit() {
       fitting.push_back(epoch);
     }
     if (!fitting.empty()) {
-      const bool verified = waiting.request.verify != Verify::kNone;
+      const bool verified = waiting.request.policy.verify != Verify::kNone;
       const Epoch best = quickest(verified ? verifiable(pools_, fitting) : fitting);
       return reserve(it, best, pools_.at(best));
     }
     for (const auto& [epoch, pool] : pools_) {
-      // An interrupted one may wait for a larger pipeline to come back.
+      // An interrupted sequence may wait for a larger pipeline to come back.
       const bool never = waiting.admitted && pages_wanted(tokens, pool) > pool.pages;
       if (!untrusted(waiting, pool) && !never) claimed.insert(epoch);
     }
@@ -297,98 +324,79 @@ std::shared_ptr<Sequence> Scheduler::admit() {
   return nullptr;
 }
 
-std::vector<std::shared_ptr<Sequence>> Scheduler::to_yield() {
-  const bool any = std::ranges::any_of(running_, [](const auto& one) {
-    return one.second->request.yields && !one.second->yielding && !one.second->ended;
-  });
-  if (!any || waiting_.empty()) return {};
-  const Sequence& next = **by_turn().front();
-  if (next.admitted || next.request.background) return {};
-  std::optional<std::vector<std::shared_ptr<Sequence>>> least;
-  for (const auto& [epoch, pool] : pools_) {
-    const std::uint32_t wanted = pages_wanted(next.tokens_wanted(), pool);
-    if (pool.closed || untrusted(next, pool) || wanted > pool.pages) continue;
-    const std::uint32_t free = pool.pages - pool.reserved;
-    auto room = room_of(next.request.owner, epoch, wanted - std::min(wanted, free));
-    if (room && (!least || room->size() < least->size())) least = std::move(room);
-  }
-  if (!least) return {};
-  for (const auto& sequence : *least) sequence->yielding = true;
-  return *least;
-}
-
-// Nothing where they do not have so many pages; empty where so many come back without them.
-std::optional<std::vector<std::shared_ptr<Sequence>>> Scheduler::room_of(
-    const std::string& owner, Epoch epoch, std::uint32_t lacking) const {
-  const auto holds = [epoch](const Sequence& one) { return one.epoch == epoch && !one.released; };
-  const auto ends = [](const Sequence& one) { return one.ended || one.answered || one.yielding; };
-  std::uint64_t room = 0;
-  for (const auto& [id, sequence] : running_) {
-    if (holds(*sequence) && ends(*sequence)) room += sequence->pages;
-  }
-  std::vector<std::shared_ptr<Sequence>> those;
-  for (auto it = running_.rbegin(); it != running_.rend() && room < lacking; ++it) {
-    const Sequence& sequence = *it->second;
-    const bool yields = sequence.request.yields && sequence.request.owner == owner;
-    if (!holds(sequence) || ends(sequence) || !yields) continue;
-    room += sequence.pages;
-    those.push_back(it->second);
-  }
-  if (room < lacking) return std::nullopt;
-  return those;
-}
-
 std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoch, KvPool& pool) {
   std::shared_ptr<Sequence> sequence = std::move(*place);
   waiting_.erase(place);
-  if (never_ran(sequence)) settle(*sequence);
+  if (never_ran(sequence)) charge(*sequence);
   sequence->epoch = epoch;
   sequence->pages = pages_wanted(sequence->tokens_wanted(), pool);
+  INVARIANT(!pool.closed && sequence->pages <= pool.pages - pool.reserved,
+            "a sequence starts where there is room for it");
   pool.reserved += sequence->pages;
   ++pool.running;
-  running_.emplace(sequence->id, sequence);
+  const bool fresh = running_.emplace(sequence->id, sequence).second;
+  INVARIANT(fresh, "a sequence runs on one pipeline");
+  admission_changed_ = true;
   return sequence;
 }
 
 std::shared_ptr<Sequence> Scheduler::pop_unfit() {
-  if (!serves()) return nullptr;
+  if (!fit_changed_ || !serves()) return nullptr;
   const auto unfit = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& sequence) {
     return !sequence->admitted && !fits_somewhere(*sequence).ok();
   });
-  if (unfit == waiting_.end()) return nullptr;
+  if (unfit == waiting_.end()) {
+    fit_changed_ = false;
+    return nullptr;
+  }
   std::shared_ptr<Sequence> sequence = std::move(*unfit);
   waiting_.erase(unfit);
-  shares_.leave(sequence->request.owner);
+  admission_changed_ = true;
+  shares_.leave(sequence->request.policy.owner);
   return sequence;
 }
 
-// It waits no more, and is given its tokens.
-void Scheduler::settle(const Sequence& sequence) {
-  const std::string& owner = sequence.request.owner;
+// The sequence waits no more, and its owner is charged for all tokens that it may have.
+void Scheduler::charge(Sequence& sequence) {
+  INVARIANT(!sequence.charged, "a sequence is charged once");
+  const std::string& owner = sequence.request.policy.owner;
   shares_.leave(owner);
   shares_.charge(owner, fair_cost(sequence.prompt_tokens, sequence.request.sampling.max_tokens));
-  const bool passes =
-      !sequence.request.background &&
-      std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-        return never_ran(other) && other->request.background && other->request.owner == owner;
-      });
+  sequence.charged = true;
+  const bool passes = !sequence.request.background &&
+                      std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+                        return never_ran(other) && other->request.background &&
+                               other->request.policy.owner == owner;
+                      });
   if (passes) {
-    ++passed_[owner];
+    ++background_skips_[owner];
   } else {
-    passed_.erase(owner);
+    background_skips_.erase(owner);
   }
+}
+
+// The sequence is over, wherever it was: its owner gets back the tokens that it did not generate.
+void Scheduler::refund(Sequence& sequence) {
+  if (!std::exchange(sequence.charged, false)) return;
+  const std::uint64_t allowed = sequence.request.sampling.max_tokens;
+  INVARIANT(sequence.answer.size() <= allowed, "an answer has at most max_tokens tokens");
+  shares_.refund(sequence.request.policy.owner, fair_cost(0, allowed - sequence.answer.size()));
+  admission_changed_ = true;
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::take_waiting() {
   const auto fresh = std::find_if(waiting_.begin(), waiting_.end(), never_ran);
   std::vector<std::shared_ptr<Sequence>> all(fresh, waiting_.end());
   waiting_.erase(fresh, waiting_.end());
-  for (const auto& sequence : all) shares_.leave(sequence->request.owner);
+  for (const auto& sequence : all) shares_.leave(sequence->request.policy.owner);
+  admission_changed_ = true;
   return all;
 }
 
 void Scheduler::requeue(std::vector<std::shared_ptr<Sequence>> sequences) {
+  admission_changed_ = true;
   for (auto& sequence : sequences) {
+    INVARIANT(sequence->admitted && !sequence->ended, "only a sequence that ran waits again");
     const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
       return never_ran(other) || other->id > sequence->id;
     });
@@ -413,43 +421,51 @@ void Scheduler::remove_waiting(SequenceId id) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [&](const auto& sequence) { return sequence->id == id; });
   if (found == waiting_.end()) return;
-  if (never_ran(*found)) shares_.leave((*found)->request.owner);
+  if (never_ran(*found)) shares_.leave((*found)->request.policy.owner);
+  refund(**found);
   waiting_.erase(found);
+  admission_changed_ = true;
 }
 
 void Scheduler::release(Sequence& sequence) {
   if (sequence.released) return;
   sequence.released = true;
   const auto pool = pools_.find(sequence.epoch);
-  const bool kept = planted(SwarmDefect::kReservationKept);
-  if (pool != pools_.end() && !kept) pool->second.reserved -= sequence.pages;
+  if (pool != pools_.end() && !planted(SwarmDefect::kReservationKept)) {
+    INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
+    pool->second.reserved -= sequence.pages;
+    admission_changed_ = true;
+  }
   remove_done(sequence);
 }
 
 void Scheduler::end(Sequence& sequence) {
   sequence.ended = true;
+  if (!running_.contains(sequence.id)) return refund(sequence);
   remove_done(sequence);
 }
 
 // The caller holds a shared pointer, or does not touch the sequence afterwards.
-void Scheduler::remove_done(const Sequence& sequence) {
-  if (!sequence.ended || !sequence.released) return;
+void Scheduler::remove_done(Sequence& sequence) {
+  if (!sequence.ended || !sequence.released || !running_.contains(sequence.id)) return;
+  refund(sequence);
   const auto pool = pools_.find(sequence.epoch);
-  if (!running_.contains(sequence.id)) return;
-  shares_.refund(sequence.request.owner,
-                 fair_cost(0, sequence.request.sampling.max_tokens - sequence.answer.size()));
-  if (pool != pools_.end()) --pool->second.running;
+  INVARIANT(pool != pools_.end(), "a running sequence has a pipeline");
+  INVARIANT(pool->second.running > 0, "a pipeline counts the sequences that run on it");
+  --pool->second.running;
+  admission_changed_ = true;
   running_.erase(sequence.id);
 }
 
 std::uint32_t Scheduler::waiting_of(const std::string& owner) const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(
-      waiting_, [&owner](const auto& sequence) { return sequence->request.owner == owner; }));
+  return static_cast<std::uint32_t>(std::ranges::count_if(waiting_, [&owner](const auto& sequence) {
+    return sequence->request.policy.owner == owner;
+  }));
 }
 
 std::uint32_t Scheduler::running_of(const std::string& owner) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(
-      running_, [&owner](const auto& one) { return one.second->request.owner == owner; }));
+      running_, [&owner](const auto& one) { return one.second->request.policy.owner == owner; }));
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::held() const {

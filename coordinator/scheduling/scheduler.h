@@ -1,11 +1,13 @@
-// Scheduler: which sequence runs where, and when. Those whose pipeline was lost come before all
-// others. Then owners take turns (coordinator/scheduling/fair_share.h); among one owner's sequences
-// the first to come is the first served, those in the background after the others, though not for
-// ever: and where one that is not finds no room, those in the background that run are asked for
-// theirs. Only one that may not run on a pipeline (GenerateRequest::trust, min_level) is overtaken
-// by those that go there. KV pages are reserved on the smallest stage of a pipeline for prompt +
-// max_tokens before a sequence starts, and given back when the last stage reports the release. A
-// plain state machine: it sends and calls nothing.
+// Scheduler: decides which waiting sequence starts next and on which pipeline. Sequences whose
+// pipeline was lost come before all others. Then owners take turns
+// (coordinator/scheduling/fair_share.h); among the sequences of one owner the first to come is the
+// first to start, those in the background after the others, but only so often. A sequence waits for
+// its turn even if a later one would fit; only sequences that a pipeline may not run
+// (RequestPolicy::trust, min_level) are overtaken by those that it may.
+//
+// KV pages for prompt + max_tokens are reserved on the smallest stage of a pipeline before a
+// sequence starts, and returned when the last stage reports the release. A plain state machine: it
+// sends and calls nothing.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +34,11 @@ struct KvPool {
   std::uint32_t reserved = 0;
   std::uint32_t running = 0;            // sequences that have not both ended and been released
   std::vector<std::string> nodes = {};  // its stages
-  bool closed = false;                  // it finishes what runs and gets nothing new
+  bool closed = false;                  // finishes what runs and gets nothing new
   ledger::Level level = ledger::Level::kNewcomer;  // the lowest of its nodes
-  bool audited = false;                            // others can compute again what it computes
+  bool audited = false;                            // another pipeline can recompute its results
   PipelinePace pace = {};
-  bool checking = false;  // audits alone, and of them those that newcomers may compute
+  bool checking = false;  // runs audits only, of those that newcomers may compute
 };
 
 class Scheduler {
@@ -44,52 +46,53 @@ class Scheduler {
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
                 std::vector<std::string> nodes, bool checking = false);
   // The pipeline is gone with its KV: its sequences leave the scheduler, in the order of their ids.
+  // The caller requeues or ends those that have not ended.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);
   const std::map<Epoch, KvPool>& pools() const { return pools_; }
   void close_pool(Epoch epoch, bool closed);
   void set_standing(Epoch epoch, ledger::Level level, bool audited);
-  bool serves() const;             // some pipeline takes what comes
-  bool has_checkers() const;       // there is a checking pipeline, and
-  bool has_idle_checkers() const;  // a checking pipeline has nothing to do
-  // Whether other pipelines that take what comes have room now for all that runs on this one.
+  bool serves() const;             // some pipeline accepts sequences
+  bool has_checkers() const;       // there is a checking pipeline
+  bool has_idle_checkers() const;  // one of them runs nothing
+  // Whether the other open pipelines have room now for all that runs on this one.
   bool others_have_room(Epoch epoch) const;
-  // Whether a pipeline of these nodes, the lowest of which has this level, may run all that runs on
-  // this one.
+  // Whether a pipeline of these nodes and this level may run all that runs on this one.
   bool may_all_run_on(Epoch epoch, const std::vector<std::string>& nodes,
                       ledger::Level level) const;
 
-  // Whether some pipeline inside its trust set and not below its level, and not closed, has as many
-  // pages in all as it wants. kRefused names the trust set, or the level and the one that is there;
-  // kNoCapacity both numbers.
+  // Whether some open pipeline that the sequence's policy allows has enough pages in all. kRefused:
+  // the policy allows none. kNoCapacity: the largest one is too small.
   Status fits_somewhere(const Sequence& sequence) const;
-  // kNoCapacity when limits::kWaitingSequences wait, or twice as many of this owner's as the queue
-  // has room for: so nobody fills it (dynamic thresholds, Choudhury and Hahne 1998).
+  // Positions that the largest open pipeline under this policy can hold; nothing without one.
+  std::optional<std::uint32_t> largest_sequence(const RequestPolicy& policy) const;
+  // kNoCapacity when limits::kWaitingSequences wait, or twice as many of this owner's as there are
+  // places left: so one owner alone never fills the queue (dynamic thresholds, Choudhury and Hahne
+  // 1998).
   Status enqueue(std::shared_ptr<Sequence> sequence);
-  // Sequences of a lost pipeline wait again, ahead of all that never ran. No limit: they were in.
+  // Sequences of a lost pipeline wait again, ahead of all that never ran. No limit applies.
   void requeue(std::vector<std::shared_ptr<Sequence>> sequences);
-  // Those that requeue() brought and that still wait.
+  // Those that requeue() took and that still wait.
   std::vector<std::shared_ptr<Sequence>> interrupted() const;
-  // A token of a sequence on this pipeline came, so long after the one before it.
+  // A token of a sequence on this pipeline came this long after the one before it.
   void take_pace(Epoch epoch, Duration waited, TimePoint now);
-  // The waiting sequence whose turn it is and that need not wait on, reserved on the fitting
-  // pipeline that is expected to be the quickest; of those within a fifth of it, and those that
-  // were not measured lately and run no more than it, on the one with the most free pages. One that
-  // is to be verified goes, of those that fit, to one that others can audit, of the highest level.
-  // None goes to a pipeline that one before it waits for. Null: all must wait on.
+  // The next sequence that can start, with its pages reserved; null when none can. It gets the
+  // pipeline that is expected to be the fastest; among those within a fifth of that one, and those
+  // that were not measured lately and run no more than it, the one with the most free pages. A
+  // sequence that is to be verified prefers pipelines that others can audit, of the highest level.
+  // No sequence starts on a pipeline that an earlier one waits for. Constant time while nothing has
+  // changed since the last call that returned null.
   std::shared_ptr<Sequence> admit();
-  // After admit() had none: running sequences in the background whose owner's next one, which is
-  // not and whose turn it is, lacks just their room; the newest first, and each once. Empty where
-  // enough others of its pipeline are ending already.
-  std::vector<std::shared_ptr<Sequence>> to_yield();
-  // The oldest sequence that never ran and that no pipeline that serves could ever hold; null
-  // without one.
+  // The oldest sequence that never ran and that no open pipeline can ever hold; null without one.
+  // Constant time while nothing has changed.
   std::shared_ptr<Sequence> pop_unfit();
-  std::vector<std::shared_ptr<Sequence>> take_waiting();  // that never ran
+  std::vector<std::shared_ptr<Sequence>> take_waiting();  // all that never ran
+  // How often the waiting sequences were put in order: the cost of admission.
+  std::uint64_t orderings() const { return orderings_; }
 
   // A sequence that waits or runs; null for unknown ids.
   std::shared_ptr<Sequence> find(SequenceId id) const;
   void remove_waiting(SequenceId id);
-  // Its KV is free: pages go back. The sequence stays until it has ended, too.
+  // Its KV is free: pages are returned. The sequence stays until it has ended, too.
   void release(Sequence& sequence);
   void end(Sequence& sequence);
 
@@ -98,6 +101,8 @@ class Scheduler {
   // Those of one owner.
   std::uint32_t waiting_of(const std::string& owner) const;
   std::uint32_t running_of(const std::string& owner) const;
+  // What an owner was given so far, as its turns are counted.
+  std::uint64_t served(const std::string& owner) const { return shares_.served(owner); }
   // Running sequences that wait for hashes.
   std::vector<std::shared_ptr<Sequence>> held() const;
 
@@ -107,19 +112,21 @@ class Scheduler {
   std::shared_ptr<Sequence> reserve(Waiting::iterator place, Epoch epoch, KvPool& pool);
   std::optional<double> expected_seconds(const KvPool& pool) const;  // a token, with one more
   Epoch quickest(const std::vector<Epoch>& fitting) const;
-  std::optional<std::vector<std::shared_ptr<Sequence>>> room_of(const std::string& owner,
-                                                                Epoch epoch,
-                                                                std::uint32_t lacking) const;
-  void settle(const Sequence& sequence);
-  void remove_done(const Sequence& sequence);
+  void charge(Sequence& sequence);
+  void refund(Sequence& sequence);
+  void remove_done(Sequence& sequence);
+  void pools_changed() { admission_changed_ = fit_changed_ = true; }
 
   std::map<Epoch, KvPool> pools_;
   TimePoint last_token_{};  // of all pipelines
   Waiting waiting_;         // interrupted ones first, each part in the order of arrival
   FairShare shares_;
-  // Sequences of an owner that went before one of its own in the background, in a row.
-  std::map<std::string, std::uint32_t> passed_;
+  // By owner: sequences that started in a row before one of its own in the background.
+  std::map<std::string, std::uint32_t> background_skips_;
   std::map<SequenceId, std::shared_ptr<Sequence>> running_;
+  bool admission_changed_ = false;  // since admit() returned null
+  bool fit_changed_ = false;        // since pop_unfit() found none
+  std::uint64_t orderings_ = 0;
 };
 
 }  // namespace hearth::coordinator

@@ -49,7 +49,6 @@ void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
   epoch = Epoch();
   pages = 0;
   token_at.reset();
-  yielding = false;
   if (failed) ++fruitless;
   lost_at = now;
   resume_by = now + patience;

@@ -1,4 +1,4 @@
-// Sequence: one request on its way, and what must hold of the tokens that come back for it.
+// Sequence: one choice of a request in the coordinator, and the rules that its tokens must keep.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct Sequence {
   std::uint32_t prompt_tokens = 0;
 
   Epoch epoch;              // of its pipeline; 0 while it waits
-  bool receipts = false;    // its pipeline makes those that it wants
+  bool receipts = false;    // its pipeline makes receipts of it
   std::uint32_t pages = 0;  // reserved on that pipeline
   std::vector<TokenId>
-      answer;  // its tokens so far; with the prompt all that another pipeline needs
+      answer;  // its tokens so far; with the prompt, all that another pipeline needs
   std::optional<TimePoint> token_at;  // of its last token, on the pipeline that it runs on
-  bool admitted = false;  // its owner was told so; waits only for another pipeline from then on
-  bool answered = false;  // a token with a finish came; no other may follow
-  bool ended = false;     // its events have had their last call, or want none
-  bool released = false;  // its KV is free on every stage
-  bool yielding = false;  // its owner was asked to take it back
+  bool admitted = false;              // it has run, and its owner was told so
+  bool answered = false;              // a token with a finish came; no other may follow
+  bool ended = false;                 // its events had their last call, or none is wanted
+  bool released = false;              // its KV is free on every stage
+  bool charged = false;               // its owner's turn, for all tokens that it may have
 
   // Hashes of its rows, by position and stage, and the last token while it waits for them.
   std::map<std::pair<Position, std::uint32_t>, RowHash> hashes;
@@ -40,32 +40,33 @@ struct Sequence {
   TimePoint held_until{};
   std::optional<Position> stopped;  // by its owner: hashes before it are wanted, tokens are not
 
-  // Of one whose pipeline was lost, while it waits for another.
+  // While it waits for another pipeline, after the loss of its own.
   TimePoint lost_at{};
-  TimePoint resume_by{};        // unless by then there is hope
-  std::uint32_t fruitless = 0;  // pipelines that failed since its last token
-  // Tokens of its answer that its pipeline says again, because their rows' hashes are wanted.
+  TimePoint resume_by{};        // it ends then, unless a pipeline is coming
+  std::uint32_t fruitless = 0;  // pipelines lost since its last token
+  // Tokens of its answer that its pipeline repeats, because the hashes of their rows are wanted.
   std::uint32_t again = 0;
 
   std::uint64_t tokens_wanted() const {
     return std::uint64_t{prompt_tokens} + request.sampling.max_tokens;
   }
   std::uint64_t tokens_known() const { return std::uint64_t{prompt_tokens} + answer.size(); }
-  // kInvalidInput when this cannot be the sequence's next token. Keeps it; of one that is said
-  // again only that it is the same.
+  // Keeps the token. A repeated one must be the same as before. kInvalidInput when this cannot be
+  // the sequence's next token.
   Status take(const SampledToken& token);
-  // Its pipeline is gone, its KV too: it waits again. `failed`: not because an owner asked for it.
+  // Its pipeline and its KV are lost: it waits again. `failed`: false when an owner took a machine.
   void interrupt(TimePoint now, Duration patience, bool failed);
   SequenceOpen open() const;
   // What goes to the first stage: prompt and answer so far.
   SubmitMessage submit() const;
-  // kInvalidInput for a position that the sequence cannot have, or one told twice.
+  // kInvalidInput for a position that the sequence cannot have, or a duplicate.
   Status add_hash(const RowHash& hash);
   // The last token waits for hashes, or a stopped sequence does.
   bool waits_for_hashes() const { return held || stopped; }
   // Hashes of every row up to the last token, from every stage, are there.
   bool hashes_complete(std::uint32_t stages) const;
-  std::vector<RowHash> sorted_hashes();  // gives them away; of a stopped one, those before its end
+  std::vector<RowHash>
+  sorted_hashes();  // moves them out; of a stopped sequence, those before its end
 };
 
 }  // namespace hearth::coordinator

@@ -250,7 +250,7 @@ class Intruders(cluster.Cluster):
                 ("no key", "no Authorization", "/v1/models", [], 401),
                 ("an empty key", "no API key", "/v1/models", ["Bearer "], 401),
                 ("another scheme", "no API key", "/v1/models", ["Basic " + user], 401),
-                ("two keys", "two Authorizations", "/v1/models", ["Bearer " + user] * 2, 401),
+                ("two keys", "two Authorization headers", "/v1/models", ["Bearer " + user] * 2, 401),
                 ("a long key", "no API key", "/v1/models", ["Bearer " + "A" * 20_000], 401),
                 ("another cluster's key", "is unknown", "/v1/models", ["Bearer " + foreign], 401),
                 ("a wrong key", "wrong secret", "/v1/models", ["Bearer " + wrong], 401),

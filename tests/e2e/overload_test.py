@@ -68,33 +68,6 @@ class Overload(unittest.TestCase):
             self.idle(s)
             self.assertEqual(asyncio.run(load.ask(s.api, body(0, tokens))).ids, expected[0, 0])
 
-    def test_what_nobody_watches_gives_its_room_to_what_somebody_does(self):
-        with swarm.Swarm(2, "--kv-budget", "4MB") as s:
-            body.model = s.model
-            [pipeline] = s.state()["pipelines"]
-            room = pipeline["kv_pages"] * pipeline["kv_page_tokens"]
-            titles = {**body(0, room - 16), "seed": 5, "stream": False, "return_token_ids": True}
-
-            def ask():
-                status, answer = swarm.http("POST", s.api + "/v1/completions", titles)
-                return status, time.monotonic(), answer["choices"][0].get("token_ids")
-            with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                status, _, expected = ask()
-                self.assertEqual((status, len(expected)), (200, room - 16))
-                watched = asyncio.run(load.ask(s.api, body(1))).ids
-                self.idle(s)  # else what a node last said of the request before counts as this one's
-                background = pool.submit(ask)
-                swarm.wait_until(lambda: s.state()["nodes"][0]["kv_tokens_used"] > 100, "tokens")
-                answer = asyncio.run(load.ask(s.api, body(1)))
-                done = time.monotonic()
-                self.assertEqual(answer.ids, watched, answer.error)
-                status, ended, ids = background.result()
-            self.assertEqual(status, 200)
-            self.assertGreater(ended, done, "it had the room, and kept it")
-            self.assertEqual(ids, expected)
-            self.assertGreater(s.state()["totals"]["resumed"], 0)
-            self.idle(s)
-
     def test_a_greedy_key_keeps_nobody_waiting(self):
         with tempfile.TemporaryDirectory() as folder:
             cluster.init(folder)
@@ -175,7 +148,7 @@ class Readers(unittest.TestCase):
         swarm.wait_until(lambda: not used(), "free KV")
         print(f"{what}: KV free after {time.monotonic() - begun:.2f} s", flush=True)
 
-    def test_who_does_not_read_holds_no_kv_and_loses_nothing(self):
+    def test_an_answer_that_fits_the_buffer_waits_for_its_reader(self):
         with swarm.Swarm(2) as s:
             wanted = {"model": s.model, "prompt": "x y z", "max_tokens": 400, "ignore_eos": True,
                       "seed": 3, "n": 2, "logprobs": 5}
@@ -184,15 +157,25 @@ class Readers(unittest.TestCase):
                 pass
             self.assertEqual([len(ids) for ids in known.ids().values()], [400] * 2)
             sleeper = Reader(s.api, wanted)
-            swarm.wait_until(lambda: s.state()["running"], "a sequence")
-            self.free_after(s, "a client that does not read")
-            time.sleep(1)
-            state = s.state()
-            self.assertEqual((state["running"], state["waiting"]), (0, 0))
-            self.assertEqual(state["totals"]["finished_length"], 2, "it is not over: it waits")
+            swarm.wait_until(lambda: s.state()["totals"]["finished_length"] == 4,
+                             "the end of an answer that its client does not read")
+            self.free_after(s, "an answer that is not read yet")
             while sleeper.read():
                 pass
             self.assertEqual(sleeper.ids(), known.ids())
+
+    def test_a_stream_beyond_the_buffer_ends_and_frees_its_kv(self):
+        with swarm.Swarm(2) as s:
+            sleeper = Reader(s.api, {"model": s.model, "prompt": "x y z", "max_tokens": 400,
+                                     "ignore_eos": True, "n": 16, "logprobs": 20})
+            swarm.wait_until(lambda: s.state()["totals"]["cancelled"] > 0, 60, "the stream's end")
+            self.free_after(s, "a stream that was ended")
+            self.assertRegex(s.read_log(), "its client left [0-9]+ bytes of it unread")
+            with self.assertRaises(OSError):
+                while sleeper.read():
+                    pass
+                raise ConnectionError("ended")
+            self.assertNotIn(b"[DONE]", sleeper.text)
 
     def test_who_reads_slowly_has_all_of_it(self):
         with swarm.Swarm(2) as s:

@@ -95,11 +95,11 @@ class Verified(swarm.InOneFolder):
         events = [e for _, e in swarm.stream(s.api + "/v1/chat/completions", body(s.model, PROMPT))]
         first = events[0]["hearth"]["verified"]
         self.assertEqual((first["asked"], first["state"]), ("full", "unverified"))
-        self.assertIn("nobody else can compute it again", first["why"])
+        self.assertIn("no second pipeline can recompute it", first["why"])
         self.assertEqual(events[-1], "[DONE]")
         code, out, err = self.run_it(s)
         self.assertEqual(code, 0, err)
-        self.assertIn("not verified: nobody else can compute it again", err)
+        self.assertIn("not verified: no second pipeline can recompute it", err)
 
 
 if __name__ == "__main__":

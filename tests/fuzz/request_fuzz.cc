@@ -20,8 +20,9 @@ void check(const GenerationRequest& request) {
   for (const std::string& stop : request.stop) {
     INVARIANT(!stop.empty() && stop.size() <= limits::kStopStringBytes, "stop strings fit");
   }
-  INVARIANT(!request.verify || *request.verify <= Verify::kFull, "a way to verify");
-  INVARIANT(!request.min_level || *request.min_level <= ledger::Level::kVeteran, "a level");
+  INVARIANT(!request.asked.verify || *request.asked.verify <= Verify::kFull, "a way to verify");
+  INVARIANT(!request.asked.min_level || *request.asked.min_level <= ledger::Level::kVeteran,
+            "a level");
   INVARIANT(!request.max_tokens || *request.max_tokens >= 1, "something is generated");
   INVARIANT(request.chat ? !request.messages.empty() : !request.prompts.empty(), "a prompt");
   for (const Prompt& prompt : request.prompts) {

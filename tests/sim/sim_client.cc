@@ -20,7 +20,7 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
   bool open = true;
   bool complete = false;
   bool background = false;
-  bool yielded = false;  // once at least
+  std::uint64_t order = 0;  // of its submission
 
   std::string name() const { return "sequence " + std::to_string(id.value); }
   const Answer& answer() const { return client.reference_.answer(request); }
@@ -29,9 +29,13 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
     if (!condition) client.violation(name() + ": " + what);
   }
 
+  // First come, first served, among those that are not in the background.
   void on_admitted() override {
     expect(open && !admitted, "admitted twice or after its end");
     admitted = true;
+    if (background) return;
+    if (order <= client.last_admitted_) client.violation("admitted out of order");
+    client.last_admitted_ = order;
   }
 
   void on_token(const SampledToken& token) override {
@@ -95,65 +99,17 @@ void SimClient::violation(const std::string& what) {
   violations_.push_back(what);
 }
 
-// One submission of a stream. One that yields has several.
-struct SimClient::Submission final : coordinator::SequenceEvents {
-  Submission(SimClient& owner, Coordinator& to, std::shared_ptr<Stream> of, std::uint64_t number)
-      : client(owner), coordinator(to), stream(std::move(of)), order(number) {}
-
-  SimClient& client;
-  Coordinator& coordinator;
-  std::shared_ptr<Stream> stream;
-  std::uint64_t order = 0;
-  bool over = false;
-
-  // First come, first served, of those that are not in the background: whoever is admitted was
-  // submitted after all that were before.
-  void on_admitted() override {
-    if (!stream->background) {
-      if (order <= client.last_admitted_) client.violation("admitted out of order");
-      client.last_admitted_ = order;
-    }
-    if (!stream->yielded) stream->on_admitted();
-  }
-  void on_token(const SampledToken& token) override {
-    stream->expect(!over, "a token of a submission that was taken back");
-    stream->on_token(token);
-  }
-  void on_hashes(std::vector<RowHash> hashes) override { stream->on_hashes(std::move(hashes)); }
-  void on_error(const Error& error) override { stream->on_error(error); }
-  void on_yield() override {
-    stream->expect(stream->background && stream->open && !over, "asked for its room out of turn");
-    over = stream->yielded = true;
-    ++client.tally_.yielded;
-    client.world_.trace(stream->name() + " yields");
-    coordinator.cancel(stream->id);
-    const Status again = client.submit_again(coordinator, stream);
-    if (again.ok()) return;
-    stream->open = false;
-    ++client.tally_.failed;
-  }
-};
-
-Status SimClient::submit_again(Coordinator& coordinator, const std::shared_ptr<Stream>& stream) {
-  coordinator::GenerateRequest order = reference_.request(stream->request);
-  order.report_hashes = order.report_hashes && stages_ > 0;
-  order.background = order.yields = stream->background;
-  const std::vector<SampledToken>& tokens = stream->answer().tokens;
-  for (std::size_t i = 0; i < stream->tokens; ++i) order.answer.push_back(tokens[i].token);
-  TRY(stream->id,
-      coordinator.submit(std::move(order), std::make_shared<Submission>(*this, coordinator, stream,
-                                                                        tally_.submitted)));
-  return ok_status();
-}
-
 int SimClient::submit(Coordinator& coordinator, int request) {
   const std::uint32_t index =
       request >= 0 ? static_cast<std::uint32_t>(request)
                    : static_cast<std::uint32_t>(world_.between(0, Reference::kRequests - 1));
   auto stream = std::make_shared<Stream>(*this, index);
   stream->background = request < 0 && world_.between(0, 3) == 0;
-  ++tally_.submitted;
-  const Status taken = submit_again(coordinator, stream);
+  stream->order = ++tally_.submitted;
+  coordinator::GenerateRequest order = reference_.request(index);
+  order.report_hashes = order.report_hashes && stages_ > 0;
+  order.background = stream->background;
+  const Result<SequenceId> taken = coordinator.submit(std::move(order), stream);
   if (!taken.ok()) {
     ++tally_.refused;
     world_.trace("submit refused: " + taken.error().message);
@@ -162,6 +118,7 @@ int SimClient::submit(Coordinator& coordinator, int request) {
     if (!typed) violation("a submit refused for another reason: " + taken.error().message);
     return -1;
   }
+  stream->id = *taken;
   world_.trace("submit " + std::to_string(index) + " as " + std::to_string(stream->id.value));
   streams_.push_back(std::move(stream));
   return static_cast<int>(streams_.size()) - 1;

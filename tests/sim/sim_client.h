@@ -22,7 +22,6 @@ struct Tally {
   std::uint64_t tokens = 0;
   std::uint64_t hashes = 0;
   std::uint64_t protocol_errors = 0;  // of those that failed: a peer broke the protocol
-  std::uint64_t yielded = 0;          // times one in the background gave its room away
   std::uint64_t short_hashes = 0;     // sequences whose hashes did not all come within the wait
 };
 
@@ -46,8 +45,6 @@ class SimClient {
  private:
   struct Stream;
   struct Submission;
-  // With the tokens that the stream has.
-  Status submit_again(coordinator::Coordinator& coordinator, const std::shared_ptr<Stream>& stream);
   SimWorld& world_;
   const Reference& reference_;
   std::uint32_t stages_;

@@ -47,7 +47,6 @@ void add(Outcome& sum, const Outcome& one) {
   sum.tally.abandoned += one.tally.abandoned;
   sum.tally.tokens += one.tally.tokens;
   sum.tally.hashes += one.tally.hashes;
-  sum.tally.yielded += one.tally.yielded;
   sum.tally.protocol_errors += one.tally.protocol_errors;
   sum.tally.short_hashes += one.tally.short_hashes;
 }
@@ -69,11 +68,10 @@ void print(const Outcome& o) {
       o.stale_frames, static_cast<unsigned long long>(o.late_frames));
   std::printf(
       "%llu submitted: %llu finished as the reference, %llu typed errors, %llu refused, "
-      "%llu cancelled, %llu abandoned, %llu times one in the background gave way\n",
+      "%llu cancelled, %llu abandoned\n",
       static_cast<unsigned long long>(t.submitted), static_cast<unsigned long long>(t.finished),
       static_cast<unsigned long long>(t.failed), static_cast<unsigned long long>(t.refused),
-      static_cast<unsigned long long>(t.cancelled), static_cast<unsigned long long>(t.abandoned),
-      static_cast<unsigned long long>(t.yielded));
+      static_cast<unsigned long long>(t.cancelled), static_cast<unsigned long long>(t.abandoned));
   std::printf("%llu tokens, %llu hashes, %llu sequences with hashes missing after the wait\n",
               static_cast<unsigned long long>(t.tokens), static_cast<unsigned long long>(t.hashes),
               static_cast<unsigned long long>(t.short_hashes));
@@ -114,8 +112,7 @@ int run_many(std::uint64_t first, std::uint64_t seeds, std::uint64_t least, Engi
   // A suite in which nothing happens proves nothing.
   const bool much = sum.tally.finished > 0 && sum.tally.hashes > 0 && sum.tally.failed > 0 &&
                     sum.crashes > 0 && sum.restarts > 0 && sum.late_frames > 0 && sum.freezes > 0 &&
-                    sum.tally.yielded > 0 && sum.pauses > 0 && sum.resumed > 0 &&
-                    sum.replayed > 0 && sum.stale_frames > 0;
+                    sum.pauses > 0 && sum.resumed > 0 && sum.replayed > 0 && sum.stale_frames > 0;
   if (sum.tally.finished < least || (seeds >= 50 && !much)) {
     std::printf("too little happened\n");
     return 1;

@@ -92,7 +92,7 @@ bool origin_allowed(std::string_view origin, std::string_view host, const HostNa
        {std::string_view("http://"), std::string_view("https://")}) {
     if (!origin.starts_with(scheme)) continue;
     const std::string_view authority = origin.substr(scheme.size());
-    // Not of any address: another machine's pages are not this one's.
+    // An Origin may not be any address: pages of other machines are not trusted.
     return (!host.empty() && lower(authority) == lower(host)) ||
            host_allowed(authority, {names.names, false});
   }

@@ -1,5 +1,5 @@
-// What a browser may ask this API: DNS rebinding is stopped by the Host header, pages of other
-// sites by the Origin header. Defaults are ollama's.
+// Checks of the Host and Origin headers: the former stops DNS rebinding, the latter stops pages of
+// other sites. Defaults are ollama's.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace hearth::coordinator::http {
 
-// The names of this machine beside those of loopback.
+// The names of this machine, in addition to those of loopback.
 struct HostNames {
   std::vector<std::string> names;
-  // Any address too: reached over a network, it has one that a name server cannot have chosen.
+  // Allow any IP address: the API listens beyond loopback, and a name server cannot forge
+  // addresses.
   bool any_address = false;
 };
 
@@ -20,7 +21,7 @@ struct HostNames {
 bool host_allowed(std::string_view host, const HostNames& names);
 
 // An Origin on this machine (http or https on localhost, a loopback address or one of the names),
-// or on the very host that was asked, or of a desktop shell: app://, file://, tauri://,
+// or on the host that the request names, or of a desktop shell: app://, file://, tauri://,
 // vscode-webview://, vscode-file://. `host`: an allowed Host header, or empty.
 bool origin_allowed(std::string_view origin, std::string_view host, const HostNames& names);
 

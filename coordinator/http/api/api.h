@@ -11,23 +11,23 @@
 
 #include "base/limits.h"
 #include "coordinator/http/api/authorization.h"
-#include "coordinator/http/api/exchange.h"
-#include "coordinator/http/api/heavy_lane.h"
 #include "coordinator/http/api/kept_requests.h"
 #include "coordinator/http/api/metrics.h"
+#include "coordinator/http/api/options.h"
+#include "coordinator/http/api/response_writer.h"
+#include "coordinator/http/api/slow_task_queue.h"
 #include "coordinator/http/openai/errors.h"
 #include "coordinator/http/openai/requests.h"
-#include "coordinator/http/server.h"
 
 namespace hearth::coordinator::http {
 
 class Generation;
 
-// The way to another thread, which may be gone: after close() nothing is delivered any more.
-class Gate {
+// ThreadGate: hands tasks to another thread, which may have ended: after close() tasks are dropped.
+class ThreadGate {
  public:
   using Task = std::function<void()>;
-  explicit Gate(std::function<void(Task)> post) : post_(std::move(post)) {}
+  explicit ThreadGate(std::function<void(Task)> post) : post_(std::move(post)) {}
   // False when closed; the task is then dropped.
   bool post(Task task) {
     const std::lock_guard lock(mutex_);
@@ -45,27 +45,27 @@ class Gate {
   std::function<void(Task)> post_;
 };
 
-// The names by which a server with these options may be asked.
+// The names that a Host header may have on a server with these options.
 HostNames host_names(const HttpOptions& options);
 
 struct Api {
   Api(HttpOptions options_in, ServedModel model_in, CoordinatorPort& port_in, const Clock& clock_in,
-      Random& random_in, std::function<void(Gate::Task)> to_sockets,
-      std::function<void(Gate::Task)> to_pool)
+      Random& random_in, std::function<void(ThreadGate::Task)> to_sockets,
+      std::function<void(ThreadGate::Task)> to_pool)
       : options(std::move(options_in)),
         model(std::move(model_in)),
         port(port_in),
         clock(clock_in),
         random(random_in),
         names(host_names(options)),
-        authorization(options.store, clock_in, options.own_account, options.open),
+        authorization(options.store, clock_in, options.policy.account, options.open),
         metrics(options.version, model.id),
         kept(options.secret, model.fingerprint,
              options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr),
         sockets(std::move(to_sockets)),
         pool(std::move(to_pool)),
-        heavy([this](Gate::Task task) { return pool.post(std::move(task)); },
-              std::max(2U, options.pool_threads) - 1) {}
+        slow_tasks([this](ThreadGate::Task task) { return pool.post(std::move(task)); },
+                   std::max(2U, options.pool_threads) - 1) {}
 
   HttpOptions options;
   ServedModel model;
@@ -76,17 +76,18 @@ struct Api {
   Authorization authorization;  // socket thread only
   Metrics metrics;
   KeptRequests kept;
-  bool suspending = false;  // what is kept ends without a word: another process goes on with it
-  Gate sockets;
-  // Runs a task on the socket thread after a time; called there. Empty: nothing has a deadline.
-  std::function<void(Duration, Gate::Task)> later;
-  Gate pool;
-  HeavyLane heavy;  // the long tasks of the pool; all but one of its threads may have one
+  bool suspending = false;    // kept requests are interrupted: another process continues them
+  RequestBounds last_bounds;  // of the last submission; socket thread only
+  ThreadGate sockets;
+  // Runs a task on the socket thread after a time; called there. Empty: there are no timers.
+  std::function<void(Duration, ThreadGate::Task)> later;
+  ThreadGate pool;
+  SlowTaskQueue slow_tasks;  // of the pool; one of its threads never runs any
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
 
   // To the pool, with the body's size as the measure of the task.
-  void on_pool(std::size_t body_bytes, Gate::Task task) {
-    if (body_bytes > limits::kHttpLightBytes) return heavy.post(std::move(task));
+  void on_pool(std::size_t body_bytes, ThreadGate::Task task) {
+    if (body_bytes > limits::kHttpLightBytes) return slow_tasks.post(std::move(task));
     pool.post(std::move(task));
   }
 
@@ -94,8 +95,8 @@ struct Api {
 };
 
 // Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
-// accepted is done, as fast as tokens come now.
-std::uint32_t predicted_wait(const Api& api, const SwarmStatus& status);
+// accepted is done, at the rate at which tokens come now (Api::last_bounds).
+std::uint32_t predicted_wait(const Api& api);
 // "about 25 minutes"
 std::string wait_text(std::uint32_t seconds);
 

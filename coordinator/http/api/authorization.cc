@@ -39,7 +39,7 @@ std::string_view bearer_token(std::string_view value) {
 std::uint32_t RequestRates::take(const std::string& key_id, std::uint32_t requests_per_minute,
                                  TimePoint now) {
   if (requests_per_minute == 0) return 0;
-  // After a minute of silence a bucket is full again: as if it had never been there.
+  // A bucket that was not used for a minute is full again, like a new one.
   if (buckets_.size() >= limits::kApiKeyBuckets) {
     std::erase_if(buckets_, [&](const auto& each) {
       return now - each.second.at >= std::chrono::minutes(1);
@@ -69,18 +69,19 @@ void Authorization::log_refusal(const std::string& reason) {
 ApiError Authorization::unauthorized(const std::string& reason) {
   log_refusal(reason);
   return error_of(401, "authentication_error", "invalid_api_key",
-                  "this API needs a valid key: Authorization: Bearer hk1...; the server's owner "
-                  "makes one with hearth key create");
+                  "this API needs a valid key in the header Authorization: Bearer hk1...; the "
+                  "server's owner creates keys with hearth key create");
 }
 
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
                                             std::string_view model, bool local) {
   if (!store_ || (access == Access::kLocal && local)) return {};
-  // Clients that must send some key send any word; what has a key in it, in whatever form, does not
-  // pass for one.
+  // Clients that must send some key send a placeholder, which is ignored; anything that contains a
+  // key of ours is checked.
   if (open_ && head.authorizations <= 1 && !has_key(head.authorization)) return {};
   if (head.authorizations != 1) {
-    return {unauthorized(head.authorizations == 0 ? "no Authorization" : "two Authorizations")};
+    return {unauthorized(head.authorizations == 0 ? "no Authorization header"
+                                                  : "two Authorization headers")};
   }
   const auto key = check_key(*store_, bearer_token(head.authorization));
   if (!key.ok()) {
@@ -97,18 +98,18 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
     return {std::move(error)};
   }
   if (access == Access::kAdmin && !key->admin) {
-    log_refusal("key " + key->id + " is no admin's");
+    log_refusal("key " + key->id + " is not an admin key");
     return {error_of(403, "permission_error", "admin_key_needed",
                      "this route needs an admin key (hearth key create --admin)")};
   }
   Verdict verdict;
   verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),
                                                            model) != key->models.end();
-  verdict.trust = key->trust;
-  verdict.key_id = key->id;
-  verdict.account = account_of(*key, store_->secret_key(), own_);
-  verdict.verify = key->verify;
-  verdict.min_level = key->min_level;
+  verdict.policy.trust = key->trust;
+  verdict.policy.owner = key->id;
+  verdict.policy.account = account_of(*key, store_->secret_key(), own_);
+  verdict.policy.verify = key->verify;
+  verdict.policy.min_level = key->min_level;
   if (access == Access::kModel && !verdict.model_allowed) {
     verdict.refusal = error_of(403, "permission_error", "model_not_allowed",
                                "this key may not use the model '" + std::string(model) + "'");

@@ -1,4 +1,4 @@
-// Which routes a request may use, by the API key that it carries. Socket thread only.
+// Authorization: which routes a request may use, by its API key. Socket thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@
 #include "base/clock.h"
 #include "coordinator/http/api/head.h"
 #include "coordinator/http/openai/errors.h"
+#include "coordinator/request.h"
 #include "coordinator/store/store.h"
 
 namespace hearth::coordinator::http {
 
-// What a route asks of a key. Without a store every route is open.
+// The key that a route needs. Without a store every route is open.
 enum class Access : std::uint8_t {
-  kLocal,  // nothing of this machine's own clients, any key of others: liveness
+  kLocal,  // none from this machine, any key from others: liveness
   kKey,    // any key
   kModel,  // a key whose models include the served one
   kAdmin,  // an admin key
 };
 
-// How often a key was used: as many requests at once as it may send in a minute, and from then on
-// one whenever its share of a minute has passed.
+// RequestRates: a token bucket for each key: a minute's requests at once, then one whenever its
+// share of a minute has passed.
 class RequestRates {
  public:
-  // 0: go on. Else the seconds, 1 to 60, after which there is room again.
+  // 0: the request is allowed. Else the seconds, 1 to 60, until the next one is.
   std::uint32_t take(const std::string& key_id, std::uint32_t requests_per_minute, TimePoint now);
 
  private:
@@ -36,35 +37,30 @@ class RequestRates {
     double room = 0.0;
     TimePoint at{};
   };
-  std::map<std::string, Bucket> buckets_;  // of the keys used in the last minute
+  std::map<std::string, Bucket> buckets_;  // by key, of those used in the last minute
 };
 
 class Authorization {
  public:
-  // `store`: null, no key means anything. `own`: the account of this machine's users, and admins.
-  // `open`: a request needs no key; one that shows one gets what the key may, and no more.
+  // `store`: null, there are no keys. `own`: the account of this machine's users and of admins.
+  // `open`: a request needs no key; with a key it may do what the key allows, and no more.
   Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {},
                 bool open = false)
       : store_(std::move(store)), clock_(clock), own_(own), open_(open) {}
 
-  // Whether a request needs a key, so that strangers may learn nothing but this.
+  // Whether requests need a key; unauthenticated clients then learn nothing else.
   bool asks_keys() const { return store_ != nullptr && !open_; }
 
   struct Verdict {
-    std::optional<ApiError> refusal;  // 401; of a valid key 403 or 429
-    bool silent = false;  // the keys cannot be read now, so no answer would be true: a close
-    bool stranger() const { return silent || (refusal && refusal->status == 401); }
+    std::optional<ApiError> refusal;  // 401; with a valid key 403 or 429
+    bool silent = false;  // the keys cannot be read now: the connection is closed without an answer
+    bool unauthenticated() const { return silent || (refusal && refusal->status == 401); }
     bool model_allowed = true;
-    std::vector<std::string> trust = {};  // the key's
-    std::string key_id = {};
-    // Of a key: whose credit it spends, and the least that its requests get.
-    std::optional<PublicKey> account = {};
-    Verify verify = Verify::kNone;
-    ledger::Level min_level = ledger::Level::kNewcomer;
+    RequestPolicy policy = {};  // the key's; without a key, that of this machine's users
   };
   // `local`: the connection comes from this machine's loopback.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
-  // Says in the log why a request was refused, of which its sender heard less; one line a second.
+  // Logs why a request was refused, which its sender is not told; at most one line a second.
   void log_refusal(const std::string& reason);
 
  private:
@@ -75,7 +71,7 @@ class Authorization {
   const PublicKey own_;
   const bool open_;
   RequestRates rates_;
-  std::optional<TimePoint> logged_;  // a refusal, at most one a second
+  std::optional<TimePoint> logged_;  // the last refusal
 };
 
 }  // namespace hearth::coordinator::http

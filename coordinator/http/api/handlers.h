@@ -7,45 +7,45 @@
 
 namespace hearth::coordinator::http {
 
-// generate_api.cc
+// routes/generate.cc
 void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
-                 std::shared_ptr<Exchange> exchange);
+                 std::shared_ptr<ResponseWriter> writer);
 void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<Exchange> exchange);
+                       std::shared_ptr<ResponseWriter> writer);
 
-// DELETE: what runs or is kept under the client's Idempotency-Key
+// DELETE /v1/requests: ends and forgets the request with this Idempotency-Key
 void handle_forget(const std::shared_ptr<Api>& api, HttpRequest request,
-                   std::shared_ptr<Exchange> exchange);
+                   std::shared_ptr<ResponseWriter> writer);
 
-// tokens_api.cc: the shapes of llama-server
+// routes/tokens.cc: the shapes of llama-server
 void handle_tokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                     std::shared_ptr<Exchange> exchange);
+                     std::shared_ptr<ResponseWriter> writer);
 void handle_detokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<Exchange> exchange);
+                       std::shared_ptr<ResponseWriter> writer);
 void handle_apply_template(const std::shared_ptr<Api>& api, HttpRequest request,
-                           std::shared_ptr<Exchange> exchange);
+                           std::shared_ptr<ResponseWriter> writer);
 
-// models.cc
+// routes/models.cc
 void handle_models(const std::shared_ptr<Api>& api, HttpRequest request,
-                   std::shared_ptr<Exchange> exchange);
+                   std::shared_ptr<ResponseWriter> writer);
 void handle_model(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange);
+                  std::shared_ptr<ResponseWriter> writer);
 
-// health.cc: /livez is about this process, /readyz and /health about whether a prompt would be
-// answered
+// routes/health.cc: /livez is about this process, /readyz and /health about whether a prompt would
+// be answered
 void handle_live(const std::shared_ptr<Api>& api, HttpRequest request,
-                 std::shared_ptr<Exchange> exchange);
+                 std::shared_ptr<ResponseWriter> writer);
 void handle_ready(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange);
+                  std::shared_ptr<ResponseWriter> writer);
 void handle_metrics(const std::shared_ptr<Api>& api, HttpRequest request,
-                    std::shared_ptr<Exchange> exchange);
+                    std::shared_ptr<ResponseWriter> writer);
 
-// state.cc
+// routes/state.cc
 void handle_state(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange);
+                  std::shared_ptr<ResponseWriter> writer);
 
-// credits_api.cc
+// routes/credits.cc
 void handle_grant(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange);
+                  std::shared_ptr<ResponseWriter> writer);
 
 }  // namespace hearth::coordinator::http

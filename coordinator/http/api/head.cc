@@ -32,21 +32,23 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Two readings of one message are the door of request smuggling: anything but one Content-Length or
-// one `chunked` is refused.
+// A message that can be framed in two ways allows request smuggling: anything but one
+// Content-Length or one `chunked` is refused.
 std::optional<ApiError> check_framing(const RequestHead& head) {
   if (head.content_lengths > 1) {
-    return with_status(400, "more than one Content-Length", "bad_framing");
+    return with_status(400, "the request has more than one Content-Length header", "bad_framing");
   }
   if (head.transfer_encodings == 0) return std::nullopt;
   if (head.version < 11) {
     return with_status(400, "Transfer-Encoding needs HTTP/1.1", "bad_framing");
   }
   if (head.content_lengths > 0 || head.transfer_encodings > 1) {
-    return with_status(400, "more than one body length", "bad_framing");
+    return with_status(400,
+                       "the request has more than one header that gives the length of its body",
+                       "bad_framing");
   }
   if (!equals_ignoring_case(trimmed(head.transfer_encoding), "chunked")) {
-    return with_status(400, "the only Transfer-Encoding is chunked", "bad_framing");
+    return with_status(400, "Transfer-Encoding must be chunked", "bad_framing");
   }
   return std::nullopt;
 }
@@ -123,8 +125,7 @@ std::optional<ApiError> check_return(const RequestHead& head) {
   }
   if (!head.last_event_ids.empty() && head.idempotency_keys.empty()) {
     return with_status(400,
-                       "Last-Event-ID goes on with the answer to the same request under the same "
-                       "Idempotency-Key, which is missing",
+                       "Last-Event-ID needs the Idempotency-Key of the request that it continues",
                        "bad_last_event_id");
   }
   return std::nullopt;
@@ -136,38 +137,39 @@ HeadCheck check_head(const RequestHead& head, const HostNames& names) {
   HeadCheck out;
   out.close = true;
   if (head.version != 10 && head.version != 11) {
-    out.error = with_status(505, "this server speaks HTTP/1.1", "http_version");
+    out.error = with_status(505, "the HTTP version must be 1.0 or 1.1", "http_version");
     return out;
   }
   if ((out.error = check_framing(head))) return out;
   out.close = head.has_body();  // its body is not read
   if (head.target.size() > kTargetBytes) {
-    out.error =
-        with_status(414, "the target is longer than " + std::to_string(kTargetBytes) + " bytes",
-                    "target_too_long");
+    out.error = with_status(
+        414, "the request target is longer than " + std::to_string(kTargetBytes) + " bytes",
+        "target_too_long");
     return out;
   }
   if (head.hosts > 1 || (head.hosts == 0 && head.version >= 11)) {
-    out.error = with_status(400, "exactly one Host header is needed", "bad_host");
+    out.error = with_status(400, "the request must have exactly one Host header", "bad_host");
     return out;
   }
   std::string authority = head.host;
   const bool asterisk = head.method == "OPTIONS" && head.target == "*";
   if (!asterisk && !split_target(head.target, out.path, authority)) {
-    out.error = with_status(400, "the target is not a path", "bad_target");
+    out.error = with_status(400, "the request target is not a path", "bad_target");
     return out;
   }
   const bool named = head.hosts > 0 || !authority.empty();
   if (named &&
       (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
     out.error = forbidden(
-        "this API answers on this machine's own names only; the Host header "
-        "names another",
+        "the Host header names another machine; use localhost, or start the server with "
+        "--host-name NAME",
         "host_not_allowed");
     return out;
   }
   if (!head.origin.empty() && !origin_allowed(head.origin, head.host, names)) {
-    out.error = forbidden("pages of other origins may not call this API", "origin_not_allowed");
+    out.error = forbidden("pages of other origins may not call this API (Origin header)",
+                          "origin_not_allowed");
   }
   return out;
 }
@@ -183,10 +185,10 @@ std::optional<ApiError> check_body_head(const RequestHead& head) {
   }
   const std::string_view encoding = trimmed(head.content_encoding);
   if (!encoding.empty() && !equals_ignoring_case(encoding, "identity")) {
-    return with_status(415, "a body with a Content-Encoding is not read", "unsupported_media_type");
+    return with_status(415, "the body must not have a Content-Encoding", "unsupported_media_type");
   }
   if (!head.expect.empty() && !equals_ignoring_case(trimmed(head.expect), "100-continue")) {
-    return with_status(417, "the only expectation met is 100-continue", "expectation_failed");
+    return with_status(417, "Expect must be 100-continue", "expectation_failed");
   }
   return check_return(head);
 }

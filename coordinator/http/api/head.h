@@ -1,5 +1,5 @@
-// Heads of HTTP messages as plain data: what a request's head must fulfil before its body is read,
-// and the bytes of an answer's head.
+// Heads of HTTP messages as plain data: the checks of a request's head before its body is read, and
+// the bytes of an answer's head.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "coordinator/http/api/access.h"
-#include "coordinator/http/api/exchange.h"
+#include "coordinator/http/api/response_writer.h"
 #include "coordinator/http/openai/errors.h"
 
 namespace hearth::coordinator::http {
@@ -36,7 +36,7 @@ struct RequestHead {
   std::vector<std::string> last_event_ids;
   bool keep_alive = true;
 
-  // A browser's question whether a page may ask at all. It carries no key, ever.
+  // A browser asks whether a page may send a request. It never carries a key.
   bool is_preflight() const {
     return method == "OPTIONS" && !origin.empty() && !requested_method.empty();
   }
@@ -52,8 +52,8 @@ struct HeadCheck {
 };
 HeadCheck check_head(const RequestHead& head, const HostNames& names);
 
-// What the head of a request with a JSON body must fulfil: 411, 415, 417, and 400 for what a client
-// says to come back to an answer.
+// Checks the head of a request with a JSON body: 411, 415, 417, and 400 for an invalid
+// Idempotency-Key or Last-Event-ID.
 std::optional<ApiError> check_body_head(const RequestHead& head);
 
 // How an answer is framed.
@@ -61,7 +61,7 @@ enum class BodyFraming : std::uint8_t { kLength, kChunked, kUntilClose };
 
 struct AnswerContext {
   std::string request_id;
-  std::string origin;  // an allowed one, or empty
+  std::string origin;  // an allowed origin, or empty
   std::string date;    // http_date(), or empty
   bool keep_alive = true;
   bool http10 = false;

@@ -9,9 +9,9 @@
 namespace hearth::coordinator::http {
 namespace {
 
-constexpr int kJsonExactShift = 64 - 53;  // comes back unchanged through every JSON reader
+constexpr int kJsonExactShift = 64 - 53;  // 53 bits pass through every JSON reader unchanged
 
-// Each part with its length before it, so that no two lists of parts make the same bytes.
+// Each part follows its length, so that no two lists of parts give the same bytes.
 Hash256 hash_of(const Hash256& secret, std::initializer_list<std::string_view> parts) {
   Bytes bytes;
   ByteWriter writer(bytes);
@@ -112,7 +112,7 @@ bool KeptRequests::drop_oldest(const std::string* owner) {
 }
 
 void KeptRequests::erase(Entries::iterator entry) {
-  const auto generation = std::move(entry->second.generation);  // whose end may come back here
+  const auto generation = std::move(entry->second.generation);  // its destructor may call back
   bytes_ -= entry->second.bytes;
   if (journal_) journal_->remove(entry->first);
   entries_.erase(entry);

@@ -1,5 +1,5 @@
-// KeptRequests: the requests that came with an Idempotency-Key, running and finished, so that their
-// clients find them again; what must outlive this process goes to a journal.
+// KeptRequests: the requests with an Idempotency-Key, running and finished, so that their clients
+// find them again. A journal stores them for the next process.
 //
 // Bounded: limits::kKeptRequests in all and kKeptRequestsOwner of one API key, where the oldest
 // finished answer makes room for the next request, and kKeptBytes of finished answers.
@@ -20,19 +20,19 @@ namespace hearth::coordinator::http {
 
 class Generation;
 
-// What follows from owner, key and body, in every process of this store and model. So a repetition
-// has the answer of the first time, even if nothing of that is left.
+// What follows from owner, key and body, in every process with this store and model. So a repeated
+// request gets the same answer even when nothing of the first one is stored.
 struct Keep {
   Hash256 name;              // of owner and Idempotency-Key
   Hash256 digest;            // of path and body
-  std::string owner;         // the API key's id; empty: this machine's users
+  std::string owner;         // the API key's id; empty: a user of this machine
   std::uint64_t answer = 0;  // of the answer's id and its events'
   std::uint64_t seed = 0;    // for a request that names none
 };
 
 class KeptRequests {
  public:
-  // `secret`: so that nobody can guess names; the store's. `journal`: null, nothing is written.
+  // `secret`: the store's; names cannot be guessed without it. `journal`: null, nothing is written.
   KeptRequests(const Hash256& secret, std::string fingerprint,
                std::unique_ptr<RequestJournal> journal)
       : secret_(secret), fingerprint_(std::move(fingerprint)), journal_(std::move(journal)) {}
@@ -49,13 +49,13 @@ class KeptRequests {
     Hash256 digest;
   };
   std::optional<Found> find(const Hash256& name) const;
-  // False when it is full of requests that run.
+  // False when the limit is reached and all of them are running.
   bool add(const Keep& keep, std::shared_ptr<Generation> generation);
-  // Its answer is whole and takes so many bytes. `since`: unix seconds.
+  // The answer is whole and takes this many bytes. `since`: unix seconds.
   void finished(const Keep& keep, std::size_t bytes, std::int64_t since);
-  // Only if this is still the one; with its row.
+  // Together with its row, if the name still belongs to this generation.
   void remove(const Hash256& name, const Generation* generation);
-  void clear();  // of this process; rows stay
+  void clear();  // in memory; rows stay
 
   // For the next process.
   bool writes() const { return journal_ != nullptr; }
@@ -68,11 +68,13 @@ class KeptRequests {
     std::shared_ptr<Generation> generation;
     Hash256 digest;
     std::string owner;
-    std::uint64_t order = 0;  // of finishing; 0: it runs
+    std::uint64_t order = 0;  // in which requests finished; 0: it is running
     std::size_t bytes = 0;
   };
   using Entries = std::map<Hash256, Entry>;
-  bool drop_oldest(const std::string* owner);  // finished; false: there is none
+  // Forgets the answer that finished first, of this owner or of all; false: there is no such
+  // answer.
+  bool drop_oldest(const std::string* owner);
   void erase(Entries::iterator entry);
 
   const Hash256 secret_;

@@ -118,15 +118,14 @@ void add_nodes(const SwarmStatus& status, Families& families) {
           [](const NodeStatus& node) { return node.rows_total; });
   counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
           [](const NodeStatus& node) { return node.busy_seconds_total; });
-  counter("hearth_node_ring_steps_total",
-          "Steps that a worker began as first stage and that came back round the ring",
+  counter("hearth_node_ring_steps_total", "Steps of a first stage whose tokens came back",
           [](const NodeStatus& node) { return node.ring_steps_total; });
   counter("hearth_node_ring_seconds_total", "Seconds that those steps took together",
           [](const NodeStatus& node) { return node.ring_seconds_total; });
   counter("hearth_node_late_frames_total", "Frames of a lost pipeline that were dropped",
           [](const NodeStatus& node) { return static_cast<double>(node.late_frames_total); });
   counter("hearth_node_replayed_rows_total",
-          "Positions that came again after a loss and were not computed again",
+          "Positions replayed after a loss without being recomputed",
           [](const NodeStatus& node) { return static_cast<double>(node.replayed_rows_total); });
 }
 
@@ -149,16 +148,15 @@ void add_audits(const AuditStatus& audits, Families& families) {
   const auto count = [&families](const char* name, const char* what, std::uint64_t value) {
     families.counter(name, what, static_cast<double>(value));
   };
-  count("hearth_audits_selected_total", "Windows that were to be audited", audits.selected_total);
+  count("hearth_audits_selected_total", "Windows selected for an audit", audits.selected_total);
   count("hearth_audits_agreed_total", "Audits that agreed", audits.agreed_total);
-  count("hearth_audits_disputed_total", "Audits that found something else", audits.disputed_total);
-  count("hearth_audits_missed_total", "Windows that nobody could audit, or did in time",
-        audits.missed_total);
+  count("hearth_audits_disputed_total", "Audits that found another result", audits.disputed_total);
+  count("hearth_audits_missed_total", "Windows that were not audited in time", audits.missed_total);
   families.gauge("hearth_audits_waiting", "Windows that wait for their audit",
                  static_cast<double>(audits.waiting));
   count("hearth_audits_referee_selected_total",
-        "Windows that draws gave to the server's own referee", audits.referee_selected_total);
-  count("hearth_audits_referee_missed_total", "Those of them that he did not compute in time",
+        "Windows that were drawn for the server's own referee", audits.referee_selected_total);
+  count("hearth_audits_referee_missed_total", "Windows that the referee did not recompute in time",
         audits.referee_missed_total);
   families.gauge("hearth_disputes_open", "Windows in dispute without a verdict",
                  static_cast<double>(audits.open_disputes));
@@ -169,32 +167,32 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
   const Labels of_model = {{kModelLabel, model}};
   families.gauge("hearth_num_requests_running", "Sequences being generated", status.running,
                  of_model);
-  families.gauge("hearth_num_audits_running", "Requests that audits have computed again",
+  families.gauge("hearth_num_audits_running", "Requests being recomputed by audits",
                  status.running_audits, of_model);
   families.gauge("hearth_num_requests_waiting", "Sequences waiting for room", status.waiting,
                  of_model);
   families.gauge("hearth_kv_cache_usage_perc", "KV pages reserved, 0 to 1", kv_usage(status),
                  of_model);
-  families.gauge("hearth_kv_cache_usage_ratio", "The same, as Prometheus would call it",
-                 kv_usage(status), of_model);
+  families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status),
+                 of_model);
   families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
                    static_cast<double>(status.prompt_tokens_total), of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",
                    static_cast<double>(status.generation_tokens_total), of_model);
-  families.counter("hearth_admitted_total", "Sequences that were given room",
+  families.counter("hearth_admitted_total", "Sequences admitted",
                    static_cast<double>(status.admitted_total));
   families.counter("hearth_num_preemptions_total",
-                   "Times that a sequence was interrupted and is computed again",
+                   "Times that a sequence was interrupted and prefilled again",
                    static_cast<double>(status.resumed_total), of_model);
   families.counter("hearth_resumed_total",
-                   "Times that a sequence went on after the loss of its pipeline",
+                   "Times that a sequence continued after the loss of its pipeline",
                    static_cast<double>(status.resumed_total));
   families.counter("hearth_late_frames_total",
                    "Frames of a lost pipeline that the coordinator dropped",
                    static_cast<double>(status.late_frames_total));
   families.counter("hearth_failed_total", "Sequences that ended with an error",
                    static_cast<double>(status.finished_error_total));
-  families.counter("hearth_cancelled_total", "Sequences that their client gave up",
+  families.counter("hearth_cancelled_total", "Sequences cancelled by their clients",
                    static_cast<double>(status.cancelled_total));
   families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
                  min_replicas(status), {{"model", model}});
@@ -260,8 +258,8 @@ Metrics::Metrics(const std::string& version, const std::string& model)
       s.histogram("hearth_request_prompt_tokens", "Prompt tokens of a sequence", kLengthBuckets);
   s.generated_tokens = s.histogram("hearth_request_generation_tokens",
                                    "Tokens generated of a sequence", kLengthBuckets);
-  s.max_tokens = s.histogram("hearth_request_params_max_tokens",
-                             "Tokens that a sequence might have had", kLengthBuckets);
+  s.max_tokens =
+      s.histogram("hearth_request_params_max_tokens", "max_tokens of a sequence", kLengthBuckets);
   s.choices = s.histogram("hearth_request_params_n", "n of a sequence's request", kChoiceBuckets);
   s.success = &prometheus::BuildCounter()
                    .Name("hearth_request_success_total")

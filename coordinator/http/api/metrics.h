@@ -1,6 +1,7 @@
-// Prometheus metrics: vLLM's suffixes, buckets and label model_name under the prefix hearth_, so
-// that its boards work after one replacement; but for caches that Hearth does not have, and tokens
-// of a step, which only workers count. Shares are there as ratios too. Thread-safe.
+// Prometheus metrics with vLLM's suffixes, buckets and label model_name under the prefix hearth_,
+// so that its dashboards work after one replacement. Missing are metrics of caches that Hearth does
+// not have, and tokens of a step, which only workers count. Percentages exist as ratios, too.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace hearth::coordinator::http {
 
-// One answer, from its request to its last token.
+// The times and sizes of one finished sequence.
 struct FinishedSequence {
   std::string reason;
   double whole_seconds = 0.0;
@@ -20,7 +21,7 @@ struct FinishedSequence {
   double decode_seconds = 0.0;     // from its first token
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
-  std::uint32_t max_tokens = 0;  // that it might have had
+  std::uint32_t max_tokens = 0;  // the allowed length
   std::uint32_t choices = 1;     // n of its request
 };
 
@@ -40,13 +41,13 @@ class Metrics {
   void finished(const FinishedSequence& sequence);
   void answered(unsigned status);  // any HTTP answer
 
-  // Of finished requests, exponentially weighted; 1 before there was one.
+  // Exponentially weighted mean over finished requests; 1 before the first.
   double mean_request_seconds() const;
-  // The share of their max_tokens that finished requests had, likewise, those of many tokens for
-  // more; 1 before there was one.
+  // The share of max_tokens that finished requests used, weighted by length and time; 1 before the
+  // first.
   double used_share() const;
 
-  // The text exposition, the swarm's own figures included. `ledger`: where one is kept.
+  // The text exposition, with the figures of the swarm. `ledger`: null, there is none.
   std::string expose(const SwarmStatus& status, const LedgerView* ledger = nullptr) const;
 
  private:

@@ -48,9 +48,9 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     if (row.method == wanted) {
       return {row.handler, std::nullopt, row.access, is_probe(row.handler)};
     }
-    ApiError error =
-        ApiError::invalid(std::string(path) + " answers " + std::string(row.method) + " only",
-                          std::nullopt, "method_not_allowed");
+    ApiError error = ApiError::invalid(
+        std::string(path) + " supports the method " + std::string(row.method) + " only",
+        std::nullopt, "method_not_allowed");
     error.status = 405;
     HttpResponse refusal = error_response(error);
     const std::string head = row.method == "GET" ? ", HEAD" : "";
@@ -58,7 +58,7 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     return {nullptr, std::move(refusal)};
   }
   return {nullptr, error_response(ApiError::not_found(
-                       "there is nothing at " + valid_utf8(path.substr(0, 256)), "not_found"))};
+                       "unknown path: " + valid_utf8(path.substr(0, 256)), "not_found"))};
 }
 
 }  // namespace hearth::coordinator::http

@@ -1,4 +1,4 @@
-// The table of paths. Looked up before a body is read, so that a wrong path or method costs
+// The table of routes. It is looked up before a body is read, so that a wrong path or method costs
 // nothing.
 #pragma once
 
@@ -11,16 +11,16 @@
 namespace hearth::coordinator::http {
 
 using Handler = void (*)(const std::shared_ptr<Api>& api, HttpRequest request,
-                         std::shared_ptr<Exchange> exchange);
+                         std::shared_ptr<ResponseWriter> writer);
 
 struct RouteMatch {
   Handler handler = nullptr;            // null: `refusal` says why
   std::optional<HttpResponse> refusal;  // 404, or 405 with Allow
-  Access access = Access::kKey;         // asked of unknown paths too: no map for strangers
-  bool probe = false;                   // short, and asked by those who watch this process
+  Access access = Access::kKey;         // for unknown paths, too: they are not revealed
+  bool probe = false;                   // a short answer, for monitoring
 };
 
-// HEAD is GET without its body. OPTIONS is the session's.
+// HEAD is GET without its body. The session answers OPTIONS itself.
 RouteMatch find_route(std::string_view method, std::string_view path);
 
 }  // namespace hearth::coordinator::http

@@ -1,6 +1,6 @@
-// EventId: which answer an event of a resumable stream belongs to, and how far its client has been
-// told: "3f2a9c0d1b7e4455-18". It counts tokens and not events, since another process may cut the
-// same text into other events. Pure functions.
+// EventId: the id of an event of a resumable stream: which answer it belongs to, and how many
+// tokens its client has seen: "3f2a9c0d1b7e4455-18". It counts tokens and not events, since another
+// process may split the same text into other events. Pure functions.
 #pragma once
 
 #include <cstdint>

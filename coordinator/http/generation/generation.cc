@@ -1,437 +1,529 @@
 #include "coordinator/http/generation/generation.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/check.h"
 #include "base/limits.h"
-#include "ledger/salt.h"
+#include "coordinator/http/generation/payment.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-// Positions that the roomiest pipeline can hold; 0: no pipeline serves now.
-std::uint64_t kv_capacity(const SwarmStatus& status) {
-  std::uint64_t most = 0;
-  for (const PipelineStatus& pipeline : status.pipelines) {
-    if (pipeline.state != "serving") continue;
-    most = std::max(most, std::uint64_t{pipeline.kv_pages} * pipeline.kv_page_tokens);
-  }
-  return most;
-}
-
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
+constexpr const char* kSuspended = "the server is shutting down; ask again in a moment";
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 ApiError too_many_kept() {
-  ApiError error = from_coordinator(
-      {ErrorCode::kNoCapacity, "too many requests with an Idempotency-Key run at once"}, 1);
+  ApiError error =
+      from_coordinator({ErrorCode::kNoCapacity,
+                        "too many requests with an Idempotency-Key run at once; the limit is " +
+                            std::to_string(limits::kKeptRequestsOwner) + " for one key"},
+                       1);
   error.code = "too_many_kept_requests";
   return error;
 }
 
+ApiError too_long(const Answer::Part& part, bool chat, std::uint64_t positions,
+                  const std::string& where) {
+  return ApiError::invalid("the prompt has " + std::to_string(part.prompt_tokens) +
+                               " tokens and max_tokens is " + std::to_string(part.max_tokens) +
+                               "; together at most " + std::to_string(positions) + " fit " + where,
+                           chat ? "messages" : "prompt", "context_length_exceeded");
+}
+
+Answer make_answer(Api& api, GenerationInput input, std::int64_t created) {
+  AnswerIdentity identity(api.options, api.random, input.request, input.keep, created);
+  return Answer(api.model, std::move(input), std::move(identity));
+}
+
 }  // namespace
 
-// Carries the events of one sequence to the socket thread. Holds no generation alive.
+// Carries the events of one sequence to the socket thread. Does not keep the generation alive.
 class ChoiceEvents final : public SequenceEvents {
  public:
-  ChoiceEvents(std::shared_ptr<Api> api, std::weak_ptr<Generation> generation, std::uint32_t index,
-               std::uint32_t run, Credits::Hold paid)
+  ChoiceEvents(std::shared_ptr<Api> api, std::weak_ptr<Generation> generation, std::uint32_t choice,
+               std::uint32_t run, Credits::Hold credit)
       : api_(std::move(api)),
         generation_(std::move(generation)),
-        index_(index),
+        choice_(choice),
         run_(run),
-        paid_(std::move(paid)) {}
+        credit_(std::move(credit)) {}
 
   void on_admitted() override {
-    deliver([index = index_](Generation& g) { g.on_admitted(index); });
+    deliver([choice = choice_](Generation& g) { g.on_admitted(choice); });
   }
   void on_token(const SampledToken& token) override {
-    deliver([index = index_, token](Generation& g) { g.on_token(index, token); });
+    deliver([choice = choice_, token](Generation& g) { g.on_token(choice, token); });
   }
   void on_hashes(std::vector<RowHash> hashes) override {
-    deliver([index = index_, hashes = std::move(hashes)](Generation& g) {
-      g.on_hashes(index, hashes);
+    deliver([choice = choice_, hashes = std::move(hashes)](Generation& g) {
+      g.on_hashes(choice, hashes);
     });
   }
   void on_error(const Error& error) override {
-    deliver([index = index_, error](Generation& g) { g.on_error(index, error); });
-  }
-  void on_yield() override {
-    deliver([index = index_](Generation& g) { g.on_yield(index); });
+    deliver([choice = choice_, error](Generation& g) { g.on_error(choice, error); });
   }
   void on_audit(const AuditOutcome& outcome) override {
-    deliver([index = index_, outcome](Generation& g) { g.on_audit(index, outcome); });
+    deliver([choice = choice_, outcome](Generation& g) { g.on_audit(choice, outcome); });
   }
 
  private:
   template <typename Function>
   void deliver(Function function) {
     api_->sockets.post(
-        [generation = generation_, index = index_, run = run_, function = std::move(function)] {
+        [generation = generation_, choice = choice_, run = run_, function = std::move(function)] {
           const auto alive = generation.lock();
-          if (alive && alive->running_[index].run == run) function(*alive);
+          if (alive && alive->runs_[choice].number == run) function(*alive);
         });
   }
   std::shared_ptr<Api> api_;
   std::weak_ptr<Generation> generation_;
-  std::uint32_t index_;
+  std::uint32_t choice_;
   std::uint32_t run_;
-  Credits::Hold paid_;  // for as long as the coordinator may begin it
+  Credits::Hold credit_;  // for as long as the coordinator may start it
 };
-
-void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<Exchange> exchange,
-                       const HttpRequest& http, GenerationInput input,
-                       std::optional<EventId> seen) {
-  if (exchange->gone()) return;
-  const std::int64_t created = api->clock.unix_seconds();
-  auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
-  const std::optional<Keep>& keep = self->input_.keep;
-  if (keep && !api->kept.add(*keep, self)) {
-    return exchange->respond(error_response(too_many_kept()));
-  }
-  self->restarted_ = seen.has_value();
-  api->generations.insert(self);
-  self->attach(std::move(exchange), std::move(seen));
-  // The swarm's state first: it bounds the default length and predicts the wait.
-  api->port.status([api, self](SwarmStatus status) {
-    api->sockets.post([self, status = std::move(status)] { self->submit(status); });
-  });
-}
-
-bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun) {
-  auto self = std::make_shared<Generation>(api, std::move(input), api->clock.now(), begun.created);
-  if (!api->kept.add(*self->input_.keep, self)) return false;
-  self->resumed_ = self->restarted_ = true;
-  self->lengths_ = std::move(begun.lengths);
-  self->patience_ = self->arrived_ + std::chrono::seconds(api->options.timeouts.resume);
-  self->restore(std::move(begun.answers));
-  if (self->whole()) {
-    self->verification_.cannot("the server started again before it could be");
-    self->keep_answer(begun.kept);
-    return true;
-  }
-  api->generations.insert(self);
-  // What it had kept went with the process before, and others may have spent it since.
-  if (const auto refused = self->reserve()) {
-    self->fail(*refused);
-    return true;
-  }
-  self->arm_grace();
-  for (std::uint32_t index = 0; index < self->running_.size(); ++index) {
-    if (!self->running_[index].settled) self->submit_choice(index);
-  }
-  return true;
-}
 
 Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
                        std::int64_t created)
     : api_(std::move(api)),
-      input_(std::move(input)),
       arrived_(arrived),
-      created_(created),
-      verification_(input_.request.verify.value_or(Verify::kNone),
-                    input_.prompts.size() * input_.request.n) {
-  const GenerationRequest& request = input_.request;
-  const std::optional<Keep>& keep = input_.keep;
-  // A seed of 53 bits comes back unchanged through every JSON reader.
-  constexpr int kJsonExactShift = 64 - 53;
-  seed_ = keep ? keep->seed : api_->random.next() >> kJsonExactShift;
-  if (request.seed) seed_ = *request.seed;
-  id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(keep ? keep->answer : api_->random.next());
-  // The same in a process that goes on with it.
-  const LedgerView* const ledger = api_->options.ledger;
-  if (ledger != nullptr && ledger->fault().empty()) {
-    const Hash256 own = keyed_blake2b(api_->options.secret, as_bytes("receipt of " + id_));
-    receipt_ = ledger::answer_name(created_, own.bytes);
+      answer_(make_answer(*api_, std::move(input), created)),
+      verification_(answer_.request().policy.verify, answer_.size()),
+      audience_(answer_, verification_, api_->model.tokenizer, [this] { return closing(); }),
+      runs_(answer_.size()) {}
+
+void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter> writer,
+                       const HttpRequest& http, GenerationInput input,
+                       std::optional<EventId> seen) {
+  if (writer->gone()) return;
+  const std::int64_t created = api->clock.unix_seconds();
+  auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
+  const std::optional<Keep>& keep = self->answer_.input().keep;
+  if (keep && !api->kept.add(*keep, self)) {
+    return writer->respond(error_response(too_many_kept()));
   }
-  for (std::size_t prompt = 0; prompt < input_.prompts.size(); ++prompt) {
-    prompt_tokens_ += input_.prompts[prompt].size();
-    for (std::uint32_t i = 0; i < request.n; ++i) {
-      const auto index = static_cast<std::uint32_t>(running_.size());
-      const std::string echo = request.echo ? input_.echoes[prompt] : std::string();
-      Choice choice(index, request, input_.prompts[prompt], echo, api_->model.tokenizer);
-      running_.push_back({std::move(choice)});
-      running_.back().prompt_tokens = input_.prompts[prompt].size();
-    }
-  }
+  if (seen) self->resumption_.told_elsewhere();
+  api->generations.insert(self);
+  self->answer_.set_default_lengths();
+  self->attach(std::move(writer), std::move(seen));
+  self->begin();
 }
 
-void Generation::restore(std::vector<std::vector<SampledToken>> answers) {
-  for (std::size_t index = 0; index < running_.size(); ++index) {
-    Running& running = running_[index];
-    running.admitted = running.first_token = running.last_token = arrived_;
-    std::vector<SampledToken>& answer = answers[index];
-    // Hashes are not written: all of them come with the last token, again.
-    if (input_.request.return_hashes && !answer.empty()) answer.pop_back();
-    for (const SampledToken& token : answer) running.choice.push(token);
-    if (!running.choice.done()) continue;
-    running.settled = true;
-    ++accepted_;
-    ++finished_;
+bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun) {
+  const TimePoint now = api->clock.now();
+  auto self = std::make_shared<Generation>(api, std::move(input), now, begun.created);
+  Answer& answer = self->answer_;
+  if (!api->kept.add(*answer.input().keep, self)) return false;
+  self->resumption_.resume(now + std::chrono::seconds(api->options.timeouts.resume));
+  self->accepted_ = true;
+  answer.set_lengths(begun.lengths);
+  for (std::uint32_t i = 0; i < answer.size(); ++i) {
+    answer.restore(i, std::move(begun.answers[i]), now);
   }
+  if (self->whole()) {
+    self->verification_.cannot("the server was restarted before the audits were finished");
+    self->keep_answer(begun.kept);
+    return true;
+  }
+  api->generations.insert(self);
+  // The credit that was held ended with the process before, and may be spent since.
+  if (const auto refused = self->hold_credit()) {
+    self->fail(*refused);
+    return true;
+  }
+  self->arm_grace();
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t i = 0; i < answer.size(); ++i) {
+    if (!answer.part(i).settled) open.push_back(i);
+  }
+  self->submit(std::move(open));
+  return true;
 }
 
-std::uint32_t Generation::max_tokens_of(std::size_t prompt, std::uint32_t capacity) const {
-  const GenerationRequest& request = input_.request;
-  if (request.max_tokens) return *request.max_tokens;
-  if (!request.chat) return kCompletionMaxTokens;
-  const auto used = static_cast<std::uint32_t>(input_.prompts[prompt].size());
-  const std::uint32_t left = capacity > used ? capacity - used : 1;
-  return std::min(left, limits::kDefaultMaxTokens);
-}
-
-void Generation::submit(const SwarmStatus& status) {
+void Generation::begin() {
   if (ended_) return;
-  status_ = status;
-  const std::uint32_t context = api_->model.spec.context;
-  const std::uint64_t kv = kv_capacity(status);
-  const auto capacity =
-      static_cast<std::uint32_t>(kv == 0 ? context : std::min<std::uint64_t>(kv, context));
-  for (std::size_t i = 0; i < input_.prompts.size(); ++i) {
-    lengths_.push_back(max_tokens_of(i, capacity));
-    const std::uint64_t prompt = input_.prompts[i].size();
-    if (prompt + lengths_.back() <= capacity) continue;
-    return fail(ApiError::invalid(
-        "the prompt has " + std::to_string(prompt) + " tokens and asks for " +
-            std::to_string(lengths_.back()) + " more; together at most " +
-            std::to_string(capacity) +
-            (capacity == context ? " fit the model's context" : " fit the swarm's KV memory"),
-        input_.request.chat ? "messages" : "prompt", "context_length_exceeded"));
+  if (const auto error = check_lengths()) return fail(*error);
+  if (verification_.asked() && !answer_.identity().has_receipts()) {
+    verification_.cannot("this server keeps no ledger");
   }
-  if (verification_.asked()) {
-    verification_.cannot(Verification::why_not(status, input_.request, receipt_.has_value()));
-  }
-  if (const auto refused = reserve()) return fail(*refused);
-  const bool written = input_.keep && api_->kept.writes() &&
-                       prompt_tokens_ <= limits::kKeptRequestBytes / sizeof(TokenId);
-  if (written) api_->kept.write(*input_.keep, encode(kept_request()));
-  for (std::uint32_t index = 0; index < running_.size() && !ended_; ++index) submit_choice(index);
+  if (const auto refused = hold_credit()) return fail(*refused);
+  std::vector<std::uint32_t> all(answer_.size());
+  std::iota(all.begin(), all.end(), 0);
+  submit(std::move(all));
 }
 
-SamplingParams Generation::sampling_of(std::size_t prompt) const {
-  SamplingParams out = input_.request.sampling;
-  out.max_tokens = lengths_[prompt];
-  out.seed = seed_;
-  if (!input_.request.ignore_eos) out.stop_tokens = api_->model.tokenizer->end_tokens();
+// By the context alone; the coordinator checks its KV memory.
+std::optional<ApiError> Generation::check_lengths() const {
+  const std::uint64_t context = api_->model.spec.context;
+  for (const Answer::Part& part : answer_.parts()) {
+    if (part.prompt_tokens + part.max_tokens <= context) continue;
+    return too_long(part, answer_.request().chat, context, "the model's context");
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> Generation::hold_credit() {
+  std::vector<Credits::Hold> holds(runs_.size());
+  const auto refused = http::hold_credit(*api_, answer_, holds);
+  for (std::size_t i = 0; i < holds.size(); ++i) runs_[i].credit = std::move(holds[i]);
+  return refused;
+}
+
+GenerateRequest Generation::request_of(std::uint32_t choice) const {
+  const GenerationRequest& request = answer_.request();
+  GenerateRequest out;
+  out.prompt = answer_.prompt(choice);
+  out.sampling = answer_.sampling(choice);
+  out.report_hashes = request.return_hashes;
+  out.receipt = answer_.identity().receipt_order(choice);
+  out.policy = request.policy;
+  // No user watches a whole answer come: a chat's titles and tags, and batch work.
+  out.background = !request.stream;
+  out.may_shorten = request.chat && !request.max_tokens;
+  out.answer = answer_.part(choice).choice.token_ids();
   return out;
 }
 
-// This server's to know, and its client's.
-Hash256 Generation::answer_salt() const {
-  return keyed_blake2b(api_->options.secret, as_bytes("salt of receipt " + receipt_text()));
-}
-
-// Its salt comes to its stages with the request.
-std::optional<ReceiptOrder> Generation::receipt_order(std::uint32_t index) const {
-  if (!receipt_) return std::nullopt;
-  // A slot has one receipt, so what was set back and begins again has a name of its own.
-  static_assert(limits::kHttpSequences <= 256 && kSetBacksMost + 1 + kYieldsMost < 256,
-                "a byte each");
-  const std::uint32_t number = running_[index].set_backs << 8 | index;
-  const ledger::RequestId request =
-      ledger::request_of(*receipt_, static_cast<std::uint16_t>(number));
-  return ReceiptOrder{request, ledger::choice_salt(answer_salt(), request)};
-}
-
-void Generation::submit_choice(std::uint32_t index) {
-  const std::size_t prompt = index / input_.request.n;
-  GenerateRequest out;
-  out.prompt = input_.prompts[prompt];
-  out.sampling = sampling_of(prompt);
-  out.sampling.seed += index % input_.request.n;
-  out.report_hashes = input_.request.return_hashes;
-  out.receipt = receipt_order(index);
-  out.trust = input_.request.trust;
-  out.verify = input_.request.verify.value_or(Verify::kNone);
-  out.min_level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
-  out.share = input_.request.share;
-  out.owner = input_.request.owner;
-  // Nobody watches it come: titles and tags of a chat, work by the heap.
-  out.background = !input_.request.stream;
-  // What is computed again would be paid again.
-  out.yields = out.background && !api_->options.credits && running_[index].yields < kYieldsMost;
-  out.answer = running_[index].choice.token_ids();
-  running_[index].asked = true;
-  auto events = std::make_shared<ChoiceEvents>(api_, weak_from_this(), index, ++running_[index].run,
-                                               running_[index].paid);
-  // The generation stays alive until every submission is answered: a sequence that was accepted
-  // after the client went must still be cancelled.
-  auto done = [self = shared_from_this(), index](Result<SequenceId> result) {
+void Generation::submit(std::vector<std::uint32_t> choices) {
+  std::vector<Submission> sequences;
+  for (const std::uint32_t choice : choices) {
+    Run& run = runs_[choice];
+    INVARIANT(!run.submitted && !answer_.part(choice).settled, "a choice runs once at a time");
+    sequences.push_back(
+        {request_of(choice),
+         std::make_shared<ChoiceEvents>(api_, weak_from_this(), choice, ++run.number, run.credit)});
+  }
+  // The generation stays alive until its submission is answered: sequences that were accepted after
+  // the client left must still be cancelled.
+  auto done = [self = shared_from_this(), choices = std::move(choices)](SubmitAnswer answer) {
     const bool delivered =
-        self->api_->sockets.post([self, index, result] { self->on_submitted(index, result); });
-    if (!delivered && result.ok()) self->api_->port.cancel(*result);
+        self->api_->sockets.post([self, choices, answer] { self->on_submitted(choices, answer); });
+    if (delivered || !answer.sequences.ok()) return;
+    for (const SequenceId sequence : *answer.sequences) self->api_->port.cancel(sequence);
   };
-  api_->port.submit(std::move(out), std::move(events), std::move(done));
+  api_->port.submit(std::move(sequences), std::move(done));
 }
 
-void Generation::on_submitted(std::uint32_t index, const Result<SequenceId>& result) {
-  if (!result.ok()) {
-    if (ended_ || retries(index, result.error())) return;
-    return fail(error_of(result.error()));
+void Generation::on_submitted(const std::vector<std::uint32_t>& choices,
+                              const SubmitAnswer& answer) {
+  api_->last_bounds = answer.bounds;
+  if (answer.sequences.ok()) return accept(choices, answer);
+  if (ended_ || retries(choices, answer.sequences.error())) return;
+  for (std::size_t i = 0; i < answer.max_tokens.size(); ++i) {
+    answer_.set_length(choices[i], answer.max_tokens[i]);
   }
-  Running& running = running_[index];
-  running.sequence = *result;
-  running.submitted = true;
-  if (ended_) {
-    api_->port.cancel(running.sequence);
-    running.submitted = false;
-    return;
-  }
-  if (running.stopped) stop_sequence(running);
-  if (!std::exchange(running.accepted, true)) ++accepted_;
-  if (set_aside_) set_back(running);
-  if (accepted_ == running_.size()) tell_all();
+  fail(refusal_of(answer));
 }
 
-void Generation::on_admitted(std::uint32_t index) {
-  Running& running = running_[index];
-  running.admitted_here = true;
-  running.paid.reset();
-  if (running.set_backs > 0) {
-    if (set_aside_) set_back(running);
-    return;
+void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitAnswer& answer) {
+  INVARIANT(answer.sequences->size() == choices.size(), "each sequence has an id");
+  INVARIANT(answer.max_tokens.size() == choices.size(), "each sequence has a length");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Run& run = runs_[choices[i]];
+    const Answer::Part& part = answer_.part(choices[i]);
+    run.sequence = (*answer.sequences)[i];
+    run.submitted = !part.settled || part.stopped;  // else it has ended by itself already
+    answer_.set_length(choices[i], answer.max_tokens[i]);
+    if (ended_) {
+      cancel(run);
+    } else if (part.stopped) {
+      stop_sequence(choices[i]);
+    }
   }
-  running.admitted = api_->clock.now();
-  api_->metrics.queued(seconds_of(running.admitted - arrived_));
-  if (set_aside_) set_back(running);
+  if (ended_ || std::exchange(accepted_, true)) return;
+  if (verification_.asked() && verification_.can()) {
+    verification_.cannot(answer.bounds.unverifiable);
+  }
+  const std::optional<Keep>& keep = answer_.input().keep;
+  const bool written = keep && api_->kept.writes() &&
+                       answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
+  if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
+  tell_all();
 }
 
-void Generation::on_token(std::uint32_t index, const SampledToken& token) {
-  Running& running = running_[index];
-  if (ended_ || running.choice.done()) return;
+void Generation::cancel(Run& run) {
+  if (std::exchange(run.submitted, false)) api_->port.cancel(run.sequence);
+}
+
+void Generation::on_admitted(std::uint32_t choice) {
+  Run& run = runs_[choice];
+  run.admitted = true;
+  run.credit.reset();
+  const TimePoint now = api_->clock.now();
+  answer_.admit(choice, now);
+  api_->metrics.queued(seconds(now - arrived_));
+}
+
+void Generation::on_token(std::uint32_t choice, const SampledToken& token) {
+  const Answer::Part& part = answer_.part(choice);
+  if (ended_ || part.choice.done()) return;
   if (token.finish == FinishReason::kError) {
-    return on_error(index, {token.error, "the sequence could not be computed"});
+    return on_error(choice, {token.error, "the sequence could not be computed"});
   }
-  if (input_.keep) api_->kept.write_token(*input_.keep, index, token);
-  const bool ready = running.choice.push(token);
-  observe(running, running.choice.done());
-  if (running.choice.stopped_by_text()) {
-    running.stopped = token.position;
-    if (running.submitted) stop_sequence(running);
+  if (answer_.input().keep) api_->kept.write_token(*answer_.input().keep, choice, token);
+  const TimePoint last = part.last_token;
+  const TimePoint now = api_->clock.now();
+  const bool ready = answer_.push(choice, token, now);
+  if (part.choice.tokens() == 1) {
+    api_->metrics.first_token(seconds(now - arrived_));
+    api_->metrics.prefilled(seconds(now - part.admitted));
+  } else {
+    api_->metrics.next_token(seconds(now - last));
   }
-  if (waits_for_hashes(running)) return;
-  if (running.choice.done()) return settle(running);
-  if (ready) tell(running);
+  if (part.choice.done()) observe(choice);
+  if (part.stopped && runs_[choice].submitted) stop_sequence(choice);
+  if (answer_.waits_for_hashes(part)) return;
+  if (part.choice.done()) return settle(choice);
+  if (ready) audience_.tell_choice(choice);
 }
 
-// The coordinator ends what a stop string has ended here.
-void Generation::stop_sequence(Running& running) {
-  if (waits_for_hashes(running)) return api_->port.stop(running.sequence, *running.stopped);
-  api_->port.cancel(running.sequence);
-  running.submitted = false;
+// Ends in the coordinator what a stop string has ended here.
+void Generation::stop_sequence(std::uint32_t choice) {
+  const Answer::Part& part = answer_.part(choice);
+  Run& run = runs_[choice];
+  INVARIANT(part.stopped && run.submitted, "a running choice is stopped by its text");
+  if (answer_.waits_for_hashes(part)) return api_->port.stop(run.sequence, *part.stopped);
+  cancel(run);
+}
+
+void Generation::settle(std::uint32_t choice) {
+  runs_[choice].submitted = false;  // nothing is left to cancel
+  runs_[choice].credit.reset();
+  answer_.settle(choice);
+  audience_.tell_choice(choice);
+  if (whole() && !ended_) complete();
+}
+
+void Generation::on_hashes(std::uint32_t choice, std::vector<RowHash> hashes) {
+  if (ended_ || answer_.part(choice).hashed) return;
+  if (answer_.add_hashes(choice, std::move(hashes))) settle(choice);
+}
+
+ApiError Generation::refusal_of(const SubmitAnswer& answer) const {
+  const Error& error = answer.sequences.error();
+  const RequestBounds& bounds = answer.bounds;
+  const GenerationRequest& request = answer_.request();
+  if (error.code == ErrorCode::kNoCapacity || error.code == ErrorCode::kInvalidInput) {
+    for (const Answer::Part& part : answer_.parts()) {
+      if (part.prompt_tokens + part.max_tokens <= bounds.positions) continue;
+      return too_long(part, request.chat, bounds.positions, "the swarm's KV memory");
+    }
+  }
+  return error_of(error);
+}
+
+ApiError Generation::error_of(const Error& error) const {
+  ApiError out = from_coordinator(error, predicted_wait(*api_));
+  if (error.code == ErrorCode::kNoCapacity) {
+    out.message += "; there should be room in " + wait_text(*out.retry_after);
+  }
+  const RequestPolicy& policy = answer_.request().policy;
+  const bool by_level = policy.trust.empty() && policy.min_level > ledger::Level::kNewcomer;
+  if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
+  return out;
+}
+
+void Generation::on_error(std::uint32_t choice, const Error& error) {
+  if (ended_) return;
+  if (!runs_[choice].admitted && retries({choice}, error)) return;
+  ApiError out = error_of(error);
+  // Work was done: an automatic retry would make the swarm do it again.
+  if (answer_.has_tokens()) out.final = true;
+  fail(out);
+}
+
+bool Generation::retries(const std::vector<std::uint32_t>& choices, const Error& error) {
+  if (!api_->later || !resumption_.may_retry(error, api_->clock.now())) return false;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;  // with their numbers
+  for (const std::uint32_t choice : choices) {
+    runs_[choice].submitted = false;
+    runs.emplace_back(choice, runs_[choice].number);
+  }
+  api_->later(kRetryPause, [weak = weak_from_this(), runs = std::move(runs)] {
+    const auto self = weak.lock();
+    if (!self || self->ended_) return;
+    std::vector<std::uint32_t> again;
+    for (const auto& [choice, number] : runs) {
+      if (self->runs_[choice].number == number) again.push_back(choice);
+    }
+    if (!again.empty()) self->submit(std::move(again));
+  });
+  return true;
+}
+
+void Generation::observe(std::uint32_t choice) {
+  const Answer::Part& part = answer_.part(choice);
+  const TimePoint now = api_->clock.now();
+  FinishedSequence sequence;
+  sequence.reason = part.choice.finish_reason();
+  sequence.whole_seconds = seconds(now - arrived_);
+  sequence.inference_seconds = seconds(now - part.admitted);
+  sequence.decode_seconds = seconds(now - part.first_token);
+  sequence.prompt_tokens = static_cast<std::uint32_t>(part.prompt_tokens);
+  sequence.generated_tokens = part.choice.tokens();
+  sequence.max_tokens = part.max_tokens;
+  sequence.choices = answer_.request().n;
+  api_->metrics.finished(sequence);
 }
 
 std::uint64_t Generation::tokens_to_come() const {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < running_.size() && !ended_; ++i) {
-    const Running& running = running_[i];
-    if (!running.submitted || running.settled) continue;
-    const std::uint64_t most = lengths_[i / input_.request.n];
-    sum += most - std::min<std::uint64_t>(most, running.choice.tokens());
+  for (std::uint32_t i = 0; i < answer_.size() && !ended_; ++i) {
+    if (runs_[i].submitted && !answer_.part(i).settled) sum += answer_.tokens_left(i);
   }
   return sum;
 }
 
 bool Generation::may_have_sent(const EventId& seen) const {
-  const std::uint32_t context = api_->model.spec.context;
-  for (std::size_t i = 0; i < running_.size(); ++i) {
-    const Running& running = running_[i];
-    // What a process before has said may be more than there is again as yet.
-    const std::size_t prompt = i / input_.request.n;
-    const std::uint32_t most = prompt < lengths_.size() ? lengths_[prompt] : context;
-    const std::uint32_t known = restarted_ && !running.settled ? most : running.choice.tokens();
-    const std::uint32_t end = running.settled || restarted_ ? 1 : 0;
+  const bool more = resumption_.may_have_told_more();
+  INVARIANT(seen.told.size() == answer_.size(), "an event id counts the tokens of each choice");
+  for (std::uint32_t i = 0; i < answer_.size(); ++i) {
+    const Answer::Part& part = answer_.part(i);
+    // An earlier process may have told more than there is again as yet.
+    const std::uint32_t known = more && !part.settled ? part.max_tokens : part.choice.tokens();
+    const std::uint32_t end = part.settled || more ? 1 : 0;
     if (seen.told[i] > known + 1 + end) return false;
   }
-  return !seen.usage || (input_.request.include_usage && (restarted_ || whole()));
+  return !seen.usage || (answer_.request().include_usage && (more || whole()));
 }
 
-void Generation::settle(Running& running) {
-  running.submitted = false;  // nothing left to cancel
-  running.settled = true;
-  running.paid.reset();
-  ++finished_;
-  tell(running);
+void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<EventId> seen) {
+  if (writer->gone()) return;
+  const std::shared_ptr<Listener> listener = audience_.make(writer, std::move(seen));
+  ++visits_;
+  if (ended_ && whole()) return audience_.finish(*listener);
+  if (ended_) return listener->fail(from_coordinator({ErrorCode::kUnavailable, kSuspended}, 1));
+  audience_.add(listener);
+  writer->on_gone([weak = weak_from_this(), listener] {
+    if (const auto alive = weak.lock()) alive->leave(*listener);
+  });
+  // Not before the request is accepted: until then a refusal has an HTTP status of its own.
+  if (accepted_) audience_.tell(*listener);
+}
+
+void Generation::tell_all() {
+  audience_.tell_all();
   if (whole() && !ended_) complete();
 }
 
-void Generation::on_hashes(std::uint32_t index, std::vector<RowHash> hashes) {
-  Running& running = running_[index];
-  if (ended_ || running.hashed) return;
-  const bool waited = waits_for_hashes(running);
-  running.hashed = true;
-  running.hashes = std::move(hashes);
-  if (!waited) return;
-  // Of a sequence that had ended by itself before it could be stopped, there are more.
-  std::erase_if(running.hashes,
-                [&](const RowHash& hash) { return hash.position >= *running.stopped; });
-  settle(running);
+// Also called while the audience is told.
+void Generation::leave(Listener& listener) {
+  listener.leave();
+  if (ended_ || !audience_.all_gone()) return;
+  if (!answer_.input().keep) return end();
+  arm_grace();
 }
 
-ApiError Generation::error_of(const Error& error) const {
-  ApiError out = from_coordinator(error, predicted_wait(*api_, status_));
-  if (error.code == ErrorCode::kNoCapacity) {
-    out.message += "; there should be room in " + wait_text(*out.retry_after);
-  }
-  const auto level = input_.request.min_level.value_or(ledger::Level::kNewcomer);
-  const bool by_level = input_.request.trust.empty() && level > ledger::Level::kNewcomer;
-  if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
-  return out;
+void Generation::forget() {
+  if (!ended_) return end();
+  api_->kept.remove(answer_.input().keep->name, this);
 }
 
-void Generation::on_error(std::uint32_t index, const Error& error) {
-  if (ended_ || retries(index, error)) return;
-  ApiError out = error_of(error);
-  const bool produced = std::any_of(running_.begin(), running_.end(), [](const Running& running) {
-    return running.choice.tokens() > 0;
-  });
-  // Work was done: an automatic retry would make the swarm pay twice for one click.
-  if (produced) out.final = true;
-  fail(out);
-}
-
-// After a restart the workers may not be back yet, or everybody is.
-bool Generation::retries(std::uint32_t index, const Error& error) {
-  Running& running = running_[index];
-  const bool may_pass =
-      error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
-  if (!may_pass || running.admitted_here || api_->clock.now() >= patience_) return false;
-  if (!api_->later) return false;
-  running.submitted = running.asked = false;
-  const bool was_told = resumed_ || running.set_backs > 0;
-  if (!was_told && std::exchange(running.accepted, false)) --accepted_;
-  api_->later(kRetryPause, [weak = weak_from_this(), index, run = running.run] {
+void Generation::arm_grace() {
+  if (!api_->later) return;
+  const std::uint64_t visit = ++visits_;
+  api_->later(std::chrono::seconds(api_->options.timeouts.grace), [weak = weak_from_this(), visit] {
     const auto self = weak.lock();
-    if (!self || self->ended_ || self->set_aside_) return;  // or it begins when that is over
-    if (self->running_[index].run == run) self->submit_choice(index);
+    if (self && self->visits_ == visit && !self->ended_) self->end();
+  });
+}
+
+bool Generation::waits_for_audits() {
+  if (!verification_.waits() || !api_->later) return false;
+  if (std::exchange(verifying_, true)) return true;
+  const auto bound =
+      std::chrono::seconds(api_->options.timeouts.verify) +
+      2 * std::chrono::duration_cast<std::chrono::seconds>(api_->clock.now() - arrived_);
+  api_->later(bound, [weak = weak_from_this(), bound] {
+    const auto self = weak.lock();
+    if (!self || self->ended_) return;
+    self->verification_.cannot("not all of its windows were recomputed within " +
+                               std::to_string(bound.count()) +
+                               " seconds; hearth ledger shows later results by the receipt");
+    self->complete();
   });
   return true;
 }
 
-void Generation::observe(Running& running, bool end) {
-  const TimePoint now = api_->clock.now();
-  if (running.choice.tokens() == 1) {
-    running.first_token = now;
-    api_->metrics.first_token(seconds_of(now - arrived_));
-    api_->metrics.prefilled(seconds_of(now - running.admitted));
-  } else {
-    api_->metrics.next_token(seconds_of(now - running.last_token));
+void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
+  const Choice& claimed = answer_.part(choice).choice;
+  if (ended_ || !verification_.take(claimed, outcome)) return;
+  if (outcome.kind == AuditOutcome::Kind::kFalse) {
+    if (!outcome.answer.empty() && outcome.answer != claimed.token_ids()) {
+      verification_.correct(corrected_choice(
+          choice, answer_.request(), answer_.prompt(choice), answer_.echo(choice), outcome.answer,
+          api_->model.tokenizer, answer_.sampling(choice).stop_tokens));
+    }
+    // A restarted server would not know that the answer is false: it computes it again.
+    if (answer_.input().keep) api_->kept.remove_row(*answer_.input().keep);
   }
-  running.last_token = now;
-  if (!end) return;
-  FinishedSequence sequence;
-  sequence.reason = running.choice.finish_reason();
-  sequence.whole_seconds = seconds_of(now - arrived_);
-  sequence.inference_seconds = seconds_of(now - running.admitted);
-  sequence.decode_seconds = seconds_of(now - running.first_token);
-  const std::size_t prompt = running.choice.index() / input_.request.n;
-  sequence.prompt_tokens = static_cast<std::uint32_t>(input_.prompts[prompt].size());
-  sequence.generated_tokens = running.choice.tokens();
-  sequence.max_tokens = lengths_[prompt];
-  sequence.choices = input_.request.n;
-  api_->metrics.finished(sequence);
+  if (!verifying_) return;
+  if (!verification_.waits()) return complete();
+  audience_.tell_verification();
+}
+
+OrderedJson Generation::closing() const {
+  OrderedJson out;
+  out["timings"] = timings_object(answer_.timings());
+  out["hearth"] = answer_.hearth();
+  if (api_->options.credits) out["hearth"]["credits"] = credits_object(*api_, answer_);
+  const OrderedJson verified = verification_.object();
+  for (const auto& [key, value] : verified.items()) out["hearth"][key] = value;
+  return out;
+}
+
+void Generation::complete() {
+  INVARIANT(whole() && !ended_, "an answer is completed once");
+  if (waits_for_audits()) return;
+  const auto self = shared_from_this();
+  audience_.finish_all();
+  if (!answer_.input().keep) return end();
+  keep_answer(std::chrono::seconds(api_->options.timeouts.kept));
+}
+
+// Nothing is computed any more; later clients are told everything at once.
+void Generation::keep_answer(std::chrono::seconds time) {
+  INVARIANT(whole(), "only a whole answer is kept");
+  ended_ = true;
+  const Keep& keep = *answer_.input().keep;
+  const auto already = std::chrono::seconds(api_->options.timeouts.kept) - time;
+  answer_.drop_prompts();
+  if (api_->later) {
+    api_->later(time, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self) self->api_->kept.remove(self->answer_.input().keep->name, self.get());
+    });
+  }
+  const auto self = shared_from_this();
+  api_->generations.erase(self);
+  api_->kept.finished(keep, answer_.bytes(), api_->clock.unix_seconds() - already.count());
+}
+
+void Generation::fail(const ApiError& error) {
+  if (ended_) return;
+  // This process ends and another will continue the request: the clients are to ask that one.
+  const bool suspended = answer_.input().keep && api_->suspending;
+  const auto self = shared_from_this();
+  audience_.fail_all(error, suspended);
+  if (!suspended) return end();
+  for (Run& run : runs_) run.credit.reset();
+  ended_ = true;
+  api_->generations.erase(self);
+}
+
+void Generation::end() {
+  if (std::exchange(ended_, true)) return;
+  const auto self = shared_from_this();
+  for (Run& run : runs_) {
+    cancel(run);
+    run.credit.reset();
+  }
+  audience_.dismiss();
+  api_->generations.erase(self);
+  if (const auto& keep = answer_.input().keep) api_->kept.remove(keep->name, this);
 }
 
 }  // namespace hearth::coordinator::http

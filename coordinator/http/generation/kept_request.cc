@@ -20,8 +20,8 @@ std::uint8_t flags_of(const KeptRequest& request) {
   return static_cast<std::uint8_t>((request.chat ? kChat : 0) | (request.stream ? kStream : 0) |
                                    (request.include_usage ? kUsage : 0) |
                                    (request.return_token_ids ? kTokenIds : 0) |
-                                   static_cast<int>(request.verify) << kVerifyShift |
-                                   static_cast<int>(request.min_level) << kLevelShift);
+                                   static_cast<int>(request.policy.verify) << kVerifyShift |
+                                   static_cast<int>(request.policy.min_level) << kLevelShift);
 }
 
 void write_bytes(ByteWriter& writer, ByteSpan bytes) {
@@ -73,7 +73,7 @@ Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepSh
             "a prompt of " + std::to_string(prompt.open.prompt_tokens) + " tokens has " +
                 std::to_string(prompt.prompt.size()));
     REQUIRE(prompts.empty() || prompt.open.report_hashes == prompts[0].open.report_hashes,
-            "one prompt reports hashes and another does not");
+            "the prompts of the kept request disagree on reporting hashes");
     prompts.push_back(std::move(prompt));
   }
   return prompts;
@@ -81,10 +81,10 @@ Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepSh
 
 Status check_texts(const KeptRequest& request) {
   for (const std::string& stop : request.stop) REQUIRE(!stop.empty(), "a stop string is empty");
-  for (const std::string& name : request.trust) TRY_VOID(check_node_name(name));
+  for (const std::string& name : request.policy.trust) TRY_VOID(check_node_name(name));
   REQUIRE(request.echoes.empty() || request.echoes.size() == request.prompts.size(),
-          std::to_string(request.echoes.size()) + " echoes do not fit " +
-              std::to_string(request.prompts.size()) + " prompts");
+          "the kept request has " + std::to_string(request.echoes.size()) + " echoes and " +
+              std::to_string(request.prompts.size()) + " prompts; they must be equal in number");
   REQUIRE(!request.chat || (request.echoes.empty() && request.prompts.size() == 1),
           "a chat has one prompt and no echo");
   return ok_status();
@@ -97,10 +97,10 @@ Bytes encode(const KeptRequest& request) {
   ByteWriter writer(out);
   write_bytes(writer, as_bytes(request.fingerprint));
   writer.write(flags_of(request));
-  writer.write(request.n | (request.share ? kShared : 0));
+  writer.write(request.n | (request.policy.share ? kShared : 0));
   writer.write(request.created);
   write_texts(writer, request.stop);
-  write_texts(writer, request.trust);
+  write_texts(writer, request.policy.trust);
   write_texts(writer, request.echoes);
   writer.write(static_cast<std::uint32_t>(request.prompts.size()));
   for (const SubmitMessage& prompt : request.prompts) write_bytes(writer, encode(prompt));
@@ -114,28 +114,28 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   TRY(const ByteSpan model, read_bytes(reader, "fingerprint", kFingerprintBytes));
   request.fingerprint = as_text(model);
   if (request.fingerprint != fingerprint) {
-    return Error{ErrorCode::kVersion, "it asks for another model than is served now"};
+    return Error{ErrorCode::kVersion, "it is for another model than is served now"};
   }
   const auto flags = reader.read<std::uint8_t>();
   const int verify = flags >> kVerifyShift & kTwoBits;
   REQUIRE(verify <= static_cast<int>(Verify::kFull),
           "flags are " + std::to_string(flags) + ", with verify " + std::to_string(verify) +
               "; the largest known is " + std::to_string(static_cast<int>(Verify::kFull)));
-  request.verify = static_cast<Verify>(verify);
-  request.min_level = static_cast<ledger::Level>(flags >> kLevelShift & kTwoBits);
+  request.policy.verify = static_cast<Verify>(verify);
+  request.policy.min_level = static_cast<ledger::Level>(flags >> kLevelShift & kTwoBits);
   request.chat = (flags & kChat) != 0;
   request.stream = (flags & kStream) != 0;
   request.include_usage = (flags & kUsage) != 0;
   request.return_token_ids = (flags & kTokenIds) != 0;
   const auto n = reader.read<std::uint32_t>();
-  request.share = (n & kShared) != 0;
+  request.policy.share = (n & kShared) != 0;
   request.n = n & ~kShared;
   request.created = reader.read<std::int64_t>();
   REQUIRE(request.n >= 1 && request.n <= limits::kChoices, "n is " + std::to_string(request.n) +
                                                                "; it must be 1 to " +
                                                                std::to_string(limits::kChoices));
   TRY(request.stop, read_texts(reader, "stop", limits::kStopStrings, limits::kStopStringBytes));
-  TRY(request.trust, read_texts(reader, "trust", limits::kStages, limits::kNodeNameBytes));
+  TRY(request.policy.trust, read_texts(reader, "trust", limits::kStages, limits::kNodeNameBytes));
   TRY(request.echoes, read_texts(reader, "echoes", limits::kPrompts, limits::kTextBytes));
   TRY(request.prompts, read_prompts(reader, shape));
   REQUIRE(reader.remaining() == 0,

@@ -1,5 +1,5 @@
-// KeptRequest: what another process needs to go on with a request and to give the answer that this
-// one would have given: token ids and numbers, no JSON and no text but stop strings and echoes.
+// KeptRequest: what another process needs to continue a request with the answer that this one would
+// have given: token ids and numbers, and no text except stop strings, names and echoes.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "coordinator/audit_outcome.h"
+#include "coordinator/request.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
@@ -19,13 +19,11 @@ struct KeptRequest {
   bool stream = false;
   bool include_usage = false;
   bool return_token_ids = false;
-  Verify verify = Verify::kNone;
-  ledger::Level min_level = ledger::Level::kNewcomer;
-  bool share = false;   // newcomers may compute it again
+  // trust, verify, min_level and share; the others are not written.
+  RequestPolicy policy = {};
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
   std::vector<std::string> stop;
-  std::vector<std::string> trust;
   std::vector<std::string> echoes;  // one a prompt, or none
   // One a prompt, with the seed of its first choice; sequence and epoch mean nothing.
   std::vector<SubmitMessage> prompts;
@@ -33,10 +31,10 @@ struct KeptRequest {
 };
 
 // Layout: a fingerprint, a byte of flags (bits 0 to 3: the booleans in their order, 4 and 5:
-// verify, 6 and 7: min_level), then the other fields from n on in the order of the struct,
-// little-endian, no padding; each vector and string as a u32 count, then its items, a prompt as a
-// count of bytes and encode(SubmitMessage). The highest bit of n is `share`: versions that know of
-// no sharing wrote none, and refuse what is shared.
+// verify, 6 and 7: min_level), then n, created, stop, trust, echoes and prompts, little-endian, no
+// padding; each vector and string as a u32 count, then its items, a prompt as a count of bytes and
+// encode(SubmitMessage). The highest bit of n is `share`: versions before it refuse shared
+// requests.
 Bytes encode(const KeptRequest& request);
 
 // Every count is checked against base/limits.h before anything is allocated, every number against

@@ -10,14 +10,14 @@ namespace hearth::coordinator::http {
 
 void Listener::begin(HeaderFields headers) {
   if (std::exchange(streams_, true) || gone_) return;
-  exchange_->start_stream(std::move(headers));
+  writer_->start_stream(std::move(headers));
 }
 
 void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, OrderedJson closing,
                     const model::Tokenizer& tokenizer) {
   std::uint32_t& told = place_.told[choice.index()];
   const std::uint32_t all = choice.tokens() + 1;
-  if (told > all) return;  // its end, or by another process more than there is yet
+  if (told > all) return;  // its end, or more than this process has again yet
   ChoicePart part = choice.part(std::max(told, 1U) - 1);
   if (told == 0 && head.chat) {
     ChoicePart role;
@@ -48,24 +48,24 @@ void Listener::tell_hearth(const AnswerHead& head, OrderedJson hearth) {
 
 void Listener::close(const AnswerHead& head, const std::optional<Usage>& usage) {
   if (usage && !std::exchange(place_.usage, true)) send(usage_chunk(head, *usage));
-  if (!gone_) exchange_->send(sse_event(kSseDone));
-  if (!gone_) exchange_->finish_stream(false);
+  if (!gone_) writer_->send(sse_event(kSseDone));
+  if (!gone_) writer_->finish_stream(false);
 }
 
 void Listener::fail(const ApiError& error) {
   if (gone_) return;
-  if (!streams_) return exchange_->respond(error_response(error));
-  exchange_->send(sse_event(error_body(error)));
-  if (!gone_) exchange_->finish_stream(true);
+  if (!streams_) return writer_->respond(error_response(error));
+  writer_->send(sse_event(error_body(error)));
+  if (!gone_) writer_->finish_stream(true);
 }
 
 void Listener::interrupt() {
-  if (!gone_) exchange_->finish_stream(true);
+  if (!gone_) writer_->finish_stream(true);
 }
 
 void Listener::send(const OrderedJson& event) {
   if (gone_) return;
-  exchange_->send(sse_event(dump(event), with_ids_ ? event_id_text(place_) : std::string()));
+  writer_->send(sse_event(dump(event), with_ids_ ? event_id_text(place_) : std::string()));
 }
 
 }  // namespace hearth::coordinator::http

@@ -1,5 +1,5 @@
-// Listener: one client of a generation, and how far it has been told. Turns choices into the events
-// of a stream. Socket thread only.
+// Listener: one client of an answer, and how much of it the client was sent. It turns choices into
+// the events of a stream. Socket thread only.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "coordinator/http/api/exchange.h"
+#include "coordinator/http/api/response_writer.h"
 #include "coordinator/http/generation/event_id.h"
 #include "coordinator/http/openai/choice.h"
 #include "coordinator/http/openai/errors.h"
@@ -17,50 +17,49 @@ namespace hearth::coordinator::http {
 
 class Listener {
  public:
-  Listener(std::shared_ptr<Exchange> exchange, std::size_t choices)
-      : exchange_(std::move(exchange)) {
+  Listener(std::shared_ptr<ResponseWriter> writer, std::size_t choices)
+      : writer_(std::move(writer)) {
     place_.told.resize(choices);
   }
 
-  // Its events carry ids, and it has been told so far already.
+  // Its events carry ids; `place`: what the client has already.
   void resumable(EventId place) {
     place_ = std::move(place);
     with_ids_ = true;
   }
   bool gone() const { return gone_; }
   void leave() { gone_ = true; }
-  bool reads() const { return !gone_ && !stalled_; }
-  void stall(bool stalled) { stalled_ = stalled; }
-  Exchange& exchange() { return *exchange_; }
+  // The whole answer, instead of a stream.
+  void respond(HttpResponse response) { writer_->respond(std::move(response)); }
+  // Nothing is called when the client leaves from here on.
+  void ignore_departure() { writer_->on_gone(nullptr); }
 
   // The head of a stream; once.
   void begin(HeaderFields headers);
   bool streams() const { return streams_; }
-  // What it has not been told of a choice; with `ended` its end, too, and then `closing`, keys of
-  // the last chunk.
+  // Sends what is new of a choice; with `ended` its end, too, with the keys of `closing`.
   void tell(const AnswerHead& head, const Choice& choice, bool ended, OrderedJson closing,
             const model::Tokenizer& tokenizer);
   bool has_end(const Choice& choice) const {
     return place_.told[choice.index()] > choice.tokens() + 1;
   }
-  // What is said of the answer beside its choices.
+  // Sends a chunk with the hearth object.
   void tell_hearth(const AnswerHead& head, OrderedJson hearth);
-  // The end of the stream; `usage` where it was asked for.
+  // Ends the stream; `usage`: where it was requested.
   void close(const AnswerHead& head, const std::optional<Usage>& usage);
-  // One error, in the stream or instead of an answer.
+  // Sends an error, in the stream or instead of an answer.
   void fail(const ApiError& error);
-  // Ends a stream in the middle, so that its client comes back for the rest.
+  // Breaks off a stream, so that its client comes back for the rest.
   void interrupt();
 
  private:
   void send(const OrderedJson& event);
 
-  std::shared_ptr<Exchange> exchange_;
+  std::shared_ptr<ResponseWriter> writer_;
   EventId place_;
   bool with_ids_ = false;
   bool streams_ = false;
   bool gone_ = false;
-  bool stalled_ = false;
 };
 
 }  // namespace hearth::coordinator::http

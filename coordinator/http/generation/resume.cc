@@ -25,11 +25,8 @@ GenerationInput input_of(KeptRequest&& kept, Keep keep) {
   request.ignore_eos = open.sampling.stop_tokens.empty();
   request.return_token_ids = kept.return_token_ids;
   request.return_hashes = open.report_hashes;
-  request.trust = std::move(kept.trust);
-  request.owner = keep.owner;
-  request.verify = kept.verify;
-  request.min_level = kept.min_level;
-  request.share = kept.share;
+  request.policy = std::move(kept.policy);
+  request.policy.owner = keep.owner;
   request.echo = !kept.echoes.empty();
   input.echoes = std::move(kept.echoes);
   for (SubmitMessage& prompt : kept.prompts) input.prompts.push_back(std::move(prompt.prompt));
@@ -53,10 +50,10 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
   Begun begun;
   begun.kept = std::chrono::seconds(longest);
   if (row.ended != 0) {
-    // The clock of another day may have been wrong.
+    // The clock may have been wrong when the row was written.
     const std::int64_t age =
         std::clamp<std::int64_t>(now - std::max<std::int64_t>(row.ended, 0), 0, longest);
-    if (age == longest) return Error{ErrorCode::kTimeout, "it was kept for long enough"};
+    if (age == longest) return Error{ErrorCode::kTimeout, "its time is over"};
     begun.kept -= std::chrono::seconds(age);
   }
   TRY(KeptRequest kept, decode_kept_request(row.request, shape, api->model.fingerprint));
@@ -67,10 +64,10 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
   }
   GenerationInput input = input_of(std::move(kept), std::move(keep));
   if (api->options.accounts) {
-    TRY(input.request.account, api->options.accounts->of_key(input.request.owner));
+    TRY(input.request.policy.account, api->options.accounts->of_key(input.request.policy.owner));
   }
   if (!Generation::resume(api, std::move(input), std::move(begun))) {
-    return Error{ErrorCode::kNoCapacity, "too many requests are kept"};
+    return Error{ErrorCode::kNoCapacity, "the limit of kept requests is reached"};
   }
   return ok_status();
 }
@@ -88,7 +85,7 @@ std::vector<std::vector<SampledToken>> read_answers(const std::vector<Bytes>& ro
       const std::uint64_t choice = token.sequence.value;
       if (choice >= prompts.size() || token.finish == FinishReason::kError) return answers;
       std::vector<SampledToken>& answer = answers[choice];
-      // Told again by a process that had lost it, or behind a gap: neither is the next one.
+      // A token that another process wrote again, or one behind a gap, is not the next.
       const bool next = token.position == prompts[choice] + answer.size();
       const bool open = answer.empty() || answer.back().finish == FinishReason::kNone;
       if (next && open) answer.push_back(std::move(token));
@@ -100,13 +97,13 @@ std::vector<std::vector<SampledToken>> read_answers(const std::vector<Bytes>& ro
 void resume_requests(const std::shared_ptr<Api>& api, std::vector<RequestRow> rows) {
   const std::size_t before = api->generations.size();
   std::size_t resumed_rows = 0;
-  // The oldest first, as they came.
+  // The oldest first.
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     Keep keep = api->kept.keep(row->name, row->digest, row->owner);
     const Status resumed = resume_request(api, *row, keep);
     if (!resumed.ok()) {
       if (resumed.error().code != ErrorCode::kTimeout) {
-        spdlog::warn("a kept request cannot go on: {}", resumed.error().message);
+        spdlog::warn("a kept request cannot be continued: {}", resumed.error().message);
       }
       api->kept.remove_row(keep);
       continue;
@@ -115,7 +112,7 @@ void resume_requests(const std::shared_ptr<Api>& api, std::vector<RequestRow> ro
   }
   const std::size_t running = api->generations.size() - before;
   if (resumed_rows == 0) return;
-  spdlog::info("{} requests of the process before go on, {} of its answers are kept", running,
+  spdlog::info("continuing {} requests of the process before, keeping {} of its answers", running,
                resumed_rows - running);
 }
 

@@ -3,42 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::coordinator::http {
 namespace {
 
 using Kind = AuditOutcome::Kind;
 
-bool may_reach(const GenerationRequest& request, const PipelineStatus& pipeline) {
-  if (pipeline.state != "serving") return false;
-  if (pipeline.level < request.min_level.value_or(ledger::Level::kNewcomer)) return false;
-  return request.trust.empty() || std::ranges::all_of(pipeline.nodes, [&](const std::string& node) {
-           return std::ranges::count(request.trust, node) > 0;
-         });
-}
-
 }  // namespace
 
-std::string Verification::why_not(const SwarmStatus& status, const GenerationRequest& request,
-                                  bool has_receipts) {
-  if (!has_receipts) return "this server keeps no ledger";
-  if (!status.audits || status.audits->mode == AuditMode::kOff) {
-    return "this server has nothing audited (--audit off)";
-  }
-  std::vector<const PipelineStatus*> reached;
-  for (const PipelineStatus& pipeline : status.pipelines) {
-    if (may_reach(request, pipeline)) reached.push_back(&pipeline);
-  }
-  const bool audited = std::ranges::any_of(reached, [&](const PipelineStatus* one) {
-    return std::ranges::any_of(reached, [&](const PipelineStatus* other) {
-      return std::ranges::count(one->twins, other->epoch) > 0;
-    });
-  });
-  if (audited) return "";
-  return "nobody else can compute it again: of the pipelines that it may reach, no two have the "
-         "same cut";
-}
-
 bool Verification::take(const Choice& claimed, const AuditOutcome& outcome) {
+  INVARIANT(claimed.index() < outcomes_.size(), "an outcome is of a choice of this answer");
   std::optional<Known>& known = outcomes_[claimed.index()];
   if (!can() || asked_ != Verify::kFull || (known && known->outcome.is_last())) return false;
   std::vector<AuditedWindow> agreed;
@@ -148,7 +123,7 @@ Choice corrected_choice(std::uint32_t index, GenerationRequest request,
                         const std::vector<TokenId>& answer,
                         const std::shared_ptr<const model::Tokenizer>& tokenizer,
                         const std::vector<TokenId>& stop_tokens) {
-  request.sampling.logprobs = false;  // nobody told them
+  request.sampling.logprobs = false;  // audits do not know them
   Choice choice(index, request, prompt, echo, tokenizer);
   for (std::size_t i = 0; i < answer.size(); ++i) {
     SampledToken token;

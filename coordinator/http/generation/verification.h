@@ -1,6 +1,8 @@
 // Verification: what a client that asked for it is told of the audits of its answer, by choice: the
-// `verified`, `retracted` and `corrected` of the `hearth` object (README, "Verified answers"). A
-// plain state machine.
+// `verified`, `retracted` and `corrected` keys of the `hearth` object (README, "Verified answers").
+// `verified.state` is one of: by_draw (verify is "spot": windows are audited by random draw),
+// verifying (audits of it are still running), verified, unverified, disputed, retracted. A plain
+// state machine.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +21,25 @@ class Verification {
  public:
   Verification(Verify asked, std::size_t choices) : asked_(asked), outcomes_(choices) {}
 
-  // Why no answer to this request can be verified now; empty: it can. Of serving pipelines that the
-  // request may reach, one must have another one of them that can audit it.
-  static std::string why_not(const SwarmStatus& status, const GenerationRequest& request,
-                             bool has_receipts);
-
   bool asked() const { return asked_ != Verify::kNone; }
-  // It is not verified, or what of it is not yet will not be: a sentence. Nothing more is waited
-  // for.
+  // What is not verified yet will not be, and why; empty: it still may be.
   void cannot(std::string why) { why_not_ = std::move(why); }
   bool can() const { return why_not_.empty(); }
-  // `claimed`: the choice as it was told. False when nothing more was waited for.
+  // `claimed`: the choice as it was told. False when the outcome is of no interest any more.
   bool take(const Choice& claimed, const AuditOutcome& outcome);
-  // The right choice, where the one that was told is false and other tokens are right.
+  // Replaces a choice that was told and is false by the one with the right tokens.
   void correct(Choice choice);
-  // The choice as it is right, as far as anybody knows.
+  // The corrected choice, where there is one; else the choice as it was told.
   const Choice& right(const Choice& claimed) const;
-  bool waits() const;
+  bool waits() const;  // for outcomes
 
-  // Keys for the `hearth` object: `verified`, and what follows from it. Without token ids, unless
-  // they are wanted.
+  // Keys for the `hearth` object. Token ids of corrected choices only where the request wants them.
   OrderedJson object() const;
 
  private:
   struct Known {
     AuditOutcome outcome;
-    std::optional<std::uint32_t> from_token;  // of a false one: the first that is another one
+    std::optional<std::uint32_t> from_token;  // of a false choice: the first wrong token
   };
   std::string state() const;
   OrderedJson windows() const;
@@ -56,7 +51,7 @@ class Verification {
   std::vector<Choice> corrected_;
 };
 
-// The right choice of a false answer, from its right tokens.
+// The choice that a false one is corrected to, from the right tokens.
 Choice corrected_choice(std::uint32_t index, GenerationRequest request,
                         const std::vector<TokenId>& prompt, const std::string& echo,
                         const std::vector<TokenId>& answer,

@@ -1,6 +1,6 @@
-// Choice: one sequence of an answer, from sampled tokens to text: detokenised, stop strings cut
-// off, and kept whole, so that any number of clients can be told of it from any token on. A plain
-// state machine.
+// Choice: one sequence of an answer, from sampled tokens to text. It detokenises, cuts at stop
+// strings and keeps the whole text, so that any number of clients can be told of it from any token
+// on. A plain state machine.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,23 @@ namespace hearth::coordinator::http {
 
 class Choice {
  public:
-  // `prompt`: of this choice. `echo`: text that comes before the generated one.
+  // `echo`: text that precedes the generated text.
   Choice(std::uint32_t index, const GenerationRequest& request, const std::vector<TokenId>& prompt,
          std::string echo, std::shared_ptr<const model::Tokenizer> tokenizer);
 
-  // Takes one token; true when something may be sent: new text, or the end.
+  // Takes one token. True when something may be sent: new text, or the end.
   bool push(const SampledToken& token);
 
   std::uint32_t index() const { return index_; }
   bool done() const { return !finish_reason_.empty(); }
-  // A stop string ended it: the sequence itself is to be cancelled.
+  // A stop string ended it: the caller cancels the sequence.
   bool stopped_by_text() const { return matcher_.matched(); }
   const std::string& finish_reason() const { return finish_reason_; }
   std::uint32_t tokens() const { return static_cast<std::uint32_t>(ids_.size()); }
   const std::vector<TokenId>& token_ids() const { return ids_; }
-  std::size_t bytes() const;  // that it takes, about
+  std::size_t bytes() const;  // of memory, about
 
-  // What the tokens from `from` on have brought; with `from` 0 the echo, too. Neither role nor
-  // finish reason.
+  // The part from token `from` on; with 0 the echo, too. Without role and finish reason.
   ChoicePart part(std::uint32_t from) const;
 
  private:
@@ -45,10 +44,10 @@ class Choice {
   model::Detokenizer detokenizer_;
   model::StopMatcher matcher_;
   std::string text_;
-  std::vector<std::size_t> ends_;  // by token: of the text that could be shown with it
+  std::vector<std::size_t> ends_;  // by token: the length of the text that is shown with it
   std::vector<TokenId> ids_;
-  std::vector<SampledToken> logprobs_;  // where wanted, by token, without the one that ends it
-  std::vector<std::uint64_t> offsets_;  // likewise, of a completion: characters up to its end
+  std::vector<SampledToken> logprobs_;  // where requested, by token, without the end token
+  std::vector<std::uint64_t> offsets_;  // of a completion, by token: characters up to its end
   std::string finish_reason_;
   std::shared_ptr<const model::Tokenizer> tokenizer_;
 };

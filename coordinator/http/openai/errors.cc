@@ -1,8 +1,40 @@
 #include "coordinator/http/openai/errors.h"
 
+#include <algorithm>
+#include <array>
+
 #include "coordinator/http/openai/json.h"
 
 namespace hearth::coordinator::http {
+namespace {
+
+enum class Retry : std::uint8_t {
+  kUnsaid,        // the client decides
+  kAfterTheWait,  // Retry-After: the predicted wait
+  kNever,         // x-should-retry: false; the same request fails again
+};
+
+// How an error of the coordinator looks to an HTTP client. Every other error is a 500.
+struct Row {
+  ErrorCode error;
+  unsigned status;
+  const char* type;
+  const char* code;
+  Retry retry;
+};
+
+constexpr std::array kRows = {
+    Row{ErrorCode::kInvalidInput, 400, "invalid_request_error", "invalid_value", Retry::kUnsaid},
+    Row{ErrorCode::kUnsupported, 400, "not_supported_error", "unsupported_value", Retry::kUnsaid},
+    Row{ErrorCode::kRefused, 403, "permission_error", "outside_trust_set", Retry::kUnsaid},
+    Row{ErrorCode::kNoCapacity, 429, "rate_limit_error", "rate_limit_exceeded",
+        Retry::kAfterTheWait},
+    Row{ErrorCode::kNumeric, 500, "server_error", "numeric_range", Retry::kNever},
+    Row{ErrorCode::kUnavailable, 503, "unavailable_error", "no_pipeline", Retry::kAfterTheWait},
+    Row{ErrorCode::kTimeout, 504, "unavailable_error", "timeout", Retry::kUnsaid},
+};
+
+}  // namespace
 
 ApiError ApiError::invalid(std::string message, std::optional<std::string> param,
                            std::string code) {
@@ -29,47 +61,18 @@ ApiError ApiError::not_supported(std::string message, std::string param, std::st
 ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
   ApiError out;
   out.message = error.message;
-  switch (error.code) {
-    case ErrorCode::kInvalidInput: out.code = "invalid_value"; break;
-    case ErrorCode::kUnavailable:
-      out.status = 503;
-      out.type = "unavailable_error";
-      out.code = "no_pipeline";
-      out.retry_after = retry_after;
-      break;
-    case ErrorCode::kNoCapacity:
-      out.status = 429;
-      out.type = "rate_limit_error";
-      out.code = "rate_limit_exceeded";
-      out.retry_after = retry_after;
-      break;
-    case ErrorCode::kRefused:
-      out.status = 403;
-      out.type = "permission_error";
-      out.code = "outside_trust_set";
-      break;
-    case ErrorCode::kTimeout:
-      out.status = 504;
-      out.type = "unavailable_error";
-      out.code = "timeout";
-      break;
-    case ErrorCode::kUnsupported:
-      out.type = "not_supported_error";
-      out.code = "unsupported_value";
-      break;
-    case ErrorCode::kNumeric:
-      // The same prompt leaves the numeric range again: trying again cannot help.
-      out.status = 500;
-      out.type = "server_error";
-      out.code = "numeric_range";
-      out.final = true;
-      break;
-    default:
-      out.status = 500;
-      out.type = "server_error";
-      out.code = std::string(error_code_name(error.code));
-      break;
+  const auto row = std::ranges::find(kRows, error.code, &Row::error);
+  if (row == kRows.end()) {
+    out.status = 500;
+    out.type = "server_error";
+    out.code = std::string(error_code_name(error.code));
+    return out;
   }
+  out.status = row->status;
+  out.type = row->type;
+  out.code = row->code;
+  if (row->retry == Retry::kAfterTheWait) out.retry_after = retry_after;
+  out.final = row->retry == Retry::kNever;
   return out;
 }
 

@@ -1,5 +1,5 @@
-// ApiError: what a client is told. One shape everywhere: {"error":{message,type,param,code}}, all
-// four keys present, `code` a string or null.
+// ApiError: an error as an HTTP client gets it: {"error":{message,type,param,code}}, all four keys
+// present, `code` a string or null.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ApiError {
   unsigned status = 400;
   std::string type = "invalid_request_error";
   std::string message;
-  std::optional<std::string> param;  // the field at fault
+  std::optional<std::string> param;  // the field that is wrong
   std::optional<std::string> code;
   std::optional<std::uint32_t> retry_after;  // seconds, 1 to 3600
   bool final = false;                        // adds x-should-retry: false
@@ -29,11 +29,10 @@ struct ApiError {
                                 std::string code = "unsupported_value");
 };
 
-// How an error of the coordinator looks from outside. `retry_after`: the predicted wait.
+// The error of a coordinator, as a table maps it. `retry_after`: the predicted wait in seconds.
 ApiError from_coordinator(const Error& error, std::uint32_t retry_after);
 
-// 429: the account of the request cannot pay for it. Trying again cannot help, and clients are
-// told.
+// 429: the account of the request cannot pay for it. The same request would be refused again.
 ApiError out_of_credit(std::string message);
 
 // The JSON body.

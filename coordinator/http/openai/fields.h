@@ -1,5 +1,5 @@
-// FieldReader: typed, range-checked reading of a JSON object. The first error sticks and later
-// reads return nothing, so that a parser reads every field and checks once. null equals absent.
+// FieldReader: reads typed, range-checked fields of a JSON object. After the first error all reads
+// return nothing, so that a parser reads every field and checks once. null equals absent.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// First pass: counts and checks, keeps nothing. The second pass may then build the whole value.
+// First pass: counts and checks without building the value. The second pass builds it.
 class Bounds final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return value(); }

@@ -1,6 +1,7 @@
-// JSON of strangers, bounded: size is the caller's, depth limits::kJsonDepth, values
-// limits::kJsonValues. Of duplicate keys the last one counts. Refused with a sentence: numbers that
-// overflow a double, NaN and Infinity, lone surrogates, invalid UTF-8, anything after the value.
+// Parses untrusted JSON with bounds: the caller limits the size, limits::kJsonDepth the depth,
+// limits::kJsonValues the number of values. The last of duplicate keys counts. An error names what
+// is wrong: numbers that overflow a double, NaN and Infinity, lone surrogates, invalid UTF-8, bytes
+// after the value.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 #include "coordinator/http/openai/requests.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/limits.h"
@@ -143,7 +144,7 @@ std::string parse_model(FieldReader& fields) {
   return name.value_or("");
 }
 
-// best_of and suffix are accepted where they change nothing.
+// best_of and suffix are accepted only where they change nothing.
 void refuse_completion_extras(FieldReader& fields, GenerationRequest& request) {
   const auto best_of = fields.integer("best_of", 1, kInt32Max);
   if (best_of && *best_of != static_cast<std::int64_t>(request.n)) {
@@ -193,6 +194,18 @@ std::vector<model::ChatMessage> parse_messages(FieldReader& fields) {
   for (std::size_t i = 0; i < messages->size() && !fields.failed(); ++i) {
     out.push_back(parse_message((*messages)[i], i, fields));
   }
+  return out;
+}
+
+RequestPolicy merged_policy(const RequestPolicy& key, const PolicyFields& body,
+                            const RequestPolicy& server) {
+  RequestPolicy out;
+  out.trust = body.trust.empty() ? key.trust : body.trust;
+  out.verify = std::max(key.verify, body.verify.value_or(server.verify));
+  out.min_level = std::max(key.min_level, body.min_level.value_or(server.min_level));
+  out.share = body.share;
+  out.owner = key.owner;
+  out.account = key.owner.empty() ? server.account : key.account;
   return out;
 }
 

@@ -1,6 +1,6 @@
-// Bodies of /v1/chat/completions and /v1/completions to one checked GenerationRequest. Unknown
-// fields are ignored, null equals absent, every number has a range, and the error names the field.
-// Pure functions: no clock, no randomness, never throw.
+// Parses bodies of /v1/chat/completions and /v1/completions into one checked GenerationRequest.
+// Unknown fields are ignored, null equals absent, every number has a range, and errors name the
+// field. Pure functions that never throw.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,34 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "coordinator/audit_outcome.h"
 #include "coordinator/http/openai/errors.h"
 #include "coordinator/http/openai/json.h"
+#include "coordinator/request.h"
 #include "model/chat_template.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
 
-// What a request is checked against.
+// The model's limits that a request is checked against.
 struct ModelBounds {
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+// What a body asks of its policy: `hearth` and `trust`.
+struct PolicyFields {
+  std::vector<std::string> trust = {};
+  std::optional<Verify> verify = {};
+  std::optional<ledger::Level> min_level = {};
+  bool share = false;
+};
+
+// The policy of a request. A key's verify and min_level are a floor: a body raises them and never
+// lowers them. `server`: the defaults, and the account of requests without a key.
+RequestPolicy merged_policy(const RequestPolicy& key, const PolicyFields& body,
+                            const RequestPolicy& server);
 
 struct GenerationRequest {
   bool chat = true;
@@ -38,19 +51,14 @@ struct GenerationRequest {
   std::optional<std::uint32_t> max_tokens;  // absent: the default of the endpoint
   std::optional<std::uint64_t> seed;        // absent: a random one, reported back
   std::vector<std::string> stop;
-  // Without seed, max_tokens and stop_tokens, which are known later.
+  // Without seed, max_tokens and stop_tokens: sampling_params() adds them.
   SamplingParams sampling;
   bool ignore_eos = false;
   bool return_token_ids = false;
   bool return_hashes = false;
-  std::vector<std::string> trust;  // names of nodes; empty: the key's, or any
-  bool echo = false;               // completions
-  std::string owner = {};          // the id of the key that asks
-  PublicKey account = {};          // whose credit it spends, where there are credits
-  // `hearth` of the body; absent: the server's.
-  std::optional<Verify> verify = {};
-  std::optional<ledger::Level> min_level = {};
-  bool share = false;  // newcomers may compute it again
+  bool echo = false;     // completions
+  PolicyFields asked;    // by the body
+  RequestPolicy policy;  // that it has: merged_policy()
 };
 
 // Completions that name no max_tokens get OpenAI's default.
@@ -64,7 +72,7 @@ class FieldReader;
 // `messages` of a chat; shared with /apply-template.
 std::vector<model::ChatMessage> parse_messages(FieldReader& fields);
 
-// An array of token ids; nothing, and a failed reader, when one is out of the vocabulary.
+// An array of token ids; nothing, and a failed reader, when an id is out of the vocabulary.
 std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const char* name,
                                                     const Json& array, std::uint32_t vocabulary);
 

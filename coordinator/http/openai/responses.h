@@ -1,5 +1,5 @@
-// Bodies of answers, in OpenAI's shapes: whole objects and stream chunks of both endpoints. Pure
-// functions of what a generation has gathered.
+// Bodies of answers in OpenAI's shapes: whole objects and stream chunks of both endpoints. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace hearth::coordinator::http {
 
-// What all answers of one request share.
+// What all objects of one answer share.
 struct AnswerHead {
   bool chat = true;
   std::string id;  // one for the whole stream
@@ -37,7 +37,7 @@ struct Timings {
   double predicted_ms = 0.0;
 };
 
-// What one choice brings, since its last chunk or as a whole.
+// A part of one choice: what is new since its last chunk, or the whole.
 struct ChoicePart {
   std::uint32_t index = 0;
   std::string text;
@@ -55,15 +55,15 @@ struct ChoiceHashes {
   std::vector<RowHash> hashes;
 };
 
-// What a client needs to prove its answer: the name of the receipts, and what their commitments
-// hold that a request need not say.
+// What a client needs to prove its answer: the name of its receipts, and what they commit to that
+// the request does not contain.
 struct AnswerProof {
   std::string receipt;
   std::string salt;              // hex, of ledger/salt.h
-  std::uint32_t max_tokens = 0;  // that each choice could have
+  std::uint32_t max_tokens = 0;  // the length that each choice was allowed
 };
 
-// The `hearth` object: what an exact repetition needs, and the hashes when asked for. `proof`:
+// The `hearth` object: what an exact repetition needs, and the hashes when requested. `proof`:
 // nothing when no receipts are made.
 OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes);
@@ -81,7 +81,7 @@ OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, Ordered
 // The last chunk of stream_options.include_usage: no choices.
 OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage);
 
-// One that says something of the answer and adds nothing to it: no choices.
+// A chunk with the hearth object and no choices.
 OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth);
 
 }  // namespace hearth::coordinator::http

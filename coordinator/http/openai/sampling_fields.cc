@@ -105,7 +105,7 @@ void parse_trust(FieldReader& fields, GenerationRequest& request) {
     const bool valid = name.is_string() && check_node_name(name.get_ref<const std::string&>()).ok();
     if (!valid)
       return fields.fail("trust", "must hold names of nodes, as hearth status shows them");
-    request.trust.push_back(name.get<std::string>());
+    request.asked.trust.push_back(name.get<std::string>());
   }
 }
 
@@ -114,16 +114,16 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
   if (wish == nullptr) return;
   FieldReader inner(*wish, "hearth.");
   if (const auto name = inner.string("verify")) {
-    request.verify = verify_named(*name);
-    if (!request.verify) inner.fail("verify", "must be none, spot or full");
+    request.asked.verify = verify_named(*name);
+    if (!request.asked.verify) inner.fail("verify", "must be none, spot or full");
   }
   if (const auto name = inner.string("min_level")) {
-    request.min_level = level_named(*name);
-    if (!request.min_level) {
+    request.asked.min_level = level_named(*name);
+    if (!request.asked.min_level) {
       inner.fail("min_level", "must be newcomer, probation, regular or veteran");
     }
   }
-  request.share = inner.boolean("share").value_or(false);
+  request.asked.share = inner.boolean("share").value_or(false);
   if (inner.failed()) fields.fail(inner.error());
 }
 

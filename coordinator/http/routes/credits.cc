@@ -30,20 +30,19 @@ ApiResult<Wish> parse_grant(const Api& api, const std::string& body) {
 }  // namespace
 
 void handle_grant(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange) {
+                  std::shared_ptr<ResponseWriter> writer) {
   if (!api->options.credits) {
     ApiError error = ApiError::invalid(
-        "this cluster's ledger is a log only, and has no credits; to switch them on, stop the "
-        "server and: hearth init --credits",
+        "this cluster has no credits; to enable them, stop the server and run hearth init "
+        "--credits",
         std::nullopt, "no_credits");
     error.status = 409;
-    return exchange->respond(error_response(error));
+    return writer->respond(error_response(error));
   }
-  api->on_pool(request.body.size(), [api, request = std::move(request), exchange] {
+  api->on_pool(request.body.size(), [api, request = std::move(request), writer] {
     auto wish = parse_grant(*api, request.body);
-    const auto respond = [api, exchange](HttpResponse response) {
-      api->sockets.post(
-          [exchange, response = std::move(response)] { exchange->respond(response); });
+    const auto respond = [api, writer](HttpResponse response) {
+      api->sockets.post([writer, response = std::move(response)] { writer->respond(response); });
     };
     if (!wish.ok()) return respond(error_response(wish.error()));
     api->options.grant(wish->to, wish->amount, [api, respond, wish = *wish](const Status& done) {

@@ -15,7 +15,7 @@ ApiError prompt_error(const Error& error, bool chat) {
   return out;
 }
 
-// Refuses by its bytes alone what cannot fit, before the work of tokenising it is done.
+// Refuses a prompt that cannot fit by its number of bytes, before it is tokenised.
 std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes, bool chat) {
   const std::uint64_t longest = served.tokenizer->longest_token_bytes();
   const std::uint64_t context = served.spec.context;
@@ -23,7 +23,7 @@ std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes
   return ApiError::invalid("the prompt has " + std::to_string(bytes) +
                                " bytes; the model's context of " + std::to_string(context) +
                                " tokens holds at most " + std::to_string(context * longest) +
-                               ", for its longest token has " + std::to_string(longest),
+                               " (its longest token has " + std::to_string(longest) + ")",
                            chat ? "messages" : "prompt", "context_length_exceeded");
 }
 
@@ -47,7 +47,7 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
   return std::move(*ids);
 }
 
-// Everything that does not need the swarm. Runs on the pool; touches nothing that changes.
+// Parses and tokenises. Runs on the pool and reads only what never changes.
 ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat) {
   auto json = parse_json(body);
   if (!json.ok()) return json.error();
@@ -64,21 +64,22 @@ ApiError conflict(unsigned status, std::string message, std::string code) {
   return error;
 }
 
-// How far its client has been told, by the id of the last event that it saw.
+// How much of the answer the client has seen, by the id of the last event.
 ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const GenerationInput& input) {
   if (!http.last_event_id) return std::optional<EventId>();
   auto seen = parse_event_id(*http.last_event_id);
   if (!seen || seen->told.size() != input.prompts.size() * input.request.n) {
-    return conflict(400, "Last-Event-ID is no id of an event of this request", "bad_last_event_id");
+    return conflict(400, "Last-Event-ID is not the id of an event of this request",
+                    "bad_last_event_id");
   }
   if (!input.request.stream) {
-    return conflict(400, "Last-Event-ID goes on with a stream, and this request has 'stream' false",
+    return conflict(400, "Last-Event-ID continues a stream, but 'stream' is false in this request",
                     "bad_last_event_id");
   }
   if (seen->answer != input.keep->answer) {
     return conflict(409,
-                    "Last-Event-ID belongs to another answer: of another key, body or user, or of "
-                    "the model that was served before; ask again without it",
+                    "Last-Event-ID belongs to an answer with another key, body, user or model; "
+                    "send the request again without it",
                     "event_of_another_answer");
   }
   return seen;
@@ -87,62 +88,56 @@ ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const Generat
 ApiError never_sent() {
   return conflict(
       400,
-      "Last-Event-ID names an event beyond what was sent of this answer; ask again with "
-      "the id of the last event that came, or without",
+      "Last-Event-ID names an event that was not sent yet; send the request again with the id of "
+      "the last event that arrived, or without one",
       "bad_last_event_id");
 }
 
-// Of an answer that nothing is known of here: what no process can have sent.
+// Whether no process can have sent this event, where the answer is not known here.
 bool beyond_all(const EventId& seen, const GenerationInput& input, std::uint32_t context) {
   const std::uint32_t most = std::min(input.request.max_tokens.value_or(context), context);
   return std::any_of(seen.told.begin(), seen.told.end(),
                      [most](std::uint32_t told) { return told > most + 2; });
 }
 
-// One with an Idempotency-Key: the answer that there is or will be, or the first of its name.
-void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> exchange,
+// A request with an Idempotency-Key: attaches to the answer of that name, or starts it.
+void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<ResponseWriter> writer,
                 const HttpRequest& http, GenerationInput input) {
   const auto found = api->kept.find(input.keep->name);
   if (found && found->digest != input.keep->digest) {
-    return exchange->respond(error_response(
+    return writer->respond(error_response(
         conflict(422,
-                 "this Idempotency-Key came with another body or path before; a new request "
-                 "needs a new key",
+                 "this Idempotency-Key was used with another body or path; a new request needs a "
+                 "new key",
                  "idempotency_key_reused")));
   }
   auto seen = seen_of(http, input);
-  if (!seen.ok()) return exchange->respond(error_response(seen.error()));
+  if (!seen.ok()) return writer->respond(error_response(seen.error()));
   if (*seen && (found ? !found->generation->may_have_sent(**seen)
                       : beyond_all(**seen, input, api->model.spec.context))) {
-    return exchange->respond(error_response(never_sent()));
+    return writer->respond(error_response(never_sent()));
   }
-  if (found) return found->generation->attach(std::move(exchange), std::move(*seen));
-  Generation::start(api, std::move(exchange), http, std::move(input), std::move(*seen));
+  if (found) return found->generation->attach(std::move(writer), std::move(*seen));
+  Generation::start(api, std::move(writer), http, std::move(input), std::move(*seen));
 }
 
 void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<Exchange> exchange, bool chat) {
+                       std::shared_ptr<ResponseWriter> writer, bool chat) {
   const std::size_t bytes = request.body.size();
-  api->on_pool(bytes, [api, request = std::move(request), exchange, chat]() mutable {
+  api->on_pool(bytes, [api, request = std::move(request), writer, chat]() mutable {
     auto input = prepare(*api, request.body, chat);
     if (input.ok() && request.idempotency_key) {
-      input->keep =
-          api->kept.keep(request.owner, *request.idempotency_key, request.path, request.body);
+      input->keep = api->kept.keep(request.policy.owner, *request.idempotency_key, request.path,
+                                   request.body);
     }
     request.body = {};
-    auto next = [api, request = std::move(request), exchange = std::move(exchange),
+    auto next = [api, request = std::move(request), writer = std::move(writer),
                  input = std::move(input)]() mutable {
-      if (!input.ok()) return exchange->respond(error_response(input.error()));
-      if (input->request.trust.empty()) input->request.trust = request.trust;
-      input->request.owner = request.owner;
-      input->request.account = request.account.value_or(api->options.own_account);
-      // What the key's owner set is a floor: a request raises it, and never lowers it.
-      input->request.verify =
-          std::max(request.verify, input->request.verify.value_or(api->options.verify));
-      input->request.min_level =
-          std::max(request.min_level, input->request.min_level.value_or(api->options.min_level));
-      if (input->keep) return serve_kept(api, std::move(exchange), request, std::move(*input));
-      Generation::start(api, exchange, request, std::move(*input));
+      if (!input.ok()) return writer->respond(error_response(input.error()));
+      input->request.policy =
+          merged_policy(request.policy, input->request.asked, api->options.policy);
+      if (input->keep) return serve_kept(api, std::move(writer), request, std::move(*input));
+      Generation::start(api, writer, request, std::move(*input));
     };
     api->sockets.post(std::move(next));
   });
@@ -176,30 +171,31 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
 }
 
 void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
-                 std::shared_ptr<Exchange> exchange) {
-  handle_generation(api, std::move(request), std::move(exchange), true);
+                 std::shared_ptr<ResponseWriter> writer) {
+  handle_generation(api, std::move(request), std::move(writer), true);
 }
 
 void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<Exchange> exchange) {
-  handle_generation(api, std::move(request), std::move(exchange), false);
+                       std::shared_ptr<ResponseWriter> writer) {
+  handle_generation(api, std::move(request), std::move(writer), false);
 }
 
 void handle_forget(const std::shared_ptr<Api>& api, HttpRequest request,
-                   std::shared_ptr<Exchange> exchange) {
+                   std::shared_ptr<ResponseWriter> writer) {
   if (!request.idempotency_key) {
-    return exchange->respond(error_response(ApiError::invalid(
-        "an Idempotency-Key says which request", std::nullopt, "bad_idempotency_key")));
+    return writer->respond(error_response(
+        ApiError::invalid("the header Idempotency-Key is required: it names the request",
+                          std::nullopt, "bad_idempotency_key")));
   }
-  const auto found = api->kept.find(api->kept.name(request.owner, *request.idempotency_key));
+  const auto found = api->kept.find(api->kept.name(request.policy.owner, *request.idempotency_key));
   if (!found) {
-    return exchange->respond(error_response(
-        ApiError::not_found("nothing is kept under this Idempotency-Key", "request_not_found")));
+    return writer->respond(error_response(
+        ApiError::not_found("no request is kept under this Idempotency-Key", "request_not_found")));
   }
   found->generation->forget();
   HttpResponse gone;
   gone.status = 204;
-  exchange->respond(std::move(gone));
+  writer->respond(std::move(gone));
 }
 
 }  // namespace hearth::coordinator::http

@@ -28,21 +28,21 @@ OrderedJson model_object(const ServedModel& served) {
 }  // namespace
 
 void handle_models(const std::shared_ptr<Api>& api, HttpRequest request,
-                   std::shared_ptr<Exchange> exchange) {
+                   std::shared_ptr<ResponseWriter> writer) {
   OrderedJson out;
   out["object"] = "list";
   out["data"] = OrderedJson::array();
   if (request.model_allowed) out["data"].push_back(model_object(api->model));
-  exchange->respond(json_response(dump(out)));
+  writer->respond(json_response(dump(out)));
 }
 
 void handle_model(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<Exchange> exchange) {
+                  std::shared_ptr<ResponseWriter> writer) {
   const std::string name = request.path.substr(std::string_view("/v1/models/").size());
   if (const auto unknown = check_model(*api, name)) {
-    return exchange->respond(error_response(*unknown));
+    return writer->respond(error_response(*unknown));
   }
-  exchange->respond(json_response(dump(model_object(api->model))));
+  writer->respond(json_response(dump(model_object(api->model))));
 }
 
 }  // namespace hearth::coordinator::http

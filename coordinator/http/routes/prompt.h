@@ -1,4 +1,4 @@
-// Messages or text to the token ids that the model reads. User text never becomes a control token.
+// Turns messages or text into token ids. User text never becomes a control token.
 #pragma once
 
 #include <string_view>
@@ -10,21 +10,20 @@
 
 namespace hearth::coordinator::http {
 
-// The chat template's output as pieces; neighbours of one kind are joined, so that a border inside
-// one kind of text costs no merge.
+// The chat template's output as pieces. Adjacent pieces of one kind are joined, so that the
+// tokenizer can merge across their border.
 Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
                                                     std::vector<model::ChatMessage> messages,
                                                     bool add_generation_prompt = true);
 
-// Pieces to ids. BOS comes first where the tokenizer wants one, unless the template wrote it.
+// Pieces to ids, after BOS where the tokenizer requires it and the template did not write it.
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
                                            const std::vector<model::PromptPiece>& pieces);
 
-// A completion's prompt: user text, BOS as the tokenizer wants.
+// A completion's prompt: user text, after BOS where the tokenizer requires it.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
 
-// What the coordinator's own requests are made of: a chat in which a user says the text, as the API
-// makes one.
+// The words of the coordinator's own requests: a chat in which a user says the text.
 CanaryWords canary_words(const ServedModel& served);
 
 // Token ids to valid UTF-8.

@@ -225,8 +225,8 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
     if (!fault.empty()) out["ledger"]["fault"] = fault;
   }
   if (api.options.credits) {
-    const Credits::Balance own = api.options.credits->balance(api.options.own_account);
-    out["credits"] = {{"account", api.options.own_account.hex()},
+    const Credits::Balance own = api.options.credits->balance(api.options.policy.account);
+    out["credits"] = {{"account", api.options.policy.account.hex()},
                       {"balance", own.spendable},
                       {"reserved", own.reserved},
                       {"in_circulation", api.options.credits->in_circulation()}};
@@ -254,8 +254,8 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
 }  // namespace
 
 void handle_state(const std::shared_ptr<Api>& api, HttpRequest,
-                  std::shared_ptr<Exchange> exchange) {
-  respond_with_status(api, std::move(exchange), [api](const SwarmStatus& status) {
+                  std::shared_ptr<ResponseWriter> writer) {
+  respond_with_status(api, std::move(writer), [api](const SwarmStatus& status) {
     return json_response(dump(state_object(*api, status)));
   });
 }

@@ -1,4 +1,4 @@
-// Asks the coordinator for its status and answers on the socket thread.
+// Answers a request with the coordinator's status, on the socket thread.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@
 
 namespace hearth::coordinator::http {
 
-// `function`: SwarmStatus -> HttpResponse. 503 when the coordinator is silent for the time that
-// HttpTimeouts::status gives it.
+// `function`: SwarmStatus -> HttpResponse. 503 when the coordinator does not answer within
+// HttpTimeouts::status.
 template <typename Function>
-void respond_with_status(const std::shared_ptr<Api>& api, std::shared_ptr<Exchange> exchange,
+void respond_with_status(const std::shared_ptr<Api>& api, std::shared_ptr<ResponseWriter> writer,
                          Function function) {
-  // Whoever comes first takes the exchange; both come on the socket thread.
-  auto open = std::make_shared<std::shared_ptr<Exchange>>(std::move(exchange));
+  // The first of the two tasks takes the writer; both run on the socket thread.
+  auto open = std::make_shared<std::shared_ptr<ResponseWriter>>(std::move(writer));
   const std::uint32_t seconds = api->options.timeouts.status;
   if (api->later) {
     api->later(std::chrono::seconds(seconds), [open, seconds] {

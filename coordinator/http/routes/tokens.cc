@@ -17,15 +17,14 @@ OrderedJson piece_value(const std::string& bytes) {
 using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
 void handle_on_pool(const std::shared_ptr<Api>& api, HttpRequest request,
-                    std::shared_ptr<Exchange> exchange, Function function) {
+                    std::shared_ptr<ResponseWriter> writer, Function function) {
   const std::size_t bytes = request.body.size();
-  api->on_pool(bytes, [api, request = std::move(request), exchange = std::move(exchange),
-                       function] {
+  api->on_pool(bytes, [api, request = std::move(request), writer = std::move(writer), function] {
     auto json = parse_json(request.body);
     auto result = json.ok() ? function(api->model, *json) : ApiResult<OrderedJson>(json.error());
     HttpResponse response =
         result.ok() ? json_response(dump(*result)) : error_response(result.error());
-    api->sockets.post([exchange, response = std::move(response)] { exchange->respond(response); });
+    api->sockets.post([writer, response = std::move(response)] { writer->respond(response); });
   });
 }
 
@@ -87,18 +86,18 @@ ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& bod
 }
 
 void handle_tokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                     std::shared_ptr<Exchange> exchange) {
-  handle_on_pool(api, std::move(request), std::move(exchange), tokenize);
+                     std::shared_ptr<ResponseWriter> writer) {
+  handle_on_pool(api, std::move(request), std::move(writer), tokenize);
 }
 
 void handle_detokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<Exchange> exchange) {
-  handle_on_pool(api, std::move(request), std::move(exchange), detokenize);
+                       std::shared_ptr<ResponseWriter> writer) {
+  handle_on_pool(api, std::move(request), std::move(writer), detokenize);
 }
 
 void handle_apply_template(const std::shared_ptr<Api>& api, HttpRequest request,
-                           std::shared_ptr<Exchange> exchange) {
-  handle_on_pool(api, std::move(request), std::move(exchange), apply_template);
+                           std::shared_ptr<ResponseWriter> writer) {
+  handle_on_pool(api, std::move(request), std::move(writer), apply_template);
 }
 
 }  // namespace hearth::coordinator::http

@@ -20,7 +20,7 @@ constexpr std::size_t kBytes = 1 * limits::kMiB;
 
 void Refusal::start(asio::ip::tcp::socket socket, std::string answer, Refusals& all) {
   std::erase_if(all.open, [](const auto& one) { return one.expired(); });
-  if (all.open.size() >= Refusals::kMost) {
+  if (all.open.size() >= Refusals::kMax) {
     if (const auto oldest = all.open.front().lock()) oldest->close();
     all.open.pop_front();
   }

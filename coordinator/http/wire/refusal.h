@@ -1,6 +1,6 @@
-// Refusal: the end of a connection that there is no place for. It is told so, and what its client
-// has sent or still sends is read for a short while, since a close before that would reset the
-// connection and take the answer with it. Socket thread only; brings Asio along.
+// Refusal: answers a connection beyond the limit and closes it. Before that it reads for a short
+// while what the client sends, since closing with unread bytes would reset the connection, and the
+// client would lose the answer. Socket thread only; needs Asio.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -14,16 +14,16 @@ namespace hearth::coordinator::http {
 
 class Refusal;
 
-// Those that are under way; beyond the bound the oldest is closed as it is. With all connections
-// they take the 1,024 files that a process may usually have.
+// Refusals in progress; beyond the limit the oldest is closed at once. Together with all
+// connections they stay within the 1,024 files that a process may usually open.
 struct Refusals {
-  static constexpr std::size_t kMost = 160;
+  static constexpr std::size_t kMax = 160;
   std::list<std::weak_ptr<Refusal>> open;
 };
 
 class Refusal : public std::enable_shared_from_this<Refusal> {
  public:
-  // `answer`: all that is said.
+  // `answer`: head and body.
   static void start(boost::asio::ip::tcp::socket socket, std::string answer, Refusals& all);
   Refusal(boost::asio::ip::tcp::socket socket, std::string answer);
   void close();

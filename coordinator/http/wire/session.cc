@@ -1,23 +1,21 @@
 #include "coordinator/http/wire/session.h"
 
-#include <linux/sockios.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/api/head.h"
 #include "coordinator/http/api/router.h"
-#include "coordinator/http/wire/send_watch.h"
 #include "coordinator/http/wire/sse.h"
+#include "coordinator/http/wire/write_queue.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -31,9 +29,11 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
 constexpr auto kLingerTime = std::chrono::seconds(2);
-// Of the kernel, for each connection: what it has taken has not been read, and is no more to be
-// told apart from what was. It doubles this.
+// The kernel's send buffer of a connection; the kernel doubles this number. It bounds the memory of
+// all connections; what does not fit there waits in the session's queue.
 constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
+// How often a connection whose read buffer is full is checked for a close.
+constexpr auto kCloseCheckInterval = std::chrono::milliseconds(100);
 
 std::string field(const Parser& parser, beast::http::field name) {
   const auto value = parser.get()[name];
@@ -100,23 +100,6 @@ ApiError parse_failure(const error_code& failure) {
   return out;
 }
 
-// Bytes that the other end has not acknowledged, and the way to it and back; `sent` in all. A
-// question whether it is there counts as one.
-Sent sent_of(tcp::socket& socket, std::uint64_t sent) {
-  Sent out;
-  int unacknowledged = 0;
-  if (::ioctl(socket.native_handle(), SIOCOUTQ, &unacknowledged) != 0) unacknowledged = 0;
-  out.waiting = std::min(sent, static_cast<std::uint64_t>(std::max(0, unacknowledged)));
-  out.acknowledged = sent - out.waiting;
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
-    out.round_trip = std::chrono::microseconds(info.tcpi_rtt);
-    if (info.tcpi_probes > 0) out.waiting = std::max<std::uint64_t>(out.waiting, 1);
-  }
-  return out;
-}
-
 // Whether the other end has closed, behind bytes that are not read yet.
 bool has_left(tcp::socket& socket) {
   tcp_info info{};
@@ -125,20 +108,62 @@ bool has_left(tcp::socket& socket) {
   return info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_CLOSE;
 }
 
-// To a client that waits for its whole answer, or for its turn, nothing is under way that would
-// stay unacknowledged if its machine went: its kernel is asked each second whether it is there.
-void ask_whether_there(tcp::socket& socket, bool ask) {
-  constexpr int kSecond = 1;
-  constexpr int kQuestions = 100;  // before the kernel ends it; SendWatch does so sooner
+// While a request is answered, the kernel probes a silent client every second and closes the
+// connection when nothing was acknowledged for `patience`: a machine that is gone, or one that
+// leaves the kernel's buffer full. Zero: it does neither.
+void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
+  constexpr int kProbeSeconds = 1;
   const int native = socket.native_handle();
-  if (ask) {
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kSecond, sizeof kSecond);
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kSecond, sizeof kSecond);
-    ::setsockopt(native, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof kQuestions);
-  }
+  const auto milliseconds = static_cast<unsigned>(std::chrono::milliseconds(patience).count());
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPIDLE, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeSeconds, sizeof kProbeSeconds);
+  ::setsockopt(native, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
   error_code ignored;
-  socket.set_option(asio::socket_base::keep_alive(ask), ignored);
+  socket.set_option(asio::socket_base::keep_alive(milliseconds > 0), ignored);
 }
+
+// Finds a line of a head that begins with a blank: some readers take it for a continuation of the
+// field before it (Beast does), others do not.
+class FoldDetector {
+ public:
+  bool sees(const char* bytes, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
+      line_begins_ = bytes[i] == '\n';
+    }
+    return false;
+  }
+
+ private:
+  bool line_begins_ = false;
+};
+
+// The part of limits::kHttpBodiesBytes that the body of one request takes.
+class BodyRoom {
+ public:
+  ~BodyRoom() { release(); }
+  bool reserve(SessionTable& table, const RequestHead& head) {
+    INVARIANT(bytes_ == 0, "one body is received at a time");
+    const std::size_t wanted = head.content_length ? static_cast<std::size_t>(*head.content_length)
+                                                   : limits::kHttpBodyBytes;
+    if (table.body_bytes + wanted > limits::kHttpBodiesBytes) return false;
+    table.body_bytes += wanted;
+    table_ = &table;
+    bytes_ = wanted;
+    return true;
+  }
+  void release() {
+    if (table_ == nullptr) return;
+    INVARIANT(table_->body_bytes >= bytes_, "room is released that was reserved");
+    table_->body_bytes -= bytes_;
+    table_ = nullptr;
+    bytes_ = 0;
+  }
+
+ private:
+  SessionTable* table_ = nullptr;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -169,13 +194,12 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
         table_(std::move(table)),
         deadline_(socket_.get_executor()),
         ping_(socket_.get_executor()),
-        look_(socket_.get_executor()),
+        close_check_(socket_.get_executor()),
         write_deadline_(socket_.get_executor()),
         probes_only_(probes_only),
         from_(address_of(socket_)),
         queue_(limits::kHttpStreamBytes) {}
 
-  ~SessionImpl() override { release_body(); }
   const asio::ip::address& from() const override { return from_; }
   bool reserved() const override { return probes_only_; }
   std::optional<TimePoint> idle_since() const override {
@@ -191,7 +215,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
     idle_since_ = api_->clock.now();
-    // One that never says anything has no longer than one that is slow to.
+    // A client that sends nothing has as long as one that sends slowly.
     arm_deadline(patience(api_->options.timeouts.header));
     read();
   }
@@ -202,19 +226,16 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
     leave_table();
     error_code ignored;
     socket_.close(ignored);
-    client_left();
+    if (auto callback = std::exchange(gone_, nullptr)) callback();
   }
 
-  // --- what an Exchange asks for; `serial` is stale once its request was answered ---
+  // --- calls of the ResponseWriter; `serial` is stale once its request was answered ---
   bool current(std::uint64_t serial) const {
     return serial == serial_ && phase_ == Phase::kAnswering;
   }
   bool gone(std::uint64_t serial) const { return !current(serial) || read_closed_; }
   void set_gone(std::uint64_t serial, std::function<void()> callback) {
     if (current(serial)) gone_ = std::move(callback);
-  }
-  void set_stalled(std::uint64_t serial, std::function<void(bool)> callback) {
-    if (current(serial)) on_stalled_ = std::move(callback);
   }
   void abandoned(std::uint64_t serial) {
     if (current(serial) && !answered_) abort();
@@ -233,7 +254,6 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_read_end();
   void advance();
   bool feed();
-  bool folds(const char* bytes, std::size_t size);
   void begin_request();
   void on_head();
   void on_body_head(const RequestHead& head, Handler handler);
@@ -246,18 +266,19 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void on_written();
   void linger();
   void arm_deadline(std::chrono::seconds time);
-  // Reserved places are few: nobody may sit on one for long.
+  // Reserved places are few, so their clients have little time.
   std::chrono::seconds patience(std::uint32_t seconds) const {
     return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
                                              : seconds);
   }
   void on_deadline();
   void arm_ping();
-  void arm_look();
-  void look();
-  void client_left();
-  void release_body();
-  bool reserve_body(const RequestHead& head);
+  void arm_close_check();
+  void cut_off(const std::string& why);
+  std::string silence() const {
+    return "its client took nothing for " + std::to_string(api_->options.timeouts.write) +
+           " seconds";
+  }
   void queue_stream(std::string_view bytes);
 
   tcp::socket socket_;
@@ -265,7 +286,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   std::shared_ptr<SessionTable> table_;
   asio::steady_timer deadline_;
   asio::steady_timer ping_;
-  asio::steady_timer look_;
+  asio::steady_timer close_check_;
   asio::steady_timer write_deadline_;
   const bool probes_only_;
   const asio::ip::address from_;
@@ -277,9 +298,9 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool reading_ = false;
   bool read_closed_ = false;
   std::size_t head_bytes_ = 0;
-  bool line_begins_ = false;  // of the head
+  FoldDetector folds_;
   std::size_t lingered_ = 0;
-  std::size_t reserved_ = 0;
+  BodyRoom body_room_;
 
   // Of the request being answered.
   std::uint64_t serial_ = 0;
@@ -291,28 +312,19 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   bool streaming_ = false;
   bool quiet_ = false;  // nothing was sent since the last ping was armed
   std::function<void()> gone_;
-  std::function<void(bool)> on_stalled_;
-  std::optional<SendWatch> watch_;  // of a stream
-  bool stalled_ = false;
 
-  std::string continue_;  // "100 Continue", while it is written
-  SseQueue queue_;
-  std::string out_;
-  std::size_t written_ = 0;
-  bool writing_ = false;
-  std::uint64_t sent_ = 0;  // bytes that the kernel took, since the connection began
+  WriteQueue queue_;
 };
 
 namespace {
 
 // The handler's end of one request. Dropped without an answer, it closes the connection.
-class SessionExchange final : public Exchange {
+class SessionWriter final : public ResponseWriter {
  public:
-  SessionExchange(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api,
-                  std::uint64_t serial)
+  SessionWriter(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api, std::uint64_t serial)
       : session_(std::move(session)), api_(std::move(api)), serial_(serial) {}
-  ~SessionExchange() override {
-    // Perhaps on the pool: the session is only touched on its own thread.
+  ~SessionWriter() override {
+    // This may run on the pool; the session belongs to the socket thread.
     api_->sockets.post([session = session_, serial = serial_] {
       if (const auto alive = session.lock()) alive->abandoned(serial);
     });
@@ -335,9 +347,6 @@ class SessionExchange final : public Exchange {
   bool gone() const override {
     const auto s = session_.lock();
     return !s || s->gone(serial_);
-  }
-  void on_stalled(std::function<void(bool)> callback) override {
-    if (const auto s = session_.lock()) s->set_stalled(serial_, std::move(callback));
   }
 
  private:
@@ -365,10 +374,10 @@ void SessionImpl::leave_table() {
   if (const auto found = table_->from.find(from_); --found->second == 0) {
     table_->from.erase(found);
   }
-  release_body();
+  body_room_.release();
   deadline_.cancel();
   ping_.cancel();
-  look_.cancel();
+  close_check_.cancel();
   write_deadline_.cancel();
 }
 
@@ -385,7 +394,7 @@ void SessionImpl::give_way() {
 void SessionImpl::read() {
   if (reading_ || read_closed_ || phase_ == Phase::kClosed) return;
   const std::size_t room = limits::kHttpReadBytes - buffer_.size();
-  if (room == 0) return;  // goes on when a request has been taken out
+  if (room == 0) return arm_close_check();  // reading goes on when a request has been taken out
   reading_ = true;
   socket_.async_read_some(buffer_.prepare(std::min(room, kReadBytes)),
                           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
@@ -396,6 +405,7 @@ void SessionImpl::read() {
 void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   reading_ = false;
   if (phase_ == Phase::kClosed) return;
+  if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off(silence());
   if (error) return on_read_end();
   if (phase_ == Phase::kLinger) {
     lingered_ += bytes;
@@ -406,8 +416,8 @@ void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   advance();
 }
 
-// A request that somebody works on may still be answered to a client that only closed its half, but
-// a generation is not paid for on that hope.
+// A client that closes its sending half may still read the answer. A generation is cancelled
+// anyway: most clients that close have left.
 void SessionImpl::on_read_end() {
   read_closed_ = true;
   if (phase_ != Phase::kAnswering || gone_) abort();
@@ -429,7 +439,7 @@ void SessionImpl::begin_request() {
   streaming_ = false;
   head_only_ = false;
   head_bytes_ = 0;
-  line_begins_ = false;
+  folds_ = {};
   parser_.emplace();
   parser_->header_limit(limits::kHttpHeaderBytes);
   parser_->body_limit(boost::none);  // on_head() sets it, for those whose body is read
@@ -437,26 +447,26 @@ void SessionImpl::begin_request() {
   arm_deadline(patience(api_->options.timeouts.header));
 }
 
-// Gives the parser what there is. True: something happened and there may be more to do.
+// Feeds the parser from the read buffer. True when it made progress and may make more.
 bool SessionImpl::feed() {
   if (buffer_.size() == 0) return false;
   error_code error;
   const std::size_t used = parser_->put(buffer_.data(), error);
   const auto* taken = static_cast<const char*>(buffer_.data().data());
-  const bool folded = phase_ == Phase::kHead && folds(taken, used);
+  const bool folded = phase_ == Phase::kHead && folds_.sees(taken, used);
   buffer_.consume(used);
   if (folded) {
-    refuse_unread(
-        ApiError::invalid("a header goes on in a second line", std::nullopt, "bad_request"));
+    refuse_unread(ApiError::invalid("a header field continues on a second line (obsolete folding)",
+                                    std::nullopt, "bad_request"));
     return false;
   }
-  // Beast counts each field alone; the limit is one for the whole head.
+  // Beast limits each field; this limits the whole head.
   if (phase_ == Phase::kHead && (head_bytes_ += used) > limits::kHttpHeaderBytes) {
     refuse_unread(parse_failure(beast::http::error::header_limit));
     return false;
   }
   if (error == beast::http::error::need_more) {
-    // Nothing could be taken out and nothing more fits in: a head or a chunk extension too long.
+    // The buffer is full and the parser takes nothing: a head or a chunk extension is too long.
     if (used == 0 && buffer_.size() >= limits::kHttpReadBytes) {
       refuse_unread(parse_failure(beast::http::error::header_limit));
     }
@@ -474,16 +484,6 @@ bool SessionImpl::feed() {
   return true;
 }
 
-// A line of the head that begins with a blank: the field before it goes on there for some readers
-// and not for others. Beast is one of the former.
-bool SessionImpl::folds(const char* bytes, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) {
-    if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
-    line_begins_ = bytes[i] == '\n';
-  }
-  return false;
-}
-
 void SessionImpl::on_head() {
   const RequestHead head = read_head(*parser_);
   context_.http10 = head.version < 11;
@@ -491,14 +491,14 @@ void SessionImpl::on_head() {
   head_only_ = head.method == "HEAD";
   HeadCheck check = check_head(head, api_->names);
   if (!check.error) context_.origin = head.origin;
-  // This machine's own browsers are answered; see ARCHITECTURE.md.
+  // Browsers on this machine get an answer to their preflight without a key.
   const bool local = from_.is_loopback() && !check.error;
   if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
   const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
   if (verdict.silent) return abort();
-  // Before all else that there is to say: whoever shows no key hears nothing else.
-  if (verdict.stranger()) return refuse(*verdict.refusal, check.close);
+  // First: an unauthenticated client gets no other answer than 401.
+  if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
   if (probes_only_ && !match.probe && match.access != Access::kAdmin) {
@@ -514,11 +514,7 @@ void SessionImpl::on_head() {
   }
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
-  request_.trust = verdict.trust;
-  request_.owner = verdict.key_id;
-  request_.account = verdict.account;
-  request_.verify = verdict.verify;
-  request_.min_level = verdict.min_level;
+  request_.policy = verdict.policy;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;
@@ -534,7 +530,7 @@ void SessionImpl::answer_options(const RequestHead& head) {
 
 void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
-  if (!reserve_body(head)) {
+  if (!body_room_.reserve(*table_, head)) {
     return refuse(from_coordinator({ErrorCode::kNoCapacity, "too many request bodies at once"}, 1),
                   true);
   }
@@ -545,38 +541,18 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
   if (!head.expect.empty() && !context_.http10) {
-    continue_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(socket_, asio::buffer(continue_),
-                      [self = shared_from_this()](const error_code& error, std::size_t) {
-                        if (error) self->abort();
-                      });
+    queue_.push("HTTP/1.1 100 Continue\r\n\r\n");
+    write();
   }
-}
-
-bool SessionImpl::reserve_body(const RequestHead& head) {
-  const std::size_t wanted =
-      head.content_length ? static_cast<std::size_t>(*head.content_length) : limits::kHttpBodyBytes;
-  if (table_->body_bytes + wanted > limits::kHttpBodiesBytes) return false;
-  table_->body_bytes += wanted;
-  reserved_ = wanted;
-  return true;
-}
-
-void SessionImpl::release_body() {
-  table_->body_bytes -= reserved_;
-  reserved_ = 0;
 }
 
 void SessionImpl::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
-  ask_whether_there(socket_, true);
-  watch_.emplace(std::chrono::seconds(api_->options.timeouts.write));
-  stalled_ = false;
-  arm_look();
+  probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
   request_.body = std::move(parser_->get().body());
-  auto exchange = std::make_shared<SessionExchange>(weak_from_this(), api_, serial_);
-  handler_(api_, std::move(request_), std::move(exchange));
+  auto writer = std::make_shared<SessionWriter>(weak_from_this(), api_, serial_);
+  handler_(api_, std::move(request_), std::move(writer));
 }
 
 // --- answering ---
@@ -586,7 +562,7 @@ void SessionImpl::refuse(const ApiError& error, bool close) {
   answer(error_response(error));
 }
 
-// Of a head that could not be read there is no telling whether it had a key.
+// A head that could not be read may have had no key: then the connection closes without an answer.
 void SessionImpl::refuse_unread(const ApiError& error) {
   if (phase_ != Phase::kHead || !api_->authorization.asks_keys()) return refuse(error, true);
   api_->authorization.log_refusal(error.message);
@@ -627,14 +603,12 @@ void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
 
 void SessionImpl::queue_stream(std::string_view bytes) {
   const std::string chunk = context_.http10 ? std::string(bytes) : http_chunk(bytes);
-  if (!queue_.push(chunk)) return abort();  // the client does not read
+  if (!queue_.push(chunk)) {
+    return cut_off("its client left " + std::to_string(limits::kHttpStreamBytes) +
+                   " bytes of it unread");
+  }
   quiet_ = false;
   write();
-  if (queue_.size() <= SendWatch::kFar || stalled_) return;
-  // Not from inside of what its generation says.
-  asio::post(socket_.get_executor(), [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->look();
-  });
 }
 
 void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
@@ -644,56 +618,51 @@ void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
 void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
   if (!current(serial) || !streaming_ || answered_) return;
   ping_.cancel();
-  look_.cancel();
   answered_ = true;
   gone_ = nullptr;
-  on_stalled_ = nullptr;
   if (broken) context_.keep_alive = false;
-  // The last chunk may always follow: it is five bytes beyond the bound.
+  // The queue takes the last chunk unless it is full.
   if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
   write();
 }
 
 void SessionImpl::write() {
-  if (writing_ || phase_ == Phase::kClosed) return;
-  if (written_ == out_.size()) {
-    if (queue_.empty()) return on_written();
-    out_ = queue_.take();
-    written_ = 0;
-  }
-  writing_ = true;
+  if (queue_.writing() || phase_ == Phase::kClosed) return;
+  const std::string_view bytes = queue_.next();
+  if (bytes.empty()) return on_written();
   write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
   write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
-    if (!error && self && self->writing_) self->abort();
+    if (error || !self || !self->queue_.writing()) return;
+    // A timer that was set again meanwhile has another expiry.
+    if (self->write_deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
+    self->cut_off(self->silence());
   });
-  socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
+  socket_.async_write_some(asio::buffer(bytes),
                            [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                             self->writing_ = false;
+                             if (error == asio::error::timed_out)
+                               return self->cut_off(self->silence());
                              if (error) return self->abort();
-                             self->written_ += bytes;
-                             self->sent_ += bytes;
+                             self->queue_.written(bytes);
                              self->write();
                            });
 }
 
 void SessionImpl::on_written() {
   write_deadline_.cancel();
-  out_.clear();
-  written_ = 0;
   if (!answered_) return;  // a stream that goes on
   parser_.reset();
-  release_body();
+  body_room_.release();
   streaming_ = false;
   if (!context_.keep_alive || read_closed_) return linger();
   phase_ = Phase::kIdle;
-  ask_whether_there(socket_, false);
+  probe_client(socket_, {});
   idle_since_ = api_->clock.now();
   arm_deadline(std::chrono::seconds(api_->options.timeouts.idle));
   advance();
 }
 
-// A close while unread bytes wait would reset the connection and take the answer with it.
+// Closing with unread bytes would reset the connection, and the client could lose the answer.
 void SessionImpl::linger() {
   if (read_closed_) return abort();
   phase_ = Phase::kLinger;
@@ -740,32 +709,23 @@ void SessionImpl::arm_ping() {
   });
 }
 
-void SessionImpl::arm_look() {
-  look_.expires_after(SendWatch::kEvery);
-  look_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
+// No read is pending while the read buffer is full, so a close behind the unread bytes is polled
+// for.
+void SessionImpl::arm_close_check() {
+  if (phase_ != Phase::kAnswering || answered_) return;
+  close_check_.expires_after(kCloseCheckInterval);
+  close_check_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
     const auto self = weak.lock();
     if (error || !self || !self->current(serial) || self->answered_) return;
-    self->look();
-    if (self->current(serial) && !self->answered_) self->arm_look();
+    if (self->gone_ && has_left(self->socket_)) return self->abort();
+    self->arm_close_check();
   });
 }
 
-void SessionImpl::look() {
-  if (phase_ != Phase::kAnswering || answered_) return;
-  if (gone_ && has_left(socket_)) return abort();  // as on_read_end(); a full buffer is not read
-  Sent sent = sent_of(socket_, sent_);
-  sent.waiting += queue_.size() + (out_.size() - written_);
-  const SendWatch::State state = watch_->look(sent, api_->clock.now());
-  if (state == SendWatch::State::kGone) return abort();
-  const bool stalled = state == SendWatch::State::kStalled;
-  if (std::exchange(stalled_, stalled) == stalled || !on_stalled_) return;
-  const auto callback = on_stalled_;  // which may end this stream
-  callback(stalled);
-}
-
-void SessionImpl::client_left() {
-  on_stalled_ = nullptr;
-  if (auto callback = std::exchange(gone_, nullptr)) callback();
+// Ends the connection of a client that does not read.
+void SessionImpl::cut_off(const std::string& why) {
+  spdlog::warn("API: the answer to request {} was ended: {}", context_.request_id, why);
+  abort();
 }
 
 }  // namespace hearth::coordinator::http

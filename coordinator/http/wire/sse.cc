@@ -1,7 +1,6 @@
 #include "coordinator/http/wire/sse.h"
 
 #include <cstdio>
-#include <utility>
 
 namespace hearth::coordinator::http {
 
@@ -29,18 +28,6 @@ std::string http_chunk(std::string_view bytes) {
   out += bytes;
   out += "\r\n";
   return out;
-}
-
-bool SseQueue::push(std::string_view bytes) {
-  if (unread_ >= limit_) return false;
-  unread_ += bytes.size() <= limit_ ? bytes.size() : limit_ / 2;
-  pending_ += bytes;
-  return true;
-}
-
-std::string SseQueue::take() {
-  unread_ = 0;
-  return std::exchange(pending_, {});
 }
 
 }  // namespace hearth::coordinator::http

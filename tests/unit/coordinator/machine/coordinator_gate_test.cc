@@ -12,11 +12,19 @@ namespace {
 
 struct FakeCoordinator final : Coordinator {
   void on_timer() override {}
-  Result<SequenceId> submit(GenerateRequest request,
-                            std::shared_ptr<SequenceEvents> events) override {
-    if (request.prompt.empty()) return Error::invalid("an empty prompt");
-    sequences.push_back(std::move(events));
-    return SequenceId(sequences.size());
+  SubmitAnswer submit(std::vector<Submission> submitted) override {
+    SubmitAnswer answer;
+    std::vector<SequenceId> ids;
+    for (Submission& one : submitted) {
+      if (one.request.prompt.empty()) {
+        answer.sequences = Error::invalid("an empty prompt");
+        return answer;
+      }
+      sequences.push_back(std::move(one.events));
+      ids.emplace_back(sequences.size());
+    }
+    answer.sequences = std::move(ids);
+    return answer;
   }
   void publish_roster(Bytes /*roster*/) override {}
   void publish_model(const Hash256& /*model*/) override {}
@@ -48,12 +56,13 @@ struct Seen final : SequenceEvents {
 class CoordinatorGateTest : public ::testing::Test {
  protected:
   Result<SequenceId> submit(const std::shared_ptr<Seen>& seen, std::vector<TokenId> prompt = {1}) {
-    std::optional<Result<SequenceId>> answer;
-    gate_.submit({std::move(prompt), {}, false}, seen,
-                 [&](Result<SequenceId> id) { answer = std::move(id); });
+    std::optional<SubmitAnswer> answer;
+    gate_.submit({{GenerateRequest{std::move(prompt), {}, false}, seen}},
+                 [&](SubmitAnswer given) { answer = std::move(given); });
     EXPECT_FALSE(answer) << "answered inside the call";
     run();
-    return *answer;
+    if (!answer->sequences.ok()) return answer->sequences.error();
+    return answer->sequences->front();
   }
   void run() {
     while (!posted_.empty()) {

@@ -26,7 +26,6 @@ struct Recorder final : SequenceEvents {
     log += std::string(error_code_name(error.code)) + " ";
     message = error.message;
   }
-  void on_yield() override { log += "yield "; }
   std::string log;
   std::string message;
 };
@@ -91,7 +90,7 @@ struct CoordinatorTest : ::testing::Test {
     auto recorder = std::make_shared<Recorder>();
     GenerateRequest request{{1, 2}, {}, hashes};
     request.sampling.max_tokens = tokens;
-    request.background = request.yields = background;
+    request.background = background;
     const auto id = machine->submit(std::move(request), recorder);
     if (!id.ok()) recorder->log = "refused " + std::string(error_code_name(id.error().code));
     return recorder;
@@ -377,7 +376,7 @@ TEST_F(CoordinatorTest, WhoSleptHimselfBlamesNobodysSilence) {
   EXPECT_EQ(one->log, "admitted unavailable ");
 }
 
-TEST_F(CoordinatorTest, TheBackgroundIsAskedForItsRoomOnce) {
+TEST_F(CoordinatorTest, ARequestInTheBackgroundKeepsItsRoom) {
   serve();
   const auto titles = submit(40, false, true);
   const auto opened =
@@ -386,8 +385,8 @@ TEST_F(CoordinatorTest, TheBackgroundIsAskedForItsRoomOnce) {
   EXPECT_TRUE(opened->open.background);
   const auto next = submit(40);
   machine->on_timer();
-  EXPECT_EQ(titles->log, "admitted yield ");
-  EXPECT_EQ(next->log, "") << "it has yet to give it back";
+  EXPECT_EQ(titles->log, "admitted ");
+  EXPECT_EQ(next->log, "") << "it waits for the room of the one that runs";
   machine->cancel(SequenceId(1));
   tokens(0, {}, {SequenceId(1)});
   EXPECT_EQ(next->log, "admitted ");

@@ -238,10 +238,10 @@ struct RandomSwarm : CheckingTest {
     sequence->id = SequenceId(++next_sequence);
     sequence->prompt_tokens = 4;
     sequence->request.prompt.assign(4, 1);
-    sequence->request.share = random.next() % 2 == 0;
+    sequence->request.policy.share = random.next() % 2 == 0;
     sequence->request.origin = static_cast<Origin>(random.next() % 3);
     sequence->request.for_newcomers =
-        sequence->request.origin == Origin::kAudit && sequence->request.share;
+        sequence->request.origin == Origin::kAudit && sequence->request.policy.share;
     if (!scheduler.fits_somewhere(*sequence).ok()) return;
     ASSERT_TRUE(scheduler.enqueue(sequence).ok());
     while (const auto admitted = scheduler.admit()) {

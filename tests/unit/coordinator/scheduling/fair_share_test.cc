@@ -19,7 +19,7 @@ std::shared_ptr<Sequence> of(const std::string& owner, std::uint64_t id, std::ui
   made->id = SequenceId(id);
   made->prompt_tokens = prompt;
   made->request.sampling.max_tokens = tokens;
-  made->request.owner = owner;
+  made->request.policy.owner = owner;
   made->request.background = background;
   return made;
 }
@@ -46,7 +46,6 @@ TEST(FairShare, WhoComesAfterAPauseHasSavedUpNothing) {
   EXPECT_EQ(shares.served("a"), 1'000u);
   EXPECT_EQ(shares.waiting("a"), 1u);
   shares.leave("a");
-  shares.leave("a");
   EXPECT_EQ(shares.waiting("a"), 0u);
 }
 
@@ -70,7 +69,7 @@ TEST(FairShare, AFullQueueOfOneOwnerDelaysAnotherByOneTurn) {
   for (std::uint64_t id = 1; id <= 100; ++id) {
     ASSERT_TRUE(scheduler.enqueue(of("busy", id, 10, 10)).ok());
   }
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(serve(scheduler, 10)->request.owner, "busy");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(serve(scheduler, 10)->request.policy.owner, "busy");
   ASSERT_TRUE(scheduler.enqueue(of("guest", 200, 10, 10)).ok());
   EXPECT_EQ(serve(scheduler, 10)->id, SequenceId(200));
   EXPECT_EQ(serve(scheduler, 10)->id, SequenceId(6)) << "of one owner the first comes first";
@@ -107,8 +106,8 @@ TEST(FairShare, OwnersWhoAlwaysWaitGetTheSame) {
       next->answer.resize(1 + random.next() % tokens);
       scheduler.end(*next);
       scheduler.release(*next);
-      --waiting[next->request.owner];
-      used[next->request.owner] += fair_cost(next->prompt_tokens, next->answer.size());
+      --waiting[next->request.policy.owner];
+      used[next->request.policy.owner] += fair_cost(next->prompt_tokens, next->answer.size());
       const auto [least, largest] =
           std::minmax_element(used.begin(), used.end(),
                               [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -117,7 +116,7 @@ TEST(FairShare, OwnersWhoAlwaysWaitGetTheSame) {
   }
 }
 
-TEST(FairShare, TheBackgroundYieldsToItsOwnerAloneAndNotForEver) {
+TEST(FairShare, TheBackgroundWaitsForItsOwnerAloneAndNotForEver) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a"});
   std::uint64_t id = 0;
@@ -130,62 +129,57 @@ TEST(FairShare, TheBackgroundYieldsToItsOwnerAloneAndNotForEver) {
 
   ASSERT_TRUE(scheduler.enqueue(of("you", ++id, 10, 10, true)).ok());
   ASSERT_TRUE(scheduler.enqueue(of("me", ++id, 10, 10)).ok());
-  EXPECT_EQ(serve(scheduler, 10)->request.owner, "you") << "it yields to its own owner's alone";
+  EXPECT_EQ(serve(scheduler, 10)->request.policy.owner, "you")
+      << "it waits for requests of its own key alone";
 }
 
-std::vector<std::uint64_t> yielding(Scheduler& scheduler) {
-  std::vector<std::uint64_t> ids;
-  for (const auto& one : scheduler.to_yield()) ids.push_back(one->id.value);
-  return ids;
-}
-
-TEST(FairShare, TheBackgroundGivesItsRoomToItsOwnersNext) {
-  Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 8, 32, {"a"});
-  const auto run = [&](const std::string& owner, std::uint64_t id, bool background, bool yields) {
-    const auto one = of(owner, id, 32, 32, background);
-    one->request.yields = yields;
-    EXPECT_TRUE(scheduler.enqueue(one).ok());
-    EXPECT_EQ(scheduler.admit(), one);
-    return one;
-  };
-  run("me", 1, true, false);
-  const auto oldest = run("me", 2, true, true);
-  const auto newest = run("me", 3, true, true);
-  run("you", 4, true, true);
-  ASSERT_TRUE(scheduler.enqueue(of("me", 5, 32, 32, true)).ok());
-  EXPECT_FALSE(scheduler.admit());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "it may wait itself";
-  ASSERT_TRUE(scheduler.enqueue(of("me", 6, 64, 32)).ok());
-  EXPECT_FALSE(scheduler.admit());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{3, 2})) << "three pages are lacking";
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "each is asked once";
-  for (const auto& one : {oldest, newest}) {
-    scheduler.end(*one);
-    scheduler.release(*one);
+// An owner pays for the tokens that it got, wherever its sequence ended.
+TEST(FairShare, ALostSequenceThatEndsIsRefunded) {
+  enum class End { kCancelledWhileWaiting, kExpired, kEndedBeforeTheLoss, kEndedWithThePipeline };
+  for (const End end : {End::kCancelledWhileWaiting, End::kExpired, End::kEndedBeforeTheLoss,
+                        End::kEndedWithThePipeline}) {
+    Scheduler scheduler;
+    scheduler.add_pool(Epoch(1), 100, 32, {"a"});
+    const auto one = of("me", 1, 10, 1'000);
+    ASSERT_TRUE(scheduler.enqueue(one).ok());
+    ASSERT_EQ(scheduler.admit(), one);
+    one->admitted = true;
+    one->answer.resize(5);
+    EXPECT_EQ(scheduler.served("me"), fair_cost(10, 1'000));
+    if (end == End::kEndedBeforeTheLoss) scheduler.end(*one);
+    ASSERT_EQ(scheduler.remove_pool(Epoch(1)).size(), 1U);
+    if (end == End::kEndedWithThePipeline) scheduler.end(*one);
+    if (end == End::kCancelledWhileWaiting || end == End::kExpired) {
+      scheduler.requeue({one});
+      EXPECT_EQ(scheduler.served("me"), fair_cost(10, 1'000)) << "it may still have them";
+      scheduler.remove_waiting(one->id);
+      if (end == End::kExpired) scheduler.end(*one);
+    }
+    EXPECT_EQ(scheduler.served("me"), fair_cost(10, 5)) << static_cast<int>(end);
   }
-  EXPECT_EQ(scheduler.admit()->id, SequenceId(6));
 }
 
-TEST(FairShare, NobodyYieldsInVain) {
+// Every token frame asks for admission; only what changes it is worth putting the queue in order.
+TEST(FairShare, AdmissionCostsNothingWhileNothingChanges) {
   Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 6, 32, {"a"});
-  std::vector<std::shared_ptr<Sequence>> ran;
-  for (std::uint64_t id = 1; id <= 3; ++id) {
-    ran.push_back(of(id == 3 ? "you" : "me", id, 32, 32, true));
-    ran.back()->request.yields = true;
-    ASSERT_TRUE(scheduler.enqueue(ran.back()).ok());
-    ASSERT_TRUE(scheduler.admit());
+  scheduler.add_pool(Epoch(1), 2, 32, {"a"});
+  const auto runs = of("me", 1, 10, 10);
+  ASSERT_TRUE(scheduler.enqueue(runs).ok());
+  ASSERT_EQ(scheduler.admit(), runs);
+  for (std::uint64_t id = 2; id <= 100; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(of("me", id, 32, 32)).ok());
   }
-  const auto large = of("me", 4, 128, 64);
-  ASSERT_TRUE(scheduler.enqueue(large).ok());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "all of theirs is too little";
-  scheduler.end(*ran[2]);
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{2, 1})) << "what ends leaves room too";
-  scheduler.remove_waiting(large->id);
-  const auto small = of("me", 5, 32, 32);
-  ASSERT_TRUE(scheduler.enqueue(small).ok());
-  EXPECT_EQ(yielding(scheduler), (std::vector<std::uint64_t>{})) << "their room is coming";
+  EXPECT_FALSE(scheduler.admit());
+  const std::uint64_t before = scheduler.orderings();
+  for (int frame = 0; frame < 1'000; ++frame) {
+    scheduler.take_pace(Epoch(1), std::chrono::milliseconds(5), {});
+    EXPECT_FALSE(scheduler.pop_unfit());
+    EXPECT_FALSE(scheduler.admit());
+  }
+  EXPECT_EQ(scheduler.orderings(), before);
+  scheduler.end(*runs);
+  scheduler.release(*runs);
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
 }
 
 }  // namespace

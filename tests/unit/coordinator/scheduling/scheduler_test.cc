@@ -39,7 +39,7 @@ TEST(Scheduler, CountsWhatRunsAndWaitsForOneOwner) {
   scheduler.add_pool(Epoch(1), 2, 32, {"a", "b"});
   for (std::uint64_t id = 1; id <= 3; ++id) {
     const auto one = sequence(id, 20, 4);
-    one->request.owner = id == 1 ? "the audits" : "";
+    one->request.policy.owner = id == 1 ? "the audits" : "";
     ASSERT_TRUE(scheduler.enqueue(one).ok());
   }
   EXPECT_EQ(scheduler.waiting_of("the audits"), 1u);
@@ -132,7 +132,7 @@ TEST(Scheduler, TheQuickestWithoutRoomIsPassedOver) {
 std::uint32_t fill(Scheduler& scheduler, const std::string& owner, std::uint64_t first_id) {
   for (std::uint32_t count = 0;; ++count) {
     auto one = sequence(first_id + count, 1, 1);
-    one->request.owner = owner;
+    one->request.policy.owner = owner;
     const Status queued = scheduler.enqueue(std::move(one));
     if (queued.ok()) continue;
     EXPECT_EQ(queued.error().code, ErrorCode::kNoCapacity);
@@ -167,7 +167,7 @@ TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
   EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(1));
   EXPECT_FALSE(scheduler.pop_unfit());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
-  EXPECT_NE(scheduler.fits_somewhere(*sequence(3, 128, 1)).error().message.find("holds 128 tokens"),
+  EXPECT_NE(scheduler.fits_somewhere(*sequence(3, 128, 1)).error().message.find("room for 128"),
             std::string::npos);
   EXPECT_TRUE(scheduler.fits_somewhere(*sequence(3, 127, 1)).ok());
 }
@@ -175,7 +175,7 @@ TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
 std::shared_ptr<Sequence> trusting(std::uint64_t id, std::uint32_t prompt,
                                    std::vector<std::string> nodes) {
   auto made = sequence(id, prompt, 32);
-  made->request.trust = std::move(nodes);
+  made->request.policy.trust = std::move(nodes);
   return made;
 }
 
@@ -206,7 +206,7 @@ TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
   scheduler.set_standing(Epoch(2), Level::kRegular, false);
   const auto at_least = [](std::uint64_t id, Level level) {
     auto made = sequence(id, 32, 32);
-    made->request.min_level = level;
+    made->request.policy.min_level = level;
     return made;
   };
   ASSERT_TRUE(scheduler.enqueue(at_least(1, Level::kRegular)).ok());
@@ -217,7 +217,7 @@ TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
   const Status refused = scheduler.fits_somewhere(*at_least(2, Level::kVeteran));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
-  EXPECT_NE(refused.error().message.find("below level veteran"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("min_level is veteran"), std::string::npos)
       << refused.error().message;
   EXPECT_NE(refused.error().message.find("at level regular"), std::string::npos)
       << refused.error().message;
@@ -243,7 +243,7 @@ TEST(Scheduler, WhatIsToBeVerifiedGoesWhereItCanBeAndToStanding) {
   scheduler.set_standing(Epoch(3), Level::kRegular, true);
   const auto placed = [&](std::uint64_t id, Verify verify) {
     auto made = sequence(id, 32, 32);
-    made->request.verify = verify;
+    made->request.policy.verify = verify;
     EXPECT_TRUE(scheduler.enqueue(std::move(made)).ok());
     return scheduler.admit()->epoch;
   };

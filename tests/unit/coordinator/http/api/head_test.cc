@@ -117,17 +117,10 @@ TEST(RouterTest, MethodsAndPaths) {
   EXPECT_EQ(find_route("POST", "/v1/embeddings").refusal->status, 404U);
 }
 
-TEST(SseTest, FramesAndBounds) {
+TEST(SseTest, Frames) {
   EXPECT_EQ(sse_event("{}"), "data: {}\n\n");
   EXPECT_EQ(http_chunk("0123456789abcdef0"), "11\r\n0123456789abcdef0\r\n");
   EXPECT_EQ(http_chunk(""), "");
-  SseQueue queue(4);
-  EXPECT_TRUE(queue.push("a large first event"));
-  EXPECT_TRUE(queue.push("bc")) << "a large event leaves half of the room";
-  EXPECT_FALSE(queue.push("d"));
-  EXPECT_EQ(queue.take(), "a large first eventbc");
-  EXPECT_TRUE(queue.empty());
-  EXPECT_TRUE(queue.push("b"));
 }
 
 TEST(HeadTest, WhatAClientComesBackWithIsOnePlainValue) {

@@ -18,10 +18,10 @@ KeptRequest a_request() {
   request.n = 2;
   request.created = 1'700'000'000;
   request.stop = {"END", "\n\n"};
-  request.trust = {"den", "attic"};
-  request.verify = Verify::kFull;
-  request.min_level = ledger::Level::kVeteran;
-  request.share = true;
+  request.policy.trust = {"den", "attic"};
+  request.policy.verify = Verify::kFull;
+  request.policy.min_level = ledger::Level::kVeteran;
+  request.policy.share = true;
   request.echoes = {"one", ""};
   for (const std::vector<TokenId>& prompt :
        {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{99}}) {
@@ -73,14 +73,14 @@ TEST(KeptRequestTest, FieldsOutOfTheirRangeAreNamed) {
   const auto expect = [&](const char* word, auto change) {
     EXPECT_NE(why(change).find(word), std::string::npos) << word << ": " << why(change);
   };
-  expect("with verify 3", [](R& r) { r.verify = static_cast<Verify>(3); });
+  expect("with verify 3", [](R& r) { r.policy.verify = static_cast<Verify>(3); });
   expect("n is 0", [](R& r) { r.n = 0; });
   expect("n is 9", [](R& r) { r.n = limits::kChoices + 1; });
   expect("stop has 17", [](R& r) { r.stop.assign(limits::kStopStrings + 1, "x"); });
   expect("stop has 513", [](R& r) { r.stop = {std::string(limits::kStopStringBytes + 1, 'x')}; });
   expect("stop string is empty", [](R& r) { r.stop = {""}; });
-  expect("name", [](R& r) { r.trust = {"a\nb"}; });
-  expect("echoes do not fit", [](R& r) { r.echoes.pop_back(); });
+  expect("name", [](R& r) { r.policy.trust = {"a\nb"}; });
+  expect("must be equal in number", [](R& r) { r.echoes.pop_back(); });
   expect("no prompt", [](R& r) { r.prompts.clear(); });
   expect("a chat has one prompt", [](R& r) { r.chat = true; });
   expect("vocabulary", [](R& r) { r.prompts[0].prompt[1] = 100; });

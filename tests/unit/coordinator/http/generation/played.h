@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,20 +13,67 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/http/api/exchange.h"
+#include "coordinator/http/api/response_writer.h"
 #include "coordinator/http/openai/json.h"
+#include "coordinator/scheduling/verifiable.h"
 
 namespace hearth::coordinator::http {
 
 struct PlayedPort final : CoordinatorPort {
+  // One sequence. `done` answers its submission; the port answers when all of a submission are.
   struct Submitted {
     GenerateRequest request;
     std::shared_ptr<SequenceEvents> events;
     std::function<void(Result<SequenceId>)> done;
   };
-  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-              std::function<void(Result<SequenceId>)> done) override {
-    submitted.push_back({std::move(request), std::move(events), std::move(done)});
+  void submit(std::vector<Submission> sequences, std::function<void(SubmitAnswer)> done) override {
+    SubmitAnswer answer;
+    answer.bounds = bounds(sequences.front().request.policy);
+    for (Submission& one : sequences) {
+      const std::size_t prompt = one.request.prompt.size();
+      std::uint32_t& length = one.request.sampling.max_tokens;
+      const std::uint64_t positions = answer.bounds.positions;
+      if (one.request.may_shorten && prompt + length > positions) {
+        length = static_cast<std::uint32_t>(positions - prompt);
+      }
+      answer.max_tokens.push_back(length);
+      if (prompt + length <= positions) continue;
+      answer.sequences = Error{ErrorCode::kNoCapacity, "it never fits"};
+    }
+    if (!answer.sequences.ok()) return done(std::move(answer));
+    answer.sequences = std::vector<SequenceId>(sequences.size());
+    auto pending =
+        std::make_shared<std::pair<SubmitAnswer, std::size_t>>(std::move(answer), sequences.size());
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const auto one = [pending, i, done](Result<SequenceId> result) {
+        auto& [all, left] = *pending;
+        if (!all.sequences.ok()) return;
+        if (result.ok()) {
+          (*all.sequences)[i] = *result;
+        } else {
+          all.sequences = result.error();
+        }
+        if (--left == 0 || !all.sequences.ok()) done(all);
+      };
+      submitted.push_back({std::move(sequences[i].request), std::move(sequences[i].events), one});
+    }
+  }
+  RequestBounds bounds(const RequestPolicy& policy) const {
+    RequestBounds out;
+    out.positions = UINT32_MAX;
+    std::uint32_t largest = 0;
+    for (const PipelineStatus& one : swarm.pipelines) {
+      if (may_use(policy, one)) largest = std::max(largest, one.kv_pages * one.kv_page_tokens);
+    }
+    if (largest > 0) out.positions = largest;
+    const AuditMode mode = swarm.audits ? swarm.audits->mode : AuditMode::kOff;
+    if (policy.verify != Verify::kNone) {
+      out.unverifiable = why_unverifiable(mode, swarm.pipelines, policy);
+    }
+    out.running = swarm.running;
+    out.waiting = swarm.waiting;
+    out.tokens_per_second = swarm.tokens_per_second;
+    return out;
   }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
   void stop(SequenceId sequence, Position position) override {
@@ -39,7 +87,7 @@ struct PlayedPort final : CoordinatorPort {
   SwarmStatus swarm;
 };
 
-struct PlayedClient final : Exchange {
+struct PlayedClient final : ResponseWriter {
   void respond(HttpResponse answer) override {
     EXPECT_FALSE(response || streaming) << "one answer only";
     response = std::move(answer);
@@ -60,7 +108,6 @@ struct PlayedClient final : Exchange {
   }
   void on_gone(std::function<void()> callback) override { leave = std::move(callback); }
   bool gone() const override { return false; }
-  void on_stalled(std::function<void(bool)> callback) override { stall = std::move(callback); }
 
   // The JSON of every event but [DONE].
   std::vector<Json> events() {
@@ -101,7 +148,6 @@ struct PlayedClient final : Exchange {
   bool finished = false;
   bool broken = false;
   std::function<void()> leave;
-  std::function<void(bool)> stall;
 };
 
 }  // namespace hearth::coordinator::http

@@ -23,9 +23,9 @@ struct Process {
     options.requests = std::move(requests);
     api = std::make_shared<Api>(
         options, tiny_model().served, port, clock, random,
-        [this](Gate::Task task) { tasks.push_back(std::move(task)); },
-        [](Gate::Task task) { task(); });
-    api->later = [this](Duration time, Gate::Task task) {
+        [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+        [](ThreadGate::Task task) { task(); });
+    api->later = [this](Duration time, ThreadGate::Task task) {
       timers.push_back({clock.now() + time, std::move(task)});
     };
   }
@@ -49,7 +49,7 @@ struct Process {
 
   void pump() {
     while (!tasks.empty()) {
-      const Gate::Task task = std::move(tasks.front());
+      const ThreadGate::Task task = std::move(tasks.front());
       tasks.pop_front();
       task();
     }
@@ -72,7 +72,7 @@ struct Process {
     http.path = "/v1/completions";
     http.body = body.dump();
     http.arrived = clock.now();
-    http.owner = owner;
+    http.policy.owner = owner;
     if (!key.empty()) http.idempotency_key = key;
     if (!seen.empty()) http.last_event_id = seen;
     handle_completion(api, std::move(http), client);
@@ -97,8 +97,8 @@ struct Process {
   hearth::testing::FakeClock clock;
   SeededRandom random{1};
   PlayedPort port;
-  std::deque<Gate::Task> tasks;
-  std::vector<std::pair<TimePoint, Gate::Task>> timers;
+  std::deque<ThreadGate::Task> tasks;
+  std::vector<std::pair<TimePoint, ThreadGate::Task>> timers;
   std::map<std::size_t, std::size_t> told;
   std::shared_ptr<Api> api;
 };
@@ -181,12 +181,12 @@ TEST_F(ResumeTest, WhatItsOwnerSharesIsSharedByTheNextProcessToo) {
       Process first(requests);
       first.ask(body, "key");
       ASSERT_EQ(first.port.submitted.size(), 1U);
-      EXPECT_EQ(first.port.submitted[0].request.share, share);
+      EXPECT_EQ(first.port.submitted[0].request.policy.share, share);
     }
     Process second(requests);
     second.resume();
     ASSERT_EQ(second.port.submitted.size(), 1U);
-    EXPECT_EQ(second.port.submitted[0].request.share, share);
+    EXPECT_EQ(second.port.submitted[0].request.policy.share, share);
   }
 }
 
@@ -408,7 +408,7 @@ TEST_F(ResumeTest, AnEventThatWasNeverSentIsRefused) {
     if (!client->response) return false;
     EXPECT_EQ(client->response->status, 400U) << told;
     EXPECT_EQ(code(*client), "bad_last_event_id");
-    EXPECT_NE(client->response->body.find("beyond what was sent"), std::string::npos);
+    EXPECT_NE(client->response->body.find("was not sent yet"), std::string::npos);
     return true;
   };
   {
@@ -442,7 +442,7 @@ TEST_F(ResumeTest, AClientThatIsDoneTakesItsRequestWithIt) {
   const auto forget = [&](const std::string& owner) {
     auto done = std::make_shared<PlayedClient>();
     HttpRequest http;
-    http.owner = owner;
+    http.policy.owner = owner;
     http.idempotency_key = "key";
     handle_forget(process.api, http, done);
     process.pump();

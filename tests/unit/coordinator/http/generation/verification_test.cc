@@ -43,26 +43,6 @@ SwarmStatus two_alike() {
   return swarm;
 }
 
-TEST(VerificationTest, WhyAnAnswerCannotBeVerifiedIsKnownAtOnce) {
-  GenerationRequest request;
-  SwarmStatus swarm = two_alike();
-  const auto why = [&] { return Verification::why_not(swarm, request, true); };
-  EXPECT_EQ(why(), "");
-  EXPECT_NE(Verification::why_not(swarm, request, false), "");
-  request.min_level = ledger::Level::kRegular;
-  EXPECT_NE(why(), "") << "the only one who could audit is below its level";
-  request.min_level = ledger::Level::kProbation;
-  EXPECT_EQ(why(), "");
-  request.trust = {"a"};
-  EXPECT_NE(why(), "");
-  request.trust = {"a", "b"};
-  EXPECT_EQ(why(), "");
-  swarm.pipelines[1].state = "forming";
-  EXPECT_NE(why(), "");
-  swarm.audits->mode = AuditMode::kOff;
-  EXPECT_EQ(why(), "this server has nothing audited (--audit off)");
-}
-
 // One stream of two tokens, or one answer, of a swarm of two pipelines.
 struct VerifiedAnswer : ::testing::Test {
   VerifiedAnswer() {
@@ -70,13 +50,14 @@ struct VerifiedAnswer : ::testing::Test {
     options.ledger = &ledger;
     api = std::make_shared<Api>(
         std::move(options), tiny_model().served, port, clock, random,
-        [this](Gate::Task task) { tasks.push_back(std::move(task)); }, [](Gate::Task) {});
-    api->later = [this](Duration time, Gate::Task task) { bounds.emplace_back(time, task); };
+        [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+        [](ThreadGate::Task) {});
+    api->later = [this](Duration time, ThreadGate::Task task) { bounds.emplace_back(time, task); };
     port.swarm = two_alike();
   }
   void pump() {
     while (!tasks.empty()) {
-      const Gate::Task task = std::move(tasks.front());
+      const ThreadGate::Task task = std::move(tasks.front());
       tasks.pop_front();
       task();
     }
@@ -85,7 +66,7 @@ struct VerifiedAnswer : ::testing::Test {
     GenerationInput input;
     input.request.chat = false;
     input.request.stream = stream;
-    input.request.verify = verify;
+    input.request.policy.verify = verify;
     input.request.return_token_ids = true;
     input.request.ignore_eos = true;
     input.prompts = {std::vector<TokenId>(3, 70)};
@@ -136,8 +117,8 @@ struct VerifiedAnswer : ::testing::Test {
   SeededRandom random{1};
   PlayedPort port;
   Ledger ledger;
-  std::deque<Gate::Task> tasks;
-  std::vector<std::pair<Duration, Gate::Task>> bounds;
+  std::deque<ThreadGate::Task> tasks;
+  std::vector<std::pair<Duration, ThreadGate::Task>> bounds;
   std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
   std::shared_ptr<Api> api;
 };
@@ -145,7 +126,7 @@ struct VerifiedAnswer : ::testing::Test {
 TEST_F(VerifiedAnswer, AStreamEndsWhenAllItsWindowsWereComputedAgain) {
   ask(true);
   ASSERT_EQ(port.submitted.size(), 1u);
-  EXPECT_EQ(port.submitted[0].request.verify, Verify::kFull);
+  EXPECT_EQ(port.submitted[0].request.policy.verify, Verify::kFull);
   compute();
   EXPECT_FALSE(client->done());
   const std::string told = client->content();
@@ -236,7 +217,8 @@ TEST_F(VerifiedAnswer, WhatCannotBeVerifiedIsSaidAtOnceAndNotWaitedFor) {
   pump();
   ASSERT_EQ(said().size(), 1u) << "before any token";
   EXPECT_EQ(said()[0]["verified"]["state"], "unverified");
-  EXPECT_NE(said()[0]["verified"]["why"].get<std::string>().find("nobody else"), std::string::npos);
+  EXPECT_NE(said()[0]["verified"]["why"].get<std::string>().find("no second pipeline"),
+            std::string::npos);
   generate();
   EXPECT_TRUE(client->done());
 }
@@ -265,11 +247,11 @@ TEST_F(VerifiedAnswer, SpotWaitsForNothingAndNoneSaysNothing) {
 TEST_F(VerifiedAnswer, ARefusalForALevelHasItsOwnCode) {
   GenerationInput input;
   input.request.chat = false;
-  input.request.min_level = ledger::Level::kVeteran;
+  input.request.policy.min_level = ledger::Level::kVeteran;
   input.prompts = {std::vector<TokenId>(3, 70)};
   Generation::start(api, client, HttpRequest(), std::move(input));
   pump();
-  EXPECT_EQ(port.submitted.at(0).request.min_level, ledger::Level::kVeteran);
+  EXPECT_EQ(port.submitted.at(0).request.policy.min_level, ledger::Level::kVeteran);
   port.submitted[0].done(Error{ErrorCode::kRefused, "below level veteran"});
   pump();
   EXPECT_EQ(client->response->status, 403u);

@@ -58,11 +58,11 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_TRUE(r.sampling.logprobs);
   EXPECT_EQ(r.sampling.top_logprobs, 20U);
   EXPECT_EQ(r.sampling.logit_bias.size(), 2U);
-  EXPECT_EQ(r.trust, (std::vector<std::string>{"den", "attic"}));
-  EXPECT_EQ(r.verify, Verify::kFull);
-  EXPECT_EQ(r.min_level, ledger::Level::kRegular);
-  EXPECT_TRUE(r.share);
-  EXPECT_FALSE(chat("{}").share) << "nobody shares without saying so";
+  EXPECT_EQ(r.asked.trust, (std::vector<std::string>{"den", "attic"}));
+  EXPECT_EQ(r.asked.verify, Verify::kFull);
+  EXPECT_EQ(r.asked.min_level, ledger::Level::kRegular);
+  EXPECT_TRUE(r.asked.share);
+  EXPECT_FALSE(chat("{}").asked.share) << "nobody shares without saying so";
 }
 
 TEST(RequestsTest, NullEqualsAbsentAndUnknownFieldsAreIgnored) {

@@ -24,7 +24,7 @@ struct CreditsApiTest : ::testing::Test {
   CreditsApiTest() {
     api->options.ledger = &ledger;
     api->options.credits = std::make_shared<Credits>();
-    api->options.own_account = own;
+    api->options.policy.account = own;
     api->options.accounts = std::make_shared<const Accounts>(
         store, std::make_shared<RosterBook>(SecretKey::generate().public_key()), own);
     api->options.grant = [this](const PublicKey& to, std::int64_t amount,
@@ -40,7 +40,7 @@ struct CreditsApiTest : ::testing::Test {
   }
   void pump() {
     while (!tasks.empty()) {
-      const Gate::Task task = std::move(tasks.front());
+      const ThreadGate::Task task = std::move(tasks.front());
       tasks.pop_front();
       task();
     }
@@ -67,38 +67,15 @@ struct CreditsApiTest : ::testing::Test {
   std::shared_ptr<Store> store = folder.open();
   const PublicKey own = SecretKey::generate().public_key();
   std::vector<std::pair<PublicKey, std::int64_t>> granted;
-  std::deque<Gate::Task> tasks;
+  std::deque<ThreadGate::Task> tasks;
   std::shared_ptr<PlayedClient> client;
   std::shared_ptr<Api> api = std::make_shared<Api>(
       HttpOptions(), tiny_model().served, port, clock, random,
-      [this](Gate::Task task) { tasks.push_back(std::move(task)); },
-      [this](Gate::Task task) { tasks.push_back(std::move(task)); });
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); });
 };
 
 constexpr const char* kBody = R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8})";
-
-TEST_F(CreditsApiTest, WhatNobodyReadsIsNotComputedAndPaidTwice) {
-  grant(own, 1'000'000);
-  const std::string body =
-      R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "stream": true})";
-  ask(body);
-  ASSERT_EQ(port.submitted.size(), 1U);
-  port.submitted[0].done(SequenceId(1));
-  pump();
-  port.submitted[0].events->on_admitted();
-  pump();
-  client->stall(true);
-  EXPECT_EQ(port.cancelled, std::vector<std::uint64_t>{1});
-  EXPECT_TRUE(api->generations.empty());
-}
-
-TEST_F(CreditsApiTest, WhatIsPaidForGivesWayToNothing) {
-  grant(own, 1'000'000);
-  ask(kBody);
-  ASSERT_EQ(port.submitted.size(), 1U);
-  EXPECT_TRUE(port.submitted[0].request.background);
-  EXPECT_FALSE(port.submitted[0].request.yields);
-}
 
 TEST_F(CreditsApiTest, OutOfCreditIsRefusedForGood) {
   grant(own, price(8) - 1);
@@ -206,11 +183,12 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
   head.authorizations = 1;
   head.authorization = "Bearer " + mine->text;
   Authorization keys(store, clock);
-  EXPECT_EQ(keys.check(head, Access::kModel, "tiny", false).account, account);
+  EXPECT_EQ(keys.check(head, Access::kModel, "tiny", false).policy.account, account);
   // The body names an account, which is none of its business.
   grant(node, 1'000);
   HttpRequest http;
-  http.account = account;
+  http.policy.owner = "key";
+  http.policy.account = account;
   ask(R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "account": ")" + node.hex() +
           R"("})",
       http);
@@ -230,12 +208,11 @@ TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
   head.authorization = "Bearer " + key->text;
   const auto verdict = Authorization(store, clock).check(head, Access::kModel, "tiny", false);
   HttpRequest http;
-  http.verify = verdict.verify;
-  http.min_level = verdict.min_level;
-  const auto asked = [&](const std::string& hearth) -> const GenerateRequest& {
+  http.policy = verdict.policy;
+  const auto asked = [&](const std::string& hearth) -> const RequestPolicy& {
     ask(R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "hearth": )" + hearth + "}",
         http);
-    return port.submitted.back().request;
+    return port.submitted.back().request.policy;
   };
   EXPECT_EQ(asked("{}").min_level, ledger::Level::kRegular);
   EXPECT_EQ(asked("{}").verify, Verify::kSpot);

@@ -50,10 +50,25 @@ class LocalPort final : public CoordinatorPort {
   std::atomic<std::uint32_t> submitted{0};
   std::atomic<std::uint32_t> running{0};
 
-  void submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events,
-              std::function<void(Result<SequenceId>)> done) override {
-    post([this, request = std::move(request), events = std::move(events),
-          done = std::move(done)]() mutable { start(std::move(request), events, done); });
+  void submit(std::vector<Submission> sequences, std::function<void(SubmitAnswer)> done) override {
+    post([this, sequences = std::move(sequences), done = std::move(done)]() mutable {
+      SubmitAnswer answer;
+      answer.bounds.positions = tiny_model().served.spec.context;
+      answer.bounds.running = running;
+      std::vector<SequenceId> ids;
+      for (Submission& one : sequences) {
+        answer.max_tokens.push_back(one.request.sampling.max_tokens);
+        const Result<SequenceId> id = start(std::move(one.request), one.events);
+        if (!id.ok()) {
+          answer.sequences = id.error();
+          break;
+        }
+        ids.push_back(*id);
+      }
+      if (answer.sequences.ok()) answer.sequences = ids;
+      done(std::move(answer));
+      for (const SequenceId id : ids) sequences_[id].events->on_admitted();
+    });
   }
   void cancel(SequenceId id) override {
     post([this, id] {
@@ -111,11 +126,8 @@ class LocalPort final : public CoordinatorPort {
     wake_.notify_all();
   }
 
-  void start(GenerateRequest request, const std::shared_ptr<SequenceEvents>& events,
-             const std::function<void(Result<SequenceId>)>& done) {
-    if (refuse_with != ErrorCode::kInvalidInput) {
-      return done(Error{refuse_with, "refused by the test"});
-    }
+  Result<SequenceId> start(GenerateRequest request, const std::shared_ptr<SequenceEvents>& events) {
+    if (refuse_with != ErrorCode::kInvalidInput) return Error{refuse_with, "refused by the test"};
     const SequenceId id(++last_id_);
     SequenceOpen open;
     open.sequence = id;
@@ -129,13 +141,11 @@ class LocalPort final : public CoordinatorPort {
       if (it != sequences_.end()) it->second.hashes.push_back(hash);
     };
     request.prompt.insert(request.prompt.end(), request.answer.begin(), request.answer.end());
-    const Status status = runner_->submit(open, std::move(request.prompt), std::move(callbacks));
-    if (!status.ok()) return done(status.error());
+    TRY_VOID(runner_->submit(open, std::move(request.prompt), std::move(callbacks)));
     sequences_[id].events = events;
     ++submitted;
     ++running;
-    done(id);
-    events->on_admitted();
+    return id;
   }
 
   void on_token(SequenceId id, const SampledToken& token) {

@@ -52,11 +52,11 @@ std::string read_chunks(std::string_view text, bool& ended) {
   return out;
 }
 
-TEST(SseTest, AnyTextSurvivesJsonEventsChunksAndTheQueue) {
+TEST(SseTest, AnyTextSurvivesJsonEventsAndChunks) {
   SeededRandom random(11);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::string> sent;
-    SseQueue queue(1 << 20);
+    std::string queue;
     std::string wire;
     for (std::uint64_t i = random.next() % 20; i > 0; --i) {
       std::string text;
@@ -64,15 +64,12 @@ TEST(SseTest, AnyTextSurvivesJsonEventsChunksAndTheQueue) {
         text += static_cast<char>(random.next() % 256);  // line ends, colons, broken UTF-8
       }
       sent.push_back(dump(OrderedJson(text)));
-      ASSERT_TRUE(queue.push(sse_event(sent.back())));
-      if (random.next() % 3 == 0) {
-        ASSERT_TRUE(queue.push(kSsePing));
-      }
-      if (random.next() % 2 == 0) wire += http_chunk(queue.take());
+      queue += sse_event(sent.back());
+      if (random.next() % 3 == 0) queue += kSsePing;
+      if (random.next() % 2 == 0) wire += http_chunk(std::exchange(queue, {}));
     }
-    wire += http_chunk(queue.take());
-    EXPECT_TRUE(queue.empty());
-    wire += http_chunk(queue.take());  // nothing: must not end the body
+    wire += http_chunk(queue);
+    wire += http_chunk("");  // nothing: must not end the body
     wire += kLastChunk;
     bool ended = false;
     ASSERT_EQ(read_events(read_chunks(wire, ended)), sent);
@@ -87,21 +84,6 @@ TEST(SseTest, ChunkSizesAtTheBordersOfHexDigits) {
     EXPECT_EQ(read_chunks(http_chunk(bytes), ended), bytes) << size;
     EXPECT_FALSE(ended);
   }
-}
-
-TEST(SseTest, TheQueueRefusesOnlyWhenItsLimitIsReached) {
-  SseQueue queue(10);
-  EXPECT_TRUE(queue.push("123456789"));
-  EXPECT_TRUE(queue.push("0")) << "nine bytes are fewer than ten";
-  EXPECT_FALSE(queue.push("x")) << "ten are not";
-  EXPECT_EQ(queue.take(), "1234567890");
-  EXPECT_EQ(queue.take(), "");
-  EXPECT_TRUE(queue.push(std::string(1000, 'y'))) << "an event may be of any size";
-  EXPECT_TRUE(queue.push("done")) << "and what follows it at once still has room";
-  EXPECT_TRUE(queue.push(std::string(1000, 'z')));
-  EXPECT_FALSE(queue.push("x")) << "but large events are not without number";
-  SseQueue none(0);
-  EXPECT_FALSE(none.push("x"));
 }
 
 }  // namespace

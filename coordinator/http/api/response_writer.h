@@ -1,4 +1,5 @@
-// One request and the way to answer it, free of sockets. Everything on the socket thread.
+// One HTTP request, and ResponseWriter, through which a handler answers it. Free of sockets.
+// Everything on the socket thread.
 #pragma once
 
 #include <functional>
@@ -8,8 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crypto.h"
-#include "coordinator/audit_outcome.h"
+#include "coordinator/request.h"
 
 namespace hearth::coordinator::http {
 
@@ -19,13 +19,9 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  bool model_allowed = true;              // the served model, to the key that asks
-  std::vector<std::string> trust = {};    // the key's default of GenerationRequest::trust
-  std::string owner = {};                 // the key's id; empty: none was asked for
-  std::optional<PublicKey> account = {};  // whose credit it spends; nothing: this machine's own
-  // The key's: the least that the request gets, whatever it says.
-  Verify verify = Verify::kNone;
-  ledger::Level min_level = ledger::Level::kNewcomer;
+  bool model_allowed = true;  // the key may use the served model
+  // The API key's: defaults of trust, and the least of verify and min_level that a request gets.
+  RequestPolicy policy = {};
   std::optional<std::string> idempotency_key = {};
   std::optional<std::string> last_event_id = {};
 };
@@ -39,9 +35,9 @@ struct HttpResponse {
   HeaderFields headers;
 };
 
-class Exchange {
+class ResponseWriter {
  public:
-  virtual ~Exchange() = default;
+  virtual ~ResponseWriter() = default;
   // The whole answer; once, and only without a stream.
   virtual void respond(HttpResponse response) = 0;
   // 200 text/event-stream and a first ping; `: ping` again after every silence.
@@ -49,13 +45,10 @@ class Exchange {
   virtual void send(std::string_view event) = 0;
   // Ends the body. `broken`: after an error event; the connection is closed as well.
   virtual void finish_stream(bool broken) = 0;
-  // Called once when the client goes away, or does not read, before the answer has ended.
+  // Called once when the connection ends before the answer has: the client closed it, or did not
+  // read (limits::kHttpStreamBytes, kHttpSecondsWrite).
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
-  // Called with true when the client takes nothing, or less than it is sent, or its machine does
-  // not say that it is there; with false when it has everything. It may never come back: then it
-  // goes away some time later.
-  virtual void on_stalled(std::function<void(bool stalled)> callback) = 0;
 };
 
 }  // namespace hearth::coordinator::http

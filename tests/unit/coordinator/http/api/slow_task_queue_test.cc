@@ -1,4 +1,4 @@
-#include "coordinator/http/api/heavy_lane.h"
+#include "coordinator/http/api/slow_task_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -8,27 +8,27 @@ namespace hearth::coordinator::http {
 namespace {
 
 // The pool is a queue that the test empties one task at a time.
-struct HeavyLaneTest : ::testing::Test {
-  std::deque<HeavyLane::Task> pool;
+struct SlowTaskQueueTest : ::testing::Test {
+  std::deque<SlowTaskQueue::Task> pool;
   bool closed = false;
   std::string log;
-  HeavyLane lane{[this](HeavyLane::Task task) {
-                   if (!closed) pool.push_back(std::move(task));
-                   return !closed;
-                 },
-                 2};
+  SlowTaskQueue queue{[this](SlowTaskQueue::Task task) {
+                        if (!closed) pool.push_back(std::move(task));
+                        return !closed;
+                      },
+                      2};
 
   void post(char name) {
-    lane.post([this, name] { log += name; });
+    queue.post([this, name] { log += name; });
   }
   void run_one() {
-    const HeavyLane::Task task = std::move(pool.front());
+    const SlowTaskQueue::Task task = std::move(pool.front());
     pool.pop_front();
     task();
   }
 };
 
-TEST_F(HeavyLaneTest, HandsOnNoMoreThanItMayAndKeepsTheOrder) {
+TEST_F(SlowTaskQueueTest, HandsOnNoMoreThanItMayAndKeepsTheOrder) {
   for (const char name : {'a', 'b', 'c', 'd', 'e'}) post(name);
   EXPECT_EQ(pool.size(), 2U);
   for (const char* done : {"a", "ab", "abc"}) {
@@ -44,17 +44,17 @@ TEST_F(HeavyLaneTest, HandsOnNoMoreThanItMayAndKeepsTheOrder) {
   EXPECT_EQ(pool.size(), 2U) << "every place came back";
 }
 
-TEST_F(HeavyLaneTest, ATaskMayPostAnother) {
-  lane.post([this] { post('b'); });
+TEST_F(SlowTaskQueueTest, ATaskMayPostAnother) {
+  queue.post([this] { post('b'); });
   post('a');
   post('c');
   while (!pool.empty()) run_one();
   EXPECT_EQ(log, "acb");
 }
 
-TEST_F(HeavyLaneTest, AClosedPoolDropsWhatWaits) {
+TEST_F(SlowTaskQueueTest, AClosedPoolDropsWhatWaits) {
   const auto held = std::make_shared<int>(0);
-  for (int i = 0; i < 3; ++i) lane.post([held] {});
+  for (int i = 0; i < 3; ++i) queue.post([held] {});
   closed = true;
   while (!pool.empty()) run_one();
   EXPECT_EQ(held.use_count(), 1);

@@ -1,5 +1,5 @@
-// HeavyLane: keeps tasks that may take long from filling the pool. So many of them run at once,
-// the others wait in their order; a short task that is posted past the lane finds a thread.
+// SlowTaskQueue: keeps slow tasks from filling the thread pool. At most so many of them run at once
+// and the others wait in their order, so that a short task that is posted directly finds a thread.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace hearth::coordinator::http {
 
-class HeavyLane {
+class SlowTaskQueue {
  public:
   using Task = std::function<void()>;
 
-  // `post`: hands a task to the pool; false, and the task dropped, when there is none any more.
-  HeavyLane(std::function<bool(Task)> post, std::uint32_t at_once)
+  // `post`: hands a task to the pool; false when the pool has ended and the task was dropped.
+  SlowTaskQueue(std::function<bool(Task)> post, std::uint32_t at_once)
       : post_(std::move(post)), free_(at_once) {}
 
-  // From any thread. The lane outlives every task that it has handed to the pool.
+  // From any thread. The queue outlives every task that it has handed to the pool.
   void post(Task task) {
     {
       const std::lock_guard lock(mutex_);

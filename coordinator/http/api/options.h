@@ -1,0 +1,89 @@
+// Options of the HTTP API: the model that it serves, its timeouts, and the parts of the server that
+// it works with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/result.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/membership/accounts.h"
+#include "coordinator/proof/credits.h"
+#include "coordinator/proof/ledger_view.h"
+#include "coordinator/store/requests.h"
+#include "coordinator/store/store.h"
+#include "model/chat_template.h"
+#include "model/spec.h"
+#include "model/text/tokenizer.h"
+
+namespace hearth::coordinator::http {
+
+// What a worker needs to serve one stage of the model.
+struct StageNeed {
+  LayerRange layers;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // at least: weights, KV of one sequence, the process
+};
+
+// The model that the API serves. Immutable.
+struct ServedModel {
+  std::string id;  // as clients name it, e.g. "smollm2-135m-instruct"
+  std::uint64_t file_bytes = 0;
+  std::int64_t created = 0;  // unix seconds
+  std::string fingerprint;   // system_fingerprint: same fingerprint + seed, same bytes
+  model::ModelSpec spec;
+  std::vector<StageNeed> stages;  // for users who ask what is missing; may be empty
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  std::shared_ptr<const model::ChatTemplate> chat_template;
+};
+
+// Seconds; see base/limits.h. Tests that wait for one make it short.
+struct HttpTimeouts {
+  std::uint32_t idle = limits::kHttpSecondsIdle;      // between requests
+  std::uint32_t header = limits::kHttpSecondsHeader;  // to send the whole head
+  std::uint32_t body = limits::kHttpSecondsBody;      // to send the whole body
+  std::uint32_t write = limits::kHttpSecondsWrite;    // for a write to make progress
+  std::uint32_t ping = limits::kHttpSecondsPing;      // of silence before a stream is pinged
+  std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator's answer
+  std::uint32_t grace = limits::kHttpSecondsGrace;    // of a kept request without a client
+  std::uint32_t kept = limits::kHttpSecondsKept;      // that its whole answer stays
+  std::uint32_t resume = limits::kHttpSecondsResume;  // for a pipeline to go on with it
+  // To recompute a whole answer, in addition to twice the time that it took.
+  std::uint32_t verify = 60;
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";  // an address; beyond loopback only with a store
+  std::vector<std::string> names;  // of this machine, allowed in Host headers
+  // The API's keys: with them every route except liveness needs one. Null: there are none.
+  std::shared_ptr<Store> store;
+  // Requests without a key are this machine's users'; a key that is shown still limits its request.
+  bool open = false;
+  // Stores requests for the next process. Null: they are kept in memory only.
+  std::shared_ptr<RequestStore> requests;
+  // Keys the names of kept requests and the salts of receipts: Store::secret_key().
+  Hash256 secret;
+  // The coordinator's ledger: answers name their receipts. Null: there is none. Outlives the
+  // server.
+  const LedgerView* ledger = nullptr;
+  // Requests are paid from the accounts. Null: the ledger has no credits, or there is none.
+  std::shared_ptr<Credits> credits;
+  std::shared_ptr<const Accounts> accounts;  // with `credits`
+  // Receipts::grant(), with `credits`.
+  std::function<void(const PublicKey& to, std::int64_t amount,
+                     std::function<void(const Status&)> done)>
+      grant;
+  std::uint16_t port = 0;  // 0: any free one
+  std::string version;
+  bool joinable = false;           // other machines may join the cluster (hearth init)
+  std::uint32_t pool_threads = 2;  // at least 2: one never runs slow tasks
+  HttpTimeouts timeouts;
+  // The verify and min_level of requests that name none, and the account of this machine's users.
+  RequestPolicy policy = {};
+};
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,191 @@
+#include "coordinator/http/generation/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "coordinator/http/openai/sampling.h"
+
+namespace hearth::coordinator::http {
+
+Answer::Answer(const ServedModel& model, GenerationInput input, AnswerIdentity identity)
+    : model_(model), input_(std::move(input)), identity_(std::move(identity)) {
+  const GenerationRequest& request = input_.request;
+  INVARIANT(!input_.prompts.empty() && request.n > 0, "a request has a prompt and a choice of it");
+  for (const auto& prompt : input_.prompts) {
+    prompt_tokens_ += prompt.size();
+    for (std::uint32_t i = 0; i < request.n; ++i) {
+      const auto index = static_cast<std::uint32_t>(parts_.size());
+      parts_.push_back({Choice(index, request, prompt, echo(index), model_.tokenizer)});
+      parts_.back().prompt_tokens = prompt.size();
+    }
+  }
+}
+
+const std::vector<TokenId>& Answer::prompt(std::uint32_t choice) const {
+  INVARIANT(prompt_index(choice) < input_.prompts.size(), "the prompt of a choice is still there");
+  return input_.prompts[prompt_index(choice)];
+}
+
+std::string Answer::echo(std::uint32_t choice) const {
+  return input_.request.echo ? input_.echoes[prompt_index(choice)] : std::string();
+}
+
+SamplingParams Answer::sampling(std::uint32_t choice) const {
+  return sampling_params(input_.request, identity_.seed(), choice, parts_[choice].max_tokens,
+                         *model_.tokenizer);
+}
+
+void Answer::set_default_lengths() {
+  const GenerationRequest& request = input_.request;
+  const std::uint32_t context = model_.spec.context;
+  for (Part& part : parts_) {
+    const auto used = static_cast<std::uint32_t>(part.prompt_tokens);
+    const std::uint32_t left = context > used ? context - used : 1;
+    const std::uint32_t usual =
+        request.chat ? std::min(left, limits::kDefaultMaxTokens) : kCompletionMaxTokens;
+    part.max_tokens = request.max_tokens.value_or(usual);
+  }
+}
+
+void Answer::set_length(std::uint32_t choice, std::uint32_t max_tokens) {
+  INVARIANT(max_tokens > 0 && max_tokens <= parts_[choice].max_tokens,
+            "the coordinator lowers a length and never raises it");
+  parts_[choice].max_tokens = max_tokens;
+}
+
+void Answer::set_lengths(const std::vector<std::uint32_t>& by_prompt) {
+  INVARIANT(by_prompt.size() == input_.prompts.size(), "each prompt has a length");
+  for (std::uint32_t i = 0; i < size(); ++i) parts_[i].max_tokens = by_prompt[prompt_index(i)];
+}
+
+void Answer::restore(std::uint32_t choice, std::vector<SampledToken> tokens, TimePoint now) {
+  Part& part = parts_[choice];
+  INVARIANT(part.choice.tokens() == 0, "a choice is restored before its first token");
+  part.admitted = part.first_token = part.last_token = now;
+  // Hashes are not stored: all of them come with the last token, again.
+  if (input_.request.return_hashes && !tokens.empty()) tokens.pop_back();
+  for (const SampledToken& token : tokens) part.choice.push(token);
+  if (part.choice.done()) settle(choice);
+}
+
+void Answer::admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
+
+bool Answer::push(std::uint32_t choice, const SampledToken& token, TimePoint now) {
+  Part& part = parts_[choice];
+  INVARIANT(!part.settled && !part.choice.done(), "a token comes before the end of its choice");
+  const bool ready = part.choice.push(token);
+  if (part.choice.tokens() == 1) part.first_token = now;
+  part.last_token = now;
+  if (part.choice.stopped_by_text()) part.stopped = token.position;
+  return ready;
+}
+
+bool Answer::add_hashes(std::uint32_t choice, std::vector<RowHash> hashes) {
+  Part& part = parts_[choice];
+  INVARIANT(!part.hashed, "the hashes of a choice come once");
+  const bool waited = waits_for_hashes(part);
+  part.hashed = true;
+  part.hashes = std::move(hashes);
+  if (!waited) return false;
+  // A sequence that had ended by itself before it could be stopped has more of them.
+  std::erase_if(part.hashes, [&](const RowHash& hash) { return hash.position >= *part.stopped; });
+  return true;
+}
+
+void Answer::settle(std::uint32_t choice) {
+  Part& part = parts_[choice];
+  INVARIANT(part.choice.done() && !part.settled, "a choice settles once, after its last token");
+  part.settled = true;
+  ++settled_;
+}
+
+bool Answer::has_tokens() const {
+  return std::ranges::any_of(parts_, [](const Part& part) { return part.choice.tokens() > 0; });
+}
+
+std::uint64_t Answer::tokens_left(std::uint32_t choice) const {
+  const Part& part = parts_[choice];
+  return part.max_tokens - std::min(part.max_tokens, part.choice.tokens());
+}
+
+AnswerHead Answer::head() const {
+  AnswerHead out;
+  out.chat = input_.request.chat;
+  out.id = identity_.id();
+  out.created = identity_.created();
+  out.model = model_.id;
+  out.fingerprint = model_.fingerprint;
+  out.include_usage = input_.request.include_usage;
+  return out;
+}
+
+Usage Answer::usage() const {
+  Usage out;
+  out.prompt_tokens = prompt_tokens_;
+  for (const Part& part : parts_) out.completion_tokens += part.choice.tokens();
+  return out;
+}
+
+Timings Answer::timings() const {
+  Timings out;
+  const Usage total = usage();
+  out.prompt_tokens = total.prompt_tokens;
+  out.predicted_tokens = total.completion_tokens;
+  TimePoint admitted = TimePoint::max();
+  TimePoint first = TimePoint::max();
+  TimePoint last = TimePoint::min();
+  for (const Part& part : parts_) {
+    admitted = std::min(admitted, part.admitted);
+    first = std::min(first, part.first_token);
+    last = std::max(last, part.last_token);
+  }
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  out.prompt_ms = Milliseconds(first - admitted).count();
+  out.predicted_ms = Milliseconds(last - first).count();
+  return out;
+}
+
+OrderedJson Answer::hearth() const {
+  std::vector<ChoiceHashes> hashes;
+  for (std::uint32_t i = 0; i < size(); ++i) hashes.push_back({i, parts_[i].hashes});
+  return hearth_object(identity_.seed(), identity_.proof(parts_.front().max_tokens), hashes,
+                       input_.request.return_hashes);
+}
+
+KeptRequest Answer::kept_request() const {
+  const GenerationRequest& request = input_.request;
+  KeptRequest out;
+  out.fingerprint = model_.fingerprint;
+  out.chat = request.chat;
+  out.stream = request.stream;
+  out.include_usage = request.include_usage;
+  out.return_token_ids = request.return_token_ids;
+  out.n = request.n;
+  out.created = identity_.created();
+  out.stop = request.stop;
+  out.policy = request.policy;
+  if (request.echo) out.echoes = input_.echoes;
+  for (std::uint32_t i = 0; i < size(); i += request.n) {
+    SequenceOpen open{
+        {}, static_cast<std::uint32_t>(prompt(i).size()), request.return_hashes, sampling(i)};
+    out.prompts.push_back({{}, std::move(open), prompt(i)});
+  }
+  return out;
+}
+
+std::size_t Answer::bytes() const {
+  std::size_t bytes = 0;
+  for (const Part& part : parts_) {
+    bytes += part.choice.bytes() + part.hashes.size() * sizeof(RowHash);
+  }
+  return bytes;
+}
+
+void Answer::drop_prompts() {
+  input_.prompts.clear();
+  input_.echoes.clear();
+}
+
+}  // namespace hearth::coordinator::http

@@ -1,0 +1,103 @@
+// Answer: the answer to one request as it grows: n choices of each prompt, their tokens, hashes and
+// times, and the objects that are told of it. It knows no clients and no coordinator. A plain state
+// machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/http/api/options.h"
+#include "coordinator/http/generation/answer_identity.h"
+#include "coordinator/http/generation/kept_request.h"
+#include "coordinator/http/openai/choice.h"
+#include "coordinator/http/openai/requests.h"
+#include "coordinator/http/openai/responses.h"
+
+namespace hearth::coordinator::http {
+
+// A parsed request with the tokens of its prompts.
+struct GenerationInput {
+  GenerationRequest request;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::string> echoes;  // one text a prompt, with request.echo
+  std::optional<Keep> keep = {};    // its clients may come back to it
+};
+
+class Answer {
+ public:
+  // One choice. `settled`: nothing of it is to come.
+  struct Part {
+    Choice choice;
+    std::uint64_t prompt_tokens = 0;
+    std::uint32_t max_tokens = 0;
+    std::vector<RowHash> hashes = {};
+    bool hashed = false;  // its hashes are all there
+    bool settled = false;
+    std::optional<Position> stopped = {};  // by a stop string that this position's token completed
+    TimePoint admitted{};
+    TimePoint first_token{};
+    TimePoint last_token{};
+  };
+
+  Answer(const ServedModel& model, GenerationInput input, AnswerIdentity identity);
+
+  const GenerationInput& input() const { return input_; }
+  const GenerationRequest& request() const { return input_.request; }
+  const AnswerIdentity& identity() const { return identity_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(parts_.size()); }
+  const std::vector<Part>& parts() const { return parts_; }
+  const Part& part(std::uint32_t choice) const { return parts_[choice]; }
+
+  // Of a choice.
+  std::size_t prompt_index(std::uint32_t choice) const { return choice / input_.request.n; }
+  const std::vector<TokenId>& prompt(std::uint32_t choice) const;
+  std::string echo(std::uint32_t choice) const;
+  SamplingParams sampling(std::uint32_t choice) const;
+
+  // The length that each choice may have: what the request says, else the endpoint's default,
+  // within the context. The coordinator may lower it, and an earlier process has fixed it by
+  // prompt.
+  void set_default_lengths();
+  void set_length(std::uint32_t choice, std::uint32_t max_tokens);
+  void set_lengths(const std::vector<std::uint32_t>& by_prompt);
+
+  // What happens to a choice, in order.
+  void restore(std::uint32_t choice, std::vector<SampledToken> tokens, TimePoint now);
+  void admit(std::uint32_t choice, TimePoint now);
+  // True when something of it may be told: new text, or its end.
+  bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
+  // True when the choice was waiting for them.
+  bool add_hashes(std::uint32_t choice, std::vector<RowHash> hashes);
+  void settle(std::uint32_t choice);
+
+  // A stop string ended it and its hashes are still to come.
+  bool waits_for_hashes(const Part& part) const {
+    return part.stopped && input_.request.return_hashes && !part.hashed;
+  }
+  bool settled() const { return settled_ == parts_.size(); }
+  bool has_tokens() const;
+  std::uint64_t tokens_left(std::uint32_t choice) const;
+
+  // What is told of it.
+  AnswerHead head() const;
+  Usage usage() const;
+  Timings timings() const;
+  OrderedJson hearth() const;
+  KeptRequest kept_request() const;
+  std::size_t prompt_tokens() const { return prompt_tokens_; }
+  std::size_t bytes() const;  // of memory, about, without the prompts
+  void drop_prompts();        // they are not needed any more
+
+ private:
+  const ServedModel& model_;
+  GenerationInput input_;
+  AnswerIdentity identity_;
+  std::vector<Part> parts_;
+  std::size_t prompt_tokens_ = 0;
+  std::size_t settled_ = 0;
+};
+
+}  // namespace hearth::coordinator::http

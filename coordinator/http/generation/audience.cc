@@ -1,0 +1,124 @@
+#include "coordinator/http/generation/audience.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "coordinator/http/api/api.h"
+
+namespace hearth::coordinator::http {
+
+std::shared_ptr<Listener> Audience::make(std::shared_ptr<ResponseWriter> writer,
+                                         std::optional<EventId> seen) const {
+  auto listener = std::make_shared<Listener>(std::move(writer), answer_.size());
+  if (const auto& keep = answer_.input().keep) {
+    EventId begin{keep->answer, std::vector<std::uint32_t>(answer_.size())};
+    listener->resumable(seen ? std::move(*seen) : std::move(begin));
+  }
+  return listener;
+}
+
+void Audience::add(std::shared_ptr<Listener> listener) {
+  std::erase_if(listeners_, [](const auto& each) { return each->gone(); });
+  listeners_.push_back(std::move(listener));
+}
+
+bool Audience::all_gone() const {
+  return std::ranges::all_of(listeners_, [](const auto& each) { return each->gone(); });
+}
+
+// The list may shrink while a client is told: its connection fails, and the answer ends.
+template <typename Function>
+void Audience::each(const Function& function) const {
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    const std::shared_ptr<Listener> listener = listeners_[i];
+    function(*listener);
+  }
+}
+
+void Audience::tell(Listener& listener) const {
+  if (!answer_.request().stream || listener.gone()) return;
+  if (!listener.streams()) {
+    listener.begin(answer_.identity().headers());
+    // What cannot be verified is said before the first token.
+    if (verification_.asked() && !verification_.can()) {
+      listener.tell_hearth(answer_.head(), verification_.object());
+    }
+  }
+  for (const Answer::Part& part : answer_.parts()) tell(listener, part);
+}
+
+void Audience::tell_all() const {
+  each([this](Listener& listener) { tell(listener); });
+}
+
+void Audience::tell_choice(std::uint32_t choice) const {
+  each([this, choice](Listener& listener) {
+    if (listener.streams()) tell(listener, answer_.part(choice));
+  });
+}
+
+void Audience::tell(Listener& listener, const Answer::Part& part) const {
+  const bool news = part.choice.tokens() > 0 && !answer_.waits_for_hashes(part);
+  if (listener.gone() || !news) return;
+  OrderedJson closing;
+  if (part.settled) {
+    const bool last = std::ranges::all_of(answer_.parts(), [&](const Answer::Part& each) {
+      return &each == &part || (each.settled && listener.has_end(each.choice));
+    });
+    if (last) closing = closing_();
+  }
+  listener.tell(answer_.head(), part.choice, part.settled, std::move(closing), *tokenizer_);
+}
+
+void Audience::tell_verification() const {
+  each([this](Listener& listener) {
+    if (listener.streams()) listener.tell_hearth(answer_.head(), verification_.object());
+  });
+}
+
+void Audience::finish(Listener& listener) const {
+  INVARIANT(answer_.settled(), "only a whole answer ends");
+  if (listener.gone()) return;
+  const AnswerHead head = answer_.head();
+  if (answer_.request().stream) {
+    if (!listener.streams()) listener.begin(answer_.identity().headers());
+    for (const Answer::Part& part : answer_.parts()) tell(listener, part);
+    if (verification_.asked()) listener.tell_hearth(head, verification_.object());
+    const bool wanted = answer_.request().include_usage;
+    return listener.close(head, wanted ? std::optional(answer_.usage()) : std::nullopt);
+  }
+  std::vector<ChoicePart> parts;
+  for (const Answer::Part& part : answer_.parts()) {
+    const Choice& right = verification_.right(part.choice);
+    parts.push_back(right.part(0));
+    parts.back().finish_reason = right.finish_reason();
+  }
+  const OrderedJson closing = closing_();
+  HttpResponse whole = json_response(dump(answer_object(
+      head, parts, answer_.usage(), answer_.timings(), closing["hearth"], *tokenizer_)));
+  whole.headers = answer_.identity().headers();
+  listener.respond(std::move(whole));
+}
+
+void Audience::finish_all() {
+  for (const auto& listener : take()) finish(*listener);
+}
+
+void Audience::fail_all(const ApiError& error, bool interrupt) {
+  for (const auto& listener : take()) {
+    if (interrupt && listener->streams()) {
+      listener->interrupt();
+    } else {
+      listener->fail(error);
+    }
+  }
+}
+
+std::vector<std::shared_ptr<Listener>> Audience::take() {
+  auto listeners = std::exchange(listeners_, {});
+  for (const auto& listener : listeners) listener->ignore_departure();
+  return listeners;
+}
+
+}  // namespace hearth::coordinator::http
