@@ -148,7 +148,7 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
 
 // What the client has been shown is what the tokens say.
 std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClaim& claim,
-                                      const SavedChoice& saved,
+                                      const client::SavedChoice& saved,
                                       const std::vector<SampledToken>& tokens) {
   const http::GenerationInput& input = prepared.input;
   const std::size_t prompt = claim.choice / input.request.n;

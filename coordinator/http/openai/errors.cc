@@ -15,7 +15,7 @@ enum class Retry : std::uint8_t {
 };
 
 // How an error of the coordinator looks to an HTTP client. Every other error is a 500.
-struct Row {
+struct ErrorRow {
   ErrorCode error;
   unsigned status;
   const char* type;
@@ -24,14 +24,17 @@ struct Row {
 };
 
 constexpr std::array kRows = {
-    Row{ErrorCode::kInvalidInput, 400, "invalid_request_error", "invalid_value", Retry::kUnsaid},
-    Row{ErrorCode::kUnsupported, 400, "not_supported_error", "unsupported_value", Retry::kUnsaid},
-    Row{ErrorCode::kRefused, 403, "permission_error", "outside_trust_set", Retry::kUnsaid},
-    Row{ErrorCode::kNoCapacity, 429, "rate_limit_error", "rate_limit_exceeded",
-        Retry::kAfterTheWait},
-    Row{ErrorCode::kNumeric, 500, "server_error", "numeric_range", Retry::kNever},
-    Row{ErrorCode::kUnavailable, 503, "unavailable_error", "no_pipeline", Retry::kAfterTheWait},
-    Row{ErrorCode::kTimeout, 504, "unavailable_error", "timeout", Retry::kUnsaid},
+    ErrorRow{ErrorCode::kInvalidInput, 400, "invalid_request_error", "invalid_value",
+             Retry::kUnsaid},
+    ErrorRow{ErrorCode::kUnsupported, 400, "not_supported_error", "unsupported_value",
+             Retry::kUnsaid},
+    ErrorRow{ErrorCode::kRefused, 403, "permission_error", "outside_trust_set", Retry::kUnsaid},
+    ErrorRow{ErrorCode::kNoCapacity, 429, "rate_limit_error", "rate_limit_exceeded",
+             Retry::kAfterTheWait},
+    ErrorRow{ErrorCode::kNumeric, 500, "server_error", "numeric_range", Retry::kNever},
+    ErrorRow{ErrorCode::kUnavailable, 503, "unavailable_error", "no_pipeline",
+             Retry::kAfterTheWait},
+    ErrorRow{ErrorCode::kTimeout, 504, "unavailable_error", "timeout", Retry::kUnsaid},
 };
 
 }  // namespace
@@ -61,7 +64,7 @@ ApiError ApiError::not_supported(std::string message, std::string param, std::st
 ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
   ApiError out;
   out.message = error.message;
-  const auto row = std::ranges::find(kRows, error.code, &Row::error);
+  const auto row = std::ranges::find(kRows, error.code, &ErrorRow::error);
   if (row == kRows.end()) {
     out.status = 500;
     out.type = "server_error";
