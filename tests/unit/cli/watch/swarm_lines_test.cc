@@ -121,7 +121,7 @@ TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
   EXPECT_EQ(lines[3],
             "wrong   den: it sent wrong bytes of the model, as reported by 1 node (tensor "
             "blk.0.attn_q.weight); these nodes fetch elsewhere");
-  EXPECT_NE(lines[4].find("word of 2 nodes"), std::string::npos) << lines[4];
+  EXPECT_NE(lines[4].find("reported by 2 nodes"), std::string::npos) << lines[4];
   EXPECT_NE(lines[4].find("no node fetches from it until it restarts"), std::string::npos);
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);

@@ -299,6 +299,8 @@ TEST(StoreTest, EveryCutIsRefused) {
       ASSERT_TRUE(store->add_key(a_key(std::to_string(i), "name " + std::to_string(i))).ok());
     }
     // The last tables: an empty page has nothing at its end that a cut could lose.
+    const PublicKey node = SecretKey::generate().public_key();
+    ASSERT_TRUE(store->put_machines({{node, blake2b({})}}).ok());
     const auto requests = open_request_store(folder.path());
     ASSERT_TRUE(requests.ok());
     const Hash256 name = blake2b(as_bytes("a request"));
