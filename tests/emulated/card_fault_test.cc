@@ -49,6 +49,7 @@ class CardFault : public ::testing::Test {
     emulated::set_foreign_memory(0);
     emulated::set_graph_memory(0);
     emulated::set_capability(9, 0);
+    emulated::set_memory(std::uint64_t{2} << 30);
     EXPECT_EQ(emulated::memory_used(), 0U);
     EXPECT_EQ(emulated::pinned_used(), 0U);
   }
