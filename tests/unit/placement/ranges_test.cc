@@ -52,7 +52,7 @@ void check_shape(const Problem& problem, const RangePlan& plan) {
 }
 
 // Cards that hold a quarter of the model each.
-Problem cards(std::uint32_t count) {
+Problem range_cards(std::uint32_t count) {
   Problem problem;
   problem.model = {std::vector<std::uint64_t>(8, 100), 0, 0, 1'000, 0};
   problem.objective = Objective::kThroughput;
@@ -71,7 +71,7 @@ std::string why(const RangePlan& plan, std::uint32_t node) {
 }
 
 TEST(RangesTest, ASwarmOfEqualCardsIsCutInEqualRanges) {
-  const Problem problem = cards(24);
+  const Problem problem = range_cards(24);
   const auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
   check_shape(problem, *plan);
@@ -231,8 +231,8 @@ TEST(RangesTest, AJoinerChangesNothingThatRunsAndMakesNothingWorse) {
 }
 
 TEST(RangesTest, AJoinerGoesWhereItIsWantedMost) {
-  const Problem problem = cards(25);
-  Problem before = cards(24);
+  const Problem problem = range_cards(25);
+  Problem before = range_cards(24);
   auto plan = plan_ranges(before);
   ASSERT_TRUE(plan.ok());
   plan->ranges[2].nodes.pop_back();
@@ -243,7 +243,7 @@ TEST(RangesTest, AJoinerGoesWhereItIsWantedMost) {
 }
 
 TEST(RangesTest, WhoSlowsAStreamIsSpareAndHearsByHowMuch) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.objective = Objective::kLatency;
   problem.nodes[5].layer = {4e-3, 8e-3};
   const auto plan = plan_ranges(problem);
@@ -255,14 +255,14 @@ TEST(RangesTest, WhoSlowsAStreamIsSpareAndHearsByHowMuch) {
 }
 
 TEST(RangesTest, ForThroughputASlowOneIsSpareOnlyWhereTheWholeDoesWithoutIt) {
-  Problem problem = cards(25);  // one more than four ranges share out
+  Problem problem = range_cards(25);  // one more than four ranges share out
   problem.nodes[5].layer = {8e-3, 16e-3};
   auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(why(*plan, 5),
             "a stream by way of it would get 44.6 instead of 119 tokens/s, and the whole does "
             "without it");
-  problem = cards(24);
+  problem = range_cards(24);
   for (std::uint32_t i = 4; i < 24; ++i) problem.nodes[i].layer = {8e-3, 16e-3};
   plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
@@ -270,7 +270,7 @@ TEST(RangesTest, ForThroughputASlowOneIsSpareOnlyWhereTheWholeDoesWithoutIt) {
 }
 
 TEST(RangesTest, WhoHoldsNoRangeAndWhoHasNoLinkHearsSo) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.nodes[3].memory_bytes = 99;
   problem.nodes[4].memory_bytes = 120;
   for (std::uint32_t to = 0; to < 24; ++to) problem.links[7 * 24 + to].bytes_per_second = 0.0;
@@ -284,7 +284,7 @@ TEST(RangesTest, WhoHoldsNoRangeAndWhoHasNoLinkHearsSo) {
 }
 
 TEST(RangesTest, WhereNobodyHoldsTheModelTheErrorSaysWhatIsWanted) {
-  Problem problem = cards(20);
+  Problem problem = range_cards(20);
   for (Node& node : problem.nodes) node.memory_bytes = 30;
   const auto none = plan_ranges(problem);
   ASSERT_FALSE(none.ok());
@@ -295,7 +295,7 @@ TEST(RangesTest, WhereNobodyHoldsTheModelTheErrorSaysWhatIsWanted) {
 }
 
 TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
-  const Problem problem = cards(24);
+  const Problem problem = range_cards(24);
   const auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
   const auto sentences = improvements(problem, *plan);
@@ -315,7 +315,7 @@ TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
 }
 
 TEST(RangesTest, APlanForOneStreamSaysWhatAllTogetherLoseByIt) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.objective = Objective::kLatency;
   for (std::uint32_t i = 12; i < 24; ++i) problem.nodes[i].layer = {9e-3, 18e-3};
   const auto plan = plan_ranges(problem);

@@ -15,13 +15,13 @@ namespace {
 using coordinator::RefereeCase;
 using coordinator::RefereeFinding;
 
-constexpr std::uint32_t kLayers = 5;
+constexpr std::uint32_t kModelLayers = 5;
 constexpr std::uint32_t kAnswer = 12;
 
 struct LocalRefereeTest : ::testing::Test {
   LocalRefereeTest() {
     model::SyntheticOptions options;
-    options.layers = kLayers;
+    options.layers = kModelLayers;
     const Bytes bytes = model::synthetic_model_bytes(options).value();
     path = std::filesystem::temp_directory_path() /
            ("hearth-referee-" + std::to_string(getpid()) + ".gguf");
@@ -29,7 +29,7 @@ struct LocalRefereeTest : ::testing::Test {
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
     request.salt = blake2b(as_bytes("salt"));
-    request.split = {{0, 1}, {1, 4}, {4, kLayers}};
+    request.split = {{0, 1}, {1, 4}, {4, kModelLayers}};
     for (TokenId i = 0; i < 20; ++i) request.prompt.push_back(30 + i * 7);
     request.sampling.temperature = 0.9F;
     request.sampling.seed = 11;
@@ -70,7 +70,7 @@ TEST_F(LocalRefereeTest, WhatIsTrueIsFoundWhole) {
   EXPECT_EQ(stages[1].out, stages[2].in);
   EXPECT_EQ(stages[0].in, stages[2].out) << "both are the commitment to the tokens";
   // A boundary is what it is, however the rest is cut.
-  request.split = {{0, 4}, {4, kLayers}};
+  request.split = {{0, 4}, {4, kModelLayers}};
   const RefereeFinding other = compute().value();
   EXPECT_EQ(other.windows.at(0)[0].out, stages[1].out);
   EXPECT_NE(stages[0].out, stages[1].out);
@@ -96,7 +96,7 @@ TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
   const auto other = compute();
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::kUnavailable);
-  request.split = {{0, kLayers}};
+  request.split = {{0, kModelLayers}};
   request.positions = 0;
   EXPECT_FALSE(compute());
   request.positions = 1'000;

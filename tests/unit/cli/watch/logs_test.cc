@@ -15,11 +15,11 @@ struct LogsTest : ::testing::Test {
 
   std::string logs(LogsOptions options) {
     options.data_dir = folder.path();
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
     code = run_logs(options);
-    error = testing::internal::GetCapturedStderr();
-    return testing::internal::GetCapturedStdout();
+    error = ::testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStdout();
   }
 };
 

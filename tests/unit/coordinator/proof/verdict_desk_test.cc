@@ -16,7 +16,7 @@ using testing::kTruth;
 using testing::ReceiptStage;
 
 constexpr std::size_t kReceipt = 5;
-constexpr std::size_t kVerdict = 8;
+constexpr std::size_t kDeskVerdict = 8;
 
 struct VerdictDeskTest : ::testing::Test, testing::AuditLog {
   VerdictDeskTest() {
@@ -111,7 +111,7 @@ TEST_F(VerdictDeskTest, WhatComesAgainIsFraudAndEndsItsKey) {
   compute_on(stages, Epoch(4));
   EXPECT_EQ(accused(), "a");
   say("a", ledger::Plea::kConceded);
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
   EXPECT_EQ(verdict().guilty, stages[0].key());
   ASSERT_EQ(evidence.size(), 1u);
@@ -204,12 +204,12 @@ TEST_F(VerdictDeskTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
   EXPECT_EQ(accusations(), 1u);
   audits->verdicts().lose("a");
   for (int i = 0; i < 5; ++i) later(VerdictDesk::kPatience);
-  EXPECT_EQ(of_kind(kVerdict), 0u) << "a lost machine is none of the verdicts";
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u) << "a lost machine is none of the verdicts";
   audits->verdicts().meet("a", stages[0].key());
   pump();
   EXPECT_EQ(accusations(), 2u) << "it hears of it when it is back";
   later(VerdictDesk::kPatience);
-  ASSERT_EQ(of_kind(kVerdict), 1u);
+  ASSERT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFault);
 }
 
@@ -231,11 +231,11 @@ TEST_F(VerdictDeskTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   none.set_trace(std::string(ledger::kTraceBytes + 1, 'x'));
   audits->verdicts().take("a", none);
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   audits->verdicts().take("a", own);
   audits->verdicts().take("a", own);
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
 }
 
 TEST_F(VerdictDeskTest, WithoutARefereeItStaysOpen) {
@@ -245,7 +245,7 @@ TEST_F(VerdictDeskTest, WithoutARefereeItStaysOpen) {
     audits->verdicts().found(ask.entry, Error{ErrorCode::kUnavailable, "no copy"});
   }
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u);
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
@@ -295,7 +295,7 @@ TEST_F(VerdictDeskTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   EXPECT_EQ(cases.size(), 2u);
   EXPECT_EQ(cases[1].answer, (std::vector<TokenId>{9, 7}));
   EXPECT_TRUE(runs.empty());
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
@@ -331,7 +331,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   liars(stages);
   dispute();
   start_again({});
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kUnjudged);
   EXPECT_EQ(verdict().guilty, PublicKey());
   EXPECT_EQ(verdict().evidence, blake2b(evidence.at(0)));
@@ -344,7 +344,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   EXPECT_TRUE(audits->verdicts().barred().empty()) << "it is nobody's fault";
   // It ends once, and what is in dispute from now on is judged.
   start_again({});
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   dispute(2);
   EXPECT_EQ(books.disputes().size(), 1u);
 }
@@ -355,7 +355,7 @@ TEST_F(VerdictLeftTest, AVerdictWhoseEvidenceWasKeptIsPronounced) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
   EXPECT_EQ(verdict().guilty, stages[0].key());
   EXPECT_EQ(verdict().evidence, blake2b(kept));
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_TRUE(books.standing(stages[0].key())->is_tombstoned());
   EXPECT_NE(why("a"), "");
   EXPECT_EQ(why("c"), "");
@@ -471,7 +471,7 @@ TEST_F(VerdictGameTest, WhereItFindsTheOtherOneNobodyIsJudged) {
   traced();
   contradict("c", 12);
   EXPECT_EQ(accusations(), 0u);
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
@@ -515,7 +515,7 @@ TEST_F(VerdictDeskTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
     say("a", ledger::Plea::kConceded);
     referee();
   }
-  EXPECT_EQ(of_kind(kVerdict), 2u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 2u);
   EXPECT_TRUE(books.disputes().empty());
 }
 
