@@ -28,7 +28,7 @@ function(hearth_cuda_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
-    CUDA_EXTENSIONS OFF)
+    CUDA_EXTENSIONS OFF UNITY_BUILD OFF)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE --expt-relaxed-constexpr -fmad=false -ftz=false
     -prec-div=true -prec-sqrt=true -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror)

@@ -1,5 +1,5 @@
-// Planted defects: mistakes that kernels are known for, one at a time, so that it can be shown that
-// the tests find each (tests/defects/run). cmake -DHEARTH_DEFECT=N plants number N in the files
+// Injected defects: mistakes that kernels are known for, one at a time, to show that the tests find
+// each of them (tests/defects/run). cmake -DHEARTH_DEFECT=N plants number N in the files
 // that its line names and in no other. The default is none: every `if constexpr` on it is dropped
 // by the compiler, and the object code is that of a source without it.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace hearth::kernels {
 
-// One line each: number, [files], what it does. Several tables named: all of them are wrong alike,
-// and no comparison of one table with another can tell.
+// One line each: number, [files], effect. If several tables are named, all of them are wrong alike,
+// and no comparison of one table with another finds the defect.
 enum class Defect : int {
   kNone = 0,
   kFusedRotation = 1,    // [avx2.cc] RoPE: fused where the text has two roundings
@@ -41,10 +41,10 @@ enum class Defect : int {
   kThreadSplit = 23,        // [forward.cc] several threads: a product is a float sum of two halves
 };
 
-// Of the file that includes this: internal linkage, as each has its own.
+// The defect of the file that includes this; internal linkage, since each file has its own.
 static constexpr Defect kDefect = static_cast<Defect>(HEARTH_DEFECT);
 
-// Of the build.
+// The defect of the build.
 Defect planted_defect();
 
 }  // namespace hearth::kernels

@@ -11,7 +11,7 @@
 #include "kernels/canonical.h"
 #include "kernels/defect.h"
 
-// What host and device share: empty where no CUDA compiler reads it.
+// Marks functions that host and device share; empty for any compiler but CUDA's.
 #ifdef __CUDACC__
 #define HEARTH_SHARED __host__ __device__
 #else

@@ -14,8 +14,8 @@ struct BlockScales {
   std::uint8_t minimums[2];
 };
 
-// Of block `b` of a K or XS super-block at `file`; zeros for other types. Internal linkage: also
-// compiled for one instruction set.
+// The scales of block `b` of a K or XS super-block at `file`; zeros for other types. Internal
+// linkage: also compiled for one instruction set.
 static inline BlockScales read_block_scales(WeightType type, const std::byte* file,
                                             std::uint32_t b) {
   const auto at = [](const std::byte* bytes, std::uint32_t i) {

@@ -5,7 +5,7 @@
 
 namespace hearth::kernels {
 
-// What was found to be wrong, nullptr when all is as written.
+// Names the first fault, or nullptr when every operation runs as written.
 static inline const char* float_order_fault() {
   volatile float source[] = {0x1.001p0F, -0x1.002p0F, 0x1p24F, 1.0F, 5.0F};
   const float a = source[0];

@@ -1,5 +1,6 @@
-// What the tables read of a PackedMatrix and of a KV page. Plain data filled by functions compiled
-// once, so that no inline code of a class is compiled for an instruction set of its own.
+// MatrixView, WeightLayout and PageOffsets: the memory that the kernel tables read. Plain data
+// filled by functions compiled once, so that no inline code of a class is compiled for one
+// instruction set.
 #pragma once
 
 #include <cstddef>

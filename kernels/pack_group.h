@@ -8,7 +8,7 @@
 
 namespace hearth::kernels {
 
-// What a row's exponent comes from: the sum of |weights| in units of 2^-24 of a quantised row, the
+// The source of a row's exponent: the sum of |weights| in units of 2^-24 of a quantised row, the
 // largest magnitude of a floating one.
 struct RowBound {
   unsigned __int128 units = 0;

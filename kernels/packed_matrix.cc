@@ -25,7 +25,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLarge = 4 * kHugePage;
 
-// Byte r and 16 + r of a block's integer scales, as matrix_view.h says.
+// Bytes r and 16 + r of a block's integer scales (layout in matrix_view.h).
 void place_scales(const WeightLayout& layout, const FileBlock& block, std::byte* out) {
   if (layout.form == BlockForm::kTwoScales) {
     for (int half = 0; half < 2; ++half) {
@@ -168,8 +168,8 @@ std::size_t PackedMatrix::file_row_bytes() const {
 }
 
 Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks) {
-  REQUIRE(begin <= end && end <= groups(), "groups " + std::to_string(begin) + " to " +
-                                               std::to_string(end) + " of " +
+  REQUIRE(begin <= end && end <= groups(), "row groups " + std::to_string(begin) + " to " +
+                                               std::to_string(end) + " are not in a matrix of " +
                                                std::to_string(groups()));
   const std::size_t row_bytes = file_row_bytes();
   TRY_VOID(check_weight_bytes(type_, rows_, cols_, blocks.size()));
@@ -187,7 +187,7 @@ Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpa
   return ok_status();
 }
 
-// False where the rows must be placed one by one: without AVX2, or to say which one is refused.
+// False if the rows must be placed one by one: without AVX2, or to find the row that is refused.
 bool PackedMatrix::place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes) {
 #if defined(__x86_64__)
   static const bool fast = runs_avx2();

@@ -1,4 +1,4 @@
-// What this processor does at most, measured: the floors that a benchmark prints beside a kernel.
+// Measured peak rates of this processor: a benchmark prints them beside a kernel's rate.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ float sum_of_squares(const float* x, std::uint32_t n) {
   return lanes[0];
 }
 
-// What every value of the row is multiplied with.
+// The factor of every value of the row.
 float norm_factor(float squares, std::uint32_t n, float epsilon) {
   return 1.0F / std::sqrt(squares / static_cast<float>(n) + epsilon);
 }

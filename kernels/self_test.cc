@@ -19,7 +19,7 @@
 namespace hearth::kernels {
 namespace {
 
-// Whoever adds an entry adds its question here.
+// A new entry needs a question here.
 static_assert(sizeof(Kernels) == sizeof(std::string_view) + 14 * sizeof(void (*)()));
 
 constexpr KnownAnswer kAnswers[] = {
@@ -95,7 +95,7 @@ class Digest {
   Blake2b hash_;
 };
 
-// Garbage of every type, so that an output nobody wrote shows.
+// Garbage of every type, so that an output that was never written shows.
 template <typename T>
 std::vector<T> unwritten(std::size_t count) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,6 +1,6 @@
 // Known answers: what every entry of a kernel table, for every weight type, and every function
 // beside the tables gives on small fixed inputs. A process asks before it serves, so that a
-// processor, a compiler or a memory that computes something else is found before anybody relies on
+// processor, a compiler or a memory that computes something else is found before anything relies on
 // it. The answers are committed (self_test_answers.inc); they come from the scalar table.
 #pragma once
 

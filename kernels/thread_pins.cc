@@ -14,7 +14,7 @@ struct Maker {
 };
 thread_local Maker maker;
 
-// False where the kernel does not say: more cpus than a cpu_set_t holds.
+// False if the kernel gives no answer: there are more cpus than a cpu_set_t holds.
 bool read_allowed(cpu_set_t& cpus) {
   if (maker.pins > 0) {
     cpus = maker.before;
@@ -48,7 +48,7 @@ ThreadPins::~ThreadPins() {
   if (--maker.pins == 0) pthread_setaffinity_np(pthread_self(), sizeof all_, &all_);
 }
 
-// A cpu that went away meanwhile leaves the thread where the kernel puts it.
+// If the cpu is gone by now, the thread stays where the kernel puts it.
 void ThreadPins::hold(unsigned thread) const {
   if (cpus_.empty()) {
     // A thread starts with the affinity of its maker.

@@ -13,7 +13,7 @@
 
 namespace hearth::kernels {
 
-// That so many threads, made by the calling one, can be pinned; else an error with the figures.
+// Whether so many threads of the calling one can be pinned; else an error with the figures.
 Status check_pins(unsigned threads);
 
 class ThreadPins {

@@ -1,5 +1,5 @@
-// What every packed layout needs of the rows of a weight matrix as a file has them: their shape,
-// what is refused, and the row exponent of CANONICAL.md.
+// Rows of a weight matrix as a file has them, for every packed layout: shape checks, refused values
+// and the row exponent of CANONICAL.md.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace hearth::kernels {
 Status check_weight_shape(WeightType type, std::uint32_t rows, std::uint32_t cols);
 Status check_weight_bytes(WeightType type, std::uint32_t rows, std::uint32_t cols,
                           std::size_t bytes);
-// kInvalidInput: what is wrong with super-block `block` of row `row`.
+// kInvalidInput, with the reason why super-block `block` of row `row` is refused.
 Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block);
 
 // The exponent B of a row whose sum of |weights| is units * 2^-24, and of one of `cols` floating

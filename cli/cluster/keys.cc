@@ -70,7 +70,7 @@ OrderedJson key_object(const ApiKey& key) {
   return out;
 }
 
-void print_json(const OrderedJson& json) { std::printf("%s\n", json.dump().c_str()); }
+void print_keys_json(const OrderedJson& json) { std::printf("%s\n", json.dump().c_str()); }
 
 std::string list_text(const std::vector<std::string>& names, const char* none) {
   std::string text;
@@ -148,7 +148,7 @@ int run_key_create(const KeyOptions& options) {
     const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
     if (purse.ok() && *purse) (*purse)->add(out, made->key);
     out["key"] = made->text;
-    print_json(out);
+    print_keys_json(out);
     return kExitDone;
   }
   std::fprintf(stderr,
@@ -182,7 +182,7 @@ int run_key_list(const KeyOptions& options) {
     OrderedJson& one = out.emplace_back(key_object(key));
     if (*purse) (*purse)->add(one, key);
   }
-  print_json(out);
+  print_keys_json(out);
   return kExitDone;
 }
 
@@ -196,7 +196,7 @@ int run_key_revoke(const KeyOptions& options) {
                                            "\"; hearth key list shows them"});
   }
   if (options.json) {
-    print_json({{"revoked", options.name}});
+    print_keys_json({{"revoked", options.name}});
   } else {
     std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
   }

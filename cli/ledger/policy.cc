@@ -27,7 +27,7 @@ double share(std::int64_t ppm) { return static_cast<double>(ppm) / ledger::kMill
 
 std::int64_t rate_of_a_tenth(const Policy& policy) { return ledger::stake_rate(policy, 1, 10); }
 
-void print_json(const Policy& policy) {
+void print_policy_json(const Policy& policy) {
   OrderedJson json;
   json["hash"] = ledger::policy_hash(policy).hex();
   for (const ledger::PolicyRow& row : ledger::policy_table()) {
@@ -87,7 +87,7 @@ void print_text(const Policy& policy) {
 
 int run_ledger_policy(const LedgerPolicyOptions& options) {
   const Policy policy;
-  options.json ? print_json(policy) : print_text(policy);
+  options.json ? print_policy_json(policy) : print_text(policy);
   return kExitDone;
 }
 

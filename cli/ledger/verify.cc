@@ -115,7 +115,7 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
   return out;
 }
 
-void print_json(const VerifiedAnswer& verified) {
+void print_verified_json(const VerifiedAnswer& verified) {
   OrderedJson receipts = OrderedJson::array();
   for (const ledger::Receipt& r : verified.receipts) {
     receipts.push_back({{"request", to_hex(r.slot.request)},
@@ -229,7 +229,7 @@ int run_verify(const VerifyOptions& options) {
     verified->says_verified = asked->saved->says_verified;
   }
   if (verified) {
-    options.json ? print_json(*verified) : print_text(*verified);
+    options.json ? print_verified_json(*verified) : print_text(*verified);
     return kExitDone;
   }
   return print_fault(path, verified.error(), options.json);

@@ -20,20 +20,20 @@ std::string rate(double per_second) {
   return text;
 }
 
-std::string percent(double share) {
+std::string percentage(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.0f%%", 100.0 * std::clamp(share, 0.0, 1.0));
   return text;
 }
 
-std::string count_of(std::size_t count, const char* what) {
+std::string counted(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 std::string rates_text(const client::SwarmView& view) {
   return rate(view.prompt_tokens_per_second) + " tokens/s in, " + rate(view.tokens_per_second) +
-         " out; " + count_of(view.running, "request") + " running, " +
-         std::to_string(view.waiting) + " waiting";
+         " out; " + counted(view.running, "request") + " running, " + std::to_string(view.waiting) +
+         " waiting";
 }
 
 // "▕███   ▏": the part from `begin` to `end` of something of length 1.
@@ -52,7 +52,7 @@ std::string kv_text(const client::NodeView& node) {
   if (node.kv_tokens == 0) return "-";
   const double share =
       static_cast<double>(node.kv_tokens_used) / static_cast<double>(node.kv_tokens);
-  return bar(0.0, share) + " " + percent(share) + " of " + std::to_string(node.kv_tokens);
+  return bar(0.0, share) + " " + percentage(share) + " of " + std::to_string(node.kv_tokens);
 }
 
 std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
@@ -93,7 +93,7 @@ Lines why_lines(const client::SwarmView& view) {
           return node.state == "free" && node.newcomer.empty() && node.barred.empty();
         });
     if (free > 0 && view.stages_wanted > 0) {
-      lines.push_back("spare   " + count_of(static_cast<std::size_t>(free), "worker") +
+      lines.push_back("spare   " + counted(static_cast<std::size_t>(free), "worker") +
                       "; one more pipeline takes " + std::to_string(view.stages_wanted));
     }
     for (const client::NodeView& node : view.nodes) {
@@ -117,7 +117,7 @@ Lines why_lines(const client::SwarmView& view) {
     lines.push_back(std::move(line));
   }
   if (!view.gaps.empty()) {
-    lines.push_back("add     " + count_of(view.gaps.size(), "worker") +
+    lines.push_back("add     " + counted(view.gaps.size(), "worker") +
                     (view.gaps.size() == 1 ? ", with: " : ", each with: ") +
                     (view.joinable ? "hearth join TOKEN"
                                    : "hearth worker --model " + escape_control(view.model)));
@@ -134,7 +134,7 @@ Lines wrong_lines(const client::SwarmView& view) {
   for (const client::AccusedView& one : view.accused) {
     lines.push_back(
         "wrong   " + escape_control(one.node) +
-        ": it sent wrong bytes of the model, as reported by " + count_of(one.accusers, "node") +
+        ": it sent wrong bytes of the model, as reported by " + counted(one.accusers, "node") +
         " (" + escape_control(one.item) + "); " +
         (one.out ? "no node fetches from it until it restarts" : "these nodes fetch elsewhere"));
   }
@@ -156,7 +156,7 @@ Lines barred_lines(const client::SwarmView& view) {
     }
     if (!node.standing || node.standing->disputes == 0) continue;
     lines.push_back("dispute " + name + " is involved in " +
-                    count_of(node.standing->disputes, "open dispute") +
+                    counted(node.standing->disputes, "open dispute") +
                     ": two results for one window, and no verdict yet");
     lines.push_back("        its history: hearth ledger " + name +
                     "; hearth logs says why, if it stays undecided");
@@ -184,12 +184,12 @@ Lines audit_lines(const client::SwarmView& view) {
     }
   }
   if (audits.waiting > 0 && !lines.empty()) {
-    lines.push_back("        " + count_of(audits.waiting, "window") +
+    lines.push_back("        " + counted(audits.waiting, "window") +
                     (audits.waiting == 1 ? " waits: " : " wait: ") +
                     escape_control(audits.why_waiting));
   }
   if (audits.referee_missed > 0) {
-    lines.push_back("referee " + count_of(audits.referee_missed, "window") +
+    lines.push_back("referee " + counted(audits.referee_missed, "window") +
                     " drawn for this server's own referee not computed: " +
                     escape_control(audits.why_referee_missed));
   }
@@ -228,7 +228,7 @@ std::string state_text(const client::NodeView& node) {
   if (!node.barred.empty()) return node.state + (is_ended(node) ? ", ended" : ", quarantined");
   if (node.held_bytes >= node.held_total) return node.state;
   const double share = static_cast<double>(node.held_bytes) / static_cast<double>(node.held_total);
-  return node.state + ", has " + percent(share);
+  return node.state + ", has " + percentage(share);
 }
 
 // "regular, 84 right, 1 fault".
@@ -237,7 +237,7 @@ std::string standing_text(const client::NodeView& node) {
   const client::NodeView::Standing& one = *node.standing;
   if (one.tombstoned) return "ended: it lied";
   std::string text = one.level + ", " + std::to_string(one.audited_right) + " right";
-  if (one.faults > 0) text += ", " + count_of(one.faults, "fault");
+  if (one.faults > 0) text += ", " + counted(one.faults, "fault");
   if (one.disputes > 0) text += ", in dispute";
   return text;
 }
@@ -288,7 +288,7 @@ Lines status_lines(const client::SwarmView& view) {
               {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
                node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
-               percent(node.busy_ratio), std::to_string(node.rows_total)});
+               percentage(node.busy_ratio), std::to_string(node.rows_total)});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
   for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
@@ -311,7 +311,7 @@ Lines top_lines(const client::SwarmView& view, const std::string& api_base,
   for (const client::NodeView& node : view.nodes) {
     table.add(node, {node.name, state_text(node), layers_bar(node, view.layers),
                      rate(node.rows_per_second),
-                     bar(0.0, node.busy_ratio) + " " + percent(node.busy_ratio), kv_text(node),
+                     bar(0.0, node.busy_ratio) + " " + percentage(node.busy_ratio), kv_text(node),
                      node.placed ? format_bytes(node.weight_bytes) : "-"});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));

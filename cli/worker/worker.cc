@@ -83,7 +83,7 @@ Result<node::Triggers> triggers_of(const WorkerOptions& options) {
   return triggers;
 }
 
-std::string text_of(const Away& away) {
+std::string text_for_log(const Away& away) {
   std::string text = (away.drain ? "drained: " : "paused: ") + away.why;
   if (away.until > 0) text += ", until " + date_text(away.until);
   return text;
@@ -212,7 +212,8 @@ class Worker {
   void obey_owner() {
     const std::optional<Away> away = owner_->look();
     if (away != away_) {
-      spdlog::info("{}: {}", stage_options_.node, away ? text_of(*away) : "its owner's no more");
+      spdlog::info("{}: {}", stage_options_.node,
+                   away ? text_for_log(*away) : "its owner's no more");
       away_ = away;
     }
     stage_->set_away(away);

@@ -1,4 +1,4 @@
-// What the attention kernels share.
+// Definitions that the attention kernels share.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ std::size_t attention_state_bytes(std::uint32_t tokens, std::uint32_t heads,
 // As Kernels::attention for every token and kv head; `failed[token]` becomes 1 where that is false,
 // and the output of the kv head's queries is then zero. kInvalidInput for heads that do not divide
 // and head_dim beyond kHeadDimMax. The context is split every 256 positions, whatever its length
-// and whoever else is in the call; no split changes a bit.
+// and its batch are; no split changes a bit.
 Status attention(const AttentionRows& rows, const AttentionSpace& space, std::uint32_t* failed,
                  Stream stream);
 

@@ -70,7 +70,7 @@ class Global {
   HEARTH_DEVICE std::remove_const_t<T> get(std::size_t i) const {
     return memory::load<std::remove_const_t<T> >(data_ + i);
   }
-  // For what nobody writes during the launch and this launch reads once: it passes the caches by.
+  // Read once, and not written during the launch: the load bypasses the caches.
   HEARTH_DEVICE std::remove_const_t<T> get_once(std::size_t i) const {
     if constexpr (std::is_same_v<std::remove_const_t<T>, Words4>) {
       return memory::words(__ldcs(reinterpret_cast<const uint4*>(data_ + i)));

@@ -1,6 +1,6 @@
 // A digest of memory that takes no order: a sum over its words, each mixed with its place. Parts
 // may be added up in any order, on the host and on a card; it finds a changed bit, a moved word and
-// a lost copy, and is not meant to withstand anybody who chooses the bytes.
+// a lost copy, and does not withstand an attacker who chooses the bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a launch answered, as a Status.
+// The result of a kernel launch, as a Status.
 #pragma once
 
 #include <string>

@@ -122,7 +122,7 @@ const char* for_type(WeightType type, Run run) {
 Status check_matrix(const CardMatrix& w) {
   REQUIRE(w.rows > 0 && w.cols > 0 && w.cols % layout_of(w.type).columns() == 0,
           "a weight matrix of " + std::to_string(w.rows) + " x " + std::to_string(w.cols) +
-              ", which its type does not have");
+              ", a shape that its type does not allow");
   return ok_status();
 }
 

@@ -6,7 +6,7 @@
 namespace hearth::kernels::cuda {
 namespace {
 
-// What no other process of this program could mend is no loss of a card.
+// An error that a new process would meet as well does not count as the loss of a card.
 bool no_card(cudaError_t error) {
   switch (error) {
     case cudaErrorNoDevice:
@@ -36,7 +36,7 @@ Status ask(const char* what, const Call& call) {
   TRY_VOID(LostCard::status());
   const cudaError_t error = call();
   if (error == cudaSuccess) return ok_status();
-  cudaGetLastError();  // an error that is not sticky is told once
+  cudaGetLastError();  // an error that is not sticky is reported once
   return LostCard::heard(error_of(what, error));
 }
 

@@ -1,4 +1,4 @@
-// What the host does with a card: memory, copies, streams, events, graphs. Named without CUDA, so
+// Host operations on a GPU: memory, copies, streams, events, graphs. Named without CUDA, so
 // that the code above it compiles everywhere; runtime.cu says it to CUDA, tests/emulated to the
 // emulator, which keeps what is queued for later and runs it in an order drawn from a seed.
 //
@@ -32,7 +32,8 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
 };
 
-// Of the cards that CUDA_VISIBLE_DEVICES leaves, in its order. kUnavailable without a driver.
+// Numbers count the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order. kUnavailable without a
+// driver.
 Result<std::uint32_t> device_count();
 Result<DeviceInfo> device_info(std::uint32_t device);
 // Compute capabilities that there is code for, ten times: 75 is 7.5.
@@ -105,7 +106,7 @@ Status fill_zero(void* to, std::size_t bytes, Stream stream);
 
 // The event stands behind what the stream holds now; a later record moves it.
 Status record(Event event, Stream stream);
-// What is queued on the stream from now on waits for the event.
+// Work queued on the stream from now on waits for the event.
 Status wait(Stream stream, Event event);
 // Whether it has come by; true of one that was never recorded.
 Result<bool> passed(Event event);

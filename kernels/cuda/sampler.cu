@@ -157,7 +157,7 @@ HEARTH_DEVICE std::uint32_t distance_of(const Row& row, std::uint32_t i) {
   return static_cast<std::uint32_t>(std::int64_t{row.best} - row.logits.get(i));
 }
 
-// What a token of that distance weighs; 0 where it is no candidate.
+// The weight of a token at that distance; 0 if it is not a candidate.
 HEARTH_DEVICE std::uint64_t weight_of(const Row& row, std::uint32_t distance) {
   const std::uint64_t factor = row.params.exponent_factor;
   if (distance >= (kWeightUnits + factor - 1) / factor) return 0;

@@ -1,5 +1,5 @@
-// What a step needs around its layers: tables of KV pages, rows picked and scaled. Pointers and
-// errors as in rows.h.
+// The kernels around the layers of a step: tables of KV pages, rows gathered and scaled. Pointers
+// and errors as in rows.h.
 #pragma once
 
 #include <cstddef>

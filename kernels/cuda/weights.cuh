@@ -28,7 +28,7 @@ struct Record {
   std::uint32_t words[kWords];
 };
 
-// The record of `lane` in a tile. `kOnce`: nobody will read it again soon.
+// The record of `lane` in a tile. `kOnce`: it is not read again soon.
 template <WeightType kType, bool kOnce>
 HEARTH_DEVICE void load_record(Global<const std::byte> tile, std::uint32_t lane,
                                Record<kType>& out) {

@@ -17,7 +17,7 @@ using namespace avx2;  // NOLINT: the vector helpers
 
 constexpr std::uint32_t kLanes = 8;
 
-// What blocks add up to, a row a lane. tests/bench compiles this file with a plain float sum in its
+// The sum over blocks, one row a lane. tests/bench compiles this file with a plain float sum in its
 // place, to show what freedom from order costs.
 #ifndef HEARTH_PLAIN_FLOAT_SUM
 using Sum = __m256i;  // grid steps
@@ -142,7 +142,7 @@ inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
   }
 }
 
-// Where the sums of one tile go: rounded to outputs, or as they are.
+// The destination of the sums of one tile: rounded outputs, or the sums themselves.
 struct Output {
   float* values;
   std::int32_t* partial;  // when values is null

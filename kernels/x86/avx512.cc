@@ -89,8 +89,8 @@ float sum_of_squares(const float* x, std::uint32_t n) {
   return avx512::sum_tree(lanes[0]);
 }
 
-// What every value of the row is multiplied with; NaN for a sum out of range, so that the quantiser
-// refuses the row.
+// The factor of every value of the row; NaN for a sum out of range, so that the quantiser refuses
+// the row.
 float norm_factor(const float* x, std::uint32_t n, float epsilon) {
   const float squares = sum_of_squares(x, n);
   const float mean = squares / static_cast<float>(n);

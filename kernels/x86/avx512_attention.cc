@@ -21,7 +21,7 @@ struct Query {
   std::int32_t bias[kBlocksMax];  // -128 * sum of the block: keys are stored as k + 128
 };
 
-// What a pass works on: `heads` query heads, and the pages from the one that holds `begin`.
+// The state of one pass: `heads` query heads, and the pages from the one that holds `begin`.
 struct Pass {
   explicit Pass(const AttentionArgs& a)
       : args(a),

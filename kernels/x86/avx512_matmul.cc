@@ -66,7 +66,7 @@ inline __m512i two_scale_dot(const Weights<type>& w, const TokenBlock& x) {
   return _mm512_dpwssd_epi32(dot, w.half_factor, _mm512_set1_epi32(*x.block_sum));
 }
 
-// What blocks add up to, a row a lane. tests/bench compiles this file with a plain float sum in its
+// The sum over blocks, one row a lane. tests/bench compiles this file with a plain float sum in its
 // place, to show what freedom from order costs.
 #ifndef HEARTH_PLAIN_FLOAT_SUM
 using Sum = __m512i;  // grid steps
@@ -119,7 +119,7 @@ inline Sum plus_block(Sum sum, const Weights<type>& w, const TokenBlock& x) {
   return plus(sum, unit, dot, w.minimum, offset);
 }
 
-// Where the sums of one tile go: rounded to outputs, or as they are.
+// The destination of the sums of one tile: rounded outputs, or the sums themselves.
 struct Output {
   float* values;
   std::int32_t* partial;  // when values is null

@@ -10,7 +10,7 @@
 
 namespace hearth::kernels::avx512 {
 
-// What the blocks of a super-block share: d * G and -dmin * G (or m * G), a row a lane.
+// The factors that the blocks of a super-block share: d * G and -dmin * G (or m * G), a row a lane.
 struct SuperScales {
   __m512 scale;
   __m512 minimum;
@@ -26,7 +26,7 @@ struct Weights {
   __m512i quants[8];    // quants[g]: columns 4g..4g+3 of 16 rows, stored quants or 128 + codebook
 };
 
-// What is taken off every column of Weights::quants.
+// The offset to subtract from every column of Weights::quants.
 constexpr int quant_zero(const WeightLayout& layout) { return layout.codebook ? 128 : layout.zero; }
 
 static inline __m512 load_halves(const std::byte* at) {

@@ -40,7 +40,7 @@ std::optional<std::uint64_t> field_in(const std::string& path, const std::string
   return std::nullopt;
 }
 
-// What the limit of one group leaves; pages of files that it holds are given back when asked for.
+// The rest of one group's limit. Cached pages of files count as free: the kernel reclaims them.
 std::uint64_t left_in(const std::string& group, const char* limit, const char* usage,
                       const char* prefix) {
   const auto most = number_in(group + limit);
@@ -54,7 +54,7 @@ std::uint64_t left_in(const std::string& group, const char* limit, const char* u
   return *most - std::min(*most, held);
 }
 
-// Of a group and all that it is in.
+// The least over a group and all of its parents.
 std::uint64_t left_in_all(const std::string& mount, std::string path, const char* limit,
                           const char* usage, const char* prefix) {
   std::uint64_t least = kUnknown;

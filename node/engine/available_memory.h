@@ -1,5 +1,5 @@
-// How much memory this process may still take: what the kernel would give without swapping, and no
-// more than any memory limit of the control groups it lives in (containers, systemd units) leaves.
+// available_memory: the bytes that this process may still take without swapping, within the memory
+// limits of its control groups (containers, systemd units).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hearth::node {
 
-// Bytes. `root`: where /proc and /sys are, for tests. The largest number where nothing is known.
+// Bytes. `root`: where /proc and /sys are, for tests. The largest number if nothing is known.
 std::uint64_t available_memory(const std::string& root = "");
 
 }  // namespace hearth::node

@@ -1,5 +1,5 @@
-// What a StepBatch must be for a stage that holds certain sequences. A batch is checked as a whole
-// before anything is changed, so that a refused one leaves no trace.
+// check_batch: the rules of a StepBatch for a stage and its open sequences. A batch is checked as a
+// whole before anything changes, so that a refused batch leaves no trace.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Device: what may run a stage in place of the processor's cores. It outlives the engines on it.
+// Device: an accelerator that runs a stage in place of the processor's cores. It outlives its
+// engines.
 //
 // Threads: one stage is loaded, stepped and freed by one thread at a time; stages on threads of
 // their own may share a device.
@@ -22,11 +23,11 @@ class Device {
   virtual ~Device() = default;
   virtual const std::string& name() const = 0;    // "cuda:0 NVIDIA GeForce RTX 4090"
   virtual const std::string& bus_id() const = 0;  // of PCI: for node/machine/card_sensors.h
-  // What a stage takes of the device's memory, to the byte, once its KV pages are chosen. Checks as
-  // node::stage_memory does.
+  // The device memory of a stage, to the byte, once its KV pages are chosen. Checks the same as
+  // node::stage_memory.
   virtual Result<StageMemory> memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                      const EngineOptions& options) const = 0;
-  // Of the device's memory that is free now, what stages may take.
+  // The part of the device's free memory that stages may take.
   virtual Result<std::uint64_t> budget() const = 0;
   // kNoCapacity, with every figure, where the budget does not hold the stage and one sequence.
   virtual Status check_memory(const model::GgufFile& file, const model::ModelSpec& spec,

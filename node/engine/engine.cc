@@ -41,7 +41,7 @@ struct Step {
   std::vector<StageSequence*> sequences;  // one a row of the batch
   std::vector<ComputedRow> computed;
   std::vector<ForwardRow> rows;
-  std::vector<std::uint32_t> replayed;  // rows of the batch, and what they said before
+  std::vector<std::uint32_t> replayed;  // rows of the batch whose output was kept
   Bytes said;
   std::vector<DrawRequest> draws;   // what rows point to; last stage only
   std::vector<SampledToken> drawn;  // one a row of the batch; likewise
@@ -159,8 +159,8 @@ bool StageEngine::can_begin(const StepBatch& batch) const {
   return !truncates && has_pages(batch);
 }
 
-// That the pool has the pages of all rows, those that will turn out to have failed too; pages that
-// are only kept are free. The batch is not checked yet.
+// Whether the pool has pages for all rows, including rows that may turn out to have failed; pages
+// that are only kept count as free. The batch is not checked yet.
 bool StageEngine::has_pages(const StepBatch& batch) const {
   std::uint64_t wanted = 0;
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
@@ -249,8 +249,8 @@ void StageEngine::truncate(const StepBatch& batch) {
   }
 }
 
-// Finds the sequences of the rows, which are known to this step from here on: one that it releases
-// may come anew under the same id before it is finished.
+// Finds the sequences of the rows. The step refers to them from here on: a sequence that it
+// releases may be opened again under the same id before the step is finished.
 void StageEngine::enter(Step& step) {
   step.sequences.clear();
   const std::vector<BatchRow>& rows = step.batch.rows;
@@ -272,7 +272,7 @@ void StageEngine::leave(Step& step) {
 }
 
 // Decides which rows are computed: those of sequences that have not failed and get their pages, and
-// that are not said again.
+// that are not replayed.
 void StageEngine::admit(Step& step) {
   step.computed.clear();
   step.rows.clear();
@@ -303,8 +303,8 @@ bool StageEngine::grow(StageSequence& sequence, Position position) {
   return true;
 }
 
-// What went out is taken now: the pages may be another's before the step is finished. A row that
-// says a token is computed again, and writes what was there.
+// Copies the kept output now: the pages may belong to another sequence before the step is finished.
+// A row that gives a token is computed again, and writes the same bytes.
 bool StageEngine::replay(Step& step, std::uint32_t index) {
   const BatchRow& row = step.batch.rows[index];
   StageSequence& sequence = *step.sequences[index];
@@ -345,7 +345,7 @@ DrawRequest StageEngine::draw_request(const Step& step, std::uint32_t computed) 
           sequence.history.generated_behind(position - sequence.open.prompt_tokens)};
 }
 
-// Of every token that is wanted without log probabilities, which need the logits.
+// Requests a draw for every token without log probabilities; those need the logits.
 void StageEngine::request_draws(Step& step) const {
   step.drawn.assign(step.batch.rows.size(), SampledToken{});
   step.draws.clear();
@@ -532,8 +532,8 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
   }
 }
 
-// The pages are free from here on, for whoever takes them works behind this step; the sequences
-// themselves stay until it is finished.
+// The pages are free from here on, since a later step works behind this one; the sequences
+// themselves stay until this step is finished.
 void StageEngine::release(Step& step) {
   for (const SequenceId id : step.batch.releases) {
     step.released.push_back(sequences_.extract(id));
@@ -587,7 +587,8 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
 Status check_options(const model::ModelSpec& spec, const EngineOptions& options) {
   REQUIRE(options.layers.begin < options.layers.end && options.layers.end <= spec.layers,
           "layers " + std::to_string(options.layers.begin) + " to " +
-              std::to_string(options.layers.end) + " of a model of " + std::to_string(spec.layers));
+              std::to_string(options.layers.end) + " are not in the model, which has layers 0 to " +
+              std::to_string(spec.layers));
   REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
           "batch rows are " + std::to_string(options.batch_rows) + ", allowed are 1 to " +
               std::to_string(limits::kBatchRows));

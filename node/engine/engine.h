@@ -27,8 +27,8 @@ namespace hearth::node {
 
 class Device;
 
-// Sees the logits of chosen positions, whether or not a token is sampled there: what perplexity is
-// measured with. Those of a sequence that ends in kError mean nothing.
+// LogitsObserver: receives the logits of chosen positions, whether or not a token is sampled there;
+// perplexity is measured with it. Those of a sequence that ends in kError mean nothing.
 class LogitsObserver {
  public:
   virtual ~LogitsObserver() = default;
@@ -40,9 +40,9 @@ class LogitsObserver {
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
-  // Of weights, KV, buffers and the process; 0: what the machine has available. One that does not
-  // hold the weights and one sequence is refused before anything is read; one that holds no more
-  // than a part of the KV budget gives that part.
+  // Memory for weights, KV, buffers and the process; 0: all that the machine has available. If it
+  // does not hold the weights and one sequence, loading is refused before anything is read; if it
+  // holds only a part of the KV budget, the engine takes that part.
   std::uint64_t memory_bytes = 0;
   std::uint32_t threads = 1;
   bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
@@ -58,8 +58,8 @@ struct EngineOptions {
   // Runs the layers in place of the processor; outlives the engine. `threads` then pack and sample,
   // and memory_bytes says nothing of the device's memory.
   Device* device = nullptr;
-  // Asked between two tensors, while weights are loaded: whether to give up (kCancelled). Empty:
-  // no.
+  // Called between two tensors while weights are loaded; true cancels the load (kCancelled). Empty:
+  // never.
   std::function<bool()> cancelled = {};
 };
 
@@ -99,10 +99,10 @@ class Engine {
   virtual bool ready() const = 0;  // finish() would not wait; asked while a step is under way
   virtual Status finish(StepBatch& batch, StepResult& result) = 0;
 
-  // Ends every sequence (a new epoch begins). Weights stay. Those of keep() give their pages to
-  // whoever wants them, and until then, a row of a sequence that is opened again under its id is
-  // not computed where the same came in before: what went out goes out again. reset() drops all,
-  // those kept before too. These and the next two: while no step is under way.
+  // Both end every sequence (a new epoch begins); weights stay. keep() keeps the pages of the ended
+  // sequences until other sequences need them. If such a sequence is opened again under its id, a
+  // row with the same input is not computed again: its kept output is used. reset() drops all
+  // sequences, including those kept before. These and the next two run while no step is under way.
   virtual void keep() = 0;
   virtual void reset() = 0;
 
@@ -111,8 +111,8 @@ class Engine {
   // sequence is not open.
   virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
 
-  // That the weights in a device's memory still are what was loaded. kNumeric names the tensor that
-  // is not; the engine must not be used any more.
+  // Checks that the weights in a device's memory are those that were loaded. kNumeric names the
+  // tensor that differs; the engine must not be used any more.
   virtual Status verify_weights() = 0;
 
   virtual bool is_first() const = 0;

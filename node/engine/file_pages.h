@@ -13,9 +13,9 @@ class FilePages {
  public:
   explicit FilePages(const model::GgufFile& file);
 
-  // Before `range` is read, by any thread. kIo where the file has lost these bytes meanwhile.
+  // Call before `range` is read; any thread may. kIo if the file has lost these bytes since.
   Status bring(ByteSpan range) const;
-  // After it; pages that it shares with its neighbours stay, unless `whole`.
+  // Call after `range` is read. Pages that it shares with its neighbours stay, unless `whole`.
   void drop(ByteSpan range, bool whole = false) const;
 
  private:

@@ -17,7 +17,7 @@ constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a clai
 using kernels::Defect;
 using kernels::kDefect;
 
-// Of a planted defect: the row's two halves as outputs of their own, added.
+// For an injected defect: the row's two halves as two outputs, added.
 void multiply_in_halves(const kernels::Kernels& table, const kernels::PackedMatrix& w,
                         const kernels::QuantizedRows& x, std::uint32_t begin, std::uint32_t end,
                         float* out) {

@@ -132,7 +132,7 @@ class Forward final : public StageForward {
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
 
   Setup setup_;
-  std::vector<std::uint64_t> digests_;  // of the weights, as they were loaded
+  std::vector<std::uint64_t> digests_;  // of the weights as loaded
   const model::ModelSpec& spec_;
   const kernels::Kernels& kernels_;
   kernels::ThreadPool& pool_;
@@ -140,7 +140,7 @@ class Forward final : public StageForward {
   const std::uint32_t narrow_;  // kv_heads * head_dim
   const float score_scale_;
   const float embedding_scale_;
-  // Of the feed-forward; a member, for the table is read anew at every call.
+  // The feed-forward's activation; a pointer to a member, since the table is read at every call.
   decltype(&kernels::Kernels::swiglu_quantize) const activate_;
 
   AlignedBuffer<std::uint16_t> bits_;  // the residual as it enters and leaves
@@ -159,7 +159,7 @@ class Forward final : public StageForward {
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 
-  // Of the step under way.
+  // The step under way.
   std::span<const ForwardRow> rows_;
   std::vector<std::uint32_t> sampled_;
 };

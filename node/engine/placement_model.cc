@@ -11,7 +11,7 @@
 namespace hearth::node {
 namespace {
 
-// Of a row beside its activations: sequence, position, token, flags.
+// Bytes of a row beside its activations: sequence, position, token, flags.
 constexpr std::uint64_t kRowBytes = 24;
 
 // Sums what the tensors of one layer take, reading none.

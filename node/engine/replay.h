@@ -1,10 +1,10 @@
-// Replay: what a stage keeps of rows that it has computed, so that it can say them again to a
-// machine that takes a lost neighbour's place: beside every KV page the hash of what came in and
-// the residual that went out. Sequences of an epoch that ended stay here with their pages, oldest
-// first, until these are wanted by others.
+// Replay: the rows that a stage keeps after it has computed them, so that it can send them again to
+// the node that replaces a lost neighbour. Beside every KV page it holds the hash of each row's
+// input and the residual of its output. Sequences of an ended epoch stay here with their pages,
+// oldest first, until other sequences need the pages.
 //
-// A row that comes again is known by what comes in, not by whose it is said to be: keys and values
-// are a function of what came in at this and all earlier positions (kernels/CANONICAL.md).
+// A row is recognised by its input and not by its sequence: keys and values are a function of the
+// inputs at this and all earlier positions (kernels/CANONICAL.md).
 //
 // Not thread-safe. Memory is reserved at the start and backed where it is used.
 #pragma once
@@ -32,7 +32,7 @@ class Replay {
   // `row_bytes`: of a row that goes out; 0 on the last stage. Where `budget_bytes` do not suffice
   // for all pages, rows of the others are computed again.
   Replay(std::uint32_t pages, std::size_t row_bytes, std::uint64_t budget_bytes);
-  bool empty() const { return pages_ == 0; }  // no row is kept
+  bool empty() const { return pages_ == 0; }  // there is no room for rows
 
   // Nothing happens for a position that the table does not hold any more.
   void put_input(const BlockTable& table, Position position, const Hash256& in);

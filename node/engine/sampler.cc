@@ -77,7 +77,8 @@ SamplerParams::SamplerParams(const SamplingParams& params)
   }
 }
 
-// Where the order (distance ascending, id ascending) is cut: keys above `last` are out.
+// The end of the kept prefix in the order (distance ascending, id ascending): keys above `last` are
+// out.
 struct Sampler::Cut {
   std::uint64_t last = 0;
   std::uint64_t total = 0;  // weight of what is in

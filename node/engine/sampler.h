@@ -36,7 +36,7 @@ struct SamplerParams {
   std::uint32_t top_logprobs = 0;
 };
 
-// The tokens that a sequence has seen, for its penalties.
+// TokenHistory: the tokens of a sequence so far, for its penalties.
 class TokenHistory {
  public:
   struct Seen {
@@ -67,7 +67,7 @@ class TokenHistory {
   std::vector<TokenId> generated_;
 };
 
-// What a row's token is drawn with, beside its logits.
+// The input of a draw beside the row's logits.
 struct DrawRequest {
   const SamplerParams* params = nullptr;
   const TokenHistory* history = nullptr;

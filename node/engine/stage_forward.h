@@ -24,8 +24,8 @@ struct ForwardRow {
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
                                       // rows of a sequence, which stand together
   bool sample = false;                // its logits are computed and handed on
-  // Of such a row: a stage that draws itself may hand on the token in place of the logits, or,
-  // where they are observed, before them.
+  // For such a row, a stage that draws tokens itself may give the token in place of the logits, or
+  // before them if they are observed.
   const DrawRequest* draw = nullptr;
   bool observed = false;
 };
@@ -48,18 +48,18 @@ class StageForward {
     OnToken on_token;
   };
 
-  // That a step begun now would not wait for the end of those under way.
+  // Whether a step that begins now need not wait for the steps under way.
   virtual bool may_overlap() const = 0;
   // Rows in input() are read, unless this is the first stage; `rows`, and what they point to, as
   // long as the call. `outputs` stays until the step is finished, and is called by either half. An
   // Error, here and of finish(), means that what runs the layers is gone for good: nothing of the
   // steps under way may be used, and every later call says the same.
   virtual Status begin(std::span<const ForwardRow> rows, const Outputs& outputs) = 0;
-  // Of the oldest step under way: that finish() need not wait, or is needed for it to go on.
+  // Whether finish() of the oldest step need not wait, or must be called for that step to go on.
   virtual bool ready() const = 0;
   virtual Status finish() = 0;
-  // Of the step finished last, until the next one begins: the row left the numeric range, and what
-  // was computed for it means nothing.
+  // Whether a row of the step finished last left the numeric range, so that its output means
+  // nothing. Valid until the next step begins.
   virtual bool failed(std::uint32_t row) const = 0;
   // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on, as it comes into
   // the step that begins next, and as it leaves the step finished last, until the next one begins.
@@ -72,8 +72,8 @@ class StageForward {
   // Lasts until the next call of anything here.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
 
-  // That the weights still are what was loaded, where that can be asked without another copy of
-  // them. kNumeric names the tensor that is not.
+  // Checks that the weights in memory are those that were loaded, if that needs no second copy of
+  // them. kNumeric names the tensor that differs.
   virtual Status verify_weights() { return ok_status(); }
 
   virtual unsigned threads() const = 0;

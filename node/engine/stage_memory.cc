@@ -23,7 +23,7 @@ std::string gib(std::uint64_t bytes) {
   return text;
 }
 
-// What Forward, the samplers and the step hold.
+// The buffers of Forward, of the samplers and of the step.
 std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& options) {
   const std::uint64_t rows = options.batch_rows;
   const std::uint64_t wide = std::uint64_t{spec.heads} * spec.head_dim;
@@ -84,7 +84,7 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
                                            gib(weights) + ", KV of one sequence " + gib(kv) +
                                            ", buffers " + gib(buffers) + ", process " +
                                            gib(kProcessBytes) + "; has " + gib(budget) +
-                                           " (--memory, or what the machine has available)"};
+                                           " (--memory, or the available memory of the machine)"};
 }
 
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {

@@ -1,5 +1,5 @@
-// What a stage takes of this machine's memory, known before anything is read, and whether the
-// budget holds it.
+// StageMemory: the memory that a stage takes on this machine, computed before any weight is read,
+// and the check that the budget holds it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace hearth::node {
 
-// Of a process beside its stages: program, sockets, stacks, the file's header.
+// Memory of a process beside its stages: program, sockets, stacks, the file's header.
 inline constexpr std::uint64_t kProcessBytes = 32 << 20;
 
-// Of rows that a worker's stage keeps to say them again, where its memory has so much to spare:
+// Memory for the rows that a worker's stage keeps for replay, if the machine has so much to spare:
 // 30,000 positions of a model of 70B parameters.
 inline constexpr std::uint64_t kReplayBytes = 512 << 20;
 
@@ -30,8 +30,8 @@ struct StageMemory {
   std::uint64_t least() const { return weights + buffers + page * pages_least; }
 };
 
-// Checks shapes and types of the range's tensors by the way. kNoCapacity when the KV budget is
-// under one page.
+// Also checks shapes and types of the range's tensors. kNoCapacity when the KV budget is under one
+// page.
 Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options);
 
@@ -42,11 +42,11 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
 // KV bytes of a stage within a budget that holds its least: the pages asked for, or those that fit.
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget);
 
-// Of options.replay_bytes what the machine's memory has beside the stage.
+// The part of options.replay_bytes that the machine's memory has beside the stage.
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
                                     const EngineOptions& options);
 
-// `given`, or what the machine has where that is 0.
+// `given`, or the available memory of the machine if that is 0.
 std::uint64_t memory_budget(std::uint64_t given);
 
 }  // namespace hearth::node

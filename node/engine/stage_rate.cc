@@ -17,7 +17,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// What slows a machine for a moment slows a round of all windows. Many short rounds tell more than
+// A moment of other load slows one round of all windows. Many short rounds tell more than
 // few long ones of the same time, and the quickest and the slowest do not count.
 constexpr int kRounds = 5;
 constexpr std::chrono::duration<double> kWindow(0.06);
@@ -47,7 +47,8 @@ class Timed {
 
  private:
   Status step() {
-    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "measuring was given up"};
+    if (cancelled_ && cancelled_())
+      return Error{ErrorCode::kCancelled, "the measurement was cancelled"};
     StepBatch batch;
     if (position_ == 0) {
       engine_.reset();
@@ -61,7 +62,7 @@ class Timed {
     TRY_VOID(engine_.step(batch, result));
     const bool failed = std::any_of(batch.rows.begin(), batch.rows.end(),
                                     [](const BatchRow& row) { return row.failed(); });
-    REQUIRE(!failed, "a row that was to be measured could not be computed");
+    REQUIRE(!failed, "a measured row could not be computed");
     position_ = (position_ + 1) % std::min(kPositions, spec_.context - 1);
     return ok_status();
   }

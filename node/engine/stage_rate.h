@@ -1,4 +1,4 @@
-// How fast this machine, or its card, runs a stage of a model: the figures that placement goes by.
+// StageRate: how fast this machine or its GPU runs a stage of a model. Placement uses it.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,8 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-// The thread is not woken: it looks every quarter of the limit, so that a call costs no switch.
+// begin() does not wake the thread, so that a call costs no context switch: the thread checks every
+// quarter of the limit.
 void Watchdog::begin() {
   const MutexLock lock(mutex_);
   INVARIANT(!running_, "one call is watched at a time");

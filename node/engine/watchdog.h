@@ -1,5 +1,5 @@
-// Watchdog: notices that a call does not come back. A thread of its own, because the one that waits
-// cannot look at a clock.
+// Watchdog: reports a call that does not return in time. It has a thread of its own, because the
+// calling thread is blocked and cannot check a clock.
 #pragma once
 
 #include <chrono>

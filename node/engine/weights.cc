@@ -32,7 +32,7 @@ class Reader {
       *counted_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
       return ok_status();
     }
-    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was given up"};
+    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was cancelled"};
     const Status packed = pack(type, rows, cols, file_.tensor_bytes(*tensor), out);
     if (packed.ok()) return packed;
     return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};

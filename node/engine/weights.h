@@ -20,8 +20,8 @@ using LayerWeights = LayerTensors<kernels::PackedMatrix, std::vector<float>>;
 
 struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::size_t bytes() const;
-  // Of each layer, then of what belongs to none: other numbers once a bit of them is another one.
-  // No proof against who means harm, but as quick as memory.
+  // One digest for each layer, then one for the tensors outside the layers. A changed bit changes
+  // the digest; an attacker could avoid that. They are computed at the speed of memory.
   std::vector<std::uint64_t> digests(kernels::ThreadPool& pool) const;
 
   // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as
@@ -29,7 +29,7 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   static Result<StageWeights> load(const model::GgufFile& file, const model::ModelSpec& spec,
                                    LayerRange layers, kernels::ThreadPool* pool = nullptr,
                                    const std::function<bool()>& cancelled = {});
-  // What load() will take, from the file's table of tensors alone, which is thereby checked.
+  // The bytes that load() will take, from the file's table of tensors alone, which it checks.
   static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers);
 };

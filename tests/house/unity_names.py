@@ -5,8 +5,9 @@ unity_names.py ROOT      prints each collision and exits with 1 where there is o
 unity_names.py --self-test
 
 A build without a compiler cache joins about a dozen sources of a library into one unit
-(cmake/HearthColdBuild.cmake), where two anonymous namespaces become one. Two functions of one name
-are fine while their parameters differ, and so is one alias that is written twice alike.
+(cmake/HearthColdBuild.cmake), where two anonymous namespaces become one. Two functions of one
+name do no harm while a call of one cannot reach the other: text and text, or number and number in
+the same place, can. One alias that is written twice alike does no harm either.
 """
 
 import collections
@@ -14,9 +15,13 @@ import pathlib
 import re
 import sys
 
-# Folders whose sources one library holds: the longest that a path begins with.
-LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node", "node/engine", "node/engine/card",
-             "node/proof", "node/runner", "coordinator", "coordinator/http", "coordinator/proof", "cli")
+# Folders whose sources one library or test binary holds: the longest that a path begins with.
+LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node", "node/engine",
+             "node/engine/card", "node/proof", "node/runner", "coordinator", "coordinator/http",
+             "coordinator/proof", "cli", "tests/unit/base", "tests/unit/kernels",
+             "tests/unit/proto", "tests/unit/model", "tests/unit/placement", "tests/unit/ledger",
+             "tests/unit/node", "tests/unit/node/engine", "tests/unit/coordinator",
+             "tests/unit/coordinator/http", "tests/unit/cli")
 # Compiled one by one: each instruction set has its own flags.
 ALONE = ("kernels/x86/", "kernels/cuda/")
 
@@ -50,6 +55,8 @@ def declaration(text):
     if function and text[:function.start(1)].endswith("::"):
         return None  # a member, defined outside its class
     value = VALUE.match(text)
+    if re.match(r"[^=({]*\w::\w+ ?[({=;]", text):  # a member of a class
+        return None
     if value and not (function and function.end(1) < value.end(1)):
         return value.group(1), "value"
     return (function.group(1), f"({parameter_types(function.group(2))})") if function else None
@@ -146,8 +153,27 @@ def clash(first, second):
     if first | second == aliases:
         return len(aliases) > 1
     if first | second == functions:
-        return bool(first & second)
+        return any(alike(one, other) for one in first for other in second)
     return True
+
+
+def kind_of(parameter):
+    """What may convert to what: text, numbers, and JSON, which takes anything."""
+    plain = re.sub(r"\b(const|std::|fs::|filesystem::)|[&\s]", "", parameter).lstrip(":")
+    if plain in ("string", "string_view", "char*", "path", "ByteSpan"):
+        return "text"
+    if plain in ("Json", "OrderedJson", "nlohmann::json", "nlohmann::ordered_json", "auto"):
+        return "anything"
+    if re.fullmatch(r"(u?int\d+_t|size_t|unsigned|int|long|double|float|bool|unsignedchar|char)", plain):
+        return "number"
+    return plain
+
+
+def alike(one, other):
+    """Whether a call of one function could reach the other."""
+    first, second = (re.split(r", ", f[1:-1]) for f in (one, other))
+    return len(first) == len(second) and all(
+        a == b or "anything" in (a, b) for a, b in zip(map(kind_of, first), map(kind_of, second)))
 
 
 def self_test():
@@ -162,11 +188,18 @@ def self_test():
     assert count("struct Reader {\n  int kWait = 1;\n};", "constexpr int kWait = 1;") == 0
     assert count("int f(int a) {\n  return a;\n}", "int f(int b) {\n  return b;\n}") == 1
     assert count("int f(int a) {\n  return a;\n}", "int f(const int* b) {\n  return *b;\n}") == 0
+    assert count("int f(std::size_t a) {\n}", "int f(double b) {\n}") == 1
+    assert count("int f(const char* a) {\n}", "int f(const std::string& b) {\n}") == 1
+    assert count("int f(const Case& a) {\n}", "int f(const Json& b) {\n}") == 1
+    assert count("int f(const Case& a) {\n}", "int f(const Reply& b) {\n}") == 0
     assert count("int f(int a,\n      long b) {\n}", "int f(int c, long d) {\n}") == 1
     assert count("using Json = nlohmann::json;", "using Json = nlohmann::json;") == 0
     assert count("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;") == 1
     assert count("constexpr int kWait = 1;  // of one", "constexpr int kTurn = 2;  // of two") == 0
     assert count("int a();  // one\nint f(int a) {\n}", "int f(int b) {\n}") == 1
+    assert count("Bytes* One::bytes_ = nullptr;", "Bytes* Two::bytes_ = nullptr;") == 0
+    assert count("int One::f(int a) {\n}", "int Two::f(int a) {\n}") == 0
+    assert count("std::size_t f(int a) {\n}", "std::size_t f(int a) {\n}") == 1
     assert count("struct Slot {};", "constexpr int kWait = 1;") == 0
     assert count("constexpr std::array<int, 2> kTypes = {1, 2};", "int kTypes[2] = {1, 2};") == 1
 

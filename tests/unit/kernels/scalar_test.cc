@@ -16,7 +16,7 @@ using namespace fixtures;  // NOLINT
 constexpr std::uint32_t kWidths[] = {32, 64, 96, 256, 288, 544, 576, 1536, 2048};
 constexpr float kNotFinite[] = {INFINITY, -INFINITY, NAN};
 
-const Kernels& scalar() { return *kernels_named("scalar").value(); }
+const Kernels& scalar_table() { return *kernels_named("scalar").value(); }
 
 // The rows that every element-wise test runs over.
 std::vector<std::vector<float>> rows_of(Generator& random, std::uint32_t n) {
@@ -109,7 +109,7 @@ TEST(Quantize, EveryTableComputesTheSameBits) {
   for (const std::uint32_t n : kWidths) {
     for (const std::vector<float>& x : rows_of(random, n)) {
       Activations expected(2, n);
-      ASSERT_TRUE(scalar().quantize(x.data(), expected.view, 1));
+      ASSERT_TRUE(scalar_table().quantize(x.data(), expected.view, 1));
       for (const Kernels* table : available_kernels()) {
         Activations out(2, n);
         ASSERT_TRUE(table->quantize(x.data(), out.view, 1));
@@ -157,8 +157,8 @@ TEST(RmsNorm, EveryTableComputesTheSameBits) {
         const std::vector<float> weight = normals(random, n);
         Activations expected(1, n);
         std::vector<float> expected_normed(n);
-        const bool ok = scalar().rms_norm_quantize(x.data(), weight.data(), epsilon, expected.view,
-                                                   0, expected_normed.data());
+        const bool ok = scalar_table().rms_norm_quantize(x.data(), weight.data(), epsilon,
+                                                         expected.view, 0, expected_normed.data());
         EXPECT_TRUE(ok || is_clear(expected));
         for (const Kernels* table : available_kernels()) {
           Activations out(1, n);
@@ -187,7 +187,7 @@ TEST(RmsNorm, EveryTableAddsUpALaneInTheSameSteps) {
     const std::uint32_t lane = random() % std::min(kNormLanes, n - kNormLanes);
     for (std::uint32_t i = lane; i < n; i += kNormLanes) x[i] = normal(random);
     std::vector<float> expected(n);
-    ASSERT_TRUE(scalar().rms_norm(x.data(), weight.data(), 0.0F, n, expected.data()));
+    ASSERT_TRUE(scalar_table().rms_norm(x.data(), weight.data(), 0.0F, n, expected.data()));
     for (const Kernels* table : available_kernels()) {
       std::vector<float> out(n);
       ASSERT_TRUE(table->rms_norm(x.data(), weight.data(), 0.0F, n, out.data()));
@@ -240,9 +240,11 @@ TEST(PlainRmsNorm, EveryTableComputesTheBitsOfTheQuantisingOne) {
         const std::vector<float> weight = wild(random, n, -20, 20);
         Activations row(1, n);
         std::vector<float> quantised(n);
-        scalar().rms_norm_quantize(x.data(), weight.data(), epsilon, row.view, 0, quantised.data());
+        scalar_table().rms_norm_quantize(x.data(), weight.data(), epsilon, row.view, 0,
+                                         quantised.data());
         std::vector<float> expected(n);
-        const bool ok = scalar().rms_norm(x.data(), weight.data(), epsilon, n, expected.data());
+        const bool ok =
+            scalar_table().rms_norm(x.data(), weight.data(), epsilon, n, expected.data());
         if (ok && std::all_of(expected.begin(), expected.end(), is_finite)) {
           EXPECT_TRUE(same_bits(expected, quantised));
         }
@@ -289,7 +291,8 @@ TEST(Gated, EveryTableComputesTheSameBits) {
       for (const std::vector<float>& gate : rows_of(random, n)) {
         for (const std::vector<float>& up : {normals(random, n), wild(random, n, -60, 0)}) {
           Activations expected(1, n);
-          const bool ok = (scalar().*gated.quantize)(gate.data(), up.data(), expected.view, 0);
+          const bool ok =
+              (scalar_table().*gated.quantize)(gate.data(), up.data(), expected.view, 0);
           for (const Kernels* table : available_kernels()) {
             Activations out(1, n);
             ASSERT_EQ((table->*gated.quantize)(gate.data(), up.data(), out.view, 0), ok);
@@ -311,7 +314,7 @@ TEST(Gated, EveryTableComputesTheSameActivationForAllMagnitudes) {
       gate[i % 32] = i % 2 == 0 ? normal(random, i % 4 == 0 ? 4.0F : 40.0F)
                                 : wild(random, 1, -40, i % 4 == 1 ? 20 : 120)[0];
       Activations expected(1, 32);
-      ASSERT_TRUE((scalar().*gated.quantize)(gate.data(), up.data(), expected.view, 0));
+      ASSERT_TRUE((scalar_table().*gated.quantize)(gate.data(), up.data(), expected.view, 0));
       for (const Kernels* table : available_kernels()) {
         Activations out(1, 32);
         ASSERT_TRUE((table->*gated.quantize)(gate.data(), up.data(), out.view, 0));
@@ -354,7 +357,7 @@ TEST(Rope, EveryTableComputesTheSameBits) {
         rope_table_row(position, frequencies, table_row.data());
         const std::vector<float> x = wild(random, std::size_t{3} * head_dim, -30, 30);
         std::vector<float> expected = x;
-        scalar().rope(expected.data(), 3, head_dim, style, table_row.data());
+        scalar_table().rope(expected.data(), 3, head_dim, style, table_row.data());
         for (const Kernels* table : available_kernels()) {
           std::vector<float> out = x;
           table->rope(out.data(), 3, head_dim, style, table_row.data());
@@ -395,7 +398,7 @@ TEST(Residual, EveryTableComputesTheSameBits) {
       const std::vector<float> x = wild(random, n, -40 + shift, 10 + shift);
       std::vector<float> expected = x;
       std::vector<std::uint16_t> expected_bits(n);
-      ASSERT_TRUE(scalar().residual_round(expected.data(), expected_bits.data(), n, shift));
+      ASSERT_TRUE(scalar_table().residual_round(expected.data(), expected_bits.data(), n, shift));
       for (const Kernels* table : available_kernels()) {
         std::vector<float> out = x;
         std::vector<std::uint16_t> bits(n + 1, 0xABCD);

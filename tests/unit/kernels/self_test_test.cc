@@ -16,10 +16,10 @@
 namespace hearth::kernels {
 namespace {
 
-const Kernels& scalar() { return *kernels_named("scalar").value(); }
+const Kernels& first_table() { return *kernels_named("scalar").value(); }
 
 TEST(SelfTest, TheAnswersAreWhatScalarGives) {
-  const auto answers = answers_of(scalar()).value();
+  const auto answers = answers_of(first_table()).value();
   const auto known = known_answers();
   bool same = answers.size() == known.size();
   for (std::size_t i = 0; same && i < known.size(); ++i) {

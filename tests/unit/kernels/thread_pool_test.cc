@@ -8,7 +8,7 @@
 namespace hearth::kernels {
 namespace {
 
-class ThreadPools : public testing::TestWithParam<unsigned> {};
+class ThreadPools : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(ThreadPools, EveryUnitRunsOnce) {
   auto pool = ThreadPool::create(GetParam());
@@ -71,7 +71,7 @@ TEST_P(ThreadPools, SleepersWakeUp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPools, testing::Values(1U, 2U, 3U, 8U));
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPools, ::testing::Values(1U, 2U, 3U, 8U));
 
 // A wait that ends at last where the pool is wrong, so that the test fails and does not hang.
 template <typename Condition>

@@ -8,17 +8,13 @@
 #include "ledger/books.h"
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
 constexpr std::int64_t kTime = 1'700'000'000;
 constexpr std::size_t kEntries = 64;
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
-Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
 
 // What an audit of the folder says: nothing, or its first fault.
 std::string audit(const Image& image) {

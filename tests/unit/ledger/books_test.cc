@@ -4,16 +4,13 @@
 
 #include "base/limits.h"
 #include "ledger/history.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
 constexpr std::int64_t kDay = 24 * 3'600;
 
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
-Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
 Account spendable(const PublicKey& key) { return {Account::Kind::kSpendable, key}; }
 Account escrow(const PublicKey& key) { return {Account::Kind::kEscrow, key}; }
 

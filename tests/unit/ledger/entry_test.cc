@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/ledger/test_keys.h"
+
 namespace hearth::ledger {
 namespace {
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 
 TEST(Entry, HasOneEncoding) {
   const PublicKey key = key_of(1).public_key();

@@ -6,15 +6,12 @@
 #include <filesystem>
 
 #include "base/limits.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
 namespace fs = std::filesystem;
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 
 class LogOnDisk : public ::testing::Test {
  protected:

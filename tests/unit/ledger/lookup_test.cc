@@ -8,16 +8,12 @@
 #include "ledger/entry.h"
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
 constexpr std::int64_t kAsked = 1'700'000'000;
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
-Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
 
 AnswerName name_of(unsigned char number) {
   return answer_name(kAsked, Bytes(10, std::byte{number}));

@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 
 Hash256 some_root() { return blake2b(as_bytes("root")); }
 

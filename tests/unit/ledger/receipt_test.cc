@@ -8,16 +8,12 @@
 
 #include "base/limits.h"
 #include "ledger/merkle.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 const PublicKey kCluster = key_of(1).public_key();
-
-Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
 
 // Stage `stage` of four over 20 layers each, worked by key 10 + stage.
 Receipt receipt_of(std::uint16_t stage) {

@@ -6,13 +6,10 @@
 
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 
 struct Built {
   Image image;

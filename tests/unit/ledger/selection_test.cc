@@ -5,12 +5,10 @@
 #include <cmath>
 #include <map>
 
+#include "tests/unit/ledger/test_keys.h"
+
 namespace hearth::ledger {
 namespace {
-
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
 
 Checkpoint checkpoint_of(std::uint64_t size) {
   return sign_checkpoint(size, blake2b(as_bytes(std::to_string(size))), key_of(1));

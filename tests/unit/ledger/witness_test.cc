@@ -7,24 +7,24 @@
 
 #include "ledger/log.h"
 #include "tests/unit/ledger/crash_disk.h"
+#include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
 namespace {
 
 using Kind = Judgement::Kind;
 
-SecretKey key_of(unsigned char seed) {
-  return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
-}
-const SecretKey& log_key() {
+const SecretKey& witnessed_log_key() {
   static const SecretKey key = key_of(1);
   return key;
 }
 
 // A log of one key whose entries are this word and their number, on a disk of its own.
-struct History {
-  explicit History(std::string said, std::uint64_t shared = 0)
-      : word(std::move(said)), alike(shared), log(Log::create(borrow(disk), log_key()).value()) {}
+struct LogHistory {
+  explicit LogHistory(std::string said, std::uint64_t shared = 0)
+      : word(std::move(said)),
+        alike(shared),
+        log(Log::create(borrow(disk), witnessed_log_key()).value()) {}
 
   Checkpoint grow(std::uint64_t to) {
     std::vector<Bytes> texts;
@@ -44,62 +44,63 @@ struct History {
 };
 
 TEST(Witness, WhatExtendsTheLatestMayBeCosigned) {
-  History history("entry ");
+  LogHistory history("entry ");
   std::optional<Checkpoint> latest;
   for (const std::uint64_t size : {1, 2, 3, 7, 8, 64, 255, 256, 257, 300, 1'000}) {
     history.grow(size);
     const std::uint64_t old = latest ? latest->size : 0;
     const Offer offer = history.log->offer(old).value();
-    EXPECT_EQ(judge(offer, latest, log_key().public_key()).kind, Kind::kExtends) << size;
+    EXPECT_EQ(judge(offer, latest, witnessed_log_key().public_key()).kind, Kind::kExtends) << size;
     latest = cosigned_by(offer.checkpoint, 1'700'000'000, key_of(9));
-    EXPECT_EQ(judge(offer, latest, log_key().public_key()).kind, Kind::kSame) << size;
-    const auto again =
-        parse_cosigned(as_bytes(latest->text()), log_key().public_key(), key_of(9).public_key());
+    EXPECT_EQ(judge(offer, latest, witnessed_log_key().public_key()).kind, Kind::kSame) << size;
+    const auto again = parse_cosigned(as_bytes(latest->text()), witnessed_log_key().public_key(),
+                                      key_of(9).public_key());
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(again->size, size);
   }
   const Offer elsewhere = history.log->offer(300).value();
-  EXPECT_EQ(judge(elsewhere, std::nullopt, log_key().public_key()).kind, Kind::kElsewhere);
+  EXPECT_EQ(judge(elsewhere, std::nullopt, witnessed_log_key().public_key()).kind,
+            Kind::kElsewhere);
   EXPECT_EQ(judge(elsewhere, latest, key_of(2).public_key()).kind, Kind::kRefused) << "another log";
 }
 
 TEST(Witness, NothingSmallerAndNothingUnprovedIsCosigned) {
-  History history("entry ");
+  LogHistory history("entry ");
   const Checkpoint before = history.grow(40);
   history.grow(100);
   const std::optional<Checkpoint> latest = before;
   const Offer good = history.log->offer(40).value();
-  ASSERT_EQ(judge(good, latest, log_key().public_key()).kind, Kind::kExtends);
+  ASSERT_EQ(judge(good, latest, witnessed_log_key().public_key()).kind, Kind::kExtends);
   Offer smaller;
   smaller.checkpoint = before;
-  const Judgement cut = judge(smaller, history.log->checkpoint(), log_key().public_key());
+  const Judgement cut = judge(smaller, history.log->checkpoint(), witnessed_log_key().public_key());
   EXPECT_EQ(cut.kind, Kind::kRefused);
   EXPECT_NE(cut.why.find("the log was cut back: it shows 40 entries"), std::string::npos)
       << cut.why;
   for (std::size_t i = 0; i < good.proof.size(); ++i) {
     Offer wrong = good;
     wrong.proof[i].bytes[3] ^= std::byte{1};
-    EXPECT_EQ(judge(wrong, latest, log_key().public_key()).kind, Kind::kRefused) << i;
+    EXPECT_EQ(judge(wrong, latest, witnessed_log_key().public_key()).kind, Kind::kRefused) << i;
     wrong = good;
     wrong.proof.erase(wrong.proof.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_EQ(judge(wrong, latest, log_key().public_key()).kind, Kind::kRefused) << i;
+    EXPECT_EQ(judge(wrong, latest, witnessed_log_key().public_key()).kind, Kind::kRefused) << i;
   }
   Offer claimed = good;  // an old root that its own proof does not have is no proof of anything
   claimed.old_root.bytes[0] ^= std::byte{1};
-  EXPECT_EQ(judge(claimed, latest, log_key().public_key()).kind, Kind::kRefused);
+  EXPECT_EQ(judge(claimed, latest, witnessed_log_key().public_key()).kind, Kind::kRefused);
   Offer longer = good;
   longer.proof.resize(kProofHashes + 1);
-  EXPECT_EQ(judge(longer, latest, log_key().public_key()).kind, Kind::kRefused);
+  EXPECT_EQ(judge(longer, latest, witnessed_log_key().public_key()).kind, Kind::kRefused);
 }
 
 TEST(Witness, AForkIsProvedToAnybodyByItsFile) {
   for (const std::uint64_t latest_size : {30, 32, 64, 90}) {
-    History one("entry ", 20);
-    History other("other ", 20);
+    LogHistory one("entry ", 20);
+    LogHistory other("other ", 20);
     const std::optional<Checkpoint> latest = one.grow(latest_size);
     other.grow(90);
     const Offer offer = other.log->offer(latest_size).value();
-    const Judgement judged = judge(offer, latest, log_key().public_key());
+    const Judgement judged = judge(offer, latest, witnessed_log_key().public_key());
     ASSERT_EQ(judged.kind, Kind::kFork) << latest_size << judged.why;
     EXPECT_NE(judged.why.find(latest->root.hex()), std::string::npos);
     EXPECT_NE(judged.why.find(offer.checkpoint.root.hex()), std::string::npos);
@@ -124,9 +125,9 @@ TEST(Witness, AForkIsProvedToAnybodyByItsFile) {
 }
 
 TEST(Witness, ACosignedCheckpointHasTheOneLineOfItsWitness) {
-  History history("entry ");
+  LogHistory history("entry ");
   const Checkpoint plain = history.grow(5);
-  const PublicKey log = log_key().public_key();
+  const PublicKey log = witnessed_log_key().public_key();
   const PublicKey witness = key_of(9).public_key();
   Checkpoint both = cosigned_by(plain, 5, key_of(9));
   ASSERT_TRUE(parse_cosigned(as_bytes(both.text()), log, witness));

@@ -91,7 +91,7 @@ ErrorCode code_with_key(const std::string& key, AddKey add) {
   return spec.ok() ? ErrorCode::kCancelled : spec.error().code;
 }
 
-void expect_says(const std::string& message, std::string_view part) {
+void expect_refusal(const std::string& message, std::string_view part) {
   EXPECT_NE(message.find(part), std::string::npos) << "message: '" << message << "'";
 }
 
@@ -167,62 +167,64 @@ TEST(Spec, NameFallsBackToTheFile) {
 }
 
 TEST(SpecRefusal, Architecture) {
-  expect_says(with_key("general.architecture", value(std::string("mamba"))),
-              "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3");
+  expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
+                 "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3");
   EXPECT_EQ(code_with_key("general.architecture", value(std::string("mamba"))),
             ErrorCode::kUnsupported);
   Model model;
   model.keys.erase("general.architecture");
-  expect_says(model.read().error().message, "'general.architecture' is missing");
+  expect_refusal(model.read().error().message, "'general.architecture' is missing");
   EXPECT_EQ(model.read().error().code, ErrorCode::kInvalidInput);
   EXPECT_EQ(code_with_key("split.count", value(std::uint16_t{3})), ErrorCode::kUnsupported);
   EXPECT_EQ(with_key("split.count", value(std::uint16_t{1})), "");
 }
 
 TEST(SpecRefusal, SizesOutOfRangeNameKeyAndLimit) {
-  expect_says(with_key("llama.block_count", u32(0)),
-              "key 'llama.block_count' is 0; it must be from 1 to 512");
-  expect_says(with_key("llama.block_count", value(~std::uint64_t{0})), "from 1 to 512");
-  expect_says(with_key("llama.block_count", value(std::int32_t{-1})), "must be 0 or more");
-  expect_says(with_key("llama.block_count", value(std::string("2"))), "must be an integer");
-  expect_says(with_key("llama.context_length", u32(0)), "from 1 to 1048576");
-  expect_says(with_key("llama.embedding_length", u32(1U << 31)), "from 1 to 32768");
-  expect_says(with_key("llama.embedding_length", u32(100)), "must be a multiple of 32");
-  expect_says(with_key("llama.feed_forward_length", u32(33)), "must be a multiple of 32");
-  expect_says(with_key("llama.feed_forward_length", u32(0)), "from 1 to 262144");
+  expect_refusal(with_key("llama.block_count", u32(0)),
+                 "key 'llama.block_count' is 0; it must be from 1 to 512");
+  expect_refusal(with_key("llama.block_count", value(~std::uint64_t{0})), "from 1 to 512");
+  expect_refusal(with_key("llama.block_count", value(std::int32_t{-1})), "must be 0 or more");
+  expect_refusal(with_key("llama.block_count", value(std::string("2"))), "must be an integer");
+  expect_refusal(with_key("llama.context_length", u32(0)), "from 1 to 1048576");
+  expect_refusal(with_key("llama.embedding_length", u32(1U << 31)), "from 1 to 32768");
+  expect_refusal(with_key("llama.embedding_length", u32(100)), "must be a multiple of 32");
+  expect_refusal(with_key("llama.feed_forward_length", u32(33)), "must be a multiple of 32");
+  expect_refusal(with_key("llama.feed_forward_length", u32(0)), "from 1 to 262144");
   for (const char* key : {"llama.block_count", "llama.context_length", "llama.embedding_length",
                           "llama.feed_forward_length", "llama.attention.head_count",
                           "llama.attention.layer_norm_rms_epsilon"}) {
     Model model;
     model.keys.erase(key);
-    expect_says(model.read().error().message, "key '" + std::string(key) + "' is missing");
+    expect_refusal(model.read().error().message, "key '" + std::string(key) + "' is missing");
   }
 }
 
 TEST(SpecRefusal, Heads) {
-  expect_says(with_key("llama.attention.head_count", u32(0)), "from 1 to 512");
-  expect_says(with_key("llama.attention.head_count_kv", u32(0)), "from 1 to 4");
-  expect_says(with_key("llama.attention.head_count_kv", u32(5)), "from 1 to 4");
-  expect_says(with_key("llama.attention.head_count_kv", u32(3)), "multiple of the 3 key and value");
-  expect_says(with_key("llama.attention.head_count", u32(6)), "multiple of the 6 heads");
+  expect_refusal(with_key("llama.attention.head_count", u32(0)), "from 1 to 512");
+  expect_refusal(with_key("llama.attention.head_count_kv", u32(0)), "from 1 to 4");
+  expect_refusal(with_key("llama.attention.head_count_kv", u32(5)), "from 1 to 4");
+  expect_refusal(with_key("llama.attention.head_count_kv", u32(3)),
+                 "multiple of the 3 key and value");
+  expect_refusal(with_key("llama.attention.head_count", u32(6)), "multiple of the 6 heads");
   EXPECT_EQ(code_with_key("llama.attention.head_count", u32(8)), ErrorCode::kUnsupported);
-  expect_says(with_key("llama.attention.key_length", u32(513)), "from 1 to 512");
+  expect_refusal(with_key("llama.attention.key_length", u32(513)), "from 1 to 512");
   EXPECT_EQ(code_with_key("llama.attention.value_length", u32(64)), ErrorCode::kUnsupported);
-  expect_says(with_key("llama.rope.dimension_count", u32(16)),
-              "is 16; only the head's full length of 32 is served");
+  expect_refusal(with_key("llama.rope.dimension_count", u32(16)),
+                 "is 16; only the head's full length of 32 is served");
 }
 
 TEST(SpecRefusal, Numbers) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float bad : {nan, infinity, 0.0F, -1e-5F, 2.0F}) {
-    expect_says(with_key("llama.attention.layer_norm_rms_epsilon", value(bad)), "must be above 0");
+    expect_refusal(with_key("llama.attention.layer_norm_rms_epsilon", value(bad)),
+                   "must be above 0");
   }
-  expect_says(with_key("llama.attention.layer_norm_rms_epsilon", value(1e-60)), "too small");
+  expect_refusal(with_key("llama.attention.layer_norm_rms_epsilon", value(1e-60)), "too small");
   for (const float bad : {nan, infinity, 0.0F, -1.0F, 1.0F, 1e20F}) {
-    expect_says(with_key("llama.rope.freq_base", value(bad)), "must be above 1");
+    expect_refusal(with_key("llama.rope.freq_base", value(bad)), "must be above 1");
   }
-  expect_says(with_key("llama.rope.freq_base", u32(10000)), "must be a floating-point number");
+  expect_refusal(with_key("llama.rope.freq_base", u32(10000)), "must be a floating-point number");
 }
 
 TEST(SpecRefusal, RopeScaling) {
@@ -234,12 +236,12 @@ TEST(SpecRefusal, RopeScaling) {
   EXPECT_EQ(linear.read()->rope_scale, 4.0);
   linear.keys["llama.rope.scaling.type"] = value(std::string("none"));
   EXPECT_EQ(linear.read()->rope_scale, 1.0);
-  expect_says(with_key("llama.rope.scaling.type", value(std::string("yarn"))),
-              "is 'yarn'; served are: linear, none");
+  expect_refusal(with_key("llama.rope.scaling.type", value(std::string("yarn"))),
+                 "is 'yarn'; served are: linear, none");
   EXPECT_EQ(code_with_key("llama.rope.scaling.type", value(std::string("longrope"))),
             ErrorCode::kUnsupported);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -2.0F, 1e9F}) {
-    expect_says(with_key("llama.rope.scaling.factor", value(bad)), "rope.scaling.factor' is");
+    expect_refusal(with_key("llama.rope.scaling.factor", value(bad)), "rope.scaling.factor' is");
   }
   EXPECT_EQ(code_with_key("llama.rope.scaling.attn_factor", value(1.5F)), ErrorCode::kUnsupported);
 }
@@ -256,32 +258,33 @@ TEST(SpecRefusal, ScalesAndCapsThatNoServedModelHas) {
                              "attention.scale", "embedding_scale", "residual_scale"}) {
     const std::string key = std::string("llama.") + suffix;
     EXPECT_EQ(code_with_key(key, value(30.0F)), ErrorCode::kUnsupported);
-    expect_says(with_key(key, value(30.0F)), "key '" + key + "' is 30");
+    expect_refusal(with_key(key, value(30.0F)), "key '" + key + "' is 30");
     EXPECT_EQ(with_key(key, value(0.0F)), "");
   }
-  expect_says(with_key("llama.attention.key_length_swa", u32(64)), "only the head's full length");
+  expect_refusal(with_key("llama.attention.key_length_swa", u32(64)),
+                 "only the head's full length");
 }
 
 TEST(SpecRefusal, AWindowInAFamilyWithoutLocalLayers) {
-  expect_says(with_key("llama.attention.sliding_window", u32(127)),
-              "is 127, below the context of 128");
+  expect_refusal(with_key("llama.attention.sliding_window", u32(127)),
+                 "is 127, below the context of 128");
   EXPECT_EQ(code_with_key("llama.attention.sliding_window", u32(127)), ErrorCode::kUnsupported);
   EXPECT_EQ(with_key("llama.attention.sliding_window", u32(128)), "");
   EXPECT_EQ(with_key("llama.attention.sliding_window", u32(0)), "");
 }
 
 TEST(SpecRefusal, Vocabulary) {
-  expect_says(with_key("llama.vocab_size", u32(49)),
-              "is 49; it must equal the 50 rows of 'token_embd.weight'");
-  expect_says(with_key("tokenizer.ggml.tokens",
-                       [](GgufWriter& writer, const std::string& key) {
-                         writer.add_array(key, std::vector<std::string>(51, "t"));
-                       }),
-              "has 51 items");
-  expect_says(with_key("tokenizer.ggml.tokens", u32(50)), "must be an array");
+  expect_refusal(with_key("llama.vocab_size", u32(49)),
+                 "is 49; it must equal the 50 rows of 'token_embd.weight'");
+  expect_refusal(with_key("tokenizer.ggml.tokens",
+                          [](GgufWriter& writer, const std::string& key) {
+                            writer.add_array(key, std::vector<std::string>(51, "t"));
+                          }),
+                 "has 51 items");
+  expect_refusal(with_key("tokenizer.ggml.tokens", u32(50)), "must be an array");
   Model model;
   model.tensors["token_embd.weight"].dims = {128};
-  expect_says(model.read().error().message, "has shape [128]; it must have 2 dimensions");
+  expect_refusal(model.read().error().message, "has shape [128]; it must have 2 dimensions");
 }
 
 TEST(SpecRefusal, Tensors) {
@@ -289,24 +292,24 @@ TEST(SpecRefusal, Tensors) {
     Model without;
     without.tensors.erase(name);
     ASSERT_FALSE(without.read().ok()) << name;
-    expect_says(without.read().error().message, "tensor '" + name + "'");
+    expect_refusal(without.read().error().message, "tensor '" + name + "'");
     Model wide;
     wide.tensors[name].dims[0] += 32;
-    expect_says(wide.read().error().message, "tensor '" + name + "' has shape [");
+    expect_refusal(wide.read().error().message, "tensor '" + name + "' has shape [");
     Model typed;
     if (typed.tensors[name].dims.size() != 1) continue;  // a matrix has any type
     typed.tensors[name].type = TensorType::kF16;
     EXPECT_EQ(typed.read().error().code, ErrorCode::kUnsupported) << name;
-    expect_says(typed.read().error().message, "tensor '" + name + "' is of type F16");
+    expect_refusal(typed.read().error().message, "tensor '" + name + "' is of type F16");
   }
   Model turned;
   turned.tensors["blk.1.ffn_down.weight"].dims = {128, 96};
-  expect_says(turned.read().error().message,
-              "tensor 'blk.1.ffn_down.weight' has shape [128, 96]; it must be [96, 128]");
+  expect_refusal(turned.read().error().message,
+                 "tensor 'blk.1.ffn_down.weight' has shape [128, 96]; it must be [96, 128]");
   Model extra;
   extra.tensors["blk.0.attn_q.bias"] = {TensorType::kF32, {128}};
   EXPECT_EQ(extra.read().error().code, ErrorCode::kUnsupported);
-  expect_says(extra.read().error().message, "'blk.0.attn_q.bias' has no place in a llama model");
+  expect_refusal(extra.read().error().message, "'blk.0.attn_q.bias' has no place in a llama model");
 }
 
 TEST(SpecRefusal, RopeFactors) {
@@ -314,11 +317,11 @@ TEST(SpecRefusal, RopeFactors) {
     Model model;
     model.tensors["rope_freqs.weight"] = {TensorType::kF32, {16}};
     model.rope_factor = bad;
-    expect_says(model.read().error().message, "tensor 'rope_freqs.weight': factor 0 is");
+    expect_refusal(model.read().error().message, "tensor 'rope_freqs.weight': factor 0 is");
   }
   Model shaped;
   shaped.tensors["rope_freqs.weight"] = {TensorType::kF32, {32}};
-  expect_says(shaped.read().error().message, "it must be [16]");
+  expect_refusal(shaped.read().error().message, "it must be [16]");
 }
 
 TEST(Spec, TraitsDecideTheTensors) {
@@ -396,7 +399,7 @@ TEST(SpecRefusal, RopeFactorsInAFamilyThatHasNone) {
   const auto spec = gemma(2, {}, {{"rope_freqs.weight", {TensorType::kF32, {16}}}});
   ASSERT_FALSE(spec.ok());
   EXPECT_EQ(spec.error().code, ErrorCode::kUnsupported);
-  expect_says(spec.error().message, "'rope_freqs.weight' has no place in a gemma3 model");
+  expect_refusal(spec.error().message, "'rope_freqs.weight' has no place in a gemma3 model");
 }
 
 TEST(Spec, GemmaWithoutAWindowSeesEverything) {
@@ -414,7 +417,7 @@ TEST(Spec, GemmaKeysOfTheLocalLayers) {
   ASSERT_TRUE(own.ok()) << own.error().message;
   EXPECT_EQ(own->local_rope_base, 5000.0);
   const auto pattern = gemma(2, {{"attention.sliding_window_pattern", u32(4)}});
-  expect_says(pattern.error().message, "is 4; only 6 is served");
+  expect_refusal(pattern.error().message, "is 4; only 6 is served");
   EXPECT_EQ(pattern.error().code, ErrorCode::kUnsupported);
 }
 

@@ -51,7 +51,7 @@ void check_shape(const Problem& problem, const RangePlan& plan) {
 }
 
 // Cards that hold a quarter of the model each.
-Problem cards(std::uint32_t count) {
+Problem range_cards(std::uint32_t count) {
   Problem problem;
   problem.model = {std::vector<std::uint64_t>(8, 100), 0, 0, 1'000, 0};
   problem.objective = Objective::kThroughput;
@@ -71,7 +71,7 @@ Spare spare_of(const RangePlan& plan, std::uint32_t node) {
 }
 
 TEST(RangesTest, ASwarmOfEqualCardsIsCutInEqualRanges) {
-  const Problem problem = cards(24);
+  const Problem problem = range_cards(24);
   const auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
   check_shape(problem, *plan);
@@ -231,8 +231,8 @@ TEST(RangesTest, AJoinerChangesNothingThatRunsAndMakesNothingWorse) {
 }
 
 TEST(RangesTest, AJoinerGoesWhereItIsWantedMost) {
-  const Problem problem = cards(25);
-  Problem before = cards(24);
+  const Problem problem = range_cards(25);
+  Problem before = range_cards(24);
   auto plan = plan_ranges(before);
   ASSERT_TRUE(plan.ok());
   plan->ranges[2].nodes.pop_back();
@@ -257,7 +257,7 @@ TEST(RangesTest, ANodeThatSlowsAStreamIsSpareWithItsFigures) {
 }
 
 TEST(RangesTest, ForThroughputASlowOneIsSpareOnlyWhereTheWholeDoesWithoutIt) {
-  Problem problem = cards(25);  // one more than four ranges share out
+  Problem problem = range_cards(25);  // one more than four ranges share out
   problem.nodes[5].layer = {8e-3, 16e-3};
   auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
@@ -297,7 +297,7 @@ TEST(RangesTest, AModelThatNoRangesHoldIsAnError) {
 }
 
 TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
-  const Problem problem = cards(24);
+  const Problem problem = range_cards(24);
   const auto plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
   const auto gains = improvements(problem, *plan);
@@ -310,7 +310,7 @@ TEST(RangesTest, WhatWouldImproveItIsPlannedAnew) {
 }
 
 TEST(RangesTest, APlanForOneStreamSaysWhatAllTogetherLoseByIt) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.objective = Objective::kLatency;
   for (std::uint32_t i = 12; i < 24; ++i) problem.nodes[i].layer = {9e-3, 18e-3};
   const auto plan = plan_ranges(problem);

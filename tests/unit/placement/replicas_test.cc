@@ -10,7 +10,7 @@ namespace hearth::placement {
 namespace {
 
 // Eight layers of a hundred bytes, a millisecond each.
-Problem cards(std::uint32_t count, std::uint64_t memory = 1'000) {
+Problem card_nodes(std::uint32_t count, std::uint64_t memory = 1'000) {
   Problem problem;
   problem.model = {std::vector<std::uint64_t>(8, 100), 0, 0, 1, 0};
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -28,13 +28,13 @@ std::vector<std::uint32_t> given(const Problem& problem, const std::vector<Layer
 }
 
 TEST(ReplicasTest, AreInProportion) {
-  const auto ranges = given(cards(8), kUneven);
+  const auto ranges = given(card_nodes(8), kUneven);
   EXPECT_EQ(std::count(ranges.begin(), ranges.end(), 0U), 6);
   EXPECT_EQ(std::count(ranges.begin(), ranges.end(), 1U), 2);
 }
 
 TEST(ReplicasTest, WhoHoldsFewRangesChoosesFirst) {
-  Problem problem = cards(4);
+  Problem problem = card_nodes(4);
   for (const std::uint32_t small : {0U, 2U}) problem.nodes[small].memory_bytes = 200;
   EXPECT_EQ(given(problem, kUneven), (std::vector<std::uint32_t>{1, 0, 1, 0}));
   problem.nodes[2].memory_bytes = 199;
@@ -68,7 +68,7 @@ TEST(ReplicasTest, NobodyWouldBeOfMoreUseToTheSlowestRange) {
 }
 
 TEST(ReplicasTest, WhoHasARangeKeepsIt) {
-  const Problem problem = cards(8);
+  const Problem problem = card_nodes(8);
   std::vector<std::uint32_t> taken(8, kNoRange);
   for (std::uint32_t i = 0; i < 4; ++i) taken[i] = 1;
   const auto ranges = replicate(Costs(problem), kUneven, taken);
@@ -76,7 +76,7 @@ TEST(ReplicasTest, WhoHasARangeKeepsIt) {
 }
 
 TEST(ReplicasTest, WhoHasNoLinkToANeighbourHasNoRange) {
-  Problem problem = cards(4);
+  Problem problem = card_nodes(4);
   for (std::uint32_t to = 0; to < 4; ++to) problem.links[3 * 4 + to].bytes_per_second = 0.0;
   const auto ranges = given(problem, {{0, 4}, {4, 8}});
   EXPECT_EQ(ranges[3], kNoRange);
@@ -85,7 +85,7 @@ TEST(ReplicasTest, WhoHasNoLinkToANeighbourHasNoRange) {
 }
 
 TEST(ReplicasTest, TheQuickestForEachRange) {
-  Problem problem = cards(4);
+  Problem problem = card_nodes(4);
   problem.nodes[2].layer.one = 0.5e-3;
   problem.nodes[2].memory_bytes = 200;
   problem.nodes[3].layer.one = 0.8e-3;

@@ -97,35 +97,35 @@ Problem halves() {
   problem.links.assign(16, {1e-4, 1e12});
   return problem;
 }
-const std::vector<Stage> kHalves = {{0, {0, 2}}, {1, {0, 2}}, {2, {2, 4}}, {3, {2, 4}}};
+const std::vector<Stage> kTwoStages = {{0, {0, 2}}, {1, {0, 2}}, {2, {2, 4}}, {3, {2, 4}}};
 
 TEST(RouteTest, GoesAroundWhoIsLoaded) {
   const Problem problem = halves();
   std::vector<Load> loads(4);
   loads[0].wait_seconds = 5e-3;
   loads[2].slowdown = 3.0;
-  const auto route = quickest_route(problem, kHalves, loads, 0);
+  const auto route = quickest_route(problem, kTwoStages, loads, 0);
   ASSERT_TRUE(route.has_value());
-  EXPECT_EQ(route->stages, (std::vector<Stage>{kHalves[1], kHalves[3]}));
+  EXPECT_EQ(route->stages, (std::vector<Stage>{kTwoStages[1], kTwoStages[3]}));
   EXPECT_NEAR(route->seconds, 4.2e-3, 1e-8);
 }
 
 TEST(RouteTest, TheWayBackCounts) {
   Problem problem = halves();
   for (const std::uint32_t last : {2U, 3U}) problem.links[last * 4 + 0].delay_seconds = 1e-3;
-  const auto route = quickest_route(problem, kHalves, {}, 0);
+  const auto route = quickest_route(problem, kTwoStages, {}, 0);
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->stages.front().node, 1U);
 }
 
 TEST(RouteTest, IsLeftOnlyForOneThatIsBetterByTheMargin) {
   const Problem problem = halves();
-  const Route held{{kHalves[0], kHalves[2]}, 0.0};
+  const Route held{{kTwoStages[0], kTwoStages[2]}, 0.0};
   std::vector<Load> loads(4);
   // The other way takes 4.2 ms.
   for (const auto& [wait, leaves] : {std::pair(0.0, false), {0.8e-3, false}, {0.9e-3, true}}) {
     loads[0].wait_seconds = wait;
-    const auto route = keep_or_leave(problem, kHalves, loads, 0, held);
+    const auto route = keep_or_leave(problem, kTwoStages, loads, 0, held);
     ASSERT_TRUE(route.has_value());
     EXPECT_EQ(route->stages != held.stages, leaves) << wait;
     EXPECT_NEAR(route->seconds, 4.2e-3 + (leaves ? 0.0 : wait), 1e-8);
@@ -135,37 +135,37 @@ TEST(RouteTest, IsLeftOnlyForOneThatIsBetterByTheMargin) {
 // Two that take turns at being loaded by whoever moved there last: nobody moves.
 TEST(RouteTest, TwoWaysThatAreAlikeDoNotTakeTurns) {
   const Problem problem = halves();
-  Route held{{kHalves[0], kHalves[2]}, 0.0};
+  Route held{{kTwoStages[0], kTwoStages[2]}, 0.0};
   const Route first = held;
   for (int i = 0; i < 20; ++i) {
     std::vector<Load> loads(4);
     for (const Stage& stage : held.stages) loads[stage.node].wait_seconds = 0.3e-3;
-    held = *keep_or_leave(problem, kHalves, loads, 0, held);
+    held = *keep_or_leave(problem, kTwoStages, loads, 0, held);
     EXPECT_EQ(held.stages, first.stages);
   }
 }
 
 TEST(RouteTest, IsLeftWhenItIsGone) {
   const Problem problem = halves();
-  const Route held{{kHalves[0], kHalves[2]}, 0.0};
+  const Route held{{kTwoStages[0], kTwoStages[2]}, 0.0};
   std::vector<Load> loads(4);
   loads[2].away = true;
-  auto route = keep_or_leave(problem, kHalves, loads, 0, held);
+  auto route = keep_or_leave(problem, kTwoStages, loads, 0, held);
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->stages.back().node, 3U);
-  route = keep_or_leave(problem, {kHalves[1], kHalves[2]}, {}, 0, held);
+  route = keep_or_leave(problem, {kTwoStages[1], kTwoStages[2]}, {}, 0, held);
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->stages.front().node, 1U);
-  EXPECT_FALSE(keep_or_leave(problem, {kHalves[1]}, {}, 0, held).has_value());
+  EXPECT_FALSE(keep_or_leave(problem, {kTwoStages[1]}, {}, 0, held).has_value());
 }
 
 TEST(RouteTest, WhatIsHeldNeedsNoNewRoom) {
   const Problem problem = halves();
-  const Route held{{kHalves[0], kHalves[2]}, 0.0};
+  const Route held{{kTwoStages[0], kTwoStages[2]}, 0.0};
   std::vector<Load> loads(4);
   for (Load& load : loads) load.kv_tokens = 5;
-  EXPECT_FALSE(quickest_route(problem, kHalves, loads, 6).has_value());
-  const auto route = keep_or_leave(problem, kHalves, loads, 6, held);
+  EXPECT_FALSE(quickest_route(problem, kTwoStages, loads, 6).has_value());
+  const auto route = keep_or_leave(problem, kTwoStages, loads, 6, held);
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->stages, held.stages);
 }

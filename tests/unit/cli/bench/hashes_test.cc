@@ -31,9 +31,9 @@ class BenchHashes : public ::testing::Test {
     ASSERT_TRUE(model::write_synthetic_model(path_.string(), synthetic).ok());
   }
   std::string output() {
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
     EXPECT_EQ(run_bench_hashes(options_), kExitDone);
-    return testing::internal::GetCapturedStdout();
+    return ::testing::internal::GetCapturedStdout();
   }
   nlohmann::json json() { return nlohmann::json::parse(output(), nullptr, false); }
 
@@ -88,9 +88,9 @@ TEST_F(BenchHashes, EachHashAndTheLastLine) {
 
 TEST_F(BenchHashes, RefuseWhatDoesNotFit) {
   options_.stages = 9;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_bench_hashes(options_), kExitFailed);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("9 stages for 4 layers"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("9 stages for 4 layers"),
             std::string::npos);
 }
 

@@ -45,16 +45,16 @@ class BenchPerplexity : public ::testing::TestWithParam<const char*> {
   }
 
   nlohmann::json figures() {
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
     const int code = run_bench_perplexity(options_);
-    const std::string out = testing::internal::GetCapturedStdout();
+    const std::string out = ::testing::internal::GetCapturedStdout();
     EXPECT_EQ(code, kExitDone);
     return nlohmann::json::parse(out, nullptr, false);
   }
   std::string refusal() {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     const int code = run_bench_perplexity(options_);
-    const std::string text = testing::internal::GetCapturedStderr();
+    const std::string text = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(code, kExitFailed) << text;
     return text;
   }

@@ -29,7 +29,7 @@ TEST(CheckModelName, RefusesWhatIsNoName) {
   EXPECT_TRUE(check_model_name(std::string(128, 'a')).ok());
 }
 
-class ModelsFolder : public testing::Test {
+class ModelsFolder : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("hearth-models-" + std::to_string(getpid()));

@@ -14,7 +14,7 @@ using placement::Problem;
 using placement::RangePlan;
 
 // Twenty cards that hold half of eight layers each, one far slower, and one that holds no layer.
-Problem problem() {
+Problem range_problem() {
   Problem problem;
   problem.model = {std::vector<std::uint64_t>(8, 1'000'000), 0, 0, 1'000, 100};
   problem.kv_tokens = 1'000;
@@ -29,7 +29,7 @@ Problem problem() {
 }
 
 TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
-  const Problem given = problem();
+  const Problem given = range_problem();
   ASSERT_GT(given.nodes.size(), limits::kExactNodes);
   const auto plan = placement::plan_ranges(given);
   ASSERT_TRUE(plan.ok());
@@ -57,7 +57,7 @@ TEST(PlanRanges, ShowsRangesReplicasMemoryFiguresAndWhoIsSpare) {
 }
 
 TEST(PlanRanges, JsonHasTheSame) {
-  const Problem given = problem();
+  const Problem given = range_problem();
   const auto plan = placement::plan_ranges(given);
   ASSERT_TRUE(plan.ok());
   const auto chains = placement::plan_chains(given);

@@ -27,13 +27,13 @@ struct ProcessLogTest : ::testing::Test {
 
 TEST_F(ProcessLogTest, TheFileHasTheDateAndTheChildrensLines) {
   const std::string path = folder.path() + "/data/new/serve.log";
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   ASSERT_TRUE(start_process_log("info").ok());
   ASSERT_TRUE(log_to_file(path).ok());
   spdlog::info("a\x1b[2J");
   spdlog::debug("too fine");
   log_child_line("local-1", "b\x07");
-  const std::string err = testing::internal::GetCapturedStderr();
+  const std::string err = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(err.find(" info a\\x1b[2J\n[local-1] b\\x07\n"), std::string::npos) << err;
   const std::vector<std::string> lines = lines_of(path);
   ASSERT_EQ(lines.size(), 2U);
@@ -51,13 +51,13 @@ TEST_F(ProcessLogTest, TheFileHasTheDateAndTheChildrensLines) {
 TEST_F(ProcessLogTest, FullFilesMakeRoom) {
   constexpr std::size_t kBytes = 4'000;
   const std::string path = folder.file("serve.log");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   ASSERT_TRUE(start_process_log("info").ok());
   ASSERT_TRUE(log_to_file(path, kBytes).ok());
   for (int i = 0; i < 2'000; ++i) {
     log_child_line("n", std::to_string(i));
   }
-  testing::internal::GetCapturedStderr();
+  ::testing::internal::GetCapturedStderr();
   int last = 2'000;
   for (std::uint32_t age = 0; age <= kLogFilesBefore; ++age) {
     const std::vector<std::string> lines = lines_of(log_file_name(path, age));
@@ -77,12 +77,12 @@ TEST_F(ProcessLogTest, FullFilesMakeRoom) {
 }
 
 TEST_F(ProcessLogTest, WithoutAFileTheLogGoesOn) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   ASSERT_TRUE(start_process_log("info").ok());
   std::filesystem::create_directories(folder.file("serve.log"));
   EXPECT_EQ(log_to_file(folder.file("serve.log")).error().code, ErrorCode::kIo);
   log_to_file_or_warn(folder.file("serve.log"));
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
 }
 
 TEST_F(ProcessLogTest, LevelsAreNamed) {

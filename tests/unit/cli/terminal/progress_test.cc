@@ -37,11 +37,11 @@ TEST(Progress, BytesAreWrittenInThePrefixThatFits) {
 TEST(Progress, APlainLineNamesMessageShareAndBytes) {
   const auto last_line = [](std::uint64_t total, std::uint64_t already, std::uint64_t done,
                             bool quiet) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     ProgressBar bar("pulling m", total, already, quiet);
     bar.set(done);
     bar.finish();
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_NE(last_line(2000, 0, 1000, false).find("pulling m   50% 1.0 kB/2.0 kB"),
             std::string::npos);

@@ -5,21 +5,21 @@
 namespace hearth::cli {
 namespace {
 
-using Lines = std::vector<std::string>;
+using TableLines = std::vector<std::string>;
 
 TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {
   Table table({"NODE", "STATE"});
   table.add({"attic-of-the-house", "free"});
   table.add({"den", "serving"});
-  EXPECT_EQ(table.lines(), (Lines{"NODE                STATE", "attic-of-the-house  free",
-                                  "den                 serving"}));
+  EXPECT_EQ(table.lines(), (TableLines{"NODE                STATE", "attic-of-the-house  free",
+                                       "den                 serving"}));
 }
 
 TEST(Table, CountsCharactersAndEscapesControls) {
   Table table({"A", "B"});
   table.add({"größe", "x"});
   table.add({"\x1b[2J", "y"});
-  EXPECT_EQ(table.lines(), (Lines{"A        B", "größe    x", "\\x1b[2J  y"}));
+  EXPECT_EQ(table.lines(), (TableLines{"A        B", "größe    x", "\\x1b[2J  y"}));
 }
 
 TEST(Table, ClipsAtCharacters) {

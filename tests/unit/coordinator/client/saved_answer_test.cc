@@ -8,10 +8,12 @@ namespace {
 using Json = nlohmann::json;
 
 const std::string kName(28, 'a');
-const std::string kSalt = "5a" + std::string(62, '0');
+const std::string kAnswerSalt = "5a" + std::string(62, '0');
 const Json kRequest = {{"model", "m"}, {"messages", Json::array()}};
 
-Json hearth() { return {{"seed", -3}, {"receipt", kName}, {"salt", kSalt}, {"max_tokens", 40}}; }
+Json hearth() {
+  return {{"seed", -3}, {"receipt", kName}, {"salt", kAnswerSalt}, {"max_tokens", 40}};
+}
 Json answer() {
   return {{"created", 1'700'000'000},
           {"choices", Json::array({{{"index", 0},
@@ -32,7 +34,7 @@ TEST(SavedAnswer, TheBodiesOfAClient) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->request, kRequest);
   EXPECT_EQ(read->receipt, kName);
-  EXPECT_EQ(read->salt.hex(), kSalt);
+  EXPECT_EQ(read->salt.hex(), kAnswerSalt);
   EXPECT_EQ(static_cast<std::int64_t>(read->seed), -3);
   EXPECT_EQ(read->max_tokens, 40U);
   EXPECT_EQ(read->created, 1'700'000'000);
@@ -78,10 +80,10 @@ TEST(SavedAnswer, TheFileOfRunIsReadAgain) {
 
 TEST(SavedAnswer, HashesAreReadByStageAndPosition) {
   Json with = answer();
-  with["hearth"]["hashes"] = {{{"choice", 0}, {"step", 4}, {"stage", 1}, {"out", kSalt}}};
+  with["hearth"]["hashes"] = {{{"choice", 0}, {"step", 4}, {"stage", 1}, {"out", kAnswerSalt}}};
   const auto read = read_saved_answer(with.dump(), kRequest.dump());
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(read->choices.at(0).hashes.at(1).at(4).hex(), kSalt);
+  EXPECT_EQ(read->choices.at(0).hashes.at(1).at(4).hex(), kAnswerSalt);
 }
 
 TEST(SavedAnswer, WhatIsMissingIsSaid) {

@@ -21,7 +21,7 @@ const std::string kState = R"({"version":"0.1.0","ready":false,"missing":"no pip
             "kv_pages":0,"weight_bytes":0,"rows_total":0,"kv_tokens_used":0}],
   "pipelines":[{"epoch":7,"state":"serving","kv_page_tokens":32}]})";
 
-std::string with(const std::string& from, const std::string& to) {
+std::string replaced(const std::string& from, const std::string& to) {
   std::string text = kState;
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -54,7 +54,7 @@ TEST(SwarmView, ReadsTheStateOfAServer) {
 
 TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   const auto view = read_swarm_view(
-      with("\"pipelines\":", R"("wrong_bytes":[{"node":"den","accusers":2,"item":"the header",
+      replaced("\"pipelines\":", R"("wrong_bytes":[{"node":"den","accusers":2,"item":"the header",
                                  "out":true},{"node":"attic","accusers":1}],"pipelines":)"));
   ASSERT_TRUE(view.ok()) << view.error().message;
   ASSERT_EQ(view->accused.size(), 2U);
@@ -65,8 +65,8 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   EXPECT_FALSE(view->accused[1].out);
   for (const char* bad : {R"({"a":1})", "[1]", R"([{"accusers":1}])",
                           R"([{"node":"a","accusers":-1}])", R"([{"node":7,"accusers":1}])"}) {
-    EXPECT_FALSE(read_swarm_view(with("\"pipelines\":",
-                                      R"("wrong_bytes":)" + std::string(bad) + R"(,"pipelines":)"))
+    EXPECT_FALSE(read_swarm_view(replaced("\"pipelines\":", R"("wrong_bytes":)" + std::string(bad) +
+                                                                R"(,"pipelines":)"))
                      .ok())
         << bad;
   }
@@ -74,7 +74,7 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
 
 TEST(SwarmView, WhatBecameOfAudits) {
   const auto view = read_swarm_view(
-      with("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,
+      replaced("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,
                                  "waiting":2,"why_waiting":"nobody","open_disputes":1,
                                  "ended_disputes":5,"unjudged_disputes":7,
                                  "referee":{"missed":6,"why_missed":"no room"}},
@@ -91,18 +91,19 @@ TEST(SwarmView, WhatBecameOfAudits) {
   EXPECT_EQ(view->audits.referee_missed, 6U);
   EXPECT_EQ(view->audits.why_referee_missed, "no room");
   EXPECT_FALSE(
-      read_swarm_view(with("\"pipelines\":", R"("audits":{"agreed":"many"},"pipelines":)")).ok());
+      read_swarm_view(replaced("\"pipelines\":", R"("audits":{"agreed":"many"},"pipelines":)"))
+          .ok());
 }
 
 TEST(SwarmView, RefusesWhatIsNoState) {
   for (const std::string& bad :
        {std::string(), std::string("[]"), std::string("{}"), std::string("{\"ready\":true}"),
-        with("\"ready\":false", "\"ready\":\"no\""), with("[10,20]", "[20,10]"),
-        with("[10,20]", "[-1,10]"), with("[10,20]", "[10]"), with("[0,10]", "{}"),
-        with("\"threads\":2", "\"threads\":-2"), with("\"threads\":2", "\"threads\":2.5"),
-        with("\"name\":\"den\"", "\"name\":3"), with("\"nodes\":[", "\"nodes\":[7,"),
-        with("\"missing\":\"no pipeline serves\"", "\"missing\":[]"),
-        with("\"busy_ratio\":0.25", "\"busy_ratio\":\"x\"")}) {
+        replaced("\"ready\":false", "\"ready\":\"no\""), replaced("[10,20]", "[20,10]"),
+        replaced("[10,20]", "[-1,10]"), replaced("[10,20]", "[10]"), replaced("[0,10]", "{}"),
+        replaced("\"threads\":2", "\"threads\":-2"), replaced("\"threads\":2", "\"threads\":2.5"),
+        replaced("\"name\":\"den\"", "\"name\":3"), replaced("\"nodes\":[", "\"nodes\":[7,"),
+        replaced("\"missing\":\"no pipeline serves\"", "\"missing\":[]"),
+        replaced("\"busy_ratio\":0.25", "\"busy_ratio\":\"x\"")}) {
     const auto view = read_swarm_view(bad);
     ASSERT_FALSE(view.ok()) << bad;
     EXPECT_EQ(view.error().code, ErrorCode::kInvalidInput);
@@ -111,39 +112,40 @@ TEST(SwarmView, RefusesWhatIsNoState) {
 
 TEST(SwarmView, ReadsThatAMachineIsItsOwners) {
   EXPECT_FALSE(read_swarm_view(kState)->nodes[0].away) << "or a server of before";
-  const auto view = read_swarm_view(with(
+  const auto view = read_swarm_view(replaced(
       "\"threads\":2",
       "\"threads\":2,\"away\":{\"drain\":true,\"until\":1700000000,\"why\":\"hearth drain\"}"));
   ASSERT_TRUE(view.ok()) << view.error().message;
   EXPECT_EQ(view->nodes[0].away, (Away{true, 1'700'000'000, "hearth drain"}));
   const auto open = read_swarm_view(
-      with("\"threads\":2", "\"threads\":2,\"away\":{\"drain\":false,\"until\":null}"));
+      replaced("\"threads\":2", "\"threads\":2,\"away\":{\"drain\":false,\"until\":null}"));
   ASSERT_TRUE(open.ok()) << open.error().message;
   EXPECT_EQ(open->nodes[0].away, Away{});
   for (const char* bad :
        {"7", "{\"until\":\"soon\"}", "{\"until\":1.5}", "{\"drain\":3}", "{\"why\":[]}"}) {
     EXPECT_FALSE(
-        read_swarm_view(with("\"threads\":2", "\"threads\":2,\"away\":" + std::string(bad))).ok())
+        read_swarm_view(replaced("\"threads\":2", "\"threads\":2,\"away\":" + std::string(bad)))
+            .ok())
         << bad;
   }
 }
 
 TEST(SwarmView, ReadsWhatACardSays) {
   const auto view = read_swarm_view(
-      with("\"threads\":2",
-           "\"threads\":2,\"device\":\"cuda:0\",\"card\":{\"celsius\":61,\"watts\":9.5}"));
+      replaced("\"threads\":2",
+               "\"threads\":2,\"device\":\"cuda:0\",\"card\":{\"celsius\":61,\"watts\":9.5}"));
   ASSERT_TRUE(view.ok()) << view.error().message;
   EXPECT_EQ(view->nodes[0].device, "cuda:0");
   EXPECT_EQ(view->nodes[0].card.celsius, 61U);
   EXPECT_EQ(view->nodes[0].card.watts, 9.5);
   EXPECT_FALSE(view->nodes[0].card.busy_percent);
   EXPECT_FALSE(
-      read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":{\"celsius\":-1}")).ok());
-  EXPECT_FALSE(read_swarm_view(with("\"threads\":2", "\"threads\":2,\"card\":7")).ok());
+      read_swarm_view(replaced("\"threads\":2", "\"threads\":2,\"card\":{\"celsius\":-1}")).ok());
+  EXPECT_FALSE(read_swarm_view(replaced("\"threads\":2", "\"threads\":2,\"card\":7")).ok());
 }
 
 TEST(SwarmView, WhatIsNoNumberIsZero) {
-  const auto view = read_swarm_view(with("\"busy_ratio\":0.25", "\"busy_ratio\":null"));
+  const auto view = read_swarm_view(replaced("\"busy_ratio\":0.25", "\"busy_ratio\":null"));
   ASSERT_TRUE(view.ok());
   EXPECT_EQ(view->nodes[0].busy_ratio, 0.0);
 }

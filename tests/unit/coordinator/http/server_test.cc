@@ -13,7 +13,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-class ServerTest : public testing::Test {
+class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpOptions options;

@@ -24,7 +24,7 @@ Result<Role> redeem(Store& store, const std::string& id, const std::string& secr
   return role;
 }
 
-class CredentialsTest : public testing::Test {
+class CredentialsTest : public ::testing::Test {
  protected:
   void refused(const Result<Role>& result, const char* reason) {
     ASSERT_FALSE(result.ok()) << reason;

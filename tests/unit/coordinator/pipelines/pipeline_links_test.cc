@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct Recorder final : PipelineLinkEvents {
+struct LinkRecorder final : PipelineLinkEvents {
   void on_pipeline_linked(Epoch epoch) override {
     log += "linked" + std::to_string(epoch.value) + " ";
   }
@@ -31,7 +31,7 @@ struct Recorder final : PipelineLinkEvents {
 struct PipelineLinksTest : ::testing::Test {
   testing::FakeClock clock;
   testing::FakeTransport transport;
-  Recorder events;
+  LinkRecorder events;
   PipelineLinks links{Hello{kProtocolVersion, 1, Epoch(), 0, "home"}, clock, transport, events};
 
   void SetUp() override {

@@ -15,7 +15,7 @@ using testing::kTruth;
 using testing::ReceiptStage;
 
 constexpr std::size_t kReceipt = 5;
-constexpr std::size_t kVerdict = 8;
+constexpr std::size_t kDeskVerdict = 8;
 
 struct DisputeResolverTest : ::testing::Test, testing::AuditLog {
   DisputeResolverTest() {
@@ -110,7 +110,7 @@ TEST_F(DisputeResolverTest, WhatComesAgainIsFraudAndEndsItsKey) {
   compute_on(stages, Epoch(4));
   EXPECT_EQ(accused(), "a");
   say("a", ledger::Plea::kConceded);
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
   EXPECT_EQ(verdict().guilty, stages[0].key());
   ASSERT_EQ(evidence.size(), 1u);
@@ -231,7 +231,7 @@ TEST_F(DisputeResolverTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   audits->verdicts().on_answer("a", own);
   audits->verdicts().on_answer("a", own);
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
 }
 
 TEST_F(DisputeResolverTest, WithoutARefereeItStaysOpen) {
@@ -241,7 +241,7 @@ TEST_F(DisputeResolverTest, WithoutARefereeItStaysOpen) {
     audits->verdicts().found(ask.entry, Error{ErrorCode::kUnavailable, "no copy"});
   }
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u);
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
@@ -291,7 +291,7 @@ TEST_F(DisputeResolverTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   EXPECT_EQ(cases.size(), 2u);
   EXPECT_EQ(cases[1].answer, (std::vector<TokenId>{9, 7}));
   EXPECT_TRUE(runs.empty());
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   EXPECT_EQ(books.disputes().size(), 1u) << "it stays open";
   EXPECT_EQ(audits->verdicts().open(), 0u);
 }
@@ -430,7 +430,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   liars(stages);
   dispute();
   start_again({});
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kUnjudged);
   EXPECT_EQ(verdict().guilty, PublicKey());
   EXPECT_EQ(verdict().evidence, blake2b(evidence.at(0)));
@@ -443,7 +443,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   EXPECT_TRUE(audits->verdicts().keys().barred().empty()) << "it is nobody's fault";
   // It ends once, and what is in dispute from now on is judged.
   start_again({});
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   dispute(2);
   EXPECT_EQ(books.disputes().size(), 1u);
 }
@@ -454,7 +454,7 @@ TEST_F(VerdictLeftTest, AVerdictWhoseEvidenceWasKeptIsPronounced) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
   EXPECT_EQ(verdict().guilty, stages[0].key());
   EXPECT_EQ(verdict().evidence, blake2b(kept));
-  EXPECT_EQ(of_kind(kVerdict), 1u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_TRUE(books.standing(stages[0].key())->is_tombstoned());
   EXPECT_NE(why("a"), "");
   EXPECT_EQ(why("c"), "");
@@ -507,7 +507,7 @@ TEST_F(DisputeResolverTest, ASecondDisputeOfAnEndedKeyHasAnEndToo) {
     say("a", ledger::Plea::kConceded);
     referee();
   }
-  EXPECT_EQ(of_kind(kVerdict), 2u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 2u);
   EXPECT_TRUE(books.disputes().empty());
 }
 

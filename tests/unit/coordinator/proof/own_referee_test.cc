@@ -11,10 +11,10 @@ namespace {
 using testing::finding_of;
 using testing::ReceiptStage;
 
-constexpr std::size_t kSeal = 6;
-constexpr std::size_t kVerdict = 8;
+constexpr std::size_t kRefereeSeal = 6;
+constexpr std::size_t kRefereeVerdict = 8;
 
-OwnReferee::Key key_of(unsigned char number) {
+OwnReferee::Key referee_key(unsigned char number) {
   ledger::RequestId request{};
   request.fill(std::byte{number});
   return {request, Epoch(1)};
@@ -24,20 +24,20 @@ TEST(OwnReferee, OneIsAskedAtATimeAndFewWait) {
   const SecretKey cluster = testing::receipt_cluster();
   OwnReferee referee(cluster);
   for (unsigned char i = 0; i < OwnReferee::kQueue; ++i) {
-    EXPECT_TRUE(referee.add(key_of(i), {}));
+    EXPECT_TRUE(referee.add(referee_key(i), {}));
   }
-  EXPECT_FALSE(referee.add(key_of(99), {})) << "the queue is bounded";
+  EXPECT_FALSE(referee.add(referee_key(99), {})) << "the queue is bounded";
   const auto first = referee.take_ask(1'000);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->request.until, 1'000 + OwnReferee::kSeconds);
   EXPECT_FALSE(referee.take_ask(1'000)) << "he has not answered yet";
   EXPECT_FALSE(referee.answered(first->number + 1));
-  EXPECT_EQ(referee.answered(first->number), key_of(0));
+  EXPECT_EQ(referee.answered(first->number), referee_key(0));
   EXPECT_FALSE(referee.answered(first->number)) << "once";
-  referee.drop(key_of(1));
+  referee.drop(referee_key(1));
   const auto next = referee.take_ask(1'000);
   ASSERT_TRUE(next);
-  EXPECT_EQ(referee.answered(next->number), key_of(2));
+  EXPECT_EQ(referee.answered(next->number), referee_key(2));
 }
 
 // Of the desk that hands it requests.
@@ -114,7 +114,7 @@ TEST_F(OwnRefereeTest, WhatAllHoldersAgreeOnAndIsFalseIsFound) {
 TEST_F(OwnRefereeTest, WhoIsRightIsSaidToBe) {
   answer(request(1));
   referee();
-  EXPECT_EQ(of_kind(kSeal), 2u);
+  EXPECT_EQ(of_kind(kRefereeSeal), 2u);
   EXPECT_EQ(books.standing(stages[0].key())->audited_right(), 1);
   EXPECT_EQ(books.standing(stages[1].key())->audited_right(), 1);
   const AuditStatus status = audits->status();
@@ -150,7 +150,7 @@ TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
   pump();
   ASSERT_EQ(books.disputes().size(), 1u);
   judge();
-  ASSERT_EQ(of_kind(kVerdict), 1u);
+  ASSERT_EQ(of_kind(kRefereeVerdict), 1u);
   EXPECT_EQ(verdict()->guilty, own);
   EXPECT_EQ(verdict()->verdict, ledger::Verdict::kFault);
   EXPECT_TRUE(books.disputes().empty());

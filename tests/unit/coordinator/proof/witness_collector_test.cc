@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-SecretKey key_of(unsigned char seed) {
+SecretKey witness_key(unsigned char seed) {
   return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
 }
 
@@ -30,12 +30,12 @@ struct WitnessCollectorTest : ::testing::Test {
   WitnessCollectorTest() {
     char name[] = "/tmp/hearth-witnesses-XXXXXX";
     folder = ::mkdtemp(name);
-    log = ledger::Log::create(ledger::borrow(disk), key_of(1)).value();
+    log = ledger::Log::create(ledger::borrow(disk), witness_key(1)).value();
   }
   ~WitnessCollectorTest() override { fs::remove_all(folder); }
 
   void meet(const std::string& name, unsigned char seed) {
-    keys.try_emplace(name, key_of(seed));
+    keys.try_emplace(name, witness_key(seed));
     desk->meet(name, keys.at(name).public_key());
   }
   void grow(std::uint64_t count, const std::string& word = "entry ") {
@@ -44,8 +44,8 @@ struct WitnessCollectorTest : ::testing::Test {
     }
   }
   control::v1::Cosigned answer(const std::string& name, const control::v1::CheckpointOffer& offer) {
-    node::WitnessBook book({name, (folder / name).string(), key_of(1).public_key(), keys.at(name)},
-                           clock);
+    node::WitnessBook book(
+        {name, (folder / name).string(), witness_key(1).public_key(), keys.at(name)}, clock);
     return book.answer(offer);
   }
   // One tick: offers go out, answers come in and are stored with the next. How many were offered.
@@ -69,12 +69,12 @@ struct WitnessCollectorTest : ::testing::Test {
     return messages.size();
   }
   std::uint64_t cosigned(unsigned char seed) const {
-    const auto found = log->cosigned().find(key_of(seed).public_key());
+    const auto found = log->cosigned().find(witness_key(seed).public_key());
     return found == log->cosigned().end() ? 0 : found->second.size;
   }
   void restart() {
-    log = ledger::Log::open(ledger::borrow(disk), key_of(1)).value();
-    desk.emplace(key_of(1).public_key(), clock);
+    log = ledger::Log::open(ledger::borrow(disk), witness_key(1)).value();
+    desk.emplace(witness_key(1).public_key(), clock);
   }
 
   PlayedClock clock;
@@ -179,15 +179,15 @@ TEST_F(WitnessCollectorTest, ALogThatWentOnFromAnOlderCopyIsProvedAFork) {
     fs::remove(folder / "a.fork");
     ASSERT_GE(witnessed, 10u);
     disk.now().clear();
-    log = ledger::Log::create(ledger::borrow(disk), key_of(1)).value();
-    desk.emplace(key_of(1).public_key(), clock);
+    log = ledger::Log::create(ledger::borrow(disk), witness_key(1)).value();
+    desk.emplace(witness_key(1).public_key(), clock);
   }
 }
 
 TEST_F(WitnessCollectorTest, WhatIsNoCosignatureIsNone) {
   grow(3);
   meet("a", 2);
-  keys.try_emplace("b", key_of(3));
+  keys.try_emplace("b", witness_key(3));
   ASSERT_TRUE(desk->on_timer(*log));
   const auto messages = desk->take_messages();
   ASSERT_EQ(messages.size(), 1u);
@@ -201,7 +201,7 @@ TEST_F(WitnessCollectorTest, WhatIsNoCosignatureIsNone) {
   ASSERT_TRUE(desk->on_timer(*log));
   EXPECT_TRUE(log->cosigned().empty());
   // Who says nothing is asked again, and not before.
-  desk->meet("a", key_of(2).public_key());
+  desk->meet("a", witness_key(2).public_key());
   ASSERT_TRUE(desk->on_timer(*log));
   EXPECT_EQ(desk->take_messages().size(), 1u);
   clock.at += WitnessCollector::kPatience - std::chrono::seconds(1);

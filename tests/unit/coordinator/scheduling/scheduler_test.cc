@@ -9,7 +9,8 @@
 namespace hearth::coordinator {
 namespace {
 
-std::shared_ptr<Sequence> sequence(std::uint64_t id, std::uint32_t prompt, std::uint32_t tokens) {
+std::shared_ptr<Sequence> new_sequence(std::uint64_t id, std::uint32_t prompt,
+                                       std::uint32_t tokens) {
   auto made = std::make_shared<Sequence>();
   made->id = SequenceId(id);
   made->prompt_tokens = prompt;
@@ -20,7 +21,7 @@ std::shared_ptr<Sequence> sequence(std::uint64_t id, std::uint32_t prompt, std::
 TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
-  ASSERT_TRUE(scheduler.enqueue(sequence(1, 30, 3)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(1, 30, 3)).ok());
   const auto admitted = scheduler.admit();
   ASSERT_TRUE(admitted);
   EXPECT_EQ(admitted->pages, 2u);
@@ -53,9 +54,9 @@ TEST(Scheduler, CountsWhatRunsAndWaitsForOneOwner) {
 TEST(Scheduler, FirstComeFirstServedEvenWhenALaterOneWouldFit) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
-  ASSERT_TRUE(scheduler.enqueue(sequence(1, 64, 32)).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(2, 64, 32)).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(3, 1, 1)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(1, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(2, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(3, 1, 1)).ok());
   const auto first = scheduler.admit();
   EXPECT_EQ(first->id, SequenceId(1));
   EXPECT_FALSE(scheduler.admit()) << "3 fits, but 2 came before it";
@@ -70,7 +71,7 @@ TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
   scheduler.add_pool(Epoch(2), 6, 32, {"a", "b"});
   std::vector<std::uint64_t> epochs;
   for (std::uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+    ASSERT_TRUE(scheduler.enqueue(new_sequence(id, 32, 32)).ok());
     epochs.push_back(scheduler.admit()->epoch.value);
   }
   EXPECT_EQ(epochs, (std::vector<std::uint64_t>{2, 1, 2, 1}));
@@ -90,7 +91,7 @@ Scheduler two_measured(milliseconds first, milliseconds second) {
 }
 
 Epoch next(Scheduler& scheduler, std::uint64_t id) {
-  EXPECT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+  EXPECT_TRUE(scheduler.enqueue(new_sequence(id, 32, 32)).ok());
   return scheduler.admit()->epoch;
 }
 
@@ -124,7 +125,7 @@ TEST(Scheduler, WhatWasMeasuredLongAgoIsNotBelieved) {
 
 TEST(Scheduler, TheQuickestWithoutRoomIsPassedOver) {
   Scheduler scheduler = two_measured(milliseconds(10), milliseconds(500));
-  ASSERT_TRUE(scheduler.enqueue(sequence(1, 32 * 99, 1)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(1, 32 * 99, 1)).ok());
   EXPECT_EQ(scheduler.admit()->epoch, Epoch(1));
   EXPECT_EQ(next(scheduler, 2), Epoch(2));
 }
@@ -160,8 +161,8 @@ TEST(Scheduler, NobodyFillsTheQueueAndItsLimitIsNamed) {
 
 TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
   Scheduler scheduler;
-  ASSERT_TRUE(scheduler.enqueue(sequence(1, 100, 100)).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(2, 1, 1)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(1, 100, 100)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(2, 1, 1)).ok());
   EXPECT_FALSE(scheduler.pop_unfit()) << "nothing serves: wait";
   scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
   EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(1));
@@ -225,7 +226,7 @@ TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
   ASSERT_TRUE(scheduler.enqueue(at_least(3, Level::kRegular)).ok());
   ASSERT_TRUE(scheduler.enqueue(at_least(4, Level::kRegular)).ok());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(3));
-  ASSERT_TRUE(scheduler.enqueue(sequence(5, 32, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(5, 32, 32)).ok());
   EXPECT_EQ(scheduler.admit()->epoch, Epoch(1));
   EXPECT_FALSE(scheduler.admit());
   scheduler.set_standing(Epoch(2), Level::kNewcomer, false);
@@ -260,8 +261,8 @@ TEST(Scheduler, OnlyWhoeverMayNotGoThereIsOvertaken) {
   ASSERT_TRUE(scheduler.enqueue(trusting(1, 96, {"a"})).ok());
   const auto first = scheduler.admit();
   ASSERT_TRUE(scheduler.enqueue(trusting(2, 96, {"a"})).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(3, 64, 32)).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(4, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(3, 64, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(4, 64, 32)).ok());
   ASSERT_TRUE(scheduler.enqueue(trusting(5, 1, {"b"})).ok());
   const auto third = scheduler.admit();
   EXPECT_EQ(third->id, SequenceId(3)) << "2 waits for a, and 3 went to b";
@@ -275,11 +276,11 @@ TEST(Scheduler, WhoeverIsLeftOutsideByALossIsTakenOutOfTheQueue) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 4, 32, {"a"});
   scheduler.add_pool(Epoch(2), 4, 32, {"b"});
-  ASSERT_TRUE(scheduler.enqueue(sequence(1, 96, 32)).ok());
-  ASSERT_TRUE(scheduler.enqueue(sequence(2, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(1, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(2, 96, 32)).ok());
   ASSERT_TRUE(scheduler.admit());
   ASSERT_TRUE(scheduler.admit());
-  ASSERT_TRUE(scheduler.enqueue(sequence(3, 96, 32)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(3, 96, 32)).ok());
   ASSERT_TRUE(scheduler.enqueue(trusting(4, 1, {"b"})).ok());
   EXPECT_FALSE(scheduler.pop_unfit());
   scheduler.remove_pool(Epoch(2));
@@ -292,7 +293,7 @@ TEST(Scheduler, TheInterruptedComeFirstInTheirOrderAndWaitForNobodyElsesPipeline
   scheduler.add_pool(Epoch(1), 8, 32, {"a"});
   std::vector<std::shared_ptr<Sequence>> all;
   for (std::uint64_t id = 1; id <= 4; ++id) {
-    all.push_back(sequence(id, 64, 64));
+    all.push_back(new_sequence(id, 64, 64));
     ASSERT_TRUE(scheduler.enqueue(all.back()).ok());
   }
   for (int i = 0; i < 2; ++i) scheduler.admit()->admitted = true;
@@ -306,7 +307,7 @@ TEST(Scheduler, TheInterruptedComeFirstInTheirOrderAndWaitForNobodyElsesPipeline
   EXPECT_EQ(scheduler.pop_unfit(), all[2]) << "who never ran does not wait for a larger one";
   EXPECT_EQ(scheduler.pop_unfit(), all[3]);
   EXPECT_FALSE(scheduler.pop_unfit());
-  ASSERT_TRUE(scheduler.enqueue(sequence(5, 8, 8)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(5, 8, 8)).ok());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(5)) << "nobody ahead of it could ever run there";
   scheduler.add_pool(Epoch(3), 4, 32, {"c"});
   EXPECT_EQ(scheduler.admit(), all[0]);
@@ -321,10 +322,10 @@ TEST(Scheduler, ALostPipelineGivesUpItsSequencesOnly) {
   scheduler.add_pool(Epoch(1), 4, 32, {"a", "b"});
   scheduler.add_pool(Epoch(2), 4, 32, {"a", "b"});
   for (std::uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(scheduler.enqueue(sequence(id, 32, 32)).ok());
+    ASSERT_TRUE(scheduler.enqueue(new_sequence(id, 32, 32)).ok());
     ASSERT_TRUE(scheduler.admit());
   }
-  ASSERT_TRUE(scheduler.enqueue(sequence(5, 1, 1)).ok());
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(5, 1, 1)).ok());
   const auto lost = scheduler.remove_pool(Epoch(1));
   ASSERT_EQ(lost.size(), 2u);
   for (const auto& one : lost) EXPECT_EQ(one->epoch, Epoch(1));

@@ -11,7 +11,7 @@
 namespace hearth::coordinator {
 namespace {
 
-constexpr StepShape kShape{8, 100, 1'000'000, false};
+constexpr StepShape kJournalShape{8, 100, 1'000'000, false};
 
 // Keeps what it is told; refuses while `broken`.
 struct PlayedStore final : RequestStore {
@@ -57,7 +57,7 @@ SampledToken token(std::uint64_t choice, Position position, TokenId id) {
 std::map<std::uint64_t, std::vector<TokenId>> answers(const RequestRow& row) {
   std::map<std::uint64_t, std::vector<TokenId>> out;
   for (const Bytes& bytes : row.tokens) {
-    const auto message = decode_step_tokens(bytes, kShape);
+    const auto message = decode_step_tokens(bytes, kJournalShape);
     EXPECT_TRUE(message.ok()) << message.error().message;
     for (const SampledToken& each : message->tokens) out[each.sequence.value].push_back(each.token);
   }

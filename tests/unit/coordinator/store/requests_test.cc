@@ -11,7 +11,7 @@
 namespace hearth::coordinator {
 namespace {
 
-Hash256 hash(const std::string& text) { return blake2b(as_bytes(text)); }
+Hash256 hash_of(const std::string& text) { return blake2b(as_bytes(text)); }
 
 Bytes bytes(const std::string& text) {
   const ByteSpan span = as_bytes(text);
@@ -19,7 +19,7 @@ Bytes bytes(const std::string& text) {
 }
 
 RequestRow row(const std::string& name, const std::string& request) {
-  return {hash(name), hash("digest of " + name), "key", 0, bytes(request)};
+  return {hash_of(name), hash_of("digest of " + name), "key", 0, bytes(request)};
 }
 
 std::shared_ptr<RequestStore> open(const StoreFolder& folder) {
@@ -40,9 +40,9 @@ TEST(RequestStoreTest, KeepsWhatItWasTold) {
     const auto requests = open(folder);
     ASSERT_TRUE(
         requests
-            ->write({row("a", "first"), RequestTokens{hash("a"), bytes("1")}, row("b", "second"),
-                     RequestTokens{hash("a"), bytes("2")}, RequestEnd{hash("b"), 77},
-                     RequestTokens{hash("none"), bytes("x")}, RequestEnd{hash("none"), 1}})
+            ->write({row("a", "first"), RequestTokens{hash_of("a"), bytes("1")}, row("b", "second"),
+                     RequestTokens{hash_of("a"), bytes("2")}, RequestEnd{hash_of("b"), 77},
+                     RequestTokens{hash_of("none"), bytes("x")}, RequestEnd{hash_of("none"), 1}})
             .ok());
   }
   auto loaded = open(folder)->load();
@@ -50,11 +50,11 @@ TEST(RequestStoreTest, KeepsWhatItWasTold) {
   EXPECT_EQ(loaded->dropped, 0U);
   ASSERT_EQ(loaded->rows.size(), 2U);
   const RequestRow& newest = loaded->rows[0];
-  EXPECT_EQ(newest.name, hash("b"));
+  EXPECT_EQ(newest.name, hash_of("b"));
   EXPECT_EQ(newest.ended, 77);
   EXPECT_TRUE(newest.tokens.empty());
   const RequestRow& oldest = loaded->rows[1];
-  EXPECT_EQ(oldest.digest, hash("digest of a"));
+  EXPECT_EQ(oldest.digest, hash_of("digest of a"));
   EXPECT_EQ(oldest.owner, "key");
   EXPECT_EQ(oldest.ended, 0);
   EXPECT_EQ(oldest.request, bytes("first"));
@@ -65,7 +65,7 @@ TEST(RequestStoreTest, ARowReplacesOneOfItsNameWithItsTokens) {
   const StoreFolder folder;
   const auto store = folder.open();
   const auto requests = open(folder);
-  ASSERT_TRUE(requests->write({row("a", "old"), RequestTokens{hash("a"), bytes("1")}}).ok());
+  ASSERT_TRUE(requests->write({row("a", "old"), RequestTokens{hash_of("a"), bytes("1")}}).ok());
   ASSERT_TRUE(requests->write({row("a", "new")}).ok());
   const auto loaded = requests->load();
   ASSERT_EQ(loaded->rows.size(), 1U);
@@ -98,7 +98,7 @@ TEST(RequestStoreTest, NothingOfWhatIsDeletedRemains) {
   };
   ASSERT_TRUE(requests->write({row("a", secret)}).ok());
   EXPECT_TRUE(found()) << "or the test proves nothing";
-  ASSERT_TRUE(requests->write({RequestRemoval{hash("a")}}).ok());
+  ASSERT_TRUE(requests->write({RequestRemoval{hash_of("a")}}).ok());
   EXPECT_FALSE(found());
   ASSERT_TRUE(requests->write({row("a", secret), row("b", secret)}).ok());
   ASSERT_TRUE(requests->clear().ok());
@@ -169,7 +169,8 @@ TEST(RequestStoreTest, EveryCommitIsThereWithoutAnEnd) {
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ASSERT_EQ(loaded->rows.size(), 1U);
     EXPECT_EQ(loaded->rows[0].tokens.size(), static_cast<std::size_t>(written));
-    ASSERT_TRUE(requests->write({RequestTokens{hash("a"), bytes(std::to_string(written))}}).ok());
+    ASSERT_TRUE(
+        requests->write({RequestTokens{hash_of("a"), bytes(std::to_string(written))}}).ok());
   }
 }
 

@@ -16,7 +16,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::uint32_t kF32 = 0;
+constexpr std::uint32_t kTypeF32 = 0;
 constexpr std::uint32_t kQ8_0 = 8;
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
@@ -127,7 +127,7 @@ TEST(GgufHostile, Alignment) {
 
 TEST(GgufHostile, TensorNames) {
   const auto named = [](std::string_view name) {
-    return RawGguf().header(1, 0).tensor(name, {4}, kF32, 0).data(16).refusal();
+    return RawGguf().header(1, 0).tensor(name, {4}, kTypeF32, 0).data(16).refusal();
   };
   EXPECT_EQ(named(std::string(63, 'n')), "");
   expect_says(named(std::string(64, 'n')), "of 64 bytes is longer than the limit of 63");
@@ -139,7 +139,7 @@ TEST(GgufHostile, TensorNames) {
   huge.header(1, 0).put(std::uint64_t{1} << 32).data(64, 1);
   expect_says(huge.refusal(), "longer than the limit");
   RawGguf twice;
-  twice.header(2, 0).tensor("a", {8}, kF32, 0).tensor("a", {8}, kF32, 32).data(64);
+  twice.header(2, 0).tensor("a", {8}, kTypeF32, 0).tensor("a", {8}, kTypeF32, 32).data(64);
   expect_says(twice.refusal(), "tensor 'a' at byte 57: the name occurs twice");
 }
 
@@ -149,9 +149,9 @@ TEST(GgufHostile, Dimensions) {
     raw.header(1, 0).text("a").put(count).data(256, 1);
     expect_says(raw.refusal(), std::to_string(count) + " dimensions; there must be 1 to 4");
   }
-  expect_says(RawGguf().header(1, 0).tensor("a", {0}, kF32, 0).data(8).refusal(),
+  expect_says(RawGguf().header(1, 0).tensor("a", {0}, kTypeF32, 0).data(8).refusal(),
               "dimension 0 is 0");
-  expect_says(RawGguf().header(1, 0).tensor("a", {4, 0, 4}, kF32, 0).data(8).refusal(),
+  expect_says(RawGguf().header(1, 0).tensor("a", {4, 0, 4}, kTypeF32, 0).data(8).refusal(),
               "dimension 1 is 0");
 }
 
@@ -161,16 +161,16 @@ TEST(GgufHostile, ProductsThatWrap) {
   const auto shaped = [](std::initializer_list<std::uint64_t> dims, std::uint32_t type) {
     return RawGguf().header(1, 0).tensor("a", dims, type, 0).data(64).refusal();
   };
-  expect_says(shaped({half, half}, kF32), "leaves 64 bits");         // wraps to 0
+  expect_says(shaped({half, half}, kTypeF32), "leaves 64 bits");     // wraps to 0
   expect_says(shaped({half, half, 2, 3}, kQ8_0), "leaves 64 bits");  // elements wrap
-  expect_says(shaped({wide, wide}, kF32), "leaves 64 bits");
-  expect_says(shaped({kMax}, kF32), "leaves 64 bits");                          // dimension -1
-  expect_says(shaped({kMax / 2 + 9, 2}, kF32), "leaves 64 bits");               // wraps to 16
-  expect_says(shaped({std::uint64_t{1} << 62, 1, 1}, kF32), "leaves 64 bits");  // bytes alone
+  expect_says(shaped({wide, wide}, kTypeF32), "leaves 64 bits");
+  expect_says(shaped({kMax}, kTypeF32), "leaves 64 bits");                          // dimension -1
+  expect_says(shaped({kMax / 2 + 9, 2}, kTypeF32), "leaves 64 bits");               // wraps to 16
+  expect_says(shaped({std::uint64_t{1} << 62, 1, 1}, kTypeF32), "leaves 64 bits");  // bytes alone
   expect_says(shaped({1ULL << 59, 31}, kQ8_0), "leaves 64 bits");
   // One factor less, and only the end of the file refuses.
-  expect_says(shaped({std::uint64_t{1} << 59, 4}, kF32), "reach past the end of the file");
-  expect_says(shaped({(kMax - 3) / 4}, kF32), "reach past the end of the file");  // pads to 0
+  expect_says(shaped({std::uint64_t{1} << 59, 4}, kTypeF32), "reach past the end of the file");
+  expect_says(shaped({(kMax - 3) / 4}, kTypeF32), "reach past the end of the file");  // pads to 0
 }
 
 // The verdict on a lone tensor equals exact arithmetic's on the same numbers.
@@ -178,8 +178,8 @@ TEST(GgufHostile, SizesAgreeWithExactArithmetic) {
   std::mt19937_64 random(7);
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {
-    const std::uint32_t type = round % 2 == 0 ? kF32 : kQ8_0;
-    const std::uint32_t block = type == kF32 ? 1 : 32;
+    const std::uint32_t type = round % 2 == 0 ? kTypeF32 : kQ8_0;
+    const std::uint32_t block = type == kTypeF32 ? 1 : 32;
     const unsigned least = round % 4 < 2 ? 0 : 56;  // half of the rounds draw small numbers
     std::uint64_t dims[3];
     for (std::uint64_t& dim : dims)
@@ -218,7 +218,7 @@ TEST(GgufHostile, TypesAndBlocks) {
 TEST(GgufHostile, Offsets) {
   const auto second_at = [](std::uint64_t offset) {
     RawGguf raw;
-    raw.header(2, 0).tensor("a", {8}, kF32, 0).tensor("b", {8}, kF32, offset).data(64);
+    raw.header(2, 0).tensor("a", {8}, kTypeF32, 0).tensor("b", {8}, kTypeF32, offset).data(64);
     return raw.refusal();
   };
   EXPECT_EQ(second_at(32), "");
@@ -228,13 +228,13 @@ TEST(GgufHostile, Offsets) {
   expect_says(second_at(kMax), "must be a multiple of the alignment 32");
   expect_says(second_at(kMax - 31), "must be 32");
   RawGguf order;
-  order.header(2, 0).tensor("a", {8}, kF32, 32).tensor("b", {8}, kF32, 0).data(64);
+  order.header(2, 0).tensor("a", {8}, kTypeF32, 32).tensor("b", {8}, kTypeF32, 0).data(64);
   expect_says(order.refusal(), "offset 32 must be 0");
 }
 
 TEST(GgufHostile, DataShortOrFollowedByMore) {
   const auto with_data = [](std::size_t count) {
-    return RawGguf().header(1, 0).tensor("a", {5}, kF32, 0).data(count).refusal();
+    return RawGguf().header(1, 0).tensor("a", {5}, kTypeF32, 0).data(count).refusal();
   };
   expect_says(with_data(19), "its 20 bytes at offset 0 reach past the end of the file");
   EXPECT_EQ(with_data(20), "");
@@ -246,7 +246,7 @@ TEST(GgufHostile, DataShortOrFollowedByMore) {
 TEST(GgufHostile, OnlyZerosToTheAlignmentMayFollowTheLastTensor) {
   const auto file = [](std::uint64_t elements, std::size_t count, std::size_t stray) {
     RawGguf raw;
-    raw.header(1, 0).tensor("a", {elements}, kF32, 0).data(count);
+    raw.header(1, 0).tensor("a", {elements}, kTypeF32, 0).data(count);
     Bytes bytes = raw.bytes();
     if (stray > 0) bytes[bytes.size() - stray] = std::byte{7};
     const auto parsed = GgufFile::parse(bytes, "raw");
@@ -281,8 +281,8 @@ TEST(GgufHostile, AHeaderAloneMayBePaddedToo) {
 TEST(GgufHostile, SumOfSizesThatWraps) {
   const std::uint64_t large = std::uint64_t{1} << 61;  // F32 elements: 2^63 bytes each
   RawGguf raw;
-  raw.header(2, 0).tensor("a", {large}, kF32, 0);
-  raw.tensor("b", {large}, kF32, std::uint64_t{1} << 63).data(64);
+  raw.header(2, 0).tensor("a", {large}, kTypeF32, 0);
+  raw.tensor("b", {large}, kTypeF32, std::uint64_t{1} << 63).data(64);
   expect_says(raw.refusal(), "tensor 'a' at byte 24: its 9223372036854775808 bytes");
 }
 

@@ -22,7 +22,7 @@ std::string refusal(SmallVocabulary v) {
   return built.error().message;
 }
 
-Ids encode(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special) {
+Ids encode_text(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special) {
   auto ids = tokenizer.encode(text, special, false);
   EXPECT_TRUE(ids.ok());
   return ids.ok() ? *ids : Ids{};
@@ -46,7 +46,7 @@ TEST(Tokenizer, UserTextNeverBecomesASpecialToken) {
       for (std::uint64_t i = random.next() % 12; i-- > 0;) {
         text += parts[random.next() % std::size(parts)];
       }
-      for (const TokenId id : encode(*tokenizer, text, SpecialTokens::kText)) {
+      for (const TokenId id : encode_text(*tokenizer, text, SpecialTokens::kText)) {
         ASSERT_FALSE(tokenizer->is_special(id)) << text;
       }
     }
@@ -131,7 +131,7 @@ TEST(Tokenizer, EndTokensAreThoseOfTheKeysAndThoseKnownByText) {
   EXPECT_EQ(t->eos(), v.id("<|im_end|>"));
   EXPECT_EQ(t->kind(), "bpe");
   for (const TokenId id : t->end_tokens()) EXPECT_TRUE(t->is_special(id));
-  for (const TokenId id : encode(*t, "[finish]<end_of_turn>", SpecialTokens::kText)) {
+  for (const TokenId id : encode_text(*t, "[finish]<end_of_turn>", SpecialTokens::kText)) {
     EXPECT_FALSE(t->is_special(id));
   }
 }

@@ -15,8 +15,8 @@
 namespace hearth::node {
 namespace {
 
-constexpr SequenceId kA{1};
-constexpr SequenceId kB{2};
+constexpr SequenceId kFirst{1};
+constexpr SequenceId kSecond{2};
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -57,32 +57,32 @@ TEST_F(EngineTest, ComputesReportsAndReleases) {
   auto engine = load({0, spec_.layers}).value();
   EXPECT_TRUE(engine->is_first() && engine->is_last());
   EXPECT_GT(engine->weight_bytes(), 0U);
-  StepBatch batch = prompt(kA, 40);
+  StepBatch batch = prompt(kFirst, 40);
   StepResult result;
   ASSERT_TRUE(engine->step(batch, result).ok());
   ASSERT_EQ(result.tokens.size(), 1U);
-  EXPECT_EQ(result.tokens[0].sequence, kA);
+  EXPECT_EQ(result.tokens[0].sequence, kFirst);
   EXPECT_EQ(result.tokens[0].position, 40U);
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kNone);
   EXPECT_EQ(result.hashes.size(), 40U);
   EXPECT_TRUE(batch.activations.empty());
   EXPECT_EQ(engine->kv_pages_used(), 2U);
   StepBatch end;
-  end.releases = {kA};
+  end.releases = {kFirst};
   ASSERT_TRUE(engine->step(end, result).ok());
-  EXPECT_EQ(result.released, std::vector<SequenceId>{kA});
+  EXPECT_EQ(result.released, std::vector<SequenceId>{kFirst});
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
 
 // On the processor, which has nothing to do beside a step, the next one waits.
 TEST_F(EngineTest, AStepIsBegunAndFinished) {
   auto engine = load({0, spec_.layers}).value();
-  StepBatch batch = prompt(kA, 40);
+  StepBatch batch = prompt(kFirst, 40);
   const StepBatch given = batch;
   ASSERT_TRUE(engine->can_begin(batch));
   ASSERT_TRUE(engine->begin(batch).ok());
   StepBatch end;
-  end.releases = {kA};
+  end.releases = {kFirst};
   EXPECT_FALSE(engine->can_begin(end));
   EXPECT_TRUE(engine->ready());
   StepResult result;
@@ -92,11 +92,11 @@ TEST_F(EngineTest, AStepIsBegunAndFinished) {
   ASSERT_TRUE(engine->begin(end).ok());
   EXPECT_EQ(engine->kv_pages_used(), 0U) << "free once the release has begun";
   ASSERT_TRUE(engine->finish(end, result).ok());
-  EXPECT_EQ(result.released, std::vector<SequenceId>{kA});
+  EXPECT_EQ(result.released, std::vector<SequenceId>{kFirst});
   StepBatch bad;
-  bad.releases = {kB};
+  bad.releases = {kSecond};
   EXPECT_FALSE(engine->begin(bad).ok());
-  EXPECT_EQ(bad.releases, std::vector<SequenceId>{kB}) << "a refused batch stays";
+  EXPECT_EQ(bad.releases, std::vector<SequenceId>{kSecond}) << "a refused batch stays";
   EXPECT_TRUE(engine->can_begin(given)) << "and nothing is under way";
 }
 
@@ -108,14 +108,14 @@ TEST_F(EngineTest, AStepOnAThreadOfAnotherFloatModeIsRefused) {
     Status status = ok_status();
     std::thread([&] {
       _mm_setcsr(_mm_getcsr() | mode);
-      StepBatch batch = prompt(kA, 4);
+      StepBatch batch = prompt(kFirst, 4);
       StepResult result;
       status = engine->step(batch, result);
     }).join();
     ASSERT_FALSE(status.ok()) << mode;
     EXPECT_EQ(status.error().code, ErrorCode::kNumeric);
   }
-  StepBatch batch = prompt(kA, 4);
+  StepBatch batch = prompt(kFirst, 4);
   StepResult result;
   EXPECT_TRUE(engine->step(batch, result).ok());
 }
@@ -123,20 +123,20 @@ TEST_F(EngineTest, AStepOnAThreadOfAnotherFloatModeIsRefused) {
 
 TEST_F(EngineTest, ResetGivesEverythingBack) {
   auto engine = load({0, 2}).value();
-  StepBatch batch = prompt(kA, 40);
+  StepBatch batch = prompt(kFirst, 40);
   StepResult result;
   ASSERT_TRUE(engine->step(batch, result).ok());
   EXPECT_EQ(batch.activations.size(), 40U * spec_.hidden * 2);
   engine->reset();
   EXPECT_EQ(engine->kv_pages_used(), 0U);
-  batch = prompt(kA, 5);
+  batch = prompt(kFirst, 5);
   EXPECT_TRUE(engine->step(batch, result).ok());
 }
 
 // Positions 3 and 39 of the first sequence: the one in the prompt samples nothing, the last does.
 struct SomeLogits final : LogitsObserver {
   bool wants(SequenceId sequence, Position position) const override {
-    return sequence == kA && (position == 3 || position == 39);
+    return sequence == kFirst && (position == 3 || position == 39);
   }
   void on_logits(SequenceId, Position position, std::span<const float> logits) override {
     seen[position == 3 ? 0 : 1].assign(logits.begin(), logits.end());
@@ -155,7 +155,7 @@ TEST_F(EngineTest, AnObserverSeesTheLogitsItWantsAndChangesNothing) {
   auto engine = load(options.layers).value();
   StepResult result;
   StepResult wanted;
-  StepBatch batch = prompt(kA, 40);
+  StepBatch batch = prompt(kFirst, 40);
   StepBatch same = batch;
   ASSERT_TRUE(watched->step(batch, result).ok());
   ASSERT_TRUE(engine->step(same, wanted).ok());
@@ -168,7 +168,7 @@ TEST_F(EngineTest, AnObserverSeesTheLogitsItWantsAndChangesNothing) {
   const std::vector<float> inside = observer.seen[0];
   ASSERT_EQ(inside.size(), spec_.vocabulary);
   watched->reset();
-  batch = prompt(kA, 4);
+  batch = prompt(kFirst, 4);
   ASSERT_TRUE(watched->step(batch, result).ok());
   EXPECT_EQ(observer.seen[0], inside);
 }
@@ -200,55 +200,55 @@ TEST_F(EngineTest, StagesLoadOnlyTheirShare) {
 TEST_F(EngineTest, RefusesABatchThatBreaksTheContractAndChangesNothing) {
   auto engine = load({0, spec_.layers}).value();
   StepResult result;
-  StepBatch good = prompt(kA, 10);
+  StepBatch good = prompt(kFirst, 10);
   ASSERT_TRUE(engine->step(good, result).ok());
   const std::uint32_t used = engine->kv_pages_used();
   const std::vector<std::function<void(StepBatch&)>> breakages = {
       [](StepBatch& b) {
-        b.rows.push_back({kB, 0, 5, 0});
+        b.rows.push_back({kSecond, 0, 5, 0});
       },  // never opened
       [](StepBatch& b) {
-        b.rows.push_back({kA, 11, 5, 0});
+        b.rows.push_back({kFirst, 11, 5, 0});
       },  // a gap
       [](StepBatch& b) {
-        b.rows.push_back({kA, 9, 5, 0});
+        b.rows.push_back({kFirst, 9, 5, 0});
       },  // seen before
       [](StepBatch& b) {
-        b.rows.push_back({kA, 10, -1, 0});
+        b.rows.push_back({kFirst, 10, -1, 0});
       },  // token
       [](StepBatch& b) {
-        b.rows.push_back({kA, 10, 400, 0});
+        b.rows.push_back({kFirst, 10, 400, 0});
       },  // token
       [](StepBatch& b) {
-        b.rows = {{kA, 10, 5, 0}, {kA, 12, 5, 0}};
+        b.rows = {{kFirst, 10, 5, 0}, {kFirst, 12, 5, 0}};
       },                                                // a gap inside
       [](StepBatch& b) { b.activations.resize(256); },  // first stage
       [](StepBatch& b) {
-        b.opens.push_back({kA, 5, false, {}});
+        b.opens.push_back({kFirst, 5, false, {}});
       },  // open already
       [](StepBatch& b) {
-        b.opens = {{kB, 5, false, {}}, {kB, 5, false, {}}};
+        b.opens = {{kSecond, 5, false, {}}, {kSecond, 5, false, {}}};
       },
       [](StepBatch& b) {
-        b.opens.push_back({kB, 0, false, {}});
+        b.opens.push_back({kSecond, 0, false, {}});
       },  // no prompt
       [](StepBatch& b) {
-        b.opens.push_back({kB, 513, false, {}});
-      },                                        // over the context
-      [](StepBatch& b) { b.releases = {kB}; },  // never opened
+        b.opens.push_back({kSecond, 513, false, {}});
+      },                                             // over the context
+      [](StepBatch& b) { b.releases = {kSecond}; },  // never opened
       [](StepBatch& b) {
-        b.releases = {kA, kA};
+        b.releases = {kFirst, kFirst};
       },                  // twice
       [](StepBatch& b) {  // sampled too early
-        b.opens.push_back({kB, 5, false, {}});
-        b.rows.push_back({kB, 0, 5, BatchRow::kSample});
+        b.opens.push_back({kSecond, 5, false, {}});
+        b.rows.push_back({kSecond, 0, 5, BatchRow::kSample});
       },
       [](StepBatch& b) {  // rows of a sequence apart
-        b.opens.push_back({kB, 5, false, {}});
-        b.rows = {{kB, 0, 5, 0}, {kA, 10, 5, 0}, {kB, 1, 5, 0}};
+        b.opens.push_back({kSecond, 5, false, {}});
+        b.rows = {{kSecond, 0, 5, 0}, {kFirst, 10, 5, 0}, {kSecond, 1, 5, 0}};
       },
       [](StepBatch& b) {  // too many rows
-        for (Position i = 0; i < 65; ++i) b.rows.push_back({kA, 10 + i, 5, 0});
+        for (Position i = 0; i < 65; ++i) b.rows.push_back({kFirst, 10 + i, 5, 0});
       },
   };
   for (std::size_t i = 0; i < breakages.size(); ++i) {
@@ -260,7 +260,7 @@ TEST_F(EngineTest, RefusesABatchThatBreaksTheContractAndChangesNothing) {
     EXPECT_EQ(engine->kv_pages_used(), used) << i;
   }
   StepBatch next;
-  next.rows = {{kA, 10, 5, BatchRow::kSample}};
+  next.rows = {{kFirst, 10, 5, BatchRow::kSample}};
   ASSERT_TRUE(engine->step(next, result).ok());
   EXPECT_EQ(result.tokens.size(), 1U);
 }
@@ -271,8 +271,8 @@ TEST_F(EngineTest, PagesThatRunOutFailTheirSequenceAlone) {
   auto engine = load({0, spec_.layers}, page * 2).value();
   ASSERT_LE(engine->kv_pages(), 3U);
   StepResult result;
-  StepBatch batch = prompt(kA, 20);
-  StepBatch other = prompt(kB, 44);
+  StepBatch batch = prompt(kFirst, 20);
+  StepBatch other = prompt(kSecond, 44);
   other.rows.resize(44);
   batch.opens.push_back(other.opens[0]);
   batch.opens[1].prompt_tokens = 100;
@@ -280,19 +280,19 @@ TEST_F(EngineTest, PagesThatRunOutFailTheirSequenceAlone) {
   batch.rows.insert(batch.rows.end(), other.rows.begin(), other.rows.end());
   ASSERT_TRUE(engine->step(batch, result).ok());
   ASSERT_EQ(result.tokens.size(), 1U);
-  EXPECT_EQ(result.tokens[0].sequence, kA);
+  EXPECT_EQ(result.tokens[0].sequence, kFirst);
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kNone);
   batch = {};
-  for (Position i = 44; i < 100; ++i) batch.rows.push_back({kB, i, 5, 0});
+  for (Position i = 44; i < 100; ++i) batch.rows.push_back({kSecond, i, 5, 0});
   batch.rows.back().flags = BatchRow::kSample;
-  batch.rows.push_back({kA, 20, 5, BatchRow::kSample});
+  batch.rows.push_back({kFirst, 20, 5, BatchRow::kSample});
   ASSERT_TRUE(engine->step(batch, result).ok());
   ASSERT_EQ(result.tokens.size(), 2U);
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kError);
   EXPECT_EQ(result.tokens[0].error, ErrorCode::kNoCapacity);
   EXPECT_EQ(result.tokens[1].finish, FinishReason::kNone);
   batch = {};
-  batch.releases = {kA, kB};
+  batch.releases = {kFirst, kSecond};
   ASSERT_TRUE(engine->step(batch, result).ok());
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
@@ -304,7 +304,7 @@ TEST_F(EngineTest, TheReasonOfAFailureTravelsWithTheRow) {
   auto middle = load({1, 2}).value();
   auto last = load({2, spec_.layers}).value();
   StepResult result;
-  StepBatch batch = prompt(kA, first->kv_pages() * 32 + 1);
+  StepBatch batch = prompt(kFirst, first->kv_pages() * 32 + 1);
   ASSERT_LE(batch.rows.size(), 64U);
   ASSERT_TRUE(first->step(batch, result).ok());
   EXPECT_EQ(batch.rows.back().reason(), ErrorCode::kNoCapacity);
@@ -319,8 +319,8 @@ TEST_F(EngineTest, RowsThatLeaveTheRangeEndInAnErrorAndTouchNobodyElse) {
   auto first = load({0, 1}).value();
   auto last = load({1, spec_.layers}).value();
   StepResult result;
-  StepBatch batch = prompt(kA, 8);
-  const StepBatch other = prompt(kB, 8);
+  StepBatch batch = prompt(kFirst, 8);
+  const StepBatch other = prompt(kSecond, 8);
   batch.opens.push_back(other.opens[0]);
   batch.rows.insert(batch.rows.end(), other.rows.begin(), other.rows.end());
   ASSERT_TRUE(first->step(batch, result).ok());
@@ -350,19 +350,19 @@ TEST_F(EngineTest, RefusesOptionsThatCannotWork) {
 TEST_F(EngineTest, EndsByStopTokenByLengthAndByContext) {
   auto engine = load({0, spec_.layers}).value();
   StepResult result;
-  StepBatch batch = prompt(kA, 4);
+  StepBatch batch = prompt(kFirst, 4);
   batch.opens[0].sampling.max_tokens = 1;
   ASSERT_TRUE(engine->step(batch, result).ok());
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kLength);
   const TokenId token = result.tokens[0].token;
   engine->reset();
-  batch = prompt(kA, 4);
+  batch = prompt(kFirst, 4);
   batch.opens[0].sampling.stop_tokens = {token};
   batch.opens[0].sampling.max_tokens = 1;
   ASSERT_TRUE(engine->step(batch, result).ok());
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kStop);
   engine->reset();
-  StepBatch whole = prompt(kA, spec_.context - 1);
+  StepBatch whole = prompt(kFirst, spec_.context - 1);
   whole.opens[0].sampling.max_tokens = 1000;
   for (std::size_t at = 0; at < whole.rows.size(); at += 64) {
     batch = {};

@@ -11,8 +11,8 @@
 namespace hearth::node {
 namespace {
 
-constexpr SequenceId kA{1};
-constexpr SequenceId kB{2};
+constexpr SequenceId kWhole{1};
+constexpr SequenceId kOther{2};
 
 class Verify : public ::testing::Test {
  protected:
@@ -55,13 +55,13 @@ class Verify : public ::testing::Test {
   }
 
   static BatchRow row(Position position, TokenId token) {
-    return {kA, position, token, BatchRow::kSample};
+    return {kWhole, position, token, BatchRow::kSample};
   }
 
   // Greedy on no account: every position draws. The tokens of positions 10 to 10 + count.
   std::vector<TokenId> plain(std::uint32_t count) {
     auto engine = load({0, spec_.layers});
-    std::vector<TokenId> tokens = {run(*engine, prompt(kA, 10)).tokens.at(0).token};
+    std::vector<TokenId> tokens = {run(*engine, prompt(kWhole, 10)).tokens.at(0).token};
     for (std::uint32_t i = 0; i < count; ++i) {
       StepBatch batch;
       batch.rows = {row(10 + i, tokens.back())};
@@ -79,7 +79,7 @@ Bytes* Verify::bytes_ = nullptr;
 TEST_F(Verify, RowsOfOneStepSampleWhatStepsOfTheirOwnDo) {
   const std::vector<TokenId> wanted = plain(40);
   auto engine = load({0, spec_.layers});
-  StepBatch batch = prompt(kA, 10);  // the answer is known: all of it at once
+  StepBatch batch = prompt(kWhole, 10);  // the answer is known: all of it at once
   for (Position i = 0; i < 40; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
   const StepResult result = run(*engine, batch);
   ASSERT_EQ(result.tokens.size(), 41U);
@@ -92,10 +92,10 @@ TEST_F(Verify, RowsOfOneStepSampleWhatStepsOfTheirOwnDo) {
 TEST_F(Verify, WhatIsRejectedLeavesNoTrace) {
   const std::vector<TokenId> wanted = plain(40);
   auto engine = load({0, spec_.layers});
-  run(*engine, prompt(kA, 10));
+  run(*engine, prompt(kWhole, 10));
   for (Position at = 0; at < 40; ++at) {
     StepBatch batch;  // one right row, and five wrong ones behind it
-    if (at > 0) batch.truncates = {{kA, 10 + at}};
+    if (at > 0) batch.truncates = {{kWhole, 10 + at}};
     batch.rows = {row(10 + at, wanted[at])};
     for (Position i = 1; i < 6; ++i) {
       batch.rows.push_back(row(10 + at + i, (wanted[at] + static_cast<TokenId>(i)) % 300));
@@ -108,7 +108,7 @@ TEST_F(Verify, WhatIsRejectedLeavesNoTrace) {
 
 TEST_F(Verify, WholePagesGoBackAtOnce) {
   auto engine = load({0, spec_.layers});
-  StepBatch batch = prompt(kA, 10);
+  StepBatch batch = prompt(kWhole, 10);
   for (Position i = 10; i < 64; ++i) batch.rows.push_back(row(i, 5));
   run(*engine, batch);
   batch = {};
@@ -117,13 +117,13 @@ TEST_F(Verify, WholePagesGoBackAtOnce) {
   EXPECT_EQ(engine->kv_pages_used(), 4U);
   for (const auto& [length, pages] : {std::pair{97U, 4U}, {96U, 3U}, {65U, 3U}, {32U, 1U}}) {
     batch = {};
-    batch.truncates = {{kA, length}};
+    batch.truncates = {{kWhole, length}};
     run(*engine, batch);
     EXPECT_EQ(engine->kv_pages_used(), pages) << length;
   }
   batch = {};
-  batch.truncates = {{kA, 10}};
-  batch.releases = {kA};
+  batch.truncates = {{kWhole, 10}};
+  batch.releases = {kWhole};
   run(*engine, batch);
   EXPECT_EQ(engine->kv_pages_used(), 0U);
 }
@@ -133,7 +133,7 @@ TEST_F(Verify, ADraftWithoutAPageIsForgottenWithIt) {
   const std::size_t page = (std::size_t{16} << 20) / load({0, spec_.layers})->kv_pages();
   auto engine = load({0, spec_.layers}, page + page / 2);
   ASSERT_EQ(engine->kv_pages(), 1U);
-  run(*engine, prompt(kA, 10));
+  run(*engine, prompt(kWhole, 10));
   StepBatch batch;
   for (Position i = 0; i < 24; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
   StepResult result = run(*engine, batch);
@@ -145,7 +145,7 @@ TEST_F(Verify, ADraftWithoutAPageIsForgottenWithIt) {
     EXPECT_EQ(result.tokens[i].token, fits ? wanted[i + 1] : 0) << i;
   }
   batch = {};
-  batch.truncates = {{kA, 31}};
+  batch.truncates = {{kWhole, 31}};
   batch.rows = {row(31, wanted[21])};
   result = run(*engine, batch);
   EXPECT_EQ(result.tokens.at(0).finish, FinishReason::kNone);
@@ -170,7 +170,7 @@ TEST_F(Verify, ADraftThatLeavesTheRangeTouchesNothingBeforeIt) {
     EXPECT_TRUE(last->step(batch, result).ok());
     return result.tokens;
   };
-  through(prompt(kA, 10), {});
+  through(prompt(kWhole, 10), {});
   StepBatch batch;
   for (Position i = 0; i < 4; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
   const std::vector<SampledToken> tokens = through(batch, 2);
@@ -181,11 +181,11 @@ TEST_F(Verify, ADraftThatLeavesTheRangeTouchesNothingBeforeIt) {
     EXPECT_EQ(tokens[i].error, ErrorCode::kNumeric) << i;
   }
   batch = {};  // what failed stays: so does the failure
-  batch.truncates = {{kA, 13}};
+  batch.truncates = {{kWhole, 13}};
   batch.rows = {row(13, wanted[3])};
   EXPECT_EQ(through(batch, {}).at(0).finish, FinishReason::kError);
   batch = {};
-  batch.truncates = {{kA, 12}};
+  batch.truncates = {{kWhole, 12}};
   for (Position i = 2; i < 5; ++i) batch.rows.push_back(row(10 + i, wanted[i]));
   const std::vector<SampledToken> again = through(batch, {});
   ASSERT_EQ(again.size(), 3U);
@@ -195,12 +195,13 @@ TEST_F(Verify, ADraftThatLeavesTheRangeTouchesNothingBeforeIt) {
 TEST_F(Verify, RefusedTruncatesChangeNothing) {
   const std::vector<TokenId> wanted = plain(2);
   auto engine = load({0, spec_.layers});
-  run(*engine, prompt(kA, 10));
+  run(*engine, prompt(kWhole, 10));
   StepBatch batch;
   batch.rows = {row(10, wanted[0])};
   run(*engine, batch);
   const std::vector<std::vector<SequenceTruncate>> wrong = {
-      {{kB, 5}}, {{kA, 12}}, {{kA, 9}}, {{kA, 0}}, {{kA, 0xFFFFFFFF}}, {{kA, 10}, {kA, 10}}};
+      {{kOther, 5}}, {{kWhole, 12}},         {{kWhole, 9}},
+      {{kWhole, 0}}, {{kWhole, 0xFFFFFFFF}}, {{kWhole, 10}, {kWhole, 10}}};
   for (const auto& truncates : wrong) {
     StepBatch bad;
     bad.truncates = truncates;

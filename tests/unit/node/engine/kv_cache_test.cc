@@ -7,11 +7,11 @@
 namespace hearth::node {
 namespace {
 
-constexpr kernels::KvLayout kLayout{2, 32};
+constexpr kernels::KvLayout kTwoHeads{2, 32};
 
 TEST(KvCache, TakesWhatTheBudgetHoldsAndGivesItBack) {
-  const std::size_t page = kLayout.page_bytes() * 3;
-  auto cache = KvCache::create(3, kLayout, page * 5 + page / 2, 1000);
+  const std::size_t page = kTwoHeads.page_bytes() * 3;
+  auto cache = KvCache::create(3, kTwoHeads, page * 5 + page / 2, 1000);
   ASSERT_TRUE(cache.ok());
   EXPECT_EQ(cache->pages(), 5U);
   BlockTable a;
@@ -41,12 +41,12 @@ TEST(KvCache, TakesWhatTheBudgetHoldsAndGivesItBack) {
 }
 
 TEST(KvCache, RefusesABudgetUnderOnePageAndBoundsALargeOne) {
-  const auto refused = KvCache::create(3, kLayout, kLayout.page_bytes() * 3 - 1, 1000);
+  const auto refused = KvCache::create(3, kTwoHeads, kTwoHeads.page_bytes() * 3 - 1, 1000);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
-  EXPECT_NE(refused.error().message.find(std::to_string(kLayout.page_bytes() * 3)),
+  EXPECT_NE(refused.error().message.find(std::to_string(kTwoHeads.page_bytes() * 3)),
             std::string::npos);
-  EXPECT_EQ(KvCache::create(1, kLayout, 1 << 30, 7)->pages(), 7U);
+  EXPECT_EQ(KvCache::create(1, kTwoHeads, 1 << 30, 7)->pages(), 7U);
 }
 
 }  // namespace

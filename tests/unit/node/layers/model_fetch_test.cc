@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 using model::Manifest;
 
 // The model's bytes, and what may go wrong with them on their way.
-class FakeSource final : public RangeSource {
+class ListedSource final : public RangeSource {
  public:
-  FakeSource(std::string name, Bytes bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
+  ListedSource(std::string name, Bytes bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
   const std::string& name() const override { return name_; }
   std::string node() const override { return of_node; }
   Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) override {
@@ -73,19 +73,19 @@ struct ModelFetchTest : ::testing::Test {
   }
   ~ModelFetchTest() override { fs::remove_all(folder); }
 
-  std::shared_ptr<FakeSource> source(const std::string& name) {
-    return add(std::make_shared<FakeSource>(name, bytes));
+  std::shared_ptr<ListedSource> source(const std::string& name) {
+    return add(std::make_shared<ListedSource>(name, bytes));
   }
-  std::shared_ptr<FakeSource> add(std::shared_ptr<FakeSource> each) {
+  std::shared_ptr<ListedSource> add(std::shared_ptr<ListedSource> each) {
     options.sources.push_back(each);
     return each;
   }
   // With one bit of the middle of a tensor of ours the other way.
-  std::shared_ptr<FakeSource> liar(const std::string& name) {
+  std::shared_ptr<ListedSource> liar(const std::string& name) {
     Bytes wrong = bytes;
     const auto& tensor = manifest.tensors[wanted[wanted.size() / 2]];
     wrong[tensor.offset + tensor.bytes / 2] ^= std::byte{4};
-    return add(std::make_shared<FakeSource>(name, wrong));
+    return add(std::make_shared<ListedSource>(name, wrong));
   }
   Result<Fetched> fetch() { return fetch_tensors(manifest, wanted, options); }
   std::uint64_t own_bytes() const {

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Keeps what it is asked until the test answers.
-struct HeldCompute final : StageCompute {
+struct PausedCompute final : StageCompute {
   void set_events(StageComputeEvents* given) override { events = given; }
   void load(Epoch epoch, LayerRange, std::uint32_t, std::uint32_t) override {
     loads.push_back(epoch);
@@ -60,7 +60,7 @@ struct StageTest : ::testing::Test {
   SeededRandom random{1};
   testing::FakeTransport control;
   testing::FakeTransport data;
-  HeldCompute compute;
+  PausedCompute compute;
   std::unique_ptr<Stage> stage;
   LinkId session, next, previous;
 

@@ -16,13 +16,13 @@ namespace {
 using ledger::RefereeCase;
 using ledger::RefereeFinding;
 
-constexpr std::uint32_t kLayers = 5;
+constexpr std::uint32_t kModelLayers = 5;
 constexpr std::uint32_t kAnswer = 12;
 
 struct LocalRefereeTest : ::testing::Test {
   LocalRefereeTest() {
     model::SyntheticOptions options;
-    options.layers = kLayers;
+    options.layers = kModelLayers;
     const Bytes bytes = model::synthetic_model_bytes(options).value();
     path = std::filesystem::temp_directory_path() /
            ("hearth-referee-" + std::to_string(getpid()) + ".gguf");
@@ -30,7 +30,7 @@ struct LocalRefereeTest : ::testing::Test {
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
     request.salt = blake2b(as_bytes("salt"));
-    request.split = {{0, 1}, {1, 4}, {4, kLayers}};
+    request.split = {{0, 1}, {1, 4}, {4, kModelLayers}};
     for (TokenId i = 0; i < 20; ++i) request.prompt.push_back(30 + i * 7);
     request.sampling.temperature = 0.9F;
     request.sampling.seed = 11;
@@ -66,7 +66,7 @@ TEST_F(LocalRefereeTest, WhatIsTrueIsFoundWhole) {
   const auto& stages = found.windows.at(0);
   ASSERT_EQ(stages.size(), 3u);
   // A boundary is what it is, however the rest is cut.
-  request.split = {{0, 4}, {4, kLayers}};
+  request.split = {{0, 4}, {4, kModelLayers}};
   const RefereeFinding other = compute().value();
   EXPECT_EQ(other.windows.at(0)[0], stages[1]);
   EXPECT_NE(stages[0], stages[1]);
@@ -106,7 +106,7 @@ TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
   const auto other = compute();
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::kUnavailable);
-  request.split = {{0, kLayers}};
+  request.split = {{0, kModelLayers}};
   request.positions = 0;
   EXPECT_FALSE(compute());
   request.positions = 1'000;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using control::v1::CheckpointOffer;
 using control::v1::Cosigned;
 
-SecretKey key_of(unsigned char seed) {
+SecretKey witness_key(unsigned char seed) {
   return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
 }
 
@@ -41,7 +41,8 @@ struct Coordinator {
     return message;
   }
   ledger::CrashDisk disk;
-  std::unique_ptr<ledger::Log> log = ledger::Log::create(ledger::borrow(disk), key_of(1)).value();
+  std::unique_ptr<ledger::Log> log =
+      ledger::Log::create(ledger::borrow(disk), witness_key(1)).value();
 };
 
 struct WitnessTest : ::testing::Test {
@@ -52,13 +53,13 @@ struct WitnessTest : ::testing::Test {
   ~WitnessTest() override { fs::remove_all(folder); }
 
   WitnessOptions options() const {
-    return {"w", (folder / "witness").string(), key_of(1).public_key(), key_of(2)};
+    return {"w", (folder / "witness").string(), witness_key(1).public_key(), witness_key(2)};
   }
   WitnessBook book() const { return {options(), clock}; }
   // The size that the answer has cosigned last; everything about it checked.
   static std::uint64_t size_of(const Cosigned& answer) {
-    const auto checkpoint = ledger::parse_cosigned(as_bytes(answer.checkpoint()),
-                                                   key_of(1).public_key(), key_of(2).public_key());
+    const auto checkpoint = ledger::parse_cosigned(
+        as_bytes(answer.checkpoint()), witness_key(1).public_key(), witness_key(2).public_key());
     EXPECT_TRUE(checkpoint) << checkpoint.error().message;
     return checkpoint ? checkpoint->size : 0;
   }
@@ -136,7 +137,7 @@ TEST_F(WitnessTest, NothingElseIsCosigned) {
   EXPECT_NE(refusal(bad), "");
   bad = good;
   bad.set_checkpoint(
-      ledger::sign_checkpoint(5, coordinator.log->checkpoint().root, key_of(3)).text());
+      ledger::sign_checkpoint(5, coordinator.log->checkpoint().root, witness_key(3)).text());
   EXPECT_NE(refusal(bad).find("of another log"), std::string::npos);
   EXPECT_FALSE(fs::exists(options().file));
   // Its own file, damaged: it does not begin anew by itself.

@@ -12,11 +12,11 @@
 namespace hearth::node {
 namespace {
 
-constexpr Epoch kEpoch{7};
+constexpr Epoch kFirstEpoch{7};
 
-SubmitMessage submit_of(std::uint64_t id, std::uint32_t prompt_tokens) {
+SubmitMessage batcher_submit(std::uint64_t id, std::uint32_t prompt_tokens) {
   SubmitMessage message;
-  message.epoch = kEpoch;
+  message.epoch = kFirstEpoch;
   message.open.sequence = SequenceId(id);
   message.open.prompt_tokens = prompt_tokens;
   for (std::uint32_t i = 0; i < prompt_tokens; ++i) {
@@ -48,13 +48,13 @@ std::vector<Position> positions_of(const StepBatch& batch, std::uint64_t id) {
 }
 
 TEST(Batcher, SendsPromptChunksBackToBackAndSamplesOnlyTheirLastRow) {
-  Batcher batcher({kEpoch, 512, 4, 3});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 10)).ok());
+  Batcher batcher({kFirstEpoch, 512, 4, 3});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 10)).ok());
   for (std::uint32_t chunk = 0; chunk < 3; ++chunk) {
     const auto batch = batcher.next();
     ASSERT_TRUE(batch.has_value());
     EXPECT_EQ(batch->step.value, chunk);
-    EXPECT_EQ(batch->epoch, kEpoch);
+    EXPECT_EQ(batch->epoch, kFirstEpoch);
     EXPECT_EQ(batch->opens.size(), chunk == 0 ? 1U : 0U);
     for (const BatchRow& row : batch->rows) {
       EXPECT_EQ(row.token, 1000 + static_cast<TokenId>(row.position));
@@ -68,8 +68,8 @@ TEST(Batcher, SendsPromptChunksBackToBackAndSamplesOnlyTheirLastRow) {
 }
 
 TEST(Batcher, DecodesFromItsOwnTokensUntilTheEndAndThenReleases) {
-  Batcher batcher({kEpoch, 512, 128, 2});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 3)).ok());
+  Batcher batcher({kFirstEpoch, 512, 128, 2});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 3)).ok());
   auto batch = batcher.next();
   ASSERT_TRUE(batcher.on_tokens(answer_of(*batch)).ok());
   batch = batcher.next();
@@ -90,8 +90,8 @@ TEST(Batcher, DecodesFromItsOwnTokensUntilTheEndAndThenReleases) {
 
 // What was generated before goes in like a prompt, in chunks, and one token is sampled behind it.
 TEST(Batcher, GoesOnBehindTheTokensThatASequenceHasAlready) {
-  Batcher batcher({kEpoch, 512, 4, 4});
-  SubmitMessage message = submit_of(1, 3);
+  Batcher batcher({kFirstEpoch, 512, 4, 4});
+  SubmitMessage message = batcher_submit(1, 3);
   for (TokenId token = 1003; token < 1009; ++token) message.prompt.push_back(token);
   ASSERT_TRUE(batcher.submit(message).ok());
   std::optional<StepBatch> last;
@@ -105,7 +105,7 @@ TEST(Batcher, GoesOnBehindTheTokensThatASequenceHasAlready) {
     }
   }
   for (std::uint64_t step = 0; step < last->step.value; ++step) {
-    ASSERT_TRUE(batcher.on_tokens({kEpoch, StepId(step), {}, {}}).ok());
+    ASSERT_TRUE(batcher.on_tokens({kFirstEpoch, StepId(step), {}, {}}).ok());
   }
   ASSERT_TRUE(batcher.on_tokens(answer_of(*last)).ok());
   const auto decoded = batcher.next();
@@ -115,8 +115,8 @@ TEST(Batcher, GoesOnBehindTheTokensThatASequenceHasAlready) {
 
 // The hash of a row that was sampled holds its token, so it is sampled again and said again.
 TEST(Batcher, WhereHashesAreWantedWhatWasSampledIsSampledAgain) {
-  Batcher batcher({kEpoch, 512, 16, 2});
-  SubmitMessage message = submit_of(1, 3);
+  Batcher batcher({kFirstEpoch, 512, 16, 2});
+  SubmitMessage message = batcher_submit(1, 3);
   message.open.report_hashes = true;
   message.prompt.insert(message.prompt.end(), {7, 8});
   ASSERT_TRUE(batcher.submit(message).ok());
@@ -133,8 +133,8 @@ TEST(Batcher, WhereHashesAreWantedWhatWasSampledIsSampledAgain) {
 }
 
 TEST(Batcher, RefusesASequenceThatHasAllItsTokensOrNotItsPrompt) {
-  Batcher batcher({kEpoch, 512, 4, 4});
-  SubmitMessage whole = submit_of(1, 3);
+  Batcher batcher({kFirstEpoch, 512, 4, 4});
+  SubmitMessage whole = batcher_submit(1, 3);
   whole.open.sampling.max_tokens = 2;
   whole.prompt.insert(whole.prompt.end(), {7, 8});
   EXPECT_FALSE(batcher.submit(whole).ok());
@@ -145,12 +145,12 @@ TEST(Batcher, RefusesASequenceThatHasAllItsTokensOrNotItsPrompt) {
 }
 
 TEST(Batcher, ReleasesTravelWithTheNextRowsAndWaitForAFreeStep) {
-  Batcher batcher({kEpoch, 512, 128, 1});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 1)).ok());
+  Batcher batcher({kFirstEpoch, 512, 128, 1});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 1)).ok());
   const auto first = batcher.next();
   batcher.cancel(SequenceId(1));
   EXPECT_FALSE(batcher.next().has_value());
-  ASSERT_TRUE(batcher.submit(submit_of(2, 1)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 1)).ok());
   ASSERT_TRUE(batcher.on_tokens(answer_of(*first)).ok());  // a token nobody waits for any more
   const auto second = batcher.next();
   ASSERT_TRUE(second.has_value());
@@ -159,8 +159,8 @@ TEST(Batcher, ReleasesTravelWithTheNextRowsAndWaitForAFreeStep) {
 }
 
 TEST(Batcher, ACancelledSequenceThatNeverStartedIsOpenedAndReleasedAtOnce) {
-  Batcher batcher({kEpoch, 512, 128, 1});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 5)).ok());
+  Batcher batcher({kFirstEpoch, 512, 128, 1});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 5)).ok());
   batcher.cancel(SequenceId(1));
   batcher.cancel(SequenceId(1));
   batcher.cancel(SequenceId(99));
@@ -174,8 +174,8 @@ TEST(Batcher, ACancelledSequenceThatNeverStartedIsOpenedAndReleasedAtOnce) {
 }
 
 TEST(Batcher, ACancelInsideAPromptStopsItsChunks) {
-  Batcher batcher({kEpoch, 512, 2, 4});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 100)).ok());
+  Batcher batcher({kFirstEpoch, 512, 2, 4});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 100)).ok());
   ASSERT_TRUE(batcher.next().has_value());
   ASSERT_TRUE(batcher.next().has_value());
   batcher.cancel(SequenceId(1));
@@ -188,11 +188,11 @@ TEST(Batcher, ACancelInsideAPromptStopsItsChunks) {
 }
 
 TEST(Batcher, ALongPromptDelaysNoDecodeRow) {
-  Batcher batcher({kEpoch, 32, 16, 2});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 4)).ok());
+  Batcher batcher({kFirstEpoch, 32, 16, 2});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 4)).ok());
   auto batch = batcher.next();
   ASSERT_TRUE(batcher.on_tokens(answer_of(*batch)).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(2, 10'000)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 10'000)).ok());
   std::deque<StepBatch> ring;
   for (int i = 0; i < 100; ++i) {
     while (auto next = batcher.next()) ring.push_back(std::move(*next));
@@ -210,8 +210,9 @@ TEST(Batcher, ALongPromptDelaysNoDecodeRow) {
 }
 
 TEST(Batcher, SharesDecodeRowsEvenlyOverTheStepsInFlight) {
-  Batcher batcher({kEpoch, 512, 512, 4});
-  for (std::uint64_t id = 1; id <= 14; ++id) ASSERT_TRUE(batcher.submit(submit_of(id, 3)).ok());
+  Batcher batcher({kFirstEpoch, 512, 512, 4});
+  for (std::uint64_t id = 1; id <= 14; ++id)
+    ASSERT_TRUE(batcher.submit(batcher_submit(id, 3)).ok());
   std::deque<StepBatch> ring;
   std::map<std::uint64_t, int> rows_of;
   std::vector<std::size_t> sizes;
@@ -237,10 +238,10 @@ TEST(Batcher, SharesDecodeRowsEvenlyOverTheStepsInFlight) {
 }
 
 TEST(Batcher, FillsPromptRowsOldestFirstWithinItsBounds) {
-  Batcher batcher({kEpoch, 10, 8, 1});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 5)).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(2, 5)).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(3, 5)).ok());
+  Batcher batcher({kFirstEpoch, 10, 8, 1});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 5)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 5)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(3, 5)).ok());
   const auto batch = batcher.next();
   EXPECT_EQ(positions_of(*batch, 1).size(), 5U);
   EXPECT_EQ(positions_of(*batch, 2).size(), 3U);
@@ -249,16 +250,17 @@ TEST(Batcher, FillsPromptRowsOldestFirstWithinItsBounds) {
 }
 
 TEST(Batcher, RefusesWhatBreaksTheContract) {
-  Batcher batcher({kEpoch, 512, 128, 2});
+  Batcher batcher({kFirstEpoch, 512, 128, 2});
   EXPECT_EQ(batcher.submit({Epoch(8), {SequenceId(1), 1, false, {}}, {5}}).error().code,
             ErrorCode::kInvalidInput);
-  EXPECT_FALSE(batcher.submit({kEpoch, {SequenceId(1), 0, false, {}}, {}}).ok());
-  EXPECT_FALSE(batcher.submit({kEpoch, {SequenceId(1), 2, false, {}}, {5}}).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(5, 2)).ok());
-  EXPECT_FALSE(batcher.submit(submit_of(5, 2)).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(3, 2)).ok());
-  ASSERT_TRUE(batcher.submit(submit_of(4, 2)).ok());
-  for (std::uint64_t id = 3; id <= 5; ++id) EXPECT_FALSE(batcher.submit(submit_of(id, 2)).ok());
+  EXPECT_FALSE(batcher.submit({kFirstEpoch, {SequenceId(1), 0, false, {}}, {}}).ok());
+  EXPECT_FALSE(batcher.submit({kFirstEpoch, {SequenceId(1), 2, false, {}}, {5}}).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(5, 2)).ok());
+  EXPECT_FALSE(batcher.submit(batcher_submit(5, 2)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(3, 2)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(4, 2)).ok());
+  for (std::uint64_t id = 3; id <= 5; ++id)
+    EXPECT_FALSE(batcher.submit(batcher_submit(id, 2)).ok());
 
   const auto batch = batcher.next();
   const StepTokens good = answer_of(*batch);
@@ -290,10 +292,10 @@ TEST(Batcher, RefusesWhatBreaksTheContract) {
 // Random submits, cancels and answers; what reaches the ring keeps its promises whatever happens.
 // Pipelines that run side by side share one count of ids, so that each of them sees gaps.
 TEST(Batcher, RemembersTheNewestIdsAndNotEveryGap) {
-  Batcher batcher({kEpoch, 512, 128, 2});
-  ASSERT_TRUE(batcher.submit(submit_of(1, 2)).ok());  // runs all the time
+  Batcher batcher({kFirstEpoch, 512, 128, 2});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 2)).ok());  // runs all the time
   for (std::uint64_t id = 3; id < 60'001; id += 2) {
-    ASSERT_TRUE(batcher.submit(submit_of(id, 1)).ok());
+    ASSERT_TRUE(batcher.submit(batcher_submit(id, 1)).ok());
     batcher.cancel(SequenceId(id));
     if (id % 200 != 1) continue;
     for (auto batch = batcher.next(); batch; batch = batcher.next()) {
@@ -301,17 +303,17 @@ TEST(Batcher, RemembersTheNewestIdsAndNotEveryGap) {
       if (!batch->rows.empty() && batch->releases.empty()) break;
     }
   }
-  EXPECT_FALSE(batcher.submit(submit_of(59'999, 1)).ok());
-  EXPECT_FALSE(batcher.submit(submit_of(52'001, 1)).ok());
-  EXPECT_FALSE(batcher.submit(submit_of(1, 2)).ok()) << "forgotten, but it runs";
-  EXPECT_TRUE(batcher.submit(submit_of(3, 1)).ok()) << "forgotten";
+  EXPECT_FALSE(batcher.submit(batcher_submit(59'999, 1)).ok());
+  EXPECT_FALSE(batcher.submit(batcher_submit(52'001, 1)).ok());
+  EXPECT_FALSE(batcher.submit(batcher_submit(1, 2)).ok()) << "forgotten, but it runs";
+  EXPECT_TRUE(batcher.submit(batcher_submit(3, 1)).ok()) << "forgotten";
 }
 
 TEST(Batcher, KeepsTheContractOfTheRingUnderRandomEvents) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SeededRandom random(seed);
     const auto in_flight = static_cast<std::uint32_t>(random.next() % 5 + 1);
-    Batcher batcher({kEpoch, 24, 9, in_flight});
+    Batcher batcher({kFirstEpoch, 24, 9, in_flight});
     std::deque<StepBatch> ring;
     std::map<std::uint64_t, Position> open;  // sequence -> next position on the ring
     std::set<std::uint64_t> released;
@@ -320,7 +322,7 @@ TEST(Batcher, KeepsTheContractOfTheRingUnderRandomEvents) {
       const std::uint64_t event = random.next() % 4;
       if (event == 0 && i < 600) {
         ++submitted;
-        ASSERT_TRUE(batcher.submit(submit_of(submitted, 1 + random.next() % 40)).ok());
+        ASSERT_TRUE(batcher.submit(batcher_submit(submitted, 1 + random.next() % 40)).ok());
       } else if (event == 1 && submitted > 0 && random.next() % 4 == 0) {
         batcher.cancel(SequenceId(1 + random.next() % submitted));
       } else if (event == 2 && !ring.empty()) {

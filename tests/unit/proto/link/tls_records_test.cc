@@ -32,7 +32,7 @@ struct Sockets {
   int theirs;
 };
 
-Bytes pattern(std::size_t size, unsigned seed) {
+Bytes record_pattern(std::size_t size, unsigned seed) {
   std::mt19937 random(seed);
   Bytes made(size);
   for (std::byte& byte : made) byte = static_cast<std::byte>(random());
@@ -157,7 +157,7 @@ class AgainstOpenSsl : public ::testing::TestWithParam<std::tuple<bool, const ch
 TEST_P(AgainstOpenSsl, BytesOfAnySizeEachWay) {
   connect();
   for (const std::size_t size : {1u, 5u, 16'383u, 16'384u, 16'385u, 65'536u, 65'537u, 1'000'003u}) {
-    const Bytes bytes = pattern(size, static_cast<unsigned>(size));
+    const Bytes bytes = record_pattern(size, static_cast<unsigned>(size));
     send(bytes, size);
     send(bytes, 9'999);
     receive(bytes, size, 1 << 20);
@@ -168,7 +168,7 @@ TEST_P(AgainstOpenSsl, BytesOfAnySizeEachWay) {
 
 TEST_P(AgainstOpenSsl, KeysChangeOnEitherSideAndOnRequest) {
   connect(100'000);  // bytes of ours with one key
-  const Bytes bytes = pattern(300'000, 1);
+  const Bytes bytes = record_pattern(300'000, 1);
   for (int round = 0; round < 5; ++round) {
     send(bytes, 50'000);
     ASSERT_EQ(SSL_key_update(foreign_.ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
@@ -183,7 +183,7 @@ TEST_P(AgainstOpenSsl, PaddingIsTakenOff) {
   SSL_set_block_padding(foreign_.ssl, 512);
   connect();
   for (const std::size_t size : {1u, 511u, 512u, 513u, 100'000u}) {
-    const Bytes bytes = pattern(size, 7);
+    const Bytes bytes = record_pattern(size, 7);
     receive(bytes, size, 1 << 20);
     receive(bytes, size, 100);
   }
@@ -216,7 +216,7 @@ TEST_P(AgainstOpenSsl, AConnectionThatIsCutIsNotAnEnd) {
 
 TEST_P(AgainstOpenSsl, AChangedBitEndsTheLinkAndThePeerHearsIt) {
   connect();
-  const Bytes bytes = pattern(1'000, 3);
+  const Bytes bytes = record_pattern(1'000, 3);
   std::size_t done = 0;
   ASSERT_EQ(SSL_write_ex(foreign_.ssl, bytes.data(), bytes.size(), &done), 1);
   Bytes record(2'000);

@@ -57,7 +57,7 @@ TEST(RoutesTest, LivenessAloneIsOpen) {
   EXPECT_EQ(find_route("POST", "/livez").access, Access::kKey) << "405, to who may know";
 }
 
-class KeyedServerTest : public testing::Test {
+class KeyedServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpOptions options;

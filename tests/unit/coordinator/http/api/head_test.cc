@@ -10,7 +10,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-const HostNames kNames{{"127.0.0.1"}};
+const HostNames kHostNames{{"127.0.0.1"}};
 
 TEST(AccessTest, HostsOfThisMachineOnly) {
   for (const char* host : {"localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "[::1]:1",
@@ -20,18 +20,18 @@ TEST(AccessTest, HostsOfThisMachineOnly) {
   for (const char* host : {"", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example",
                            "127.0.0", "127.0.0.1:99999999", "localhost:80x", "[::1", "0.0.0.0",
                            "192.168.1.2", "127.0.0.1@evil.example"}) {
-    EXPECT_FALSE(host_allowed(host, kNames)) << host;
+    EXPECT_FALSE(host_allowed(host, kHostNames)) << host;
   }
 }
 
 TEST(AccessTest, OriginsOfThisMachineAndDesktopShells) {
   for (const char* origin : {"http://localhost:3000", "https://127.0.0.1", "app://x", "file://",
                              "tauri://localhost", "vscode-webview://a"}) {
-    EXPECT_TRUE(origin_allowed(origin, "", kNames)) << origin;
+    EXPECT_TRUE(origin_allowed(origin, "", kHostNames)) << origin;
   }
   for (const char* origin :
        {"null", "http://evil.example", "http://localhost.evil.example", "ftp://localhost"}) {
-    EXPECT_FALSE(origin_allowed(origin, "", kNames)) << origin;
+    EXPECT_FALSE(origin_allowed(origin, "", kHostNames)) << origin;
   }
 }
 
@@ -56,7 +56,7 @@ RequestHead good() {
 }
 
 TEST(HeadTest, GoodHeadsPass) {
-  const HeadCheck check = check_head(good(), kNames);
+  const HeadCheck check = check_head(good(), kHostNames);
   EXPECT_FALSE(check.error.has_value());
   EXPECT_EQ(check.path, "/tokenize");
   EXPECT_FALSE(check_body_head(good()).has_value());
@@ -70,16 +70,16 @@ TEST(HeadTest, BrokenFramingCloses) {
   RequestHead head = good();
   head.transfer_encodings = 1;
   head.transfer_encoding = "chunked";
-  HeadCheck check = check_head(head, kNames);
+  HeadCheck check = check_head(head, kHostNames);
   ASSERT_TRUE(check.error.has_value());
   EXPECT_TRUE(check.close);
   head.content_lengths = 0;
-  EXPECT_FALSE(check_head(head, kNames).error.has_value());
+  EXPECT_FALSE(check_head(head, kHostNames).error.has_value());
   head.transfer_encoding = "chunked, identity";
-  EXPECT_TRUE(check_head(head, kNames).close);
+  EXPECT_TRUE(check_head(head, kHostNames).close);
   head = good();
   head.version = 20;
-  EXPECT_EQ(check_head(head, kNames).error->status, 505U);
+  EXPECT_EQ(check_head(head, kHostNames).error->status, 505U);
 }
 
 TEST(HeadTest, ResponsesCarryTheirLengthAndId) {

@@ -10,7 +10,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-constexpr ModelBounds kBounds{1000, 2048};
+constexpr ModelBounds kRangeBounds{1000, 2048};
 
 ApiResult<GenerationRequest> parse(bool chat, const std::string& name, const Json& value,
                                    const Json& more = Json::object()) {
@@ -22,7 +22,8 @@ ApiResult<GenerationRequest> parse(bool chat, const std::string& name, const Jso
   }
   body.update(more);
   body[name] = value;
-  return chat ? parse_chat_request(body, kBounds) : parse_completion_request(body, kBounds);
+  return chat ? parse_chat_request(body, kRangeBounds)
+              : parse_completion_request(body, kRangeBounds);
 }
 
 struct Range {
@@ -118,7 +119,7 @@ TEST(RequestsRanges, WhatIsAcceptedIsValidOnTheWire) {
       for (const Json& value : range.good) {
         auto parsed = parse(true, range.name, value);
         ASSERT_TRUE(parsed.ok());
-        const Status valid = validate(parsed->sampling, kBounds.vocabulary);
+        const Status valid = validate(parsed->sampling, kRangeBounds.vocabulary);
         EXPECT_TRUE(valid.ok()) << range.name << " = " << value << valid.error().message;
       }
     }
@@ -173,7 +174,7 @@ TEST(RequestsRanges, LogitBias) {
   for (const char* text : good) {
     auto parsed = parse(true, "logit_bias", Json::parse(text));
     ASSERT_TRUE(parsed.ok()) << text << parsed.error().message;
-    EXPECT_TRUE(validate(parsed->sampling, kBounds.vocabulary).ok()) << text;
+    EXPECT_TRUE(validate(parsed->sampling, kRangeBounds.vocabulary).ok()) << text;
   }
   const char* bad[] = {R"({"1000": 1})",
                        R"({"-1": 1})",

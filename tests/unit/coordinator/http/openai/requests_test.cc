@@ -85,14 +85,14 @@ TEST(RequestsTest, MessagesTakeStringsAndTextParts) {
   EXPECT_EQ(request.messages[2].content, "");
 }
 
-struct Refusal {
+struct RefusedRequest {
   const char* fields;
   const char* param;
   const char* code;
 };
 
 TEST(RequestsTest, ChatRefusalsNameTheField) {
-  const Refusal refusals[] = {
+  const RefusedRequest refusals[] = {
       {R"({"messages": []})", "messages", "invalid_value"},
       {R"({"messages": [{"role": "king", "content": "x"}]})", "messages[0].role", "invalid_value"},
       {R"({"messages": [{"role": "user"}]})", "messages[0].content", "invalid_value"},
@@ -130,7 +130,7 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       {R"({"tools": [{"type": "function"}]})", "tools", "unsupported_value"},
       {R"({"response_format": {"type": "json_object"}})", "response_format", "unsupported_value"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const RefusedRequest& refusal : refusals) {
     auto parsed = parse_chat_request(chat_body(refusal.fields), kBounds);
     ASSERT_FALSE(parsed.ok()) << refusal.fields;
     EXPECT_EQ(parsed.error().status, 400U);

@@ -8,12 +8,12 @@
 namespace hearth::coordinator::http {
 namespace {
 
-const ServedModel& served() { return tiny_model().served; }
+const ServedModel& served_tokens() { return tiny_model().served; }
 
 using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
 std::string param_of(Function function, const char* body) {
-  auto result = function(served(), Json::parse(body));
+  auto result = function(served_tokens(), Json::parse(body));
   if (result.ok()) return "accepted";
   EXPECT_EQ(result.error().status, 400U) << body;
   return result.error().param.value_or("none");
@@ -50,20 +50,20 @@ TEST(TokensApi, SpecialTokensAreParsedOnlyWhereAsked) {
   const auto ids = [](const char* more) {
     Json body = Json::parse(more);
     body["content"] = "a<|im_end|>";
-    return (*tokenize(served(), body))["tokens"];
+    return (*tokenize(served_tokens(), body))["tokens"];
   };
   EXPECT_EQ(ids("{}").back(), 2);
   EXPECT_EQ(ids(R"({"parse_special": true})"), ids("{}"));
   const OrderedJson text = ids(R"({"parse_special": false})");
   EXPECT_GT(text.size(), ids("{}").size());
   for (const auto& id : text) EXPECT_GT(id.get<int>(), 2) << "user text became a control token";
-  EXPECT_EQ((*tokenize(served(), {{"content", ""}})).dump(), R"({"tokens":[]})");
+  EXPECT_EQ((*tokenize(served_tokens(), {{"content", ""}})).dump(), R"({"tokens":[]})");
 }
 
 TEST(TokensApi, PiecesJoinToTheText) {
   const std::string text = "h\xC3\xA9llo \xF0\x9F\x98\x80<|im_start|>";
   const Json body = {{"content", text}, {"with_pieces", true}};
-  const OrderedJson tokens = (*tokenize(served(), body))["tokens"];
+  const OrderedJson tokens = (*tokenize(served_tokens(), body))["tokens"];
   std::string joined;
   bool bytes = false;
   for (const auto& entry : tokens) {
@@ -94,9 +94,9 @@ TEST(TokensApi, TokenizeAndDetokenizeAreInverse) {
     }
     for (const bool special : {false, true}) {
       const Json body = {{"content", text}, {"parse_special", special}};
-      auto tokens = tokenize(served(), body);
+      auto tokens = tokenize(served_tokens(), body);
       ASSERT_TRUE(tokens.ok());
-      auto back = detokenize(served(), Json::parse(tokens->dump()));
+      auto back = detokenize(served_tokens(), Json::parse(tokens->dump()));
       ASSERT_TRUE(back.ok());
       ASSERT_EQ((*back)["content"], text) << special;
     }
@@ -110,7 +110,7 @@ TEST(TokensApi, ADetokenizedTextIsAlwaysUtf8) {
     for (std::uint64_t n = random.next() % 12; n > 0; --n) {
       body["tokens"].push_back(random.next() % 400);
     }
-    auto text = detokenize(served(), body);
+    auto text = detokenize(served_tokens(), body);
     ASSERT_TRUE(text.ok());
     ASSERT_TRUE(is_valid_utf8((*text)["content"].get<std::string>()));
   }
@@ -118,7 +118,7 @@ TEST(TokensApi, ADetokenizedTextIsAlwaysUtf8) {
 
 TEST(TokensApi, TemplatesAreRendered) {
   const auto prompt = [](const char* body) {
-    return (*apply_template(served(), Json::parse(body)))["prompt"].get<std::string>();
+    return (*apply_template(served_tokens(), Json::parse(body)))["prompt"].get<std::string>();
   };
   EXPECT_EQ(prompt(R"({"messages": [{"role": "developer", "content": "x"}],
                        "add_generation_prompt": false})"),

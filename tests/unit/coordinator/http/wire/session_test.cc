@@ -28,10 +28,10 @@ struct Case {
   const char* code;  // null: any
 };
 
-std::string completion(const std::string& fields) {
+std::string completion_bytes(const std::string& fields) {
   return post("/v1/completions", R"({"model":"tiny","prompt":"a",)" + fields + "}");
 }
-std::string chat(const std::string& content) {
+std::string chat_bytes(const std::string& content) {
   return post(
       "/v1/chat/completions",
       R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":)" + content + "}]}");
@@ -134,58 +134,64 @@ std::vector<Case> json_cases() {
       {"10^6 keys", post("/tokenize", "{" + repeat("\"k\":0,", 1000000) + "\"content\":\"a\"}"),
        400, "invalid_json"},
       {"duplicate keys", post("/tokenize", R"({"content":5,"content":"a"})"), 200, nullptr},
-      {"1e400", completion(R"("temperature":1e400)"), 400, "invalid_json"},
-      {"NaN", completion(R"("temperature":NaN)"), 400, "invalid_json"},
-      {"minus zero", completion(R"("temperature":-0,"max_tokens":1)"), 200, nullptr},
+      {"1e400", completion_bytes(R"("temperature":1e400)"), 400, "invalid_json"},
+      {"NaN", completion_bytes(R"("temperature":NaN)"), 400, "invalid_json"},
+      {"minus zero", completion_bytes(R"("temperature":-0,"max_tokens":1)"), 200, nullptr},
       {"lone surrogate", post("/tokenize", R"({"content":"\ud800"})"), 400, "invalid_json"},
       {"invalid UTF-8", post("/tokenize", "{\"content\":\"\xff\"}"), 400, "invalid_json"},
       {"overlong UTF-8", post("/tokenize", "{\"content\":\"\xc0\x80\"}"), 400, "invalid_json"},
       {"empty body", post("/tokenize", ""), 400, "invalid_json"},
       {"array for object", post("/v1/completions", "[]"), 400, nullptr},
       {"trailing garbage in JSON", post("/tokenize", R"({"content":"a"} x)"), 400, "invalid_json"},
-      {"n of 10^9", completion(R"("n":1000000000)"), 400, "invalid_value"},
-      {"best_of 10^6", completion(R"("best_of":1000000)"), 400, nullptr},
-      {"logprobs 10^6", completion(R"("logprobs":1000000)"), 400, "invalid_value"},
+      {"n of 10^9", completion_bytes(R"("n":1000000000)"), 400, "invalid_value"},
+      {"best_of 10^6", completion_bytes(R"("best_of":1000000)"), 400, nullptr},
+      {"logprobs 10^6", completion_bytes(R"("logprobs":1000000)"), 400, "invalid_value"},
       {"prompt list of 10^5",
        post("/v1/completions",
             R"({"model":"tiny","prompt":["a")" + repeat(",\"a\"", 100000) + "]}"),
        400, "invalid_value"},
-      {"max_tokens -1", completion(R"("max_tokens":-1)"), 400, "invalid_value"},
-      {"max_tokens 0", completion(R"("max_tokens":0)"), 400, "invalid_value"},
-      {"max_tokens 2^31", completion(R"("max_tokens":2147483648)"), 400, "invalid_value"},
-      {"max_tokens 1.5", completion(R"("max_tokens":1.5)"), 400, "invalid_value"},
-      {"past the context", completion(R"("max_tokens":100000)"), 400, "context_length_exceeded"},
-      {"n_discard is unknown", completion(R"("n_discard":-1,"max_tokens":1)"), 200, nullptr},
+      {"max_tokens -1", completion_bytes(R"("max_tokens":-1)"), 400, "invalid_value"},
+      {"max_tokens 0", completion_bytes(R"("max_tokens":0)"), 400, "invalid_value"},
+      {"max_tokens 2^31", completion_bytes(R"("max_tokens":2147483648)"), 400, "invalid_value"},
+      {"max_tokens 1.5", completion_bytes(R"("max_tokens":1.5)"), 400, "invalid_value"},
+      {"past the context", completion_bytes(R"("max_tokens":100000)"), 400,
+       "context_length_exceeded"},
+      {"n_discard is unknown", completion_bytes(R"("n_discard":-1,"max_tokens":1)"), 200, nullptr},
   };
 }
 
 std::vector<Case> sampling_cases() {
   return {
-      {"bias out of the vocabulary", completion(R"("logit_bias":{"400":1})"), 400, "invalid_value"},
-      {"bias NaN", completion(R"("logit_bias":{"4":"NaN"})"), 400, "invalid_value"},
+      {"bias out of the vocabulary", completion_bytes(R"("logit_bias":{"400":1})"), 400,
+       "invalid_value"},
+      {"bias NaN", completion_bytes(R"("logit_bias":{"4":"NaN"})"), 400, "invalid_value"},
       {"token id negative", post("/v1/completions", R"({"model":"tiny","prompt":[-1]})"), 400,
        "invalid_value"},
       {"token id too large", post("/v1/completions", R"({"model":"tiny","prompt":[400]})"), 400,
        "invalid_value"},
-      {"temperature -1", completion(R"("temperature":-1)"), 400, "invalid_value"},
-      {"temperature 1e-40", completion(R"("temperature":1e-40,"max_tokens":2)"), 200, nullptr},
-      {"top_p 0", completion(R"("top_p":0)"), 400, "invalid_value"},
-      {"stop list of 10^5", completion(R"("stop":["a")" + repeat(",\"a\"", 100000) + "]"), 400,
-       "invalid_value"},
-      {"stop empty", completion(R"("stop":"")"), 400, "invalid_value"},
-      {"seed 2^64", completion(R"("seed":18446744073709551616)"), 400, "invalid_value"},
-      {"unknown fields", completion(R"("store":true,"x":{"y":[1]},"max_tokens":1)"), 200, nullptr},
+      {"temperature -1", completion_bytes(R"("temperature":-1)"), 400, "invalid_value"},
+      {"temperature 1e-40", completion_bytes(R"("temperature":1e-40,"max_tokens":2)"), 200,
+       nullptr},
+      {"top_p 0", completion_bytes(R"("top_p":0)"), 400, "invalid_value"},
+      {"stop list of 10^5", completion_bytes(R"("stop":["a")" + repeat(",\"a\"", 100000) + "]"),
+       400, "invalid_value"},
+      {"stop empty", completion_bytes(R"("stop":"")"), 400, "invalid_value"},
+      {"seed 2^64", completion_bytes(R"("seed":18446744073709551616)"), 400, "invalid_value"},
+      {"unknown fields", completion_bytes(R"("store":true,"x":{"y":[1]},"max_tokens":1)"), 200,
+       nullptr},
       {"tools",
-       completion(R"("tools":[{"type":"function","function":{"parameters":{"pattern":"("}}}])"),
+       completion_bytes(
+           R"("tools":[{"type":"function","function":{"parameters":{"pattern":"("}}}])"),
        400, "unsupported_value"},
-      {"embeddings in the request", chat(R"([{"type":"image_url","image_url":{"url":"x"}}])"), 400,
+      {"embeddings in the request", chat_bytes(R"([{"type":"image_url","image_url":{"url":"x"}}])"),
+       400, "unsupported_content"},
+      {"a URL is not fetched", chat_bytes(R"([{"type":"input_audio"}])"), 400,
        "unsupported_content"},
-      {"a URL is not fetched", chat(R"([{"type":"input_audio"}])"), 400, "unsupported_content"},
       {"unknown model", post("/v1/completions", R"({"model":"../../x","prompt":"a"})"), 404,
        "model_not_found"},
-      {"1 MB without spaces", chat("\"" + std::string(1 << 20, 'x') + "\""), 400,
+      {"1 MB without spaces", chat_bytes("\"" + std::string(1 << 20, 'x') + "\""), 400,
        "context_length_exceeded"},
-      {"10^5 emoji", chat("\"" + repeat("\xF0\x9F\x91\xA9\xE2\x80\x8D", 100000) + "\""), 400,
+      {"10^5 emoji", chat_bytes("\"" + repeat("\xF0\x9F\x91\xA9\xE2\x80\x8D", 100000) + "\""), 400,
        "context_length_exceeded"},
   };
 }
@@ -198,7 +204,7 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-class HostileTest : public testing::Test {
+class HostileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpOptions options;
