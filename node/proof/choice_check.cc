@@ -31,10 +31,6 @@ std::uint32_t length_of(const ChoiceClaim& claim) {
 
 std::size_t answer_of(const ChoiceClaim& claim) { return claim.answer ? claim.answer->size() : 0; }
 
-bool is_stop(const ChoiceClaim& claim, TokenId token) {
-  return std::ranges::find(claim.sampling.stop_tokens, token) != claim.sampling.stop_tokens.end();
-}
-
 Difference differs(Differs what, const ChoiceClaim& claim, std::string text) {
   return {what, "choice " + std::to_string(claim.choice) + ": " + std::move(text), claim.choice};
 }
