@@ -266,7 +266,7 @@ TEST_F(DisputeResolverTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
   referee({9, 7});
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"a", "b"})) << "the model samples 9";
-  std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_FALSE(outcomes.empty());
   EXPECT_EQ(outcomes.back().kind, AuditOutcome::Kind::kFalse);
   EXPECT_EQ(outcomes.back().answer, (std::vector<TokenId>{9, 7}));
@@ -520,7 +520,7 @@ TEST_F(DisputeResolverTest, WhoWasAtFaultBeforeARestartLooksAtItselfAgain) {
   open(AuditMode::kOff);  // also where nothing is audited any more
   EXPECT_NE(why("a"), "");
   audits->verdicts().meet("a", stages[0].key());
-  asked = audits->take_messages();
+  asked = audits->take_output().messages;
   check("a", true);
   EXPECT_EQ(why("a"), "");
 }
