@@ -1,5 +1,7 @@
 #include "coordinator/audit_outcome.h"
 
+#include "ledger/books.h"
+
 namespace hearth::coordinator {
 
 std::string_view verify_name(Verify verify) {
@@ -24,6 +26,27 @@ std::optional<ledger::Level> level_named(std::string_view name) {
     if (ledger::level_name(one) == name) return one;
   }
   return std::nullopt;
+}
+
+Standings standings_of(const ledger::Books& books) {
+  Standings all;
+  const ledger::Policy& policy = books.policy();
+  for (const PublicKey& key : books.keys()) {
+    const ledger::Standing& one = *books.standing(key);
+    all[key] = {one.level(policy, books.time()),
+                one.audited_right(),
+                one.faults(policy, books.time()),
+                one.is_tombstoned(),
+                0,
+                one.checks(),
+                one.check_days(),
+                one.joined()};
+  }
+  for (const std::uint64_t entry : books.disputes()) {
+    ++all[books.receipt(entry)->worker].disputes;
+    for (const PublicKey& auditor : books.doubters(entry)) ++all[auditor].disputes;
+  }
+  return all;
 }
 
 }  // namespace hearth::coordinator

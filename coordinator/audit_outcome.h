@@ -13,6 +13,10 @@
 #include "ledger/policy.h"
 #include "ledger/receipt.h"
 
+namespace hearth::ledger {
+class Books;
+}
+
 namespace hearth::coordinator {
 
 // How an answer is to be verified. Draws do not know of it (ledger/PROTOCOL.md, 4).
@@ -74,5 +78,6 @@ struct NodeStanding {
   friend bool operator==(const NodeStanding&, const NodeStanding&) = default;
 };
 using Standings = std::map<PublicKey, NodeStanding>;
+Standings standings_of(const ledger::Books& books);  // of all members of the log
 
 }  // namespace hearth::coordinator

@@ -120,8 +120,8 @@ void Auditor::on_drawn() {
   counts_.missed_total += gone;
   if (gone > 0) spdlog::warn("{} windows are not audited: their tokens are not kept here", gone);
   std::size_t unknown = 0;
-  for (const std::uint64_t entry : books_.refereed(referee_rate_)) {
-    ++counts_.referee_selected_total;
+  for (const std::uint64_t entry : books_.refereed(own_referee_.rate())) {
+    own_referee_.selected(1);
     const auto found = by_entry_.find(entry);
     if (found == by_entry_.end()) {
       ++unknown;
@@ -129,7 +129,7 @@ void Auditor::on_drawn() {
       cases_.at(found->second).refereed.insert(entry);
     }
   }
-  referee_missed(unknown, "their tokens are not kept here");
+  own_referee_.missed(unknown, "their tokens are not kept here");
   for (auto one = cases_.begin(); one != cases_.end();) {
     const auto next = std::next(one);
     Kept& kept = one->second;
@@ -140,7 +140,7 @@ void Auditor::on_drawn() {
       const std::vector<std::uint64_t> all = kept.request.entries();
       kept.request.wanted.insert(all.begin(), all.end());
       kept.is_check = true;
-      enter(kept, State::kWaiting);
+      kept.enter(State::kWaiting, clock_.now());
     } else if (drawn) {
       counts_.selected_total += kept.request.wanted.size();
       hand_out(one);
@@ -155,25 +155,13 @@ void Auditor::hand_out(Cases::iterator one) {
   Kept& kept = one->second;
   if (!kept.refereed.empty()) {
     if (own_referee_.add(one->first, claimed_case(kept.request))) {
-      return enter(kept, State::kRefereed);
+      return kept.enter(State::kRefereed, clock_.now());
     }
-    referee_missed(std::exchange(kept.refereed, {}).size(),
-                   "too many requests wait for this server's referee");
+    own_referee_.missed(std::exchange(kept.refereed, {}).size(),
+                        "too many requests wait for this server's referee");
   }
   if (kept.request.wanted.empty()) return forget(one, "");
-  enter(kept, State::kWaiting);
-}
-
-void Auditor::referee_missed(std::size_t windows, const std::string& why) {
-  if (windows == 0) return;
-  counts_.referee_missed_total += windows;
-  counts_.why_referee_missed = why;
-  spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
-}
-
-void Auditor::enter(Kept& kept, State state) {
-  kept.state = state;
-  kept.at = clock_.now();
+  kept.enter(State::kWaiting, clock_.now());
 }
 
 // --- requests ---
@@ -225,12 +213,12 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
     spdlog::warn("request {}: {} of its windows are not audited: {}", to_hex(key.first), missed,
                  why);
   }
-  referee_missed(kept.refereed.size(), why);
+  own_referee_.missed(kept.refereed.size(), why);
   if (kept.state == State::kRefereed) own_referee_.drop(key);
   for (const std::uint64_t entry : kept.seals.entries()) own_referee_.discard(entry);
   const bool asked = kept.request.request().verify == Verify::kFull;
   if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
-    outcomes_.push_back(outcome(key, kept, AuditOutcome::Kind::kUnaudited));
+    outcomes_.push_back(kept.outcome(AuditOutcome::Kind::kUnaudited));
     outcomes_.back().why = why;
   }
   if (kept.dispute) {
@@ -253,7 +241,9 @@ void Auditor::start_runs() {
   for (auto& [key, kept] : cases_) {
     if (runs + more == 0) return;
     if (kept.state != State::kWaiting || clock_.now() < kept.at) continue;
-    auto on = choose(kept);
+    auto [on, owners_only] =
+        choose_auditor(books_, pipelines_, kept.request, kept.tried, kept.is_check);
+    kept.has_owners_only = owners_only;
     if (!on) continue;
     std::size_t& left = on->checks ? more : runs;
     if (left == 0) continue;
@@ -279,37 +269,6 @@ bool Auditor::is_for_newcomers(const Kept& kept) const {
   return any && static_cast<std::size_t>(checks) < kChecksKept;
 }
 
-// Of the pipelines that can, the one whose node the draw names for the first window. Newcomers are
-// asked for what no draw wants; for what one does, only where nobody else can do it, since what
-// they agree to discharges no worker.
-std::shared_ptr<const ReceiptPipeline> Auditor::choose(Kept& kept) const {
-  const ReceiptPipeline& own = kept.request.pipeline();
-  std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
-  std::vector<ledger::Draw::Candidate> candidates;
-  std::vector<std::shared_ptr<const ReceiptPipeline>> checking;
-  bool owners_only = false;
-  for (const auto& [epoch, one] : pipelines_) {
-    if (one->checks && !kept.request.request().is_shared) continue;
-    if (!same_cut(*one, own) || share_a_node(*one, own) || kept.tried.contains(epoch)) continue;
-    if (!is_within(*one, kept.request.request().trust)) continue;
-    if (!is_at_level(books_, *one, kept.request.request().min_level)) continue;
-    if (share_an_owner(books_, *one, own) || has_an_owner_twice(books_, *one)) {
-      owners_only = true;
-      continue;
-    }
-    (one->checks ? checking : fit).push_back(one);
-  }
-  if (kept.is_check || fit.empty()) fit = std::move(checking);
-  kept.has_owners_only = owners_only && fit.empty();
-  if (fit.empty() || !books_.draw()) return nullptr;
-  for (const auto& one : fit) {
-    candidates.push_back({one->stages.front().key, owner_of(books_, one->stages.front())});
-  }
-  const auto named = books_.draw()->auditor(*kept.request.wanted.begin(), candidates, {});
-  const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
-  return fit[static_cast<std::size_t>(place - candidates.begin())];
-}
-
 void Auditor::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on,
                   bool feed) {
   Hash256 own;
@@ -321,7 +280,7 @@ void Auditor::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipel
   order.for_newcomers = on->checks;
   kept.run = {name, std::move(on), feed, {}, {}};
   runs_[name] = key;
-  enter(kept, State::kRunning);
+  kept.enter(State::kRunning, clock_.now());
   to_run_.push_back(std::move(order));
 }
 
@@ -331,7 +290,7 @@ void Auditor::put_off(const ledger::RequestId& name, const std::string& why) {
   Kept& kept = cases_.at(found->second);
   runs_.erase(found);
   kept.generated.reset();  // both runs are one pipeline's
-  enter(kept, State::kWaiting);
+  kept.enter(State::kWaiting, clock_.now());
   kept.at += kPutOff;
   counts_.why_waiting = why;
 }
@@ -350,7 +309,7 @@ void Auditor::try_again(const Key& key, Kept& kept, const std::string& why) {
   runs_.erase(kept.run.name);
   kept.tried.insert(kept.run.pipeline->epoch);
   kept.generated.reset();
-  enter(kept, State::kWaiting);
+  kept.enter(State::kWaiting, clock_.now());
 }
 
 void Auditor::take(const std::string& node, const control::v1::WindowClaims& claims) {
@@ -392,39 +351,18 @@ Status Auditor::take_claim(const std::string& node, const control::v1::WindowCla
   return ok_status();
 }
 
-// --- who there is ---
-
-Standings Auditor::standings() const {
-  Standings all;
-  const ledger::Policy& policy = books_.policy();
-  for (const PublicKey& key : books_.keys()) {
-    const ledger::Standing& one = *books_.standing(key);
-    all[key] = {one.level(policy, books_.time()),
-                one.audited_right(),
-                one.faults(policy, books_.time()),
-                one.is_tombstoned(),
-                0,
-                one.checks(),
-                one.check_days(),
-                one.joined()};
-  }
-  for (const std::uint64_t entry : books_.disputes()) {
-    ++all[books_.receipt(entry)->worker].disputes;
-    for (const PublicKey& auditor : books_.doubters(entry)) ++all[auditor].disputes;
-  }
-  return all;
-}
-
 // --- what is to be done ---
 
-std::vector<AuditRun> Auditor::take_runs() {
-  for (AuditRun& run : verdicts_.take_runs()) to_run_.push_back(std::move(run));
-  return std::exchange(to_run_, {});
-}
-
-std::vector<Auditor::Message> Auditor::take_messages() {
-  for (Message& message : verdicts_.take_messages()) messages_.push_back(std::move(message));
-  return std::exchange(messages_, {});
+Auditor::Output Auditor::take_output() {
+  Output out{std::exchange(to_run_, {}), std::exchange(messages_, {}),
+             std::exchange(outcomes_, {})};
+  const auto append = [](auto& to, auto from) {
+    for (auto& one : from) to.push_back(std::move(one));
+  };
+  append(out.runs, verdicts_.take_runs());
+  append(out.messages, verdicts_.take_messages());
+  append(out.outcomes, verdicts_.take_outcomes());
+  return out;
 }
 
 std::vector<Auditor::ForLog> Auditor::take_entries() {
@@ -432,11 +370,6 @@ std::vector<Auditor::ForLog> Auditor::take_entries() {
     entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
   }
   return std::exchange(entries_, {});
-}
-
-std::vector<AuditOutcome> Auditor::take_outcomes() {
-  for (AuditOutcome& one : verdicts_.take_outcomes()) outcomes_.push_back(std::move(one));
-  return std::exchange(outcomes_, {});
 }
 
 // --- time ---
@@ -477,6 +410,9 @@ AuditStatus Auditor::status() const {
     }
     if (kept.state > State::kWaiting) ++status.running;
   }
+  status.referee_selected_total = own_referee_.counts().selected;
+  status.referee_missed_total = own_referee_.counts().missed;
+  status.why_referee_missed = own_referee_.counts().why_missed;
   status.referee_waiting = static_cast<std::uint32_t>(own_referee_.waiting());
   status.open_disputes = books_.disputes().size();
   status.unjudged_disputes = books_.audits().unjudged;

@@ -89,27 +89,22 @@ class Auditor {
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
   };
-  std::vector<AuditRun> take_runs();
-  std::vector<Message> take_messages();
+  struct Output {
+    std::vector<AuditRun> runs;
+    std::vector<Message> messages;
+    std::vector<AuditOutcome> outcomes;  // of requests of which windows were to be audited
+  };
+  Output take_output();
   std::vector<ForLog> take_entries();
-  // Of requests of which windows were to be audited.
-  std::vector<AuditOutcome> take_outcomes();
 
-  // There is a referee with all of the model, for this share of windows (parts of a million); 0:
-  // none.
-  void set_referee_rate(std::int64_t rate) { referee_rate_ = rate; }
-  // What he is asked next, and what came of it.
-  std::optional<OwnReferee::Ask> take_referee_ask() {
-    return own_referee_.take_ask(clock_.unix_seconds());
-  }
+  // The coordinator's own referee as an auditor, and what came of what it was asked.
+  OwnReferee& referee() { return own_referee_; }
   void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
   // Disputes, and who is given no work for one.
   DisputeResolver& verdicts() { return verdicts_; }
-  const DisputeResolver& verdicts() const { return verdicts_; }
 
   AuditStatus status() const;
-  Standings standings() const;  // of all members of the log
   const ledger::Books& books() const { return books_; }
 
  private:
@@ -133,6 +128,12 @@ class Auditor {
     bool is_check =
         false;  // no draw wants it: newcomers do it, and if none does, nothing is missed
     std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
+
+    void enter(State next, TimePoint now) {
+      state = next;
+      at = now;
+    }
+    AuditOutcome outcome(AuditOutcome::Kind kind) const;
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
 
@@ -141,11 +142,9 @@ class Auditor {
   void on_seal(const ledger::SealEntry& seal);
   void on_opening(const ledger::OpeningEntry& opening);
   void hand_out(Cases::iterator one);
-  void referee_missed(std::size_t windows, const std::string& why);
   bool is_for_newcomers(const Kept& kept) const;
   std::size_t running(bool checks) const;
   void start_runs();
-  std::shared_ptr<const ReceiptPipeline> choose(Kept& kept) const;
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
   void refuse(const std::string& node, const control::v1::WindowClaim& claim);
@@ -155,10 +154,8 @@ class Auditor {
   void try_again(const Key& key, Kept& kept, const std::string& why);
   void forget(Cases::iterator one, const std::string& why);
   void report_beyond(const Key& key, const Kept& kept, const std::string& what);
-  AuditOutcome outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const;
-  void report_opening(const Key& key, Kept& kept, std::uint64_t entry,
-                      const AuditCase::Finding& finding, bool judged);
-  void enter(Kept& kept, State state);
+  void report_opening(Kept& kept, std::uint64_t entry, const AuditCase::Finding& finding,
+                      bool judged);
 
   const SecretKey cluster_;
   const Clock& clock_;
@@ -170,7 +167,6 @@ class Auditor {
   DisputeResolver::Pipelines pipelines_;
   DisputeResolver verdicts_;
   OwnReferee own_referee_;
-  std::int64_t referee_rate_ = 0;
   std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
   Cases cases_;
   std::size_t bytes_ = 0;

@@ -45,7 +45,7 @@ void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Finding
     kept.seals.add({stage.node, stage.key, one});
   }
   for (NodeMessage& order : kept.seals.seal_orders()) messages_.push_back(std::move(order));
-  enter(kept, State::kSealing);
+  kept.enter(State::kSealing, clock_.now());
   if (!kept.seals.is_empty()) return;
   forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
                                                      "otherwise already"
@@ -62,9 +62,9 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
   const auto findings =
       finding ? findings_of(kept.request, *finding) : Result<AuditCase::Findings>(finding.error());
   if (!findings) {
-    referee_missed(std::exchange(kept.refereed, {}).size(), findings.error().message);
+    own_referee_.missed(std::exchange(kept.refereed, {}).size(), findings.error().message);
     if (kept.request.wanted.empty()) return forget(one, "");
-    enter(kept, State::kWaiting);
+    kept.enter(State::kWaiting, clock_.now());
     return start_runs();
   }
   if (!findings->beyond.empty()) report_beyond(*key, kept, findings->beyond);
@@ -76,7 +76,7 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
     kept.seals.add({"", own_referee_.key(), found, seal});
     entries_.push_back({own_referee_.key(), seal});
   }
-  enter(kept, State::kSealing);
+  kept.enter(State::kSealing, clock_.now());
 }
 
 // The last stage of the pipeline, or of the one that computed it again, lies.
@@ -125,7 +125,7 @@ void Auditor::on_seal(const ledger::SealEntry& seal) {
     entries_.push_back({own_referee_.key(), own_referee_.open(entry)});
   }
   for (NodeMessage& order : kept.seals.open_orders()) messages_.push_back(std::move(order));
-  enter(kept, State::kOpening);
+  kept.enter(State::kOpening, clock_.now());
 }
 
 // --- openings ---
@@ -172,10 +172,10 @@ void Auditor::on_opening(const ledger::OpeningEntry& opening) {
   if (!wanted || kept.is_check) ++counts_.selected_total;
   // The referee's own has no run.
   if (kept.run.pipeline != nullptr && kept.run.pipeline->checks) ++counts_.checked_total;
-  report_opening(one->first, kept, opening.receipt, finding, judged);
+  report_opening(kept, opening.receipt, finding, judged);
   if (!kept.seals.is_empty()) return;
   if (kept.request.wanted.empty() && !kept.dispute) {
-    outcomes_.push_back(outcome(one->first, kept, AuditOutcome::Kind::kAgreed));
+    outcomes_.push_back(kept.outcome(AuditOutcome::Kind::kAgreed));
     return forget(one, "");
   }
   forget(one, "what came in there was computed otherwise already");
@@ -183,19 +183,19 @@ void Auditor::on_opening(const ledger::OpeningEntry& opening) {
 
 // --- what is said of it ---
 
-AuditOutcome Auditor::outcome(const Key& key, const Kept& kept, AuditOutcome::Kind kind) const {
-  AuditOutcome out{kind, key.first, key.second};
-  out.windows = kept.agreed;
+AuditOutcome Auditor::Kept::outcome(AuditOutcome::Kind kind) const {
+  AuditOutcome out{kind, request.request().order.request, request.request().epoch};
+  out.windows = agreed;
   return out;
 }
 
-void Auditor::report_opening(const Key& key, Kept& kept, std::uint64_t entry,
-                             const AuditCase::Finding& finding, bool judged) {
+void Auditor::report_opening(Kept& kept, std::uint64_t entry, const AuditCase::Finding& finding,
+                             bool judged) {
   if (finding.agrees) {
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
   }
   if (kept.dispute) return;
-  AuditOutcome disputed = outcome(key, kept, AuditOutcome::Kind::kDisputed);
+  AuditOutcome disputed = kept.outcome(AuditOutcome::Kind::kDisputed);
   disputed.entry = entry;
   disputed.stage = finding.stage;
   disputed.window = finding.window;

@@ -29,7 +29,6 @@ const PublicKey* BarredKeys::key_of(const std::string& node) const {
 
 void BarredKeys::pronounced(const ledger::VerdictEntry& verdict) {
   if (verdict.verdict == ledger::Verdict::kFraud) {
-    INVARIANT(verdict.guilty != cluster_, "the log's own key is never a fraud");
     ended_.insert(verdict.guilty);
   } else if (verdict.verdict == ledger::Verdict::kFault && verdict.guilty != cluster_) {
     quarantine(verdict.guilty, verdict.receipt);
@@ -59,6 +58,7 @@ void BarredKeys::quarantine(const PublicKey& key, std::uint64_t entry) {
 }
 
 void BarredKeys::send_check(const std::string& node, const PublicKey& key) {
+  INVARIANT(quarantined_.contains(key), "only who is at fault looks at itself");
   Quarantine& one = quarantined_.at(key);
   one.number = next_check_++;
   one.sent = clock_.now();

@@ -141,7 +141,7 @@ void LedgerService::State::run() {
       newest = audits.status();
       if (newest->mode != AuditMode::kOff &&
           std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
-        known = std::make_shared<const Standings>(audits.standings());
+        known = std::make_shared<const Standings>(standings_of(audits.books()));
       }
     }
     collect();
@@ -193,7 +193,7 @@ Status LedgerService::State::keep_evidence(const Auditor::ForLog& one) {
 
 // It answers on whatever thread it likes, perhaps when nobody listens any more.
 void LedgerService::State::ask_referee() {
-  if (auto ask = audits.take_referee_ask()) {
+  if (auto ask = audits.referee().take_ask(clock.unix_seconds())) {
     referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
                                          const Result<ledger::RefereeFinding>& finding) {
       self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
@@ -251,7 +251,7 @@ std::set<PublicKey> LedgerService::State::find_newcomers() const {
 }
 
 void LedgerService::State::send_messages() {
-  std::vector<Auditor::Message> messages = audits.take_messages();
+  auto [runs, messages, outcomes] = audits.take_output();
   for (ReceiptCollector::Message& message : desk.take_messages()) {
     Auditor::Message& one = messages.emplace_back();
     one.node = std::move(message.node);
@@ -260,8 +260,6 @@ void LedgerService::State::send_messages() {
   for (WitnessCollector::Message& one : witnesses.take_messages()) {
     messages.push_back({std::move(one.node), std::move(one.body)});
   }
-  std::vector<AuditRun> runs = audits.take_runs();
-  std::vector<AuditOutcome> outcomes = audits.take_outcomes();
   if (messages.empty() && runs.empty() && outcomes.empty()) return;
   const std::lock_guard lock(mutex);
   if (!post) return;
@@ -451,7 +449,7 @@ void LedgerService::set_on_standing(std::function<void()> changed) {
 void LedgerService::set_referee(Referee referee, Keep keep, std::int64_t rate) {
   state_->push(
       [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
-        state.audits.set_referee_rate(referee ? rate : 0);
+        state.audits.referee().set_rate(referee ? rate : 0);
         state.referee = referee;
         state.keep = keep;
       },

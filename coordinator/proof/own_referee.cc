@@ -1,8 +1,20 @@
 #include "coordinator/proof/own_referee.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
+
+void OwnReferee::missed(std::size_t windows, const std::string& why) {
+  if (windows == 0) return;
+  counts_.missed += windows;
+  counts_.why_missed = why;
+  INVARIANT(counts_.missed <= counts_.selected, "what is missed was selected");
+  spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
+}
 
 bool OwnReferee::add(const Key& key, ledger::RefereeCase request) {
   if (waiting_.size() >= kQueue) return false;

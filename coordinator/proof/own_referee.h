@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/crypto.h"
@@ -28,6 +29,19 @@ class OwnReferee {
   static constexpr std::int64_t kSeconds = 1'200;
 
   explicit OwnReferee(const SecretKey& cluster) : key_(cluster) {}
+
+  // The share of windows that draws give it, in parts of a million; 0: there is no referee.
+  void set_rate(std::int64_t rate) { rate_ = rate; }
+  std::int64_t rate() const { return rate_; }
+  // Windows that a draw gave it, and those of them that it does not compute.
+  void selected(std::size_t windows) { counts_.selected += windows; }
+  void missed(std::size_t windows, const std::string& why);
+  struct Counts {
+    std::uint64_t selected = 0;
+    std::uint64_t missed = 0;
+    std::string why_missed = {};  // the latest of them
+  };
+  const Counts& counts() const { return counts_; }
 
   // False when kQueue wait.
   bool add(const Key& key, ledger::RefereeCase request);
@@ -55,6 +69,8 @@ class OwnReferee {
     Hash256 salt;
   };
   const SecretKey& key_;
+  std::int64_t rate_ = 0;
+  Counts counts_;
   std::deque<std::pair<Key, ledger::RefereeCase>> waiting_;
   std::optional<std::pair<std::uint64_t, Key>> asked_;
   std::uint64_t next_ = 1;

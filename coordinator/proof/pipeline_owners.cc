@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
 namespace {
 
@@ -58,6 +60,38 @@ bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& 
          std::ranges::all_of(pipeline.stages, [&trust](const ReceiptPipeline::Stage& one) {
            return std::ranges::count(trust, one.node) > 0;
          });
+}
+
+AuditorChoice choose_auditor(const ledger::Books& books,
+                             const std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>& all,
+                             const AuditCase& request, const std::set<Epoch>& tried,
+                             bool is_check) {
+  const ReceiptPipeline& own = request.pipeline();
+  std::vector<std::shared_ptr<const ReceiptPipeline>> fit;
+  std::vector<ledger::Draw::Candidate> candidates;
+  std::vector<std::shared_ptr<const ReceiptPipeline>> checking;
+  bool owners_only = false;
+  for (const auto& [epoch, one] : all) {
+    if (one->checks && !request.request().is_shared) continue;
+    if (!same_cut(*one, own) || share_a_node(*one, own) || tried.contains(epoch)) continue;
+    if (!is_within(*one, request.request().trust)) continue;
+    if (!is_at_level(books, *one, request.request().min_level)) continue;
+    if (share_an_owner(books, *one, own) || has_an_owner_twice(books, *one)) {
+      owners_only = true;
+      continue;
+    }
+    (one->checks ? checking : fit).push_back(one);
+  }
+  if (is_check || fit.empty()) fit = std::move(checking);
+  if (fit.empty()) return {nullptr, owners_only};
+  if (!books.draw()) return {};
+  for (const auto& one : fit) {
+    candidates.push_back({one->stages.front().key, owner_of(books, one->stages.front())});
+  }
+  const auto named = books.draw()->auditor(*request.wanted.begin(), candidates, {});
+  const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
+  INVARIANT(place != candidates.end(), "a draw names one of its candidates");
+  return {fit[static_cast<std::size_t>(place - candidates.begin())], false};
 }
 
 }  // namespace hearth::coordinator

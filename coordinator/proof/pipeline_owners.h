@@ -2,9 +2,13 @@
 // (ledger/PROTOCOL.md, 4). Pure functions, any thread.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/receipt_collector.h"
 #include "ledger/books.h"
 
@@ -26,5 +30,16 @@ bool is_at_level(const ledger::Books& books, const ReceiptPipeline& pipeline, le
 
 // Whether all stages are of these nodes, by their names; of any where none is named.
 bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& trust);
+
+// Of the pipelines that may compute the request again, the one whose node the draw names for the
+// first window that is wanted. Newcomers are asked for what no draw wants (`is_check`); for what
+// one does, only where nobody else can do it, since what they agree to discharges no worker.
+struct AuditorChoice {
+  std::shared_ptr<const ReceiptPipeline> pipeline;  // null: none may
+  bool owners_only = false;                         // some could, but for their owners
+};
+AuditorChoice choose_auditor(const ledger::Books& books,
+                             const std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>& all,
+                             const AuditCase& request, const std::set<Epoch>& tried, bool is_check);
 
 }  // namespace hearth::coordinator

@@ -54,9 +54,8 @@ void LocalReferee::run() {
     auto [request, done] = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    const auto late = [&request] {
-      return request.until != 0 && SystemClock().unix_seconds() >= request.until;
-    };
+    const std::int64_t until = request.until;
+    const auto late = [until] { return until != 0 && SystemClock().unix_seconds() >= until; };
     RefereeOptions options;
     options.threads = std::max(1U, std::thread::hardware_concurrency() / 4);
     RecomputeEvents events;

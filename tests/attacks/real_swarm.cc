@@ -331,7 +331,8 @@ void RealSwarm::pump() {
       any = true;
       desk.take(message.node, stage(message.node).receipts->countersign(message.body));
     }
-    for (coordinator::AuditRun& order : audits.take_runs()) {
+    coordinator::Auditor::Output output = audits.take_output();
+    for (coordinator::AuditRun& order : output.runs) {
       any = true;
       if (runs_audits) {
         run(order);
@@ -339,7 +340,7 @@ void RealSwarm::pump() {
         runs.push_back(std::move(order));
       }
     }
-    for (const coordinator::Auditor::Message& message : audits.take_messages()) {
+    for (const coordinator::Auditor::Message& message : output.messages) {
       any = any || willing;
       if (willing) answer(message);
     }

@@ -102,8 +102,10 @@ struct AuditLog {
         any = true;
         desk->take(message.node, stage(message.node).sign(message.body));
       }
-      for (coordinator::AuditRun& run : audits->take_runs()) runs.push_back(std::move(run));
-      for (const coordinator::Auditor::Message& message : audits->take_messages()) {
+      coordinator::Auditor::Output output = audits->take_output();
+      for (coordinator::AuditRun& run : output.runs) runs.push_back(std::move(run));
+      for (coordinator::AuditOutcome& one : output.outcomes) outcomes.push_back(std::move(one));
+      for (const coordinator::Auditor::Message& message : output.messages) {
         asked.push_back(message);
         if (message.body.has_accusation() || message.body.has_self_check() ||
             message.body.has_ended() || !willing) {
@@ -117,6 +119,10 @@ struct AuditLog {
         }
       }
     }
+  }
+  std::vector<coordinator::AuditOutcome> take_outcomes() {
+    pump();
+    return std::exchange(outcomes, {});
   }
   void later(Duration time) {
     clock.advance(time);
@@ -139,6 +145,7 @@ struct AuditLog {
   std::vector<Bytes> entries;
   std::vector<coordinator::AuditRun> runs;
   std::vector<coordinator::Auditor::Message> asked;
+  std::vector<coordinator::AuditOutcome> outcomes;
   std::vector<Bytes> evidence;
   bool willing = true;  // auditors answer
 };

@@ -292,7 +292,7 @@ TEST_F(NewcomersAudit, WhoHasDoneItsDuesIsANewcomerNoMore) {
   }
   EXPECT_EQ(books.standing(others[0].key())->level(policy, books.time()),
             ledger::Level::kProbation);
-  EXPECT_EQ(audits->standings().at(others[0].key()).level, ledger::Level::kProbation);
+  EXPECT_EQ(standings_of(audits->books()).at(others[0].key()).level, ledger::Level::kProbation);
   EXPECT_EQ(books.standing(others[0].key())->checks(), policy.newcomer_audits);
 }
 
@@ -560,9 +560,9 @@ using Kind = AuditOutcome::Kind;
 TEST_F(AuditorTest, WhatCameOfARequestIsReported) {
   const ReceiptRequest one = request(1);
   answer(one);
-  EXPECT_TRUE(audits->take_outcomes().empty());
+  EXPECT_TRUE(take_outcomes().empty());
   compute(runs.at(0));
-  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
   EXPECT_EQ(outcomes[0].request, one.order.request);
@@ -575,7 +575,7 @@ TEST_F(AuditorTest, AStageThatLiedIsReportedOnce) {
   for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
   answer(request(1));
   compute(runs.at(0));
-  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u) << "what is in dispute is neither right nor without an audit";
   EXPECT_EQ(outcomes[0].kind, Kind::kDisputed);
   EXPECT_EQ(outcomes[0].node, stages[0].node);
@@ -594,7 +594,7 @@ TEST_F(AuditorTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
     compute(std::exchange(runs, {}).front());
   }
   ASSERT_LT(number, 200) << "everything was drawn";
-  audits->take_outcomes();
+  take_outcomes();
   ReceiptRequest whole = request(++number);
   whole.verify = Verify::kFull;
   answer(whole);
@@ -602,7 +602,7 @@ TEST_F(AuditorTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
   pump();
   ASSERT_EQ(runs.size(), 1u);
   compute(runs[0]);
-  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].kind, Kind::kAgreed);
   EXPECT_EQ(outcomes[0].windows.size(), 2u);
@@ -627,10 +627,10 @@ TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
   audits = std::make_unique<Auditor>(testing::receipt_cluster(), clock, AuditMode::kOff);
   ReceiptRequest whole = request(1);
   audits->over(whole);
-  EXPECT_TRUE(audits->take_outcomes().empty()) << "nobody asked";
+  EXPECT_TRUE(take_outcomes().empty()) << "nobody asked";
   whole.verify = Verify::kFull;
   audits->over(whole);
-  const std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].kind, Kind::kUnaudited);
   EXPECT_EQ(outcomes[0].why, "nothing is audited here");
@@ -639,7 +639,7 @@ TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
 TEST_F(AuditorTest, StandingsAreThoseOfTheLog) {
   answer(request(1));
   compute(runs.at(0));
-  const Standings standings = audits->standings();
+  const Standings standings = standings_of(audits->books());
   ASSERT_EQ(standings.size(), 4u);
   EXPECT_EQ(standings.at(stages[0].key()).level, ledger::Level::kProbation);
   EXPECT_EQ(standings.at(stages[0].key()).audited_right, 1);

@@ -203,12 +203,12 @@ TEST_F(DisputeResolverTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
   EXPECT_EQ(accusations(), 1u);
   audits->verdicts().lose("a");
   for (int i = 0; i < 5; ++i) later(DisputeResolver::kPatience);
-  EXPECT_EQ(of_kind(kVerdict), 0u) << "a lost machine is none of the verdicts";
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u) << "a lost machine is none of the verdicts";
   audits->verdicts().meet("a", stages[0].key());
   pump();
   EXPECT_EQ(accusations(), 2u) << "it hears of it when it is back";
   later(DisputeResolver::kPatience);
-  ASSERT_EQ(of_kind(kVerdict), 1u);
+  ASSERT_EQ(of_kind(kDeskVerdict), 1u);
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFault);
 }
 
@@ -227,7 +227,7 @@ TEST_F(DisputeResolverTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   none.set_plea(0);
   audits->verdicts().on_answer("a", none);
   pump();
-  EXPECT_EQ(of_kind(kVerdict), 0u);
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u);
   audits->verdicts().on_answer("a", own);
   audits->verdicts().on_answer("a", own);
   pump();
@@ -266,7 +266,7 @@ TEST_F(DisputeResolverTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
   referee({9, 7});
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"a", "b"})) << "the model samples 9";
-  std::vector<AuditOutcome> outcomes = audits->take_outcomes();
+  std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_FALSE(outcomes.empty());
   EXPECT_EQ(outcomes.back().kind, AuditOutcome::Kind::kFalse);
   EXPECT_EQ(outcomes.back().answer, (std::vector<TokenId>{9, 7}));
@@ -520,7 +520,7 @@ TEST_F(DisputeResolverTest, WhoWasAtFaultBeforeARestartLooksAtItselfAgain) {
   open(AuditMode::kOff);  // also where nothing is audited any more
   EXPECT_NE(why("a"), "");
   audits->verdicts().meet("a", stages[0].key());
-  asked = audits->take_messages();
+  asked = audits->take_output().messages;
   check("a", true);
   EXPECT_EQ(why("a"), "");
 }

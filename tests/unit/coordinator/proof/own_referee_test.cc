@@ -43,14 +43,14 @@ TEST(OwnReferee, OneIsAskedAtATimeAndFewWait) {
 // Of the desk that hands it requests.
 struct OwnRefereeTest : ::testing::Test, testing::AuditLog {
   OwnRefereeTest() {
-    audits->set_referee_rate(ledger::kMillion);
+    audits->referee().set_rate(ledger::kMillion);
     for (auto* list : {&stages, &others}) {
       for (const ReceiptStage& one : *list) audits->verdicts().meet(one.node, one.key());
     }
   }
   // What the desk asks him, and his answer.
   void referee(const std::vector<TokenId>& sampled = {6, 7}) {
-    const auto ask = audits->take_referee_ask();
+    const auto ask = audits->referee().take_ask(clock.unix_seconds());
     ASSERT_TRUE(ask);
     audits->refereed(ask->number, finding_of(ask->request, sampled));
     pump();
@@ -78,12 +78,12 @@ struct OwnRefereeTest : ::testing::Test, testing::AuditLog {
 
 TEST_F(OwnRefereeTest, WhatAllHoldersAgreeOnAndIsFalseIsFound) {
   lie();
-  audits->set_referee_rate(0);
+  audits->referee().set_rate(0);
   answer(request(1));
   compute(runs.at(0));
   EXPECT_TRUE(books.disputes().empty()) << "a majority that colludes agrees with itself";
   EXPECT_EQ(audits->status().agreed_total, 2u);
-  audits->set_referee_rate(ledger::kMillion);
+  audits->referee().set_rate(ledger::kMillion);
   runs.clear();
   clock.advance(Auditor::kDrawPause);
   answer(request(2));
@@ -93,7 +93,7 @@ TEST_F(OwnRefereeTest, WhatAllHoldersAgreeOnAndIsFalseIsFound) {
   EXPECT_EQ(books.receipt(books.disputes()[0])->worker, stages[0].key());
   EXPECT_EQ(books.doubters(books.disputes()[0]), std::vector<PublicKey>{own})
       << "the log says whose word it is";
-  EXPECT_EQ(audits->standings().at(stages[0].key()).disputes, 1u);
+  EXPECT_EQ(standings_of(audits->books()).at(stages[0].key()).disputes, 1u);
   judge();
   ASSERT_EQ(runs.size(), 1u) << "the worker computes it once more";
   ReceiptRequest again = computed(runs[0], {1, 2, 3, 4, 5, 6, 7});
@@ -142,7 +142,7 @@ TEST_F(OwnRefereeTest, ALastTokenThatNoReceiptHasIsSaid) {
 
 TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
   answer(request(1));
-  const auto ask = audits->take_referee_ask();
+  const auto ask = audits->referee().take_ask(clock.unix_seconds());
   ASSERT_TRUE(ask);
   ledger::RefereeFinding flipped = finding_of(ask->request, {6, 7});
   flipped.windows[0][0] = blake2b(as_bytes("a bit"));
@@ -160,7 +160,7 @@ TEST_F(OwnRefereeTest, ARefereeThatDoesNotAgreeWithHimselfIsAtFault) {
 
 TEST_F(OwnRefereeTest, WhatHeCannotComputeOthersDoAndItIsCounted) {
   answer(request(1));
-  const auto ask = audits->take_referee_ask();
+  const auto ask = audits->referee().take_ask(clock.unix_seconds());
   ASSERT_TRUE(ask);
   audits->refereed(ask->number, Error{ErrorCode::kTimeout, "not in time"});
   pump();
@@ -187,7 +187,7 @@ TEST_F(OwnRefereeTest, WhatFindsNoRoomIsCounted) {
 // The detection at the policy's rate is what the rate promises: the two windows of a request are
 // drawn together.
 TEST_F(OwnRefereeTest, AtThePolicysRateOneRequestIn200IsHis) {
-  audits->set_referee_rate(books.policy().coordinator_rate);
+  audits->referee().set_rate(books.policy().coordinator_rate);
   constexpr int kDraws = 100;
   constexpr int kOfADraw = 20;
   unsigned found = 0;
@@ -197,7 +197,7 @@ TEST_F(OwnRefereeTest, AtThePolicysRateOneRequestIn200IsHis) {
     one.order.request[1] = std::byte(i >> 8);
     answer(one);
     if (i % kOfADraw == kOfADraw - 1) later(Auditor::kDrawPause);
-    while (const auto ask = audits->take_referee_ask()) {
+    while (const auto ask = audits->referee().take_ask(clock.unix_seconds())) {
       ++found;
       audits->refereed(ask->number, Error{ErrorCode::kUnavailable, "no copy"});
     }
