@@ -1,40 +1,23 @@
-// The expression half of the parser, and the cursor over the tokens that both halves share.
+// ExpressionParser: the expressions of a template, from the shared cursor to nodes. It bounds how
+// deep they nest, since the parser and the interpreter recurse as deep. Errors name the line.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "base/check.h"
 #include "base/result.h"
 #include "model/jinja/ast.h"
-#include "model/jinja/lexer.h"
+#include "model/jinja/cursor.h"
+#include "model/jinja/symbol_table.h"
 
 namespace hearth::model::jinja {
 
 class ExpressionParser {
  public:
-  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
-    INVARIANT(!tokens_.empty(), "the last token is the end of the source");
-  }
-
-  const Token& current() const { return tokens_[at_]; }
-  const Token& look() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  Token take();
-  bool at_name(std::string_view name) const;
-  bool at_operator(std::string_view text) const;
-  bool skip_name(std::string_view name);
-  bool skip_operator(std::string_view text);
-  Status expect_operator(std::string_view text);
-  Result<std::string> expect_name(std::string_view what);
-  std::uint32_t symbol(const std::string& name);
-  std::vector<std::string> take_symbols() { return std::move(symbols_); }
-
-  Error fail(std::uint32_t line, const std::string& what) const;
-  Error unsupported(std::uint32_t line, const std::string& what) const;
-  std::string describe_current() const;
+  // `in` and `symbols` outlive the parser; the statement parser moves the cursor between two calls.
+  ExpressionParser(Cursor& in, SymbolTable& symbols) : in_(in), symbols_(symbols) {}
 
   // An expression, or several with commas as a tuple; stops at the name `end` if one is given.
   Result<ExprPtr> tuple(bool with_conditional, std::string_view end, bool in_parentheses = false);
@@ -44,8 +27,14 @@ class ExpressionParser {
   // The filters of a filter block: `name(...) | name ...`, the innermost without an input.
   Result<ExprPtr> first_filter();
 
-  // Above zero: what is parsed may never be reached (an if around it).
-  int conditional = 0;
+  // Between the two, a rendering may never reach what is parsed, so a filter or test that the
+  // subset lacks is an error of the rendering and not of the parser. An error in between ends the
+  // parsing.
+  void begin_conditional() { ++conditional_; }
+  void end_conditional() {
+    INVARIANT(conditional_ > 0, "every conditional part that was begun is ended once");
+    --conditional_;
+  }
 
  private:
   Result<ExprPtr> conditional_expression();
@@ -74,19 +63,18 @@ class ExpressionParser {
   Result<ExprPtr> test(ExprPtr input);
   Result<std::string> dotted_name(std::string_view what);
 
-  ExprPtr make(ExprKind kind, std::uint32_t line) const;
-  Result<ExprPtr> finish(ExprPtr node) const;  // sets and checks the height
-  Status enter(std::uint32_t line);            // one level of nesting; leave() ends it
+  static ExprPtr make(ExprKind kind, std::uint32_t line);
+  static Result<ExprPtr> finish(ExprPtr node);  // sets and checks the height
+  Status enter(std::uint32_t line);             // one level of nesting; leave() ends it
   void leave() {
     INVARIANT(depth_ > 0, "every level that was entered is left once");
     --depth_;
   }
 
-  std::vector<Token> tokens_;
-  std::size_t at_ = 0;
+  Cursor& in_;
+  SymbolTable& symbols_;
   std::uint32_t depth_ = 0;
-  std::vector<std::string> symbols_;
-  std::unordered_map<std::string, std::uint32_t> symbol_ids_;
+  std::uint32_t conditional_ = 0;  // conditional parts around what is parsed
 };
 
 }  // namespace hearth::model::jinja

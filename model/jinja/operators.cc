@@ -3,7 +3,8 @@
 #include <cmath>
 #include <optional>
 
-#include "model/jinja/interpreter.h"
+#include "base/check.h"
+#include "model/jinja/evaluator.h"
 #include "model/jinja/text.h"
 
 namespace hearth::model::jinja {
@@ -216,7 +217,8 @@ Result<Value> calculate(Meter& meter, Operator op, const Value& left, const Valu
   return joined_lists(meter, *list, *as_list(right));
 }
 
-Result<Value> Interpreter::arithmetic(const Expr& expr) {
+Result<Value> Evaluator::arithmetic(const Expr& expr) {
+  INVARIANT(expr.args.size() == expr.ops.size() + 1, "an operator stands between two operands");
   TRY(Value total, evaluate(*expr.args[0]));
   for (std::size_t i = 1; i < expr.args.size();) {
     TRY(Value operand, evaluate(*expr.args[i]));
@@ -242,7 +244,7 @@ Result<Value> Interpreter::arithmetic(const Expr& expr) {
   return total;
 }
 
-Result<Value> Interpreter::sign(const Expr& expr) {
+Result<Value> Evaluator::sign(const Expr& expr) {
   TRY(const Value value, evaluate(*expr.args[0]));
   const Value zero = std::int64_t{0};
   REQUIRE(!is_undefined(value), undefined_message(value));
@@ -253,7 +255,7 @@ Result<Value> Interpreter::sign(const Expr& expr) {
                    zero, value);
 }
 
-Result<bool> Interpreter::compare_once(Operator op, const Value& left, const Value& right) {
+Result<bool> Evaluator::compare_once(Operator op, const Value& left, const Value& right) {
   if (op == Operator::kEqual) return equal(meter_, left, right);
   if (op == Operator::kNotEqual) {
     TRY(const bool same, equal(meter_, left, right));
@@ -274,7 +276,8 @@ Result<bool> Interpreter::compare_once(Operator op, const Value& left, const Val
   }
 }
 
-Result<Value> Interpreter::comparison(const Expr& expr) {
+Result<Value> Evaluator::comparison(const Expr& expr) {
+  INVARIANT(expr.args.size() == expr.ops.size() + 1, "an operator stands between two operands");
   TRY(Value left, evaluate(*expr.args[0]));
   for (std::size_t i = 0; i < expr.ops.size(); ++i) {
     TRY(Value right, evaluate(*expr.args[i + 1]));
@@ -285,7 +288,9 @@ Result<Value> Interpreter::comparison(const Expr& expr) {
   return Value(true);
 }
 
-Result<Value> Interpreter::slice(const Expr& expr) {
+Result<Value> Evaluator::slice(const Expr& expr) {
+  INVARIANT(expr.args.size() == 4,
+            "a slice has an object and three parts, each of which may be null");
   TRY(const Value object, evaluate(*expr.args[0]));
   REQUIRE(!is_undefined(object), undefined_message(object));
   Value parts[3] = {None{}, None{}, None{}};

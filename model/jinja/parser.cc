@@ -4,7 +4,9 @@
 #include <initializer_list>
 
 #include "base/limits.h"
+#include "model/jinja/cursor.h"
 #include "model/jinja/expressions.h"
+#include "model/jinja/symbol_table.h"
 
 namespace hearth::model::jinja {
 namespace {
@@ -14,12 +16,15 @@ using Ends = std::initializer_list<std::string_view>;
 
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : in_(std::move(tokens)) {}
+  explicit Parser(std::vector<Token> tokens)
+      : in_(std::move(tokens)), expressions_(in_, symbols_) {}
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
 
   Result<std::unique_ptr<const Program>> run() {
     auto program = std::make_unique<Program>();
     TRY(program->body, statements("", 1, {}));
-    program->symbols = in_.take_symbols();
+    program->symbols = symbols_.take();
     return std::unique_ptr<const Program>(std::move(program));
   }
 
@@ -50,7 +55,9 @@ class Parser {
     return stmt;
   }
 
-  ExpressionParser in_;
+  Cursor in_;
+  SymbolTable symbols_;
+  ExpressionParser expressions_;
   std::uint32_t depth_ = 0;
   int loops_ = 0;   // for bodies around us within this macro
   int scopes_ = 0;  // anything around us that has names of its own
@@ -120,7 +127,7 @@ Result<Body> Parser::captured_block(std::string_view construct, std::uint32_t li
 
 Result<StmtPtr> Parser::output() {
   StmtPtr stmt = make(StmtKind::kOutput, in_.take().line);
-  TRY(stmt->expr, in_.tuple(true, ""));
+  TRY(stmt->expr, expressions_.tuple(true, ""));
   if (in_.current().kind != TokenKind::kVariableEnd) {
     return in_.fail(stmt->line, "expected '}}', found " + in_.describe_current());
   }
@@ -153,10 +160,10 @@ Result<StmtPtr> Parser::statement() {
 
 Result<StmtPtr> Parser::if_statement(std::uint32_t line) {
   StmtPtr stmt = make(StmtKind::kIf, line);
-  ++in_.conditional;
+  expressions_.begin_conditional();
   while (true) {
     Branch branch;
-    TRY(branch.condition, in_.tuple(false, ""));
+    TRY(branch.condition, expressions_.tuple(false, ""));
     TRY(branch.body, block("if", line, {"elif", "else", "endif"}));
     stmt->branches.push_back(std::move(branch));
     if (in_.skip_name("elif")) continue;
@@ -166,7 +173,7 @@ Result<StmtPtr> Parser::if_statement(std::uint32_t line) {
     in_.skip_name("endif");
     break;
   }
-  --in_.conditional;
+  expressions_.end_conditional();
   TRY_VOID(block_end());
   return stmt;
 }
@@ -177,9 +184,9 @@ Result<StmtPtr> Parser::for_statement(std::uint32_t line) {
   if (!in_.skip_name("in")) {
     return in_.fail(line, "'for' without 'in', found " + in_.describe_current());
   }
-  TRY(stmt->expr, in_.tuple(false, "recursive"));
+  TRY(stmt->expr, expressions_.tuple(false, "recursive"));
   if (in_.skip_name("if")) {
-    TRY(stmt->condition, in_.expression());
+    TRY(stmt->condition, expressions_.expression());
   }
   if (in_.at_name("recursive")) return in_.unsupported(line, "a recursive 'for'");
   ++loops_;
@@ -199,10 +206,10 @@ Result<StmtPtr> Parser::set_statement(std::uint32_t line) {
   StmtPtr stmt = make(StmtKind::kSet, line);
   TRY(stmt->target, target(true, ""));
   if (in_.skip_operator("=")) {
-    TRY(stmt->expr, in_.tuple(true, ""));
+    TRY(stmt->expr, expressions_.tuple(true, ""));
   } else {
     stmt->kind = StmtKind::kSetBlock;
-    TRY(stmt->expr, in_.filters(nullptr));
+    TRY(stmt->expr, expressions_.filters(nullptr));
     TRY(stmt->body, captured_block("set", line, "endset"));
     in_.skip_name("endset");
   }
@@ -216,14 +223,14 @@ Result<StmtPtr> Parser::macro_statement(std::uint32_t line) {
   stmt->macro = std::make_unique<Macro>();
   Macro& macro = *stmt->macro;
   TRY(macro.name, in_.expect_name("macro"));
-  macro.symbol = in_.symbol(macro.name);
+  macro.symbol = symbols_.of(macro.name);
   TRY_VOID(in_.expect_operator("("));
   while (!in_.at_operator(")")) {
     Parameter parameter;
     TRY(parameter.name, in_.expect_name("parameter"));
-    parameter.symbol = in_.symbol(parameter.name);
+    parameter.symbol = symbols_.of(parameter.name);
     if (in_.skip_operator("=")) {
-      TRY(parameter.fallback, in_.expression());
+      TRY(parameter.fallback, expressions_.expression());
     } else if (!macro.parameters.empty() && macro.parameters.back().fallback != nullptr) {
       return in_.fail(line, "macro '" + macro.name +
                                 "': a parameter without a default follows one with a default");
@@ -240,7 +247,7 @@ Result<StmtPtr> Parser::macro_statement(std::uint32_t line) {
 
 Result<StmtPtr> Parser::filter_statement(std::uint32_t line) {
   StmtPtr stmt = make(StmtKind::kFilterBlock, line);
-  TRY(stmt->expr, in_.first_filter());
+  TRY(stmt->expr, expressions_.first_filter());
   TRY(stmt->body, captured_block("filter", line, "endfilter"));
   in_.skip_name("endfilter");
   TRY_VOID(block_end());
@@ -297,7 +304,7 @@ Result<Target> Parser::one_target(bool attributes) {
     return in_.fail(line, "cannot assign to '" + token.text + "'");
   }
   Target one;
-  one.symbol = in_.symbol(token.text);
+  one.symbol = symbols_.of(token.text);
   if (attributes && in_.skip_operator(".")) {
     one.kind = Target::Kind::kAttribute;
     TRY(one.attribute, in_.expect_name("attribute"));

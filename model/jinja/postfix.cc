@@ -6,11 +6,11 @@ namespace hearth::model::jinja {
 
 Result<ExprPtr> ExpressionParser::postfix(ExprPtr node) {
   while (true) {
-    if (at_operator(".")) {
+    if (in_.at_operator(".")) {
       TRY(node, attribute(std::move(node)));
-    } else if (at_operator("[")) {
+    } else if (in_.at_operator("[")) {
       TRY(node, subscript(std::move(node)));
-    } else if (at_operator("(")) {
+    } else if (in_.at_operator("(")) {
       TRY(node, call(std::move(node)));
     } else {
       return node;
@@ -20,11 +20,11 @@ Result<ExprPtr> ExpressionParser::postfix(ExprPtr node) {
 
 Result<ExprPtr> ExpressionParser::filter_or_test(ExprPtr node) {
   while (true) {
-    if (skip_operator("|")) {
+    if (in_.skip_operator("|")) {
       TRY(node, one_filter(std::move(node)));
-    } else if (at_name("is")) {
+    } else if (in_.at_name("is")) {
       TRY(node, test(std::move(node)));
-    } else if (at_operator("(")) {
+    } else if (in_.at_operator("(")) {
       TRY(node, call(std::move(node)));
     } else {
       return node;
@@ -33,93 +33,94 @@ Result<ExprPtr> ExpressionParser::filter_or_test(ExprPtr node) {
 }
 
 Result<ExprPtr> ExpressionParser::attribute(ExprPtr object) {
-  const std::uint32_t line = take().line;
+  const std::uint32_t line = in_.take().line;
   ExprPtr node = make(ExprKind::kAttribute, line);
   node->args.push_back(std::move(object));
-  if (current().kind == TokenKind::kInteger) {
+  if (in_.current().kind == TokenKind::kInteger) {
     node->kind = ExprKind::kSubscript;
-    TRY(ExprPtr index, number_expression(take()));
+    TRY(ExprPtr index, number_expression(in_.take()));
     node->args.push_back(std::move(index));
   } else {
-    TRY(node->name, expect_name("attribute"));
+    TRY(node->name, in_.expect_name("attribute"));
   }
   return finish(std::move(node));
 }
 
 Result<ExprPtr> ExpressionParser::subscript(ExprPtr object) {
-  ExprPtr node = make(ExprKind::kSubscript, take().line);
+  ExprPtr node = make(ExprKind::kSubscript, in_.take().line);
   node->args.push_back(std::move(object));
   node->args.push_back(nullptr);
-  if (!at_operator(":")) {
+  if (!in_.at_operator(":")) {
     TRY(node->args[1], expression());
   }
-  if (at_operator(":")) {
+  if (in_.at_operator(":")) {
     node->kind = ExprKind::kSlice;
     for (int part = 2; part < 4; ++part) {
       node->args.push_back(nullptr);
-      if (!skip_operator(":") || at_operator(":") || at_operator("]")) continue;
+      if (!in_.skip_operator(":") || in_.at_operator(":") || in_.at_operator("]")) continue;
       TRY(node->args.back(), expression());
     }
   }
-  if (at_operator(",")) return unsupported(node->line, "a subscript of several parts");
-  TRY_VOID(expect_operator("]"));
+  if (in_.at_operator(",")) return in_.unsupported(node->line, "a subscript of several parts");
+  TRY_VOID(in_.expect_operator("]"));
   return finish(std::move(node));
 }
 
 Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
-  ExprPtr node = make(ExprKind::kCall, current().line);
+  ExprPtr node = make(ExprKind::kCall, in_.current().line);
   node->args.push_back(std::move(callee));
   TRY_VOID(arguments(*node));
   return finish(std::move(node));
 }
 
 Status ExpressionParser::arguments(Expr& node) {
-  TRY_VOID(expect_operator("("));
-  while (!at_operator(")")) {
-    if (at_operator("*") || at_operator("**")) {
-      return unsupported(node.line, "an argument list unpacked with '" + current().text + "'");
+  TRY_VOID(in_.expect_operator("("));
+  while (!in_.at_operator(")")) {
+    if (in_.at_operator("*") || in_.at_operator("**")) {
+      return in_.unsupported(node.line,
+                             "an argument list unpacked with '" + in_.current().text + "'");
     }
-    const bool named = current().kind == TokenKind::kName && look().kind == TokenKind::kOperator &&
-                       look().text == "=";
+    const bool named = in_.current().kind == TokenKind::kName &&
+                       in_.next().kind == TokenKind::kOperator && in_.next().text == "=";
     if (named) {
-      std::string name = take().text;
-      take();
+      std::string name = in_.take().text;
+      in_.take();
       TRY(ExprPtr value, expression());
       node.named.emplace_back(std::move(name), std::move(value));
     } else {
       if (!node.named.empty()) {
-        return fail(node.line, "an argument without a name follows one with a name");
+        return in_.fail(node.line, "an argument without a name follows one with a name");
       }
       TRY(ExprPtr value, expression());
       node.args.push_back(std::move(value));
     }
-    if (!skip_operator(",")) break;
+    if (!in_.skip_operator(",")) break;
   }
-  return expect_operator(")");
+  return in_.expect_operator(")");
 }
 
 Result<std::string> ExpressionParser::dotted_name(std::string_view what) {
-  TRY(std::string name, expect_name(what));
-  while (skip_operator(".")) {
-    TRY(const std::string part, expect_name(what));
+  TRY(std::string name, in_.expect_name(what));
+  while (in_.skip_operator(".")) {
+    TRY(const std::string part, in_.expect_name(what));
     name += "." + part;
   }
   return name;
 }
 
 Result<ExprPtr> ExpressionParser::one_filter(ExprPtr input) {
-  ExprPtr node = make(ExprKind::kFilter, current().line);
+  ExprPtr node = make(ExprKind::kFilter, in_.current().line);
   TRY(node->name, dotted_name("filter"));
   node->args.push_back(std::move(input));
-  if (conditional == 0 && !filter_exists(node->name)) {
-    return unsupported(node->line, "filter '" + node->name + "'");
+  if (conditional_ == 0 && !filter_exists(node->name)) {
+    return in_.unsupported(node->line, "filter '" + node->name + "'");
   }
-  if (at_operator("(")) TRY_VOID(arguments(*node));
+  if (in_.at_operator("(")) TRY_VOID(arguments(*node));
   return finish(std::move(node));
 }
 
 Result<ExprPtr> ExpressionParser::filters(ExprPtr input) {
-  while (skip_operator("|")) {
+  while (in_.skip_operator("|")) {
     TRY(input, one_filter(std::move(input)));
   }
   return input;
@@ -131,22 +132,22 @@ Result<ExprPtr> ExpressionParser::first_filter() {
 }
 
 Result<ExprPtr> ExpressionParser::test(ExprPtr input) {
-  ExprPtr node = make(ExprKind::kTest, take().line);
-  const bool negated = skip_name("not");
+  ExprPtr node = make(ExprKind::kTest, in_.take().line);
+  const bool negated = in_.skip_name("not");
   TRY(node->name, dotted_name("test"));
   node->args.push_back(std::move(input));
-  if (conditional == 0 && !test_exists(node->name)) {
-    return unsupported(node->line, "test '" + node->name + "'");
+  if (conditional_ == 0 && !test_exists(node->name)) {
+    return in_.unsupported(node->line, "test '" + node->name + "'");
   }
-  const TokenKind kind = current().kind;
-  const bool value =
-      kind == TokenKind::kString || kind == TokenKind::kInteger || kind == TokenKind::kFloat ||
-      at_operator("[") || at_operator("{") ||
-      (kind == TokenKind::kName && !at_name("else") && !at_name("or") && !at_name("and"));
-  if (at_operator("(")) {
+  const TokenKind kind = in_.current().kind;
+  const bool value = kind == TokenKind::kString || kind == TokenKind::kInteger ||
+                     kind == TokenKind::kFloat || in_.at_operator("[") || in_.at_operator("{") ||
+                     (kind == TokenKind::kName && !in_.at_name("else") && !in_.at_name("or") &&
+                      !in_.at_name("and"));
+  if (in_.at_operator("(")) {
     TRY_VOID(arguments(*node));
   } else if (value) {
-    if (at_name("is")) return fail(node->line, "tests cannot be chained with 'is'");
+    if (in_.at_name("is")) return in_.fail(node->line, "tests cannot be chained with 'is'");
     TRY(ExprPtr argument, primary());
     TRY(argument, postfix(std::move(argument)));
     node->args.push_back(std::move(argument));

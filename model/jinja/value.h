@@ -46,10 +46,10 @@ struct Undefined {
 };
 struct None {};
 enum class Function : std::uint8_t { kRange, kNamespace, kDict, kRaiseException, kStrftimeNow };
-struct Macro;  // jinja_ast.h; lives as long as the parsed template
+struct Macro;  // ast.h; lives as long as the parsed template
 struct List;
 struct Dict;
-struct Namespace;  // owned by the interpreter, so that no cycle of values can leak
+struct Namespace;  // owned by Variables, so that no cycle of values can leak
 
 using ListPtr = std::shared_ptr<const List>;
 using DictPtr = std::shared_ptr<const Dict>;

@@ -11,6 +11,7 @@
 #include "node/engine/card/card_context.h"
 #include "node/engine/card/card_forward.h"
 #include "node/engine/card/card_rate.h"
+#include "node/engine/card/card_stage.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/watchdog.h"
 #include "proto/split.h"
@@ -100,9 +101,9 @@ class Card final : public Device {
 Result<StageMemory> Card::memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options) const {
   TRY(StageMemory memory, stage_memory(file, spec, options));  // the pages that are asked for
-  TRY(const CardForward::Bytes bytes,
-      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, memory.pages,
-                            options_.score_floats));
+  TRY(const CardStage::Bytes bytes,
+      CardStage::bytes_of(
+          file, {&spec, options.layers, options.batch_rows, memory.pages, options_.score_floats}));
   memory.weights = bytes.weights;
   memory.buffers = bytes.buffers;
   memory.page = bytes.kv_page;
@@ -144,9 +145,9 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
   setup.say = [this](const std::string& sentence) { say(name_ + ": " + sentence); };
   setup.progress = options_.progress;
   setup.cancelled = options.cancelled;
-  TRY(const CardForward::Bytes bytes,
-      CardForward::bytes_of(file, spec, options.layers, options.batch_rows, setup.kv_pages,
-                            setup.score_floats));
+  TRY(const CardStage::Bytes bytes,
+      CardStage::bytes_of(
+          file, {&spec, options.layers, options.batch_rows, setup.kv_pages, setup.score_floats}));
   const std::uint64_t all = bytes.all(setup.kv_pages);
   say(name_ + ": will take " + mib(all) + ": weights " + mib(bytes.weights) + ", " +
       std::to_string(setup.kv_pages) + " KV pages " + mib(bytes.kv_page * setup.kv_pages) +

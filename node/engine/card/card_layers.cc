@@ -1,11 +1,13 @@
-// The layers of a step, as kernels on the compute stream; the order is that of Forward.
-#include <algorithm>
+#include "node/engine/card/card_layers.h"
 
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.h"
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/step.h"
-#include "node/engine/card/card_forward.h"
 
 namespace hearth::node {
 
@@ -13,157 +15,177 @@ namespace cuda = kernels::cuda;
 
 namespace {
 
-Result<TokenId> token_of(cuda::SampleOutcome outcome, std::uint32_t token) {
-  switch (outcome) {
-    case cuda::SampleOutcome::kToken: return static_cast<TokenId>(token);
-    case cuda::SampleOutcome::kNotFinite:
-      return Error{ErrorCode::kNumeric, "a logit is not finite"};
-    case cuda::SampleOutcome::kAllExcluded: break;
-  }
-  return Error{ErrorCode::kNumeric, "the logit bias excludes every token of the vocabulary"};
-}
+// Larger steps take so long that queueing their kernels one by one costs little.
+constexpr std::uint32_t kGraphRows = 64;
 
 }  // namespace
 
-kernels::QuantizedRows CardForward::quant(std::uint32_t rows, std::uint32_t cols) const {
-  kernels::QuantizedRows out = buffers_.quant;
-  out.rows = rows;
-  out.cols = cols;
-  return out;
+CardLayers::CardLayers(const CardStage& stage, std::function<void(const std::string&)> say)
+    : stage_(stage), say_(std::move(say)) {
+  segments_.reserve(stage.shape().rows);
 }
 
-Status CardForward::all_layers(const Reach& reach) {
-  TRY_VOID(cuda::fill_zero(card().failed, rows() * sizeof(std::uint32_t), compute()));
+// A prompt gets no graph: the shapes of prompts differ too much.
+Status CardLayers::run(std::uint32_t set, std::span<const ForwardRow> rows,
+                       const StepReach& reach) {
+  INVARIANT(set < kStepsUnderWay, "each step under way has its own arrays");
+  INVARIANT(!rows.empty() && rows.size() <= stage_.shape().rows, "the arrays hold the step");
+  INVARIANT(reach.all >= reach.local && reach.local > 0, "attention reaches at least one page");
+  set_ = set;
+  rows_ = static_cast<std::uint32_t>(rows.size());
+  reach_ = reach;
+  attention_segments(rows, spec().heads / spec().kv_heads, segments_);
+  const bool decodes = segments_.size() == 1 && !segments_[0].prompt;
+  if (rows_ > kGraphRows || !decodes) return all_layers();
+  const std::uint64_t made = graphs_.count().made;
+  TRY_VOID(graphs_.run({set_, rows_, reach_.all, reach_.local}, stage_.compute(),
+                       [this] { return all_layers(); }));
+  say_graphs(made);
+  return ok_status();
+}
+
+// The driver takes the graphs' memory and does not say how much beforehand. One line reports it
+// each time that the number of graphs made has doubled.
+void CardLayers::say_graphs(std::uint64_t made) const {
+  const CardGraphs::Count& count = graphs_.count();
+  INVARIANT(count.made >= made, "the number of graphs made only rises");
+  if (count.made == made || count.made < 8 || !std::has_single_bit(count.made)) return;
+  if (!say_) return;
+  say_(std::to_string(count.kept) + " graphs of shapes of step, " + std::to_string(count.made) +
+       " made so far, hold " + std::to_string(count.bytes >> 10) + " KiB of the driver's memory");
+}
+
+Status CardLayers::all_layers() const {
+  TRY_VOID(cuda::fill_zero(card().failed, rows_ * sizeof(std::uint32_t), stage_.compute()));
   TRY_VOID(enter());
-  TRY_VOID(norm(buffers_.x, weights_.layers[0].attention_norm, rows(), card().failed));
-  for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) TRY_VOID(layer(i, reach));
+  TRY_VOID(
+      stage_.norm(buffers().x, stage_.weights().layers[0].attention_norm, rows_, card().failed));
+  for (std::uint32_t i = 0; i < stage_.shape().layers.size(); ++i) TRY_VOID(layer(i));
   return ok_status();
 }
 
 // Tables of the step's pages, and the residual from the embedding or from the previous stage.
-Status CardForward::enter() {
-  const StepWords words = card_words();
+Status CardLayers::enter() const {
+  const StepWords words = stage_.card_words(set_);
   cuda::PageTables tables;
-  tables.memory = kv_;
-  tables.layer_bytes = kv_layer_bytes_;
-  tables.layers = setup_.layers.size();
-  tables.entries_most = setup_.kv_pages;
+  tables.memory = stage_.kv();
+  tables.layer_bytes = stage_.kv_layer_bytes();
+  tables.layers = stage_.shape().layers.size();
+  tables.entries_most = stage_.shape().kv_pages;
   tables.entries = words.entries;
   tables.pages = words.pages;
-  tables.tokens = rows();
-  tables.tokens_most = setup_.batch_rows;
+  tables.tokens = rows_;
+  tables.tokens_most = stage_.shape().rows;
   tables.first = words.first;
   tables.own = words.own;
-  tables.tables = buffers_.tables;
-  tables.token_tables = buffers_.token_tables;
-  tables.token_pages = buffers_.token_pages;
-  TRY_VOID(cuda::page_tables(tables, compute()));
-  const std::uint32_t hidden = spec_.hidden;
-  const int shift = spec_.family->residual_shift;
-  if (!shape_.is_first()) {
-    return cuda::residual_expand(card().bits, buffers_.x, rows(), hidden, shift, compute());
+  tables.tables = buffers().tables;
+  tables.token_tables = buffers().token_tables;
+  tables.token_pages = buffers().token_pages;
+  TRY_VOID(cuda::page_tables(tables, stage_.compute()));
+  const std::uint32_t hidden = spec().hidden;
+  const int shift = spec().family->residual_shift;
+  if (!stage_.shape().is_first()) {
+    return cuda::residual_expand(card().bits, buffers().x, rows_, hidden, shift, stage_.compute());
   }
-  TRY_VOID(cuda::dequantize_rows(weights_.embedding, words.tokens, rows(), buffers_.x, compute()));
-  if (spec_.family->scale_embeddings) {
-    TRY_VOID(cuda::scale_rows(buffers_.x, spec_.embedding_scale(), rows(), hidden, compute()));
+  TRY_VOID(cuda::dequantize_rows(stage_.weights().embedding, words.tokens, rows_, buffers().x,
+                                 stage_.compute()));
+  if (spec().family->scale_embeddings) {
+    TRY_VOID(
+        cuda::scale_rows(buffers().x, spec().embedding_scale(), rows_, hidden, stage_.compute()));
   }
-  return cuda::residual_round(buffers_.x, card().bits, rows(), hidden, shift, card().failed,
-                              compute());
+  return cuda::residual_round(buffers().x, card().bits, rows_, hidden, shift, card().failed,
+                              stage_.compute());
 }
 
-Status CardForward::norm(const float* x, const CardVector& weight, std::uint32_t rows,
-                         std::uint32_t* failed) {
-  return cuda::rms_norm_quantize(x, weight.data, spec_.rms_epsilon, quant(rows, spec_.hidden),
-                                 nullptr, failed, compute());
-}
-
-Status CardForward::multiply(const cuda::CardMatrix& w, std::uint32_t rows, float* out) {
-  return cuda::product(w, quant(rows, w.cols), out, w.rows, buffers_.product, compute());
-}
-
-// Begins with the normed and quantised residual, and leaves it there for the next layer.
-Status CardForward::layer(std::uint32_t index, const Reach& reach) {
-  const auto& weights = weights_.layers[index];
-  TRY_VOID(attention(index, reach));
+// The normed and quantised residual is in the buffer, and the layer leaves there that of the next.
+Status CardLayers::layer(std::uint32_t index) const {
+  INVARIANT(index < stage_.weights().layers.size(), "the weights of every layer are loaded");
+  const auto& weights = stage_.weights().layers[index];
+  TRY_VOID(attention(index));
   TRY_VOID(close_half(weights.post_attention_norm, nullptr, &weights.feed_forward_norm));
   TRY_VOID(feed_forward(index));
-  const bool last = index + 1 == setup_.layers.size();
+  const bool last = index + 1 == stage_.shape().layers.size();
   return close_half(weights.post_feed_forward_norm, card().bits,
-                    last ? nullptr : &weights_.layers[index + 1].attention_norm);
+                    last ? nullptr : &stage_.weights().layers[index + 1].attention_norm);
 }
 
-// Adds the delta, normed where the family has a norm for it, to the residual; rounds that to `bits`
-// and quantises its norm for the next product, where there are such.
-Status CardForward::close_half(const CardVector& post_norm, std::uint16_t* bits,
-                               const CardVector* norm) {
+// Adds the delta to the residual, after its norm if the family has one. Then rounds the residual to
+// `bits` and quantises its norm for the next product; a null pointer leaves the one or the other
+// out.
+Status CardLayers::close_half(const CardVector& post_norm, std::uint16_t* bits,
+                              const CardVector* norm) const {
   cuda::ResidualStep step;
-  step.x = buffers_.x;
-  step.y = buffers_.delta;
+  step.x = buffers().x;
+  step.y = buffers().delta;
   step.post_norm = post_norm.data;
   step.bits = bits;
-  step.shift = spec_.family->residual_shift;
+  step.shift = spec().family->residual_shift;
   step.norm = norm == nullptr ? nullptr : norm->data;
-  step.epsilon = spec_.rms_epsilon;
-  return cuda::residual_step(step, quant(rows(), spec_.hidden), card().failed, compute());
+  step.epsilon = spec().rms_epsilon;
+  return cuda::residual_step(step, stage_.quant(rows_, spec().hidden), card().failed,
+                             stage_.compute());
 }
 
 // Biases, norms and angles of the heads, and keys and values into the cache.
-Status CardForward::store_heads(std::uint32_t index) {
-  const auto& weights = weights_.layers[index];
-  const std::uint32_t narrow = shape_.narrow();
+Status CardLayers::store_heads(std::uint32_t index) const {
+  const auto& weights = stage_.weights().layers[index];
+  const std::uint32_t narrow = stage_.shape().narrow();
   if (!weights.query_bias.empty()) {
+    TRY_VOID(cuda::add_bias(buffers().query, weights.query_bias.data, rows_, stage_.shape().wide(),
+                            stage_.compute()));
+    TRY_VOID(cuda::add_bias(buffers().key, weights.key_bias.data, rows_, narrow, stage_.compute()));
     TRY_VOID(
-        cuda::add_bias(buffers_.query, weights.query_bias.data, rows(), shape_.wide(), compute()));
-    TRY_VOID(cuda::add_bias(buffers_.key, weights.key_bias.data, rows(), narrow, compute()));
-    TRY_VOID(cuda::add_bias(buffers_.value, weights.value_bias.data, rows(), narrow, compute()));
+        cuda::add_bias(buffers().value, weights.value_bias.data, rows_, narrow, stage_.compute()));
   }
   if (!weights.query_norm.empty()) {
-    TRY_VOID(cuda::rms_norm(buffers_.query, weights.query_norm.data, spec_.rms_epsilon,
-                            rows() * spec_.heads, spec_.head_dim, spec_.heads, buffers_.query,
-                            card().failed, compute()));
-    TRY_VOID(cuda::rms_norm(buffers_.key, weights.key_norm.data, spec_.rms_epsilon,
-                            rows() * spec_.kv_heads, spec_.head_dim, spec_.kv_heads, buffers_.key,
-                            card().failed, compute()));
+    TRY_VOID(cuda::rms_norm(buffers().query, weights.query_norm.data, spec().rms_epsilon,
+                            rows_ * spec().heads, spec().head_dim, spec().heads, buffers().query,
+                            card().failed, stage_.compute()));
+    TRY_VOID(cuda::rms_norm(buffers().key, weights.key_norm.data, spec().rms_epsilon,
+                            rows_ * spec().kv_heads, spec().head_dim, spec().kv_heads,
+                            buffers().key, card().failed, stage_.compute()));
   }
   cuda::RopeAndStore args;
-  args.tokens = rows();
-  args.heads = spec_.heads;
-  args.layout = spec_.kv_layout();
-  args.style = spec_.family->rope;
-  args.query = buffers_.query;
-  args.key = buffers_.key;
-  args.value = buffers_.value;
-  const bool local = spec_.is_local(setup_.layers.begin + index);
+  args.tokens = rows_;
+  args.heads = spec().heads;
+  args.layout = spec().kv_layout();
+  args.style = spec().family->rope;
+  args.query = buffers().query;
+  args.key = buffers().key;
+  args.value = buffers().value;
+  const bool local = spec().is_local(stage_.shape().layers.begin + index);
   args.cos_sin = local ? card().local_angles : card().angles;
-  args.pages = buffers_.token_pages + std::size_t{index} * setup_.batch_rows;
-  args.slots = card_words().slots;
-  return cuda::rope_and_store(args, card().failed, compute());
+  args.pages = buffers().token_pages + std::size_t{index} * stage_.shape().rows;
+  args.slots = stage_.card_words(set_).slots;
+  return cuda::rope_and_store(args, card().failed, stage_.compute());
 }
 
-Status CardForward::attend(std::uint32_t index, const Reach& reach) {
-  const bool local = spec_.is_local(setup_.layers.begin + index);
-  const StepWords words = card_words();
+Status CardLayers::attend(std::uint32_t index) const {
+  const bool local = spec().is_local(stage_.shape().layers.begin + index);
+  const StepWords words = stage_.card_words(set_);
   cuda::AttentionRows args;
-  args.heads = spec_.heads;
-  args.layout = spec_.kv_layout();
-  args.pages_most = local ? reach.local : reach.all;
-  args.score_scale = spec_.score_scale();
-  args.query = buffers_.query;
-  args.out = buffers_.mixed;
-  args.pages = buffers_.token_tables + std::size_t{index} * setup_.batch_rows;
+  args.heads = spec().heads;
+  args.layout = spec().kv_layout();
+  args.pages_most = local ? reach_.local : reach_.all;
+  args.score_scale = spec().score_scale();
+  args.query = buffers().query;
+  args.out = buffers().mixed;
+  args.pages = buffers().token_tables + std::size_t{index} * stage_.shape().rows;
   args.begins = local ? words.local_begins : words.begins;
   args.ends = words.ends;
   for (const AttentionSegment& segment : segments_) TRY_VOID(attend_rows(args, segment));
   return ok_status();
 }
 
-// `args`: of row 0. As many rows at a time as the scores have room for; a prompt needs none.
-Status CardForward::attend_rows(cuda::AttentionRows args, const AttentionSegment& segment) {
-  const std::size_t of_row = cuda::attention_scores(1, spec_.heads, args.pages_most);
-  const std::size_t most = segment.prompt ? segment.rows : buffers_.score_floats / of_row;
+// `args` is that of row 0. Each call takes as many rows as the scores have room for; a prompt needs
+// no scores.
+Status CardLayers::attend_rows(cuda::AttentionRows args, const AttentionSegment& segment) const {
+  const std::size_t of_row = cuda::attention_scores(1, spec().heads, args.pages_most);
+  const std::size_t most = segment.prompt ? segment.rows : buffers().score_floats / of_row;
+  INVARIANT(most > 0, "the scores of one row fit");
   const auto skip = [&](std::uint32_t rows) {
-    args.query += std::size_t{rows} * shape_.wide();
-    args.out += std::size_t{rows} * shape_.wide();
+    args.query += std::size_t{rows} * stage_.shape().wide();
+    args.out += std::size_t{rows} * stage_.shape().wide();
     args.pages += rows;
     args.begins += rows;
     args.ends += rows;
@@ -173,141 +195,35 @@ Status CardForward::attend_rows(cuda::AttentionRows args, const AttentionSegment
   for (std::uint32_t row = segment.begin; row < end; row += args.tokens) {
     args.tokens = static_cast<std::uint32_t>(std::min<std::size_t>(most, end - row));
     std::uint32_t* const failed = card().failed + row;
-    TRY_VOID(segment.prompt ? cuda::attention_prompt(args, failed, compute())
-                            : cuda::attention(args, buffers_.attention, failed, compute()));
+    TRY_VOID(segment.prompt ? cuda::attention_prompt(args, failed, stage_.compute())
+                            : cuda::attention(args, buffers().attention, failed, stage_.compute()));
     skip(args.tokens);
   }
   return ok_status();
 }
 
-Status CardForward::attention(std::uint32_t index, const Reach& reach) {
-  const auto& weights = weights_.layers[index];
-  TRY_VOID(multiply(weights.query, rows(), buffers_.query));
-  TRY_VOID(multiply(weights.key, rows(), buffers_.key));
-  TRY_VOID(multiply(weights.value, rows(), buffers_.value));
+Status CardLayers::attention(std::uint32_t index) const {
+  const auto& weights = stage_.weights().layers[index];
+  TRY_VOID(stage_.multiply(weights.query, rows_, buffers().query));
+  TRY_VOID(stage_.multiply(weights.key, rows_, buffers().key));
+  TRY_VOID(stage_.multiply(weights.value, rows_, buffers().value));
   TRY_VOID(store_heads(index));
-  TRY_VOID(attend(index, reach));
-  TRY_VOID(cuda::quantize(buffers_.mixed, quant(rows(), shape_.wide()), card().failed, compute()));
-  return multiply(weights.attention_output, rows(), buffers_.delta);
+  TRY_VOID(attend(index));
+  TRY_VOID(cuda::quantize(buffers().mixed, stage_.quant(rows_, stage_.shape().wide()),
+                          card().failed, stage_.compute()));
+  return stage_.multiply(weights.attention_output, rows_, buffers().delta);
 }
 
-Status CardForward::feed_forward(std::uint32_t index) {
-  const auto& weights = weights_.layers[index];
-  TRY_VOID(multiply(weights.gate, rows(), buffers_.gate));
-  TRY_VOID(multiply(weights.up, rows(), buffers_.up));
-  const auto activate = spec_.family->activation == model::Activation::kSilu
+Status CardLayers::feed_forward(std::uint32_t index) const {
+  const auto& weights = stage_.weights().layers[index];
+  TRY_VOID(stage_.multiply(weights.gate, rows_, buffers().gate));
+  TRY_VOID(stage_.multiply(weights.up, rows_, buffers().up));
+  const auto activate = spec().family->activation == model::Activation::kSilu
                             ? &cuda::swiglu_quantize
                             : &cuda::geglu_quantize;
-  TRY_VOID(activate(buffers_.gate, buffers_.up, quant(rows(), spec_.feed_forward), card().failed,
-                    compute()));
-  return multiply(weights.down, rows(), buffers_.delta);
-}
-
-// The sampled rows, some at a time.
-template <typename Call>
-Status CardForward::for_tiles(const Call& call) {
-  const auto count = static_cast<std::uint32_t>(step().sampled.size());
-  if (count == 0) return ok_status();
-  TRY_VOID(cuda::fill_zero(card().head_failed, count * sizeof(std::uint32_t), compute()));
-  const std::uint32_t most = shape_.head_rows();
-  for (HeadTile tile; tile.begin < count; tile.begin += most, tile.half ^= 1) {
-    tile.rows = std::min(most, count - tile.begin);
-    TRY_VOID(call(tile));
-  }
-  return ok_status();
-}
-
-// Of a step whose tokens the card draws all.
-Status CardForward::draw_tokens() {
-  return for_tiles([&](const HeadTile& tile) { return compute_logits(tile); });
-}
-
-// What the host wants of the logits it gets while the next ones are computed. Each half of the
-// buffers waits for what still reads it.
-Status CardForward::read_logits() {
-  HeadTile previous;
-  TRY_VOID(for_tiles([&](const HeadTile& tile) -> Status {
-    TRY_VOID(cuda::wait(compute(), held_->logits_sent[tile.half].get()));
-    TRY_VOID(compute_logits(tile));
-    TRY_VOID(send_logits(tile));
-    if (previous.rows > 0) TRY_VOID(hand_on(previous));
-    previous = tile;
-    return ok_status();
-  }));
-  return hand_on(previous);
-}
-
-Status CardForward::compute_logits(const HeadTile& tile) {
-  const std::uint32_t* sampled = card_words().sampled + tile.begin;
-  TRY_VOID(
-      cuda::gather_rows(buffers_.x, sampled, tile.rows, spec_.hidden, buffers_.delta, compute()));
-  TRY_VOID(norm(buffers_.delta, weights_.output_norm, tile.rows, card().head_failed + tile.begin));
-  TRY_VOID(multiply(weights_.output(), tile.rows, buffers_.logits[tile.half]));
-  const std::uint32_t drawn = before(tile, step().draws.count());
-  return drawn > 0 ? draw(tile, drawn) : ok_status();
-}
-
-// With the tokens of the tile that the card draws.
-Status CardForward::send_logits(const HeadTile& tile) {
-  const cuda::Stream download = held_->download.get();
-  TRY_VOID(cuda::record(held_->logits_made[tile.half].get(), compute()));
-  TRY_VOID(cuda::wait(download, held_->logits_made[tile.half].get()));
-  const DrawArrays& from = card().draws;
-  const DrawArrays& to = host().draws;
-  const std::uint32_t drawn = before(tile, step().draws.count());
-  if (drawn > 0) {
-    TRY_VOID(cuda::copy_to_host(to.tokens + tile.begin, from.tokens + tile.begin,
-                                drawn * sizeof(*to.tokens), download));
-    TRY_VOID(cuda::copy_to_host(to.outcomes + tile.begin, from.outcomes + tile.begin,
-                                drawn * sizeof(*to.outcomes), download));
-  }
-  const std::uint32_t first = before(tile, step().logits_from);
-  if (first < tile.rows) {
-    const std::size_t at = std::size_t{first} * spec_.vocabulary;
-    TRY_VOID(cuda::copy_to_host(held_->host.logits[tile.half] + at, buffers_.logits[tile.half] + at,
-                                (std::size_t{tile.rows} * spec_.vocabulary - at) * sizeof(float),
-                                download));
-  }
-  return cuda::record(held_->logits_sent[tile.half].get(), download);
-}
-
-// Tokens of the tile's first rows.
-Status CardForward::draw(const HeadTile& tile, std::uint32_t rows) {
-  const DrawArrays& arrays = card().draws;
-  cuda::SampleBatch batch;
-  batch.rows = rows;
-  batch.vocabulary = spec_.vocabulary;
-  batch.logits = buffers_.logits[tile.half];
-  batch.params = arrays.rows + tile.begin;
-  batch.bias = arrays.bias;
-  batch.excluded = arrays.excluded;
-  batch.seen = arrays.seen;
-  batch.scratch = buffers_.draw_scratch;
-  batch.tokens = arrays.tokens + tile.begin;
-  batch.outcomes = arrays.outcomes + tile.begin;
-  return cuda::sample(batch, compute());
-}
-
-void CardForward::hand_on_tokens(std::uint32_t begin, std::uint32_t end) {
-  const DrawArrays& draws = host().draws;
-  for (std::uint32_t s = begin; s < end; ++s) {
-    step().outputs->on_token(step().sampled[s], token_of(draws.outcomes[s], draws.tokens[s]));
-  }
-}
-
-Status CardForward::hand_on(const HeadTile& tile) {
-  TRY_VOID(cuda::synchronize(held_->logits_sent[tile.half].get()));
-  const Step& of = step();
-  hand_on_tokens(tile.begin, tile.begin + before(tile, of.draws.count()));
-  const std::uint32_t first = before(tile, of.logits_from);
-  const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
-    for (std::uint32_t s = first + begin; s < first + end; ++s) {
-      const float* logits = held_->host.logits[tile.half] + std::size_t{s} * spec_.vocabulary;
-      of.outputs->on_logits(of.sampled[tile.begin + s], thread, {logits, spec_.vocabulary});
-    }
-  };
-  if (first < tile.rows) setup_.pool->parallel_for(tile.rows - first, 1, part);
-  return ok_status();
+  TRY_VOID(activate(buffers().gate, buffers().up, stage_.quant(rows_, spec().feed_forward),
+                    card().failed, stage_.compute()));
+  return stage_.multiply(weights.down, rows_, buffers().delta);
 }
 
 }  // namespace hearth::node

@@ -1,5 +1,8 @@
+#include "model/jinja/evaluator.h"
+
+#include <utility>
+
 #include "base/check.h"
-#include "model/jinja/interpreter.h"
 
 namespace hearth::model::jinja {
 
@@ -29,24 +32,32 @@ std::string undefined_message(const Value& value) {
   return name != nullptr ? "'" + *name + "' is undefined" : "the value is undefined";
 }
 
-Result<Value> Interpreter::evaluate(const Expr& expr) {
+Result<Value> Evaluator::evaluate(const Expr& expr) {
   if (expr.kind == ExprKind::kConstant) {
     TRY_VOID(meter_.steps(1));
     return expr.constant;
   }
-  Status entered = enter();
-  if (!entered.ok()) return located(std::move(entered).error(), expr.line, describe(expr));
+  Status entered = nesting_.enter();
+  if (!entered.ok()) return nesting_.located(std::move(entered).error(), expr.line, describe(expr));
   Result<Value> result = evaluate_kind(expr);
-  INVARIANT(depth_ > 0, "every level that was entered is left once");
-  --depth_;
+  nesting_.leave();
   if (result.ok()) return result;
-  return located(std::move(result).error(), expr.line, describe(expr));
+  return nesting_.located(std::move(result).error(), expr.line, describe(expr));
 }
 
-Result<Value> Interpreter::evaluate_kind(const Expr& expr) {
+// `block_` is restored before the error goes up, so that it never points past its block.
+Result<Value> Evaluator::filtered(const Expr& filters, const Value& input) {
+  const Value* outer = std::exchange(block_, &input);
+  Result<Value> result = evaluate(filters);
+  INVARIANT(block_ == &input, "inner filter blocks have ended");
+  block_ = outer;
+  return result;
+}
+
+Result<Value> Evaluator::evaluate_kind(const Expr& expr) {
   switch (expr.kind) {
     case ExprKind::kConstant: return expr.constant;
-    case ExprKind::kName: return lookup(expr);
+    case ExprKind::kName: return variables_.lookup(expr.symbol);
     case ExprKind::kLoop: return loop_attribute(expr);
     case ExprKind::kList:
     case ExprKind::kTuple: return sequence(expr);
@@ -73,20 +84,12 @@ Result<Value> Interpreter::evaluate_kind(const Expr& expr) {
   return Value(None{});
 }
 
-Result<Value> Interpreter::lookup(const Expr& expr) {
-  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
-    TRY_VOID(meter_.steps(scope->names.size() / 16));
-    for (const auto& [symbol, value] : scope->names) {
-      if (symbol == expr.symbol) return value;
-    }
-  }
-  return globals_[expr.symbol];
-}
-
-Result<Value> Interpreter::loop_attribute(const Expr& expr) {
-  REQUIRE(loop_ != nullptr, "'loop' is undefined");
-  const auto index = static_cast<std::int64_t>(loop_->index);
-  const auto length = static_cast<std::int64_t>(loop_->items->size());
+Result<Value> Evaluator::loop_attribute(const Expr& expr) {
+  const Variables::Loop* loop = variables_.loop();
+  REQUIRE(loop != nullptr, "'loop' is undefined");
+  INVARIANT(!loop->ended(), "the body of a loop runs for one of its items");
+  const auto index = static_cast<std::int64_t>(loop->index());
+  const auto length = static_cast<std::int64_t>(loop->items().size());
   const std::string& name = expr.name;
   if (name == "index0") return Value(index);
   if (name == "index") return Value(index + 1);
@@ -96,15 +99,15 @@ Result<Value> Interpreter::loop_attribute(const Expr& expr) {
   if (name == "revindex") return Value(length - index);
   if (name == "revindex0") return Value(length - index - 1);
   if (name == "previtem") {
-    return index > 0 ? (*loop_->items)[loop_->index - 1] : Value(Undefined{&name});
+    return index > 0 ? loop->items()[loop->index() - 1] : Value(Undefined{&name});
   }
   if (name == "nextitem") {
-    return index + 1 < length ? (*loop_->items)[loop_->index + 1] : Value(Undefined{&name});
+    return index + 1 < length ? loop->items()[loop->index() + 1] : Value(Undefined{&name});
   }
   return Error{ErrorCode::kUnsupported, "this attribute of a loop is not supported"};
 }
 
-Result<Value> Interpreter::sequence(const Expr& expr) {
+Result<Value> Evaluator::sequence(const Expr& expr) {
   std::vector<Value> items;
   for (const ExprPtr& arg : expr.args) {
     TRY(Value item, evaluate(*arg));
@@ -113,8 +116,9 @@ Result<Value> Interpreter::sequence(const Expr& expr) {
   return make_list(meter_, std::move(items), expr.kind == ExprKind::kTuple);
 }
 
-Result<Value> Interpreter::dict(const Expr& expr) {
+Result<Value> Evaluator::dict(const Expr& expr) {
   std::vector<std::pair<Value, Value>> items;
+  INVARIANT(expr.args.size() % 2 == 0, "every key of a dict has a value");
   for (std::size_t i = 0; i + 1 < expr.args.size(); i += 2) {
     TRY(Value key, evaluate(*expr.args[i]));
     TRY(Value value, evaluate(*expr.args[i + 1]));
@@ -123,14 +127,14 @@ Result<Value> Interpreter::dict(const Expr& expr) {
   return make_dict(meter_, std::move(items));
 }
 
-Result<Value> Interpreter::subscript(const Expr& expr) {
+Result<Value> Evaluator::subscript(const Expr& expr) {
   TRY(const Value object, evaluate(*expr.args[0]));
   TRY(const Value key, evaluate(*expr.args[1]));
   REQUIRE(!is_undefined(object), undefined_message(object));
   return get_item(meter_, object, key, nullptr);
 }
 
-Result<Value> Interpreter::attribute(const Expr& expr) {
+Result<Value> Evaluator::attribute(const Expr& expr) {
   TRY(const Value object, evaluate(*expr.args[0]));
   REQUIRE(!is_undefined(object), undefined_message(object));
   if (is_method(object, expr.name)) {
@@ -144,7 +148,7 @@ Result<Value> Interpreter::attribute(const Expr& expr) {
                   &expr.name);
 }
 
-Result<Arguments> Interpreter::arguments(const Expr& expr) {
+Result<Arguments> Evaluator::arguments(const Expr& expr) {
   Arguments out;
   for (std::size_t i = 1; i < expr.args.size(); ++i) {
     TRY(Value value, evaluate(*expr.args[i]));
@@ -157,7 +161,7 @@ Result<Arguments> Interpreter::arguments(const Expr& expr) {
   return out;
 }
 
-Result<Value> Interpreter::call(const Expr& expr) {
+Result<Value> Evaluator::call(const Expr& expr) {
   const Expr& callee = *expr.args[0];
   if (callee.kind == ExprKind::kAttribute) {
     TRY(const Value object, evaluate(*callee.args[0]));
@@ -175,13 +179,13 @@ Result<Value> Interpreter::call(const Expr& expr) {
   return call_value(function, given);
 }
 
-Result<Value> Interpreter::call_value(const Value& callee, const Arguments& given) {
+Result<Value> Evaluator::call_value(const Value& callee, const Arguments& given) {
   if (const auto* macro = std::get_if<const Macro*>(&callee)) return call_macro(**macro, given);
   if (const auto* function = std::get_if<Function>(&callee)) return call_function(*function, given);
   return Error::invalid("a " + std::string(type_name(callee)) + " cannot be called");
 }
 
-Status Interpreter::bind_parameters(const Macro& macro, const Arguments& given) {
+Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
   REQUIRE(given.positional.size() <= macro.parameters.size(),
           "macro '" + macro.name + "' takes at most " + std::to_string(macro.parameters.size()) +
               " arguments, not " + std::to_string(given.positional.size()));
@@ -201,31 +205,24 @@ Status Interpreter::bind_parameters(const Macro& macro, const Arguments& given) 
     }
     if (found == nullptr && parameter.fallback != nullptr) {
       TRY(Value fallback, evaluate(*parameter.fallback));
-      TRY_VOID(set_name(parameter.symbol, std::move(fallback)));
+      TRY_VOID(variables_.set(parameter.symbol, std::move(fallback)));
     } else {
-      TRY_VOID(set_name(parameter.symbol,
-                        found != nullptr ? *found : Value(Undefined{&parameter.name})));
+      TRY_VOID(variables_.set(parameter.symbol,
+                              found != nullptr ? *found : Value(Undefined{&parameter.name})));
     }
   }
   return ok_status();
 }
 
 // A macro sees the globals and its parameters, and nothing of where it is called.
-Result<Value> Interpreter::call_macro(const Macro& macro, const Arguments& given) {
-  Scope frame;
-  Scope* outer_scope = scope_;
-  Loop* outer_loop = loop_;
-  scope_ = &frame;
-  loop_ = nullptr;
-  Status bound = bind_parameters(macro, given);
-  Result<Value> result = bound.ok() ? captured(macro.body) : std::move(bound).error();
-  scope_ = outer_scope;
-  loop_ = outer_loop;
-  return result;
+Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& given) {
+  const Variables::Scope frame(variables_, Variables::Scope::Around::kHidden);
+  TRY_VOID(bind_parameters(macro, given));
+  return capture_(macro.body);
 }
 
-Result<Value> Interpreter::call_function(Function function, const Arguments& given) {
-  if (function == Function::kNamespace) return make_namespace(given);
+Result<Value> Evaluator::call_function(Function function, const Arguments& given) {
+  if (function == Function::kNamespace) return variables_.make_namespace(given);
   if (function == Function::kDict) {
     REQUIRE(given.positional.empty(), "takes arguments with names only");
     std::vector<std::pair<Value, Value>> items;
@@ -238,13 +235,14 @@ Result<Value> Interpreter::call_function(Function function, const Arguments& giv
   if (function == Function::kRaiseException) {
     TRY(const Bound bound, Bound::bind(given, {"message"}));
     TRY(const Value message, to_text(meter_, bound.has(0) ? *bound.get(0) : Value(Undefined{})));
-    located_ = true;
+    nesting_.leave_unplaced();
     return Error::invalid(as_text(message)->bytes);
   }
   if (function == Function::kStrftimeNow) {
+    INVARIANT(unix_seconds_.has_value(), "the function exists where the time is given");
     TRY(const Bound bound, Bound::bind(given, {"format"}));
     TRY(const TextPtr format, bound.text(0));
-    TRY(const std::string text, format_time(format->bytes, *environment_.unix_seconds));
+    TRY(const std::string text, format_time(format->bytes, *unix_seconds_));
     return make_text(meter_, text, !format->user.empty());
   }
   TRY(const Bound bound, Bound::bind(given, {"start", "stop", "step"}));
@@ -263,35 +261,10 @@ Result<Value> Interpreter::call_function(Function function, const Arguments& giv
   return make_list(meter_, std::move(items));
 }
 
-Result<Value> Interpreter::make_namespace(const Arguments& given) {
-  auto space = std::make_unique<Namespace>();
-  TRY_VOID(meter_.create(sizeof(Namespace) + 64));
-  REQUIRE(given.positional.size() <= 1, "takes at most one dict");
-  if (!given.positional.empty()) {
-    const Dict* from = as_dict(given.positional[0]);
-    REQUIRE(from != nullptr, "takes a dict, not a " + std::string(type_name(given.positional[0])));
-    for (const auto& [key, value] : from->items) {
-      REQUIRE(as_text(key) != nullptr, "takes a dict with string keys only");
-      TRY_VOID(meter_.create(as_text(key)->bytes.size() + sizeof(Value) * 2));
-      space->items.emplace_back(as_text(key)->bytes, value);
-    }
-  }
-  for (const auto& [name, value] : given.named) {
-    TRY_VOID(meter_.create(name.size() + sizeof(Value) * 2));
-    TRY_VOID(meter_.steps(space->items.size() / 16));
-    if (const Value* known = find_name(*space, name)) {
-      *const_cast<Value*>(known) = value;
-    } else {
-      space->items.emplace_back(std::string(name), value);
-    }
-  }
-  namespaces_.push_back(std::move(space));
-  return Value(namespaces_.back().get());
-}
-
-Result<Value> Interpreter::filter(const Expr& expr) {
+Result<Value> Evaluator::filter(const Expr& expr) {
   Value input;
   if (expr.args[0] == nullptr) {
+    INVARIANT(block_ != nullptr, "a filter without an input belongs to a block");
     input = *block_;
   } else {
     TRY(input, evaluate(*expr.args[0]));
@@ -300,21 +273,22 @@ Result<Value> Interpreter::filter(const Expr& expr) {
   return apply_filter(meter_, expr.name, input, given);
 }
 
-Result<Value> Interpreter::test(const Expr& expr) {
+Result<Value> Evaluator::test(const Expr& expr) {
   TRY(const Value input, evaluate(*expr.args[0]));
   TRY(const Arguments given, arguments(expr));
   TRY(const bool holds, apply_test(meter_, expr.name, input, given));
   return Value(holds);
 }
 
-Result<Value> Interpreter::logic(const Expr& expr) {
+Result<Value> Evaluator::logic(const Expr& expr) {
+  INVARIANT(expr.args.size() >= 2, "'and' and 'or' have two operands");
   for (std::size_t i = 0;; ++i) {
     TRY(Value value, evaluate(*expr.args[i]));
     if (i + 1 == expr.args.size() || truthy(value) == (expr.kind == ExprKind::kOr)) return value;
   }
 }
 
-Result<Value> Interpreter::concat(const Expr& expr) {
+Result<Value> Evaluator::concat(const Expr& expr) {
   TextBuilder out(meter_);
   for (const ExprPtr& arg : expr.args) {
     TRY(const Value value, evaluate(*arg));
@@ -323,7 +297,7 @@ Result<Value> Interpreter::concat(const Expr& expr) {
   return out.finish();
 }
 
-Result<Value> Interpreter::conditional(const Expr& expr) {
+Result<Value> Evaluator::conditional(const Expr& expr) {
   TRY(const Value condition, evaluate(*expr.args[1]));
   if (truthy(condition)) return evaluate(*expr.args[0]);
   if (expr.args[2] != nullptr) return evaluate(*expr.args[2]);
