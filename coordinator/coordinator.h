@@ -247,7 +247,8 @@ class Coordinator {
   // breaks its range, or prompt + max_tokens exceeds the context. kNoCapacity: a sequence needs
   // more KV than any pipeline has in all (it never fits), or the queue holds
   // limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves has a
-  // stage outside policy.trust or below policy.min_level. The policy of the first sequence is that of all.
+  // stage outside policy.trust or below policy.min_level. The policy of the first sequence is that
+  // of all.
   virtual SubmitAnswer submit(std::vector<Submission> sequences) = 0;
   Result<SequenceId> submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events);
   // Ends a sequence without further events. Unknown ids are ignored.

@@ -34,9 +34,9 @@ struct RequestPolicy {
   // The lowest level of a node that may see it, audits included.
   ledger::Level min_level = ledger::Level::kNewcomer;
   Verify verify = Verify::kNone;
-  bool share = false;          // newcomers may recompute it
-  std::string owner = {};      // id of the API key, by which turns are taken; empty: none
-  PublicKey account = {};      // pays for it, where the cluster has credits
+  bool share = false;      // newcomers may recompute it
+  std::string owner = {};  // id of the API key, by which turns are taken; empty: none
+  PublicKey account = {};  // pays for it, where the cluster has credits
   friend bool operator==(const RequestPolicy&, const RequestPolicy&) = default;
 };
 

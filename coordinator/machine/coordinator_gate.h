@@ -18,8 +18,7 @@ class CoordinatorGate final : public CoordinatorPort {
   ~CoordinatorGate() override;
 
   // From any thread.
-  void submit(std::vector<Submission> sequences,
-              std::function<void(SubmitAnswer)> done) override;
+  void submit(std::vector<Submission> sequences, std::function<void(SubmitAnswer)> done) override;
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
   void status(std::function<void(SwarmStatus)> done) override;

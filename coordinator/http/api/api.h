@@ -94,9 +94,6 @@ struct Api {
   ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
 
-// Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
-// accepted is done, at the rate at which tokens come now (Api::last_bounds).
-std::uint32_t predicted_wait(const Api& api);
 // "about 25 minutes"
 std::string wait_text(std::uint32_t seconds);
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/generation/payment.h"
+#include "coordinator/http/generation/predicted_wait.h"
 
 namespace hearth::coordinator::http {
 namespace {

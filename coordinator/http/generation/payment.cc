@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/http/generation/predicted_wait.h"
 
 namespace hearth::coordinator::http {
 namespace {

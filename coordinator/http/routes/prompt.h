@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "coordinator/http/server.h"
+#include "coordinator/http/api/options.h"
 
 namespace hearth::coordinator::http {
 

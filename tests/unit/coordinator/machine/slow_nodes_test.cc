@@ -11,8 +11,8 @@
 namespace hearth::coordinator {
 namespace {
 
-struct SlowNodes {
-  explicit SlowNodes(std::vector<std::string> all) : names(std::move(all)) {
+struct SlowNodesTest {
+  explicit SlowNodesTest(std::vector<std::string> all) : names(std::move(all)) {
     for (const std::string& name : names) swarm.join(name);
     swarm.complete_all(8);
   }
@@ -43,7 +43,7 @@ struct SlowNodes {
 };
 
 TEST(CoordinatorSlow, ItsLayersGoToASpareAndWhatRunsGoesOn) {
-  SlowNodes slow({"a", "b", "c"});
+  SlowNodesTest slow({"a", "b", "c"});
   const auto owner = slow.swarm.submit(8, 8);
   slow.swarm.compute_all(always);
   slow.pass(4);
@@ -68,7 +68,7 @@ TEST(CoordinatorSlow, ItsLayersGoToASpareAndWhatRunsGoesOn) {
 }
 
 TEST(CoordinatorSlow, WhereNobodyCanTakeItsLayersItStays) {
-  SlowNodes slow({"a", "b"});
+  SlowNodesTest slow({"a", "b"});
   slow.pass(4);
   const auto epoch = slow.swarm.machine->status().pipelines.at(0).epoch;
   slow.pass(5, {{"a", 0.1}});
@@ -77,7 +77,7 @@ TEST(CoordinatorSlow, WhereNobodyCanTakeItsLayersItStays) {
 }
 
 TEST(CoordinatorSlow, WhereAllAreSlowerNobodyIsMoved) {
-  SlowNodes slow({"a", "b", "c"});
+  SlowNodesTest slow({"a", "b", "c"});
   slow.pass(4);
   slow.pass(5, {{"a", 0.1}, {"b", 0.09}});
   EXPECT_EQ(slow.nodes(), (std::vector<std::string>{"a", "b"}));

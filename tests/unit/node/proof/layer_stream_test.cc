@@ -8,13 +8,13 @@
 namespace hearth::node {
 namespace {
 
-constexpr std::uint32_t kLayers = 7;  // of a family with local layers, one sees everything
+constexpr std::uint32_t kStreamLayers = 7;  // of a family with local layers, one sees everything
 
 struct LayerStreamTest : ::testing::TestWithParam<std::string> {
   void load(const std::string& family) {
     model::SyntheticOptions options;
     options.family = family;
-    options.layers = kLayers;
+    options.layers = kStreamLayers;
     options.tied_output = family != "llama";
     bytes = model::synthetic_model_bytes(options).value();
     file = model::GgufFile::parse(bytes, "streamed").value();
@@ -25,7 +25,7 @@ struct LayerStreamTest : ::testing::TestWithParam<std::string> {
     sequence.sampling.repetition_penalty = 1.2F;
     sequence.sampling.seed = 11;
     sequence.sampling.max_tokens = 40;
-    options_.split = {{0, 1}, {1, 4}, {4, kLayers}};
+    options_.split = {{0, 1}, {1, 4}, {4, kStreamLayers}};
     options_.batch_rows = 16;
   }
   Result<FedRun> stream() const { return stream_layers(file, *spec, sequence, options_); }
@@ -77,7 +77,7 @@ TEST_F(OneLayerStreamTest, OneLayerAfterTheOtherIsLoaded) {
   load("llama");
   std::vector<std::uint32_t> done;
   options_.progress = [&done](std::uint32_t layer, std::uint32_t of) {
-    EXPECT_EQ(of, kLayers);
+    EXPECT_EQ(of, kStreamLayers);
     done.push_back(layer);
   };
   ASSERT_TRUE(stream().ok());
@@ -96,11 +96,11 @@ TEST_F(OneLayerStreamTest, WhatDoesNotFitTheModelIsRefused) {
     const auto run = stream();
     return !run.ok() && run.error().code == ErrorCode::kInvalidInput;
   };
-  options_.split = {{0, 2}, {3, kLayers}};
+  options_.split = {{0, 2}, {3, kStreamLayers}};
   EXPECT_TRUE(refused());
-  options_.split = {{0, kLayers + 1}};
+  options_.split = {{0, kStreamLayers + 1}};
   EXPECT_TRUE(refused());
-  options_.split = {{0, kLayers}};
+  options_.split = {{0, kStreamLayers}};
   EXPECT_FALSE(refused());
   sequence.tokens[50] = 100'000;
   EXPECT_TRUE(refused());
