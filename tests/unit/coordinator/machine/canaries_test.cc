@@ -84,9 +84,9 @@ TEST_F(CanariesTest, TheyAreAsLongAsWhatClientsAskAndHoldNoWordOfIt) {
     EXPECT_EQ(one.sampling.stop_tokens, std::vector<TokenId>{2}) << "those of every chat";
     EXPECT_EQ(one.sampling.temperature, 0.5F);
     EXPECT_EQ(one.origin, Origin::kCanary);
-    EXPECT_TRUE(one.share);
-    EXPECT_TRUE(one.trust.empty());
-    EXPECT_EQ(one.owner, "");
+    EXPECT_TRUE(one.policy.share);
+    EXPECT_TRUE(one.policy.trust.empty());
+    EXPECT_EQ(one.policy.owner, "");
   }
   EXPECT_EQ(seen, lengths);
   EXPECT_EQ(seeds.size(), 200u);
