@@ -170,17 +170,14 @@ inline constexpr std::size_t kApiKeyModels = 64;
 inline constexpr std::uint32_t kApiKeyRate = 1'000'000;  // requests a minute
 inline constexpr std::size_t kApiKeyBuckets = 4'096;     // then those that are full again go
 
-// Control plane (gRPC).
+// Control plane (coordinator/control/service.h).
 inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
 inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
-// What the coordinator takes (coordinator/control/acceptor.h): of whoever holds no session, in all;
-// of a worker's messages, and beside these, at once and a second.
+// What the coordinator takes of a connection to gRPC altogether, and of a worker's message.
 inline constexpr std::size_t kControlStrangerBytes = 32 * kKiB;
 inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hashes have 41 KiB
-inline constexpr std::size_t kControlSessionBytes = 192 * kKiB;
-inline constexpr std::size_t kControlSessionBytesPerSecond = 16 * kKiB;
 
 // The ledger's log (ledger/log.h).
 inline constexpr std::uint64_t kLogEntries = std::uint64_t{1} << 40;
@@ -214,9 +211,8 @@ static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kControlStrangerBytes < kControlWorkerBytes &&
-                  kControlWorkerBytes < kControlSessionBytes &&
-                  kControlWorkerBytes < kControlMessageBytes,
-              "a stranger may say less than a worker, whose whole messages are on their way");
+                  kControlWorkerBytes < kControlMessageBytes && kControlMessageBytes < kFrameBytes,
+              "a stranger may say less than a worker, whose messages are frames");
 static_assert(kWrongBytesTold * (kWrongItemBytes + kNodeNameBytes + 128) < kControlWorkerBytes,
               "all that a worker may say of others at once fits a message");
 static_assert(kRosterEntries > kWorkers && kRosterBytes < kControlMessageBytes,
