@@ -168,7 +168,7 @@ class Readers(unittest.TestCase):
         with swarm.Swarm(2) as s:
             sleeper = Reader(s.api, {"model": s.model, "prompt": "x y z", "max_tokens": 400,
                                      "ignore_eos": True, "n": 16, "logprobs": 20})
-            swarm.wait_until(lambda: s.state()["totals"]["cancelled"] > 0, 60, "the stream's end")
+            swarm.wait_until(lambda: s.state()["totals"]["cancelled"] > 0, "the stream's end")
             self.free_after(s, "a stream that was ended")
             self.assertRegex(s.read_log(), "its client left [0-9]+ bytes of it unread")
             with self.assertRaises(OSError):
