@@ -171,10 +171,11 @@ class Readers(unittest.TestCase):
             swarm.wait_until(lambda: s.state()["totals"]["cancelled"] > 0, "the stream's end")
             self.free_after(s, "a stream that was ended")
             self.assertRegex(s.read_log(), "its client left [0-9]+ bytes of it unread")
-            with self.assertRaises(OSError):
+            try:
                 while sleeper.read():
                     pass
-                raise ConnectionError("ended")
+            except OSError:
+                pass  # a reset; else the connection just ends
             self.assertNotIn(b"[DONE]", sleeper.text)
 
     def test_who_reads_slowly_has_all_of_it(self):

@@ -91,7 +91,7 @@ class ControlAcceptorTest : public ::testing::Test {
   }
   // Whether the far end has hung up, within a while.
   static bool ended(int link) {
-    const timeval patience{20, 0};
+    const timeval patience{120, 0};
     ::setsockopt(link, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     char byte = 0;
     const ssize_t got = ::recv(link, &byte, 1, 0);

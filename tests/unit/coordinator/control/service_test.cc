@@ -51,7 +51,7 @@ struct Recorder : TransportEvents {
   }
   // Waits until `done`, asked on the owner's thread.
   bool wait(const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     bool reached = false;
     while (!reached && std::chrono::steady_clock::now() < end) {
       owner.call([&] { reached = done(); });

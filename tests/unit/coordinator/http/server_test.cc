@@ -24,22 +24,22 @@ class ServerTest : public ::testing::Test {
     server_ = std::move(*server);
   }
 
-  Answer ask(const std::string& bytes) {
+  RawAnswer ask(const std::string& bytes) {
     RawClient client(server_->port());
     client.send(bytes);
     return client.read_answer();
   }
-  Answer complete(Json fields) {
+  RawAnswer complete(Json fields) {
     fields["model"] = "tiny";
     if (!fields.contains("prompt")) fields["prompt"] = "hello";
     return ask(post("/v1/completions", fields.dump()));
   }
-  Answer chat(Json fields) {
+  RawAnswer chat(Json fields) {
     fields["model"] = "tiny";
     fields["messages"] = Json::array({{{"role", "user"}, {"content", "hello"}}});
     return ask(post("/v1/chat/completions", fields.dump()));
   }
-  static std::vector<Json> events(const Answer& answer, bool* done = nullptr) {
+  static std::vector<Json> events(const RawAnswer& answer, bool* done = nullptr) {
     std::vector<Json> out;
     std::size_t at = 0;
     while ((at = answer.body.find("data: ", at)) != std::string::npos) {
@@ -83,7 +83,7 @@ TEST_F(ServerTest, SaysThatThePortIsTaken) {
 }
 
 TEST_F(ServerTest, ChatAnswersInOneObject) {
-  const Answer answer = chat({{"max_tokens", 5}, {"seed", 7}, {"ignore_eos", true}});
+  const RawAnswer answer = chat({{"max_tokens", 5}, {"seed", 7}, {"ignore_eos", true}});
   ASSERT_EQ(answer.status, 200) << answer.body;
   const Json json = answer.json();
   EXPECT_EQ(json["object"], "chat.completion");
@@ -105,7 +105,7 @@ TEST_F(ServerTest, StreamEqualsTheWholeAnswer) {
   Json streamed = base;
   streamed["stream"] = true;
   streamed["stream_options"] = {{"include_usage", true}};
-  const Answer answer = chat(streamed);
+  const RawAnswer answer = chat(streamed);
   ASSERT_TRUE(answer.complete);
   EXPECT_EQ(answer.headers.at("content-type").rfind("text/event-stream", 0), 0U);
   EXPECT_EQ(answer.body.rfind(": ping\n\n", 0), 0U);
@@ -181,7 +181,7 @@ TEST_F(ServerTest, StopStringIsCutOutAndEndsTheSequence) {
     Json fields = base;
     fields["stop"] = stop;
     fields["stream"] = stream;
-    const Answer answer = complete(fields);
+    const RawAnswer answer = complete(fields);
     std::string shown;
     std::string reason;
     if (stream) {
@@ -279,7 +279,7 @@ TEST_F(ServerTest, SilentStreamIsKeptAlive) {
 
 TEST_F(ServerTest, CoordinatorErrorsBecomeStatusCodes) {
   port_.refuse_with = ErrorCode::kUnavailable;
-  Answer answer = complete({});
+  RawAnswer answer = complete({});
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.error_code(), "no_pipeline");
   EXPECT_GE(std::stoi(answer.headers.at("retry-after")), 1);
@@ -294,7 +294,7 @@ TEST_F(ServerTest, CoordinatorErrorsBecomeStatusCodes) {
 TEST_F(ServerTest, ErrorInTheMiddleNeverLooksFinished) {
   port_.fail_after = 2;
   bool done = false;
-  const Answer streamed = complete({{"max_tokens", 20}, {"ignore_eos", true}, {"stream", true}});
+  const RawAnswer streamed = complete({{"max_tokens", 20}, {"ignore_eos", true}, {"stream", true}});
   const auto chunks = events(streamed, &done);
   EXPECT_FALSE(done);
   ASSERT_FALSE(chunks.empty());
@@ -304,14 +304,14 @@ TEST_F(ServerTest, ErrorInTheMiddleNeverLooksFinished) {
     EXPECT_TRUE(chunk["choices"][0]["finish_reason"].is_null());
   }
   port_.fail_after = 2;
-  const Answer whole = complete({{"max_tokens", 20}, {"ignore_eos", true}});
+  const RawAnswer whole = complete({{"max_tokens", 20}, {"ignore_eos", true}});
   EXPECT_EQ(whole.status, 503);
   EXPECT_EQ(whole.headers.at("x-should-retry"), "false");
 }
 
 TEST_F(ServerTest, OneFailedChoiceCancelsTheOthers) {
   port_.fail_after = 3;
-  const Answer answer = complete({{"max_tokens", 300}, {"ignore_eos", true}, {"n", 4}});
+  const RawAnswer answer = complete({{"max_tokens", 300}, {"ignore_eos", true}, {"n", 4}});
   EXPECT_EQ(answer.status, 503);
   while (port_.submitted < 4 || port_.cancelled < 3) std::this_thread::yield();
   wait_idle();
@@ -319,7 +319,7 @@ TEST_F(ServerTest, OneFailedChoiceCancelsTheOthers) {
 }
 
 TEST_F(ServerTest, TooLongIsRefusedBeforeAnyWork) {
-  const Answer answer = complete({{"max_tokens", 600}});
+  const RawAnswer answer = complete({{"max_tokens", 600}});
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.error_code(), "context_length_exceeded");
   EXPECT_EQ(port_.submitted, 0U);
@@ -329,7 +329,7 @@ TEST_F(ServerTest, WhatNoTokenizerCouldFitIsRefusedByItsBytes) {
   const ServedModel& served = tiny_model().served;
   const std::size_t most = served.spec.context * served.tokenizer->longest_token_bytes();
   ASSERT_GT(most, 0U);
-  const auto message = [](const Answer& answer) {
+  const auto message = [](const RawAnswer& answer) {
     EXPECT_EQ(answer.status, 400);
     EXPECT_EQ(answer.error_code(), "context_length_exceeded");
     return answer.json()["error"]["message"].get<std::string>();
@@ -351,7 +351,7 @@ TEST_F(ServerTest, ReadinessFollowsTheSwarm) {
   EXPECT_EQ(ask(get("/health")).body, R"({"status":"ok"})");
   port_.ready = false;
   for (const char* path : {"/readyz", "/health", "/v1/health"}) {
-    const Answer answer = ask(get(path));
+    const RawAnswer answer = ask(get(path));
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(answer.error_code(), "no_pipeline");
   }
@@ -367,7 +367,7 @@ TEST_F(ServerTest, ModelsStateAndMetrics) {
   EXPECT_EQ(ask(get("/v1/models/no%2Fsuch")).error_code(), "model_not_found");
   EXPECT_TRUE(ask(get("/api/v1/state")).json()["ready"].get<bool>());
   complete({{"max_tokens", 2}});
-  const Answer metrics = ask(get("/metrics"));
+  const RawAnswer metrics = ask(get("/metrics"));
   EXPECT_EQ(metrics.headers.at("content-type").rfind("text/plain; version=0.0.4", 0), 0U);
   EXPECT_NE(metrics.body.find("hearth_time_to_first_token_seconds_count{model_name=\"tiny\"} 1\n"),
             std::string::npos)
@@ -407,7 +407,7 @@ TEST_F(ServerTest, SixteenStreamsRunTogether) {
   std::vector<std::string> texts(16);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     threads.emplace_back([&, i] {
-      const Answer answer =
+      const RawAnswer answer =
           complete({{"max_tokens", 20 + i}, {"seed", 9}, {"stream", true}, {"ignore_eos", true}});
       for (const Json& chunk : events(answer)) {
         texts[i] += chunk["choices"][0]["text"].get<std::string>();
@@ -425,13 +425,13 @@ TEST_F(ServerTest, SixteenStreamsRunTogether) {
 TEST_F(ServerTest, KeepAliveHeadOptionsAndPipelining) {
   RawClient client(server_->port());
   client.send("HEAD /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const Answer head = client.read_answer(true);
+  const RawAnswer head = client.read_answer(true);
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), "15");
   client.send(
       "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000\r\n"
       "Access-Control-Request-Headers: authorization,x-stainless-arch\r\n\r\n");
-  const Answer options = client.read_answer();
+  const RawAnswer options = client.read_answer();
   EXPECT_EQ(options.status, 204);
   EXPECT_EQ(options.headers.at("access-control-allow-origin"), "http://localhost:3000");
   EXPECT_EQ(options.headers.at("access-control-allow-headers"), "authorization,x-stainless-arch");
@@ -459,7 +459,7 @@ TEST_F(ServerTest, Http10StreamsUntilClose) {
   client.send(
       "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: " +
       std::to_string(body.size()) + "\r\n\r\n" + body);
-  const Answer answer = client.read_answer();
+  const RawAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.count("transfer-encoding"), 0U);
   EXPECT_NE(answer.body.find("data: [DONE]\n\n"), std::string::npos);

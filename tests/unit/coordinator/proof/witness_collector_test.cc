@@ -81,7 +81,7 @@ struct WitnessCollectorTest : ::testing::Test {
   fs::path folder;
   ledger::CrashDisk disk;
   std::unique_ptr<ledger::Log> log;
-  std::optional<WitnessCollector> desk{std::in_place, key_of(1).public_key(), clock};
+  std::optional<WitnessCollector> desk{std::in_place, witness_key(1).public_key(), clock};
   std::map<std::string, SecretKey> keys;
 };
 

@@ -35,7 +35,7 @@ using node::locate;
 using node::reach;
 using std::chrono::seconds;
 
-constexpr auto kPatience = seconds(10);
+constexpr auto kPatience = seconds(60);
 
 // A coordinator with the tokens of a test.
 class Home {

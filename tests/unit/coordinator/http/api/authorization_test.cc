@@ -80,16 +80,16 @@ class KeyedServerTest : public ::testing::Test {
   static std::string bearer(const std::string& key) {
     return "Authorization: Bearer " + key + "\r\n";
   }
-  Answer ask(const std::string& bytes) {
+  RawAnswer ask(const std::string& bytes) {
     RawClient client(server_->port());
     client.send(bytes);
     return client.read_answer();
   }
-  Answer complete(const std::string& headers) {
+  RawAnswer complete(const std::string& headers) {
     return ask(
         post("/v1/completions", R"({"model":"tiny","prompt":"hello","max_tokens":2})", headers));
   }
-  void refused(const Answer& answer) {
+  void refused(const RawAnswer& answer) {
     ASSERT_EQ(answer.status, 401);
     EXPECT_EQ(answer.error_code(), "invalid_api_key");
     EXPECT_EQ(answer.json()["error"]["type"], "authentication_error");
@@ -276,7 +276,7 @@ TEST_F(KeyedServerTest, NoRouteButLivenessAnswersAStranger) {
   for (const char* path : {"/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"}) {
     refused(ask(post(path, "{}")));
   }
-  const Answer traversal = ask(get("/v1/models/..%2f..%2fetc%2fpasswd", bearer(user_)));
+  const RawAnswer traversal = ask(get("/v1/models/..%2f..%2fetc%2fpasswd", bearer(user_)));
   EXPECT_EQ(traversal.status, 404);
   EXPECT_EQ(traversal.error_code(), "model_not_found");
 }
@@ -286,14 +286,14 @@ TEST_F(KeyedServerTest, NobodyElsesBodyIsRead) {
   RawClient client(server_->port());
   client.send(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n");
-  const Answer answer = client.read_answer();
+  const RawAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 401);
   EXPECT_EQ(answer.headers.at("connection"), "close");
 }
 
 TEST_F(KeyedServerTest, StateAndMetricsNeedAnAdminKey) {
   for (const char* path : {"/metrics", "/api/v1/state"}) {
-    const Answer user = ask(get(path, bearer(user_)));
+    const RawAnswer user = ask(get(path, bearer(user_)));
     EXPECT_EQ(user.status, 403);
     EXPECT_EQ(user.error_code(), "admin_key_needed");
     EXPECT_EQ(ask(get(path, bearer(admin_))).status, 200);
@@ -304,7 +304,7 @@ TEST_F(KeyedServerTest, AKeyIsForItsModels) {
   const std::string mine = bearer(key({"mine", {"other", "tiny"}, false, 0}));
   const std::string not_mine = bearer(key({"not", {"other"}, false, 0}));
   EXPECT_EQ(complete(mine).status, 200);
-  const Answer answer = complete(not_mine);
+  const RawAnswer answer = complete(not_mine);
   EXPECT_EQ(answer.status, 403);
   EXPECT_EQ(answer.error_code(), "model_not_allowed");
   EXPECT_EQ(answer.json()["error"]["type"], "permission_error");
@@ -317,7 +317,7 @@ TEST_F(KeyedServerTest, AKeyIsForItsModels) {
 TEST_F(KeyedServerTest, RatesAreOfEachKey) {
   const std::string slow = bearer(key({"slow", {}, false, 3}));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(get("/v1/models", slow)).status, 200);
-  const Answer answer = ask(get("/v1/models", slow));
+  const RawAnswer answer = ask(get("/v1/models", slow));
   EXPECT_EQ(answer.status, 429);
   EXPECT_EQ(answer.error_code(), "rate_limit_exceeded");
   const int wait = std::stoi(answer.headers.at("retry-after"));
@@ -337,13 +337,13 @@ TEST_F(KeyedServerTest, HostAndOriginAreCheckedOfAKeyToo) {
   for (const char* host : {"192.168.1.20:11500", "den:11500", "127.0.0.1", "[fd00::1]:80"}) {
     EXPECT_EQ(with_host(host).status, 200) << host;
   }
-  const Answer page = ask(get("/v1/models", bearer(user_) + "Origin: http://evil.example\r\n"));
+  const RawAnswer page = ask(get("/v1/models", bearer(user_) + "Origin: http://evil.example\r\n"));
   EXPECT_EQ(page.error_code(), "origin_not_allowed");
-  const Answer shell = ask(get("/v1/models", "Origin: http://localhost:3000\r\n"));
+  const RawAnswer shell = ask(get("/v1/models", "Origin: http://localhost:3000\r\n"));
   EXPECT_EQ(shell.status, 401);
   EXPECT_EQ(shell.headers.at("access-control-allow-origin"), "http://localhost:3000")
       << "or its script could not read why";
-  const Answer preflight =
+  const RawAnswer preflight =
       ask("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000\r\n"
           "Access-Control-Request-Method: GET\r\n"
           "Access-Control-Request-Headers: authorization\r\n\r\n");

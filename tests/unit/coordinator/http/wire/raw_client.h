@@ -18,7 +18,7 @@
 
 namespace hearth::coordinator::http {
 
-struct Answer {
+struct RawAnswer {
   int status = 0;                              // 0: the connection ended before an answer
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // chunks joined
@@ -87,8 +87,8 @@ class RawClient {
   }
   std::string& buffer() { return buffer_; }
 
-  Answer read_answer(bool head_only = false) {
-    Answer out;
+  RawAnswer read_answer(bool head_only = false) {
+    RawAnswer out;
     if (!read_until("\r\n\r\n")) return out;
     const std::size_t end = buffer_.find("\r\n\r\n");
     parse_head(buffer_.substr(0, end + 2), out);
@@ -135,7 +135,7 @@ class RawClient {
       if (size == 0) return true;
     }
   }
-  static void parse_head(std::string_view head, Answer& out) {
+  static void parse_head(std::string_view head, RawAnswer& out) {
     out.status = std::stoi(std::string(head.substr(9, 3)));
     std::size_t at = head.find("\r\n") + 2;
     while (at < head.size()) {

@@ -219,7 +219,7 @@ class HostileTest : public ::testing::Test {
     for (const Case& each : cases) {
       RawClient client(server_->port());
       client.send(each.bytes);
-      const Answer answer = client.read_answer();
+      const RawAnswer answer = client.read_answer();
       if (each.status != 0) {
         EXPECT_EQ(answer.status, each.status) << each.name << answer.body;
       } else {
@@ -363,7 +363,7 @@ TEST_F(HostileTest, GenerationDoesNotWaitForItsReader) {
   ASSERT_TRUE(patient.ok());
   RawClient reader((*patient)->port());
   reader.send(post("/v1/completions", kHalfAMegabyte));
-  const Answer expected = reader.read_answer();
+  const RawAnswer expected = reader.read_answer();
   ASSERT_TRUE(expected.complete);
 
   RawClient sleeper((*patient)->port(), 2048);
@@ -371,7 +371,7 @@ TEST_F(HostileTest, GenerationDoesNotWaitForItsReader) {
   while (port_.submitted < 8) std::this_thread::yield();
   while (port_.running > 0) std::this_thread::yield();
   EXPECT_EQ(port_.cancelled, 0U) << "all of it was computed, though none of it was read";
-  const Answer late = sleeper.read_answer();
+  const RawAnswer late = sleeper.read_answer();
   EXPECT_TRUE(late.complete);
   EXPECT_EQ(ids_of(late.body), ids_of(expected.body));
 }
@@ -404,7 +404,7 @@ TEST_F(HostileTest, IdleConnectionsMakeRoom) {
   next.send(get("/v1/models"));
   EXPECT_EQ(next.read_answer().status, 200);
   // Who has said nothing for longest was told why it had to go.
-  const Answer told = clients[1]->read_answer();
+  const RawAnswer told = clients[1]->read_answer();
   EXPECT_EQ(told.status, 429);
   EXPECT_EQ(told.error_code(), "too_many_connections");
   EXPECT_EQ(told.headers.at("retry-after"), "1");
@@ -427,7 +427,7 @@ TEST_F(HostileTest, BusyConnectionsLeaveAnAnswerToWhoLooksAfterThem) {
   const auto ask_one_more = [&](const std::string& request) {
     RawClient client((*server)->port());
     client.send(request);
-    Answer answer = client.read_answer();
+    RawAnswer answer = client.read_answer();
     EXPECT_TRUE(client.closed()) << "a reserved place answers once";
     return answer;
   };
@@ -437,7 +437,7 @@ TEST_F(HostileTest, BusyConnectionsLeaveAnAnswerToWhoLooksAfterThem) {
   std::set<std::string> ids;
   for (int i = 0; i < 20; ++i) {
     for (const std::string& other : {get("/v1/models"), post("/tokenize", R"({"content":"a"})")}) {
-      const Answer refused = ask_one_more(other);
+      const RawAnswer refused = ask_one_more(other);
       EXPECT_EQ(refused.status, 429);
       EXPECT_EQ(refused.error_code(), "too_many_connections");
       ids.insert(refused.headers.at("x-request-id"));
