@@ -44,7 +44,7 @@ static inline void check_product(const MatrixView& w, const QuantizedRows& x,
 }
 
 static inline void check_matrix_row(const MatrixView& w, std::uint32_t row) {
-  INVARIANT(row < w.rows, "the row is in the matrix");
+  INVARIANT(row < w.groups * kRowGroup, "the row is in the matrix, or pads its last group");
 }
 
 static inline void check_norm(std::uint32_t n, float epsilon) {

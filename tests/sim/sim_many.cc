@@ -68,7 +68,7 @@ struct WorkerProcess {
     };
     options.probe = [&world, alive = alive](const std::string& /*node*/,
                                             const std::string& /*address*/,
-                                            const node::LinkProbe::Done& done) {
+                                            const node::ProbeDone& done) {
       world.after(milliseconds(5), [alive, done] {
         if (*alive) done(node::LinkRate{5e-4, 1e9, 1e9});
       });

@@ -243,7 +243,7 @@ TEST(RangesTest, AJoinerGoesWhereItIsWantedMost) {
 }
 
 TEST(RangesTest, ANodeThatSlowsAStreamIsSpareWithItsFigures) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.objective = Objective::kLatency;
   problem.nodes[5].layer = {4e-3, 8e-3};
   const auto plan = plan_ranges(problem);
@@ -263,7 +263,7 @@ TEST(RangesTest, ForThroughputASlowOneIsSpareOnlyWhereTheWholeDoesWithoutIt) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(spare_of(*plan, 5).reason, SpareReason::kDetour);
   EXPECT_NEAR(spare_of(*plan, 5).with_tokens_per_second, 44.6, 0.1);
-  problem = cards(24);
+  problem = range_cards(24);
   for (std::uint32_t i = 4; i < 24; ++i) problem.nodes[i].layer = {8e-3, 16e-3};
   plan = plan_ranges(problem);
   ASSERT_TRUE(plan.ok());
@@ -271,7 +271,7 @@ TEST(RangesTest, ForThroughputASlowOneIsSpareOnlyWhereTheWholeDoesWithoutIt) {
 }
 
 TEST(RangesTest, ASpareHoldsNoLayerOrNoRangeOrHasNoLink) {
-  Problem problem = cards(24);
+  Problem problem = range_cards(24);
   problem.nodes[3].memory_bytes = 99;
   problem.nodes[4].memory_bytes = 120;
   for (std::uint32_t to = 0; to < 24; ++to) problem.links[7 * 24 + to].bytes_per_second = 0.0;
@@ -286,7 +286,7 @@ TEST(RangesTest, ASpareHoldsNoLayerOrNoRangeOrHasNoLink) {
 }
 
 TEST(RangesTest, AModelThatNoRangesHoldIsAnError) {
-  Problem problem = cards(20);
+  Problem problem = range_cards(20);
   for (Node& node : problem.nodes) node.memory_bytes = 30;
   const auto none = plan_ranges(problem);
   ASSERT_FALSE(none.ok());
