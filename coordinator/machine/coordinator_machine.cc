@@ -9,6 +9,7 @@
 #include "coordinator/machine/missing.h"
 #include "coordinator/proof/ledger_service.h"
 #include "proto/defect.h"
+#include "proto/fixed_field.h"
 #include "proto/frame.h"
 #include "proto/split.h"
 
@@ -52,7 +53,8 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
       pipelines_(options_, clock, registry_),
       links_(identity_of(options_), clock, data, *this),
       holdings_(options_, registry_, data,
-                [this](LinkId link, const auto& message) { send_control(link, message); }),
+                [this](LinkId link, const auto& message) { sessions_.send(link, message); }),
+      sessions_(options_, clock, control, registry_, pipelines_, holdings_, *this),
       standings_(options_, control, registry_, pipelines_, scheduler_),
       newcomers_(options_, clock, random, pipelines_, scheduler_,
                  [this](GenerateRequest request, std::shared_ptr<SequenceEvents> events) {
@@ -62,14 +64,14 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
             [this](Epoch epoch, const std::string& why) { end_pipeline(epoch, why, {}); }),
       without_pipeline_since_(clock.now()),
       timer_at_(clock.now()) {
-  control.set_events(this);
+  control.set_events(&sessions_);
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
   options_.receipts->set_send(
       [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
         const Node* node = registry_.find(name);
         if (node == nullptr || node->state == Node::State::kLost) return;
-        send_control(node->link, message);
+        sessions_.send(node->link, message);
       });
   options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
   options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
@@ -88,17 +90,7 @@ void CoordinatorMachine::on_timer() {
   const TimePoint now = clock_.now();
   token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
   prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
-  std::vector<LinkId> nameless;
-  for (const auto& [link, stranger] : strangers_) {
-    if (now >= stranger.deadline) nameless.push_back(link);
-  }
-  for (const LinkId link : nameless) {
-    strangers_.erase(link);
-    control_.close(link);
-  }
-  std::vector<std::string> silent;
-  for (const Node* node : registry_.silent_nodes()) silent.push_back(node->status.name);
-  for (const std::string& name : silent) lose_node(name, "no heartbeat came in time");
+  sessions_.on_timer();
   for (const Epoch epoch : pipelines_.overdue()) {
     const Pipeline& pipeline = *pipelines_.find(epoch);
     std::uint32_t late = 0;
@@ -112,13 +104,71 @@ void CoordinatorMachine::on_timer() {
   expire_interrupted();
   drain_pipelines();
   slow_.on_timer();
-  measure_ways();
+  sessions_.measure_ways();
   end_outdated();
   form_pipelines();
   standings_.refresh();
   newcomers_.on_timer();
   admit();
   timer_at_ = now;
+}
+
+void CoordinatorMachine::on_worker_registered(LinkId link) {
+  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
+  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
+  form_pipelines();
+}
+
+void CoordinatorMachine::on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) {
+  lose_pipeline(epoch, stage, why);
+}
+
+void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {
+  const Epoch epoch(ready.epoch());
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || node.status.epoch != epoch || pipeline->serving) return;  // late
+  const std::uint32_t stage = node.status.stage;
+  node.loaded = true;
+  node.status.kv_pages = ready.kv_pages();
+  node.status.weight_bytes = ready.weight_bytes();
+  const Status usable = pipelines_.ready(*pipeline, stage, ready);
+  if (!usable.ok()) return lose_pipeline(epoch, stage, usable.error().message);
+  serve_if_complete(epoch);
+}
+
+void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFailed& failed) {
+  const Epoch epoch(failed.epoch());
+  if (node.status.epoch != epoch) return;  // late
+  std::uint32_t culprit = node.status.stage;
+  Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
+  if (peer != nullptr && peer->status.epoch == epoch) {
+    registry_.strike(node);
+    registry_.strike(*peer);
+    // Who is late with its heartbeats as well is the one.
+    if (registry_.late(*peer)) culprit = peer->status.stage;
+  }
+  // Or somebody further round the ring is, whose neighbour has hung up already.
+  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
+  lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
+}
+
+Status CoordinatorMachine::on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) {
+  if (node.status.epoch != Epoch(hashes.epoch())) {
+    ++late_frames_;
+    return ok_status();
+  }
+  for (const auto& row : hashes.rows()) {
+    RowHash hash{
+        SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
+    REQUIRE(read_field(row.in(), hash.in.bytes) && read_field(row.out(), hash.out.bytes),
+            "it sent a hash that is not of 32 bytes");
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
+    if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
+    if (!sequence->request.report_hashes) continue;
+    TRY_VOID(sequence->add_hash(hash));
+  }
+  finish_held(false);
+  return ok_status();
 }
 
 // Nothing counts of what this process did not hear because it was frozen.
@@ -173,7 +223,7 @@ void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
   // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
   for (const auto& [link, message] : messages) {
     if (pipelines_.find(epoch) == nullptr) break;
-    send_control(link, message);
+    sessions_.send(link, message);
   }
 }
 
@@ -277,7 +327,7 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
   for (const Member& member : members) {
     const Node* node = registry_.find(member.node);
     const bool there = node != nullptr && node->state != Node::State::kLost;
-    if (there && node->link == member.link) send_control(member.link, message);
+    if (there && node->link == member.link) sessions_.send(member.link, message);
   }
   end_sequences(std::move(over), {ErrorCode::kUnavailable, sentence});
   form_pipelines();

@@ -16,6 +16,7 @@
 #include "coordinator/machine/slow_nodes.h"
 #include "coordinator/machine/standing_view.h"
 #include "coordinator/machine/worker_holdings.h"
+#include "coordinator/machine/worker_sessions.h"
 #include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/audit_case.h"
@@ -26,7 +27,7 @@
 namespace hearth::coordinator {
 
 class CoordinatorMachine final : public Coordinator,
-                                 private TransportEvents,
+                                 private WorkerSessionEvents,
                                  private PipelineLinkEvents {
  public:
   CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
@@ -41,7 +42,7 @@ class CoordinatorMachine final : public Coordinator,
   void cancel(SequenceId sequence) override;
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
-  void publish_roster(Bytes roster) override;
+  void publish_roster(Bytes roster) override { sessions_.publish_roster(std::move(roster)); }
   void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
 
  private:
@@ -49,30 +50,13 @@ class CoordinatorMachine final : public Coordinator,
   // space.
   static constexpr char kAuditor[] = "the audits";
 
-  struct Stranger {
-    TimePoint deadline{};  // then the link is closed
-    bool refused = false;
-  };
-
-  // Control links.
-  void on_link_open(LinkId link, bool incoming) override;
-  void on_frame(LinkId link, Frame frame) override;
-  void on_link_closed(LinkId link, const Error& why) override;
-  void on_first_message(LinkId link, const control::v1::WorkerMessage& message);
-  void on_message(Node& node, const control::v1::WorkerMessage& message);
-  void on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat);
-  void on_stage_ready(Node& node, const control::v1::StageReady& ready);
-  void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
-  void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
-  template <typename Windows>
-  void on_receipts(Node& node, const Windows& windows, int count);
-  void on_measured(Node& node, const control::v1::Measured& measured);
-  void measure_ways();
-  void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
-  void send_roster(LinkId link);
-  void take_holding(Node& node, const control::v1::Holding& holding);
-  void refuse(LinkId link, const std::string& why, bool may_pass = false);
-  void lose_node(const std::string& name, const std::string& why);
+  // Workers.
+  void on_worker_registered(LinkId link) override;
+  void on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
+  void on_worker_away(Node& node, std::optional<Away> away) override;
+  void on_stage_ready(Node& node, const control::v1::StageReady& ready) override;
+  void on_stage_failed(Node& node, const control::v1::StageFailed& failed) override;
+  Status on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) override;
 
   // Nodes that a verdict bars from work, or not any more.
   void meet(Node& node);
@@ -80,7 +64,6 @@ class CoordinatorMachine final : public Coordinator,
   void follow_newcomer(Node& node, bool newcomer);
 
   // Nodes that their owners want.
-  void take_away(Node& node, std::optional<Away> away);
   void drain_pipelines();
   bool may_end_now(const Pipeline& pipeline) const;
 
@@ -131,12 +114,12 @@ class CoordinatorMachine final : public Coordinator,
   const Clock& clock_;
   Transport& control_;
   Transport& data_;
-  Bytes roster_;  // empty before the first one
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;
   Scheduler scheduler_;
   WorkerHoldings holdings_;
+  WorkerSessions sessions_;
   StandingView standings_;
   NewcomerChecks newcomers_;
   SlowNodes slow_;
@@ -144,8 +127,7 @@ class CoordinatorMachine final : public Coordinator,
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   // Owners of answers whose windows are all being audited; the oldest first.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  std::string last_loss_;                 // why the last pipeline ended, until one serves again
-  std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
+  std::string last_loss_;  // why the last pipeline ended, until one serves again
   TimePoint without_pipeline_since_{};
   TimePoint timer_at_{};  // its last call
   std::uint64_t next_sequence_ = 1;

@@ -23,7 +23,7 @@ std::string machine_of(const NodeStatus& status) {
 
 }  // namespace
 
-void CoordinatorMachine::take_away(Node& node, std::optional<Away> away) {
+void CoordinatorMachine::on_worker_away(Node& node, std::optional<Away> away) {
   if (away == node.status.away) return;
   node.status.away = std::move(away);
   const std::string name = node.status.name;
