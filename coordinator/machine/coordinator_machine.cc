@@ -7,26 +7,16 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/missing.h"
+#include "coordinator/machine/pipeline_statuses.h"
 #include "coordinator/proof/ledger_service.h"
-#include "proto/defect.h"
-#include "proto/fixed_field.h"
 #include "proto/frame.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
 namespace {
 
-// How long sequences wait for a pipeline to come back.
-constexpr Duration kPipelinePatience = std::chrono::seconds(10);
-// How long sequences of a lost pipeline wait where nobody holds its layers, from the last sign of
-// life of who was lost: enough for a worker that its supervisor starts again to register, after
-// which its loading is waited for. Of silence little of it is left when it is found.
-constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
-constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
 // Between two calls of the timer: more, and this process was frozen itself.
 constexpr Duration kAsleep = std::chrono::milliseconds(500);
-// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
-constexpr std::uint32_t kFruitlessLosses = 5;
 
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
@@ -41,6 +31,15 @@ std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, cons
                                                 Random& random, Transport& control,
                                                 Transport& data) {
   return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
+}
+
+Result<SequenceId> Coordinator::submit(GenerateRequest request,
+                                       std::shared_ptr<SequenceEvents> events) {
+  std::vector<Submission> one;
+  one.push_back({std::move(request), std::move(events)});
+  TRY(const std::vector<SequenceId> ids, submit(std::move(one)).sequences);
+  INVARIANT(ids.size() == 1, "one submission was answered with one id");
+  return ids.front();
 }
 
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
@@ -60,9 +59,10 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
                  [this](GenerateRequest request, std::shared_ptr<SequenceEvents> events) {
                    return submit(std::move(request), std::move(events));
                  }),
+      sequences_(options_, clock, registry_, pipelines_, scheduler_, links_, standings_, newcomers_,
+                 [this] { return missing(); }),
       slow_(clock, registry_, pipelines_, scheduler_, holdings_, standings_,
             [this](Epoch epoch, const std::string& why) { end_pipeline(epoch, why, {}); }),
-      without_pipeline_since_(clock.now()),
       timer_at_(clock.now()) {
   control.set_events(&sessions_);
   data.set_events(&links_);
@@ -73,8 +73,9 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
         if (node == nullptr || node->state == Node::State::kLost) return;
         sessions_.send(node->link, message);
       });
-  options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
-  options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
+  options_.receipts->set_run([this](AuditRun run) { sequences_.submit_audit(std::move(run)); });
+  options_.receipts->set_outcome(
+      [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); });
   options_.receipts->set_on_standing([this] { follow_standing(); });
 }
 
@@ -88,8 +89,7 @@ CoordinatorMachine::~CoordinatorMachine() {
 
 void CoordinatorMachine::on_timer() {
   const TimePoint now = clock_.now();
-  token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
-  prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
+  sequences_.report_rates(now);
   sessions_.on_timer();
   for (const Epoch epoch : pipelines_.overdue()) {
     const Pipeline& pipeline = *pipelines_.find(epoch);
@@ -99,9 +99,7 @@ void CoordinatorMachine::on_timer() {
   }
   registry_.forget();
   links_.on_timer();
-  finish_held(true);
-  expire_waiting();
-  expire_interrupted();
+  sequences_.expire();
   drain_pipelines();
   slow_.on_timer();
   sessions_.measure_ways();
@@ -109,7 +107,7 @@ void CoordinatorMachine::on_timer() {
   form_pipelines();
   standings_.refresh();
   newcomers_.on_timer();
-  admit();
+  sequences_.admit();
   timer_at_ = now;
 }
 
@@ -150,25 +148,6 @@ void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFai
   // Or somebody further round the ring is, whose neighbour has hung up already.
   if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
   lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
-}
-
-Status CoordinatorMachine::on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) {
-  if (node.status.epoch != Epoch(hashes.epoch())) {
-    ++late_frames_;
-    return ok_status();
-  }
-  for (const auto& row : hashes.rows()) {
-    RowHash hash{
-        SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
-    REQUIRE(read_field(row.in(), hash.in.bytes) && read_field(row.out(), hash.out.bytes),
-            "it sent a hash that is not of 32 bytes");
-    const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
-    if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
-    if (!sequence->request.report_hashes) continue;
-    TRY_VOID(sequence->add_hash(hash));
-  }
-  finish_held(false);
-  return ok_status();
 }
 
 // Nothing counts of what this process did not hear because it was frozen.
@@ -259,6 +238,15 @@ void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
 
 void CoordinatorMachine::on_pipeline_linked(Epoch epoch) { serve_if_complete(epoch); }
 
+void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
+  const Status taken = sequences_.take_tokens(*pipeline, frame);
+  if (!taken.ok()) return lose_pipeline(epoch, last, taken.error().message);
+  sequences_.admit();
+}
+
 void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr || pipeline->serving) return;
@@ -276,7 +264,7 @@ void CoordinatorMachine::serve_if_complete(Epoch epoch) {
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
                       checks);
   standings_.rank_pools();
-  admit();
+  sequences_.admit();
 }
 
 void CoordinatorMachine::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
@@ -315,12 +303,12 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
               epoch.value, sentence);
   if (!pipelines_.find(epoch)->checking) last_loss_ = sentence;
   const std::vector<Member> members = pipelines_.find(epoch)->members;
-  const Duration patience = std::max(kResumePatience - silence_of(culprits), kResumeAtLeast);
+  const Duration silence = silence_of(culprits);
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);
   links_.close(epoch);
   std::vector<std::shared_ptr<Sequence>> over =
-      interrupt(scheduler_.remove_pool(epoch), patience, !culprits.empty());
+      sequences_.interrupt(scheduler_.remove_pool(epoch), silence, !culprits.empty());
   standings_.rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
@@ -329,126 +317,19 @@ void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
     const bool there = node != nullptr && node->state != Node::State::kLost;
     if (there && node->link == member.link) sessions_.send(member.link, message);
   }
-  end_sequences(std::move(over), {ErrorCode::kUnavailable, sentence});
+  sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
   form_pipelines();
-  admit();
+  sequences_.admit();
 }
 
-std::vector<std::shared_ptr<Sequence>> CoordinatorMachine::interrupt(
-    std::vector<std::shared_ptr<Sequence>> lost, Duration patience, bool failed) {
-  std::vector<std::shared_ptr<Sequence>> again;
-  std::vector<std::shared_ptr<Sequence>> over;
-  for (auto& sequence : lost) {
-    if (sequence->ended) continue;
-    if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
-      sequence->interrupt(clock_.now(), patience, failed);
-      again.push_back(std::move(sequence));
-    } else {
-      ending_.emplace(sequence->id, sequence);
-      over.push_back(std::move(sequence));
-    }
-  }
-  if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
-  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
-  scheduler_.requeue(std::move(again));
-  return over;
-}
-
-void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
-                                       const Error& error) {
-  for (const auto& sequence : sequences) ending_.emplace(sequence->id, sequence);
-  for (const auto& sequence : sequences) {
-    ending_.erase(sequence->id);
-    if (sequence->ended) continue;
-    if (sequence->stopped) {
-      finish_stopped(sequence);
-      continue;
-    }
-    if (sequence->held) {  // complete but for the hashes of its last rows
-      finish(sequence, *sequence->held);
-      continue;
-    }
-    scheduler_.end(*sequence);
-    ++totals_.finished_error_total;
-    sequence->events->on_error(error);
-  }
-}
-
-void CoordinatorMachine::expire_waiting() {
-  if (scheduler_.serves()) {
-    without_pipeline_since_ = clock_.now();
-    return;
-  }
-  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
-  if (pipelines_.placing().hopes()) return;
-  end_sequences(
-      scheduler_.take_waiting(),
-      {ErrorCode::kUnavailable, "no pipeline came back in time: " +
-                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
-}
-
-// As many as a pipeline takes are here and well, and will be one when they have rested.
-bool CoordinatorMachine::enough_rest() const {
-  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
-    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
-           !registry_.late(*node);
-  });
-  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
-}
-
-// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
-// measured and searched for, or one serves that will have room.
-void CoordinatorMachine::expire_interrupted() {
-  const auto& all = pipelines_.all();
-  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
-    return !one.second.serving && !one.second.checking;
-  });
-  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
-  const TimePoint now = clock_.now();
-  std::vector<std::shared_ptr<Sequence>> over;
-  for (const auto& sequence : scheduler_.interrupted()) {
-    const bool fits = scheduler_.fits_somewhere(*sequence).ok();
-    const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
-    if (fits || hope) sequence->resume_by = now + kResumePatience;
-    if (now >= sequence->resume_by) over.push_back(sequence);
-  }
-  for (const auto& sequence : over) {
-    scheduler_.remove_waiting(sequence->id);
-    ending_.emplace(sequence->id, sequence);
-  }
-  end_sequences(
-      std::move(over),
-      {ErrorCode::kUnavailable, "nobody holds the lost layers, or has room for this sequence: " +
-                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
-}
-
-std::vector<PipelineStatus> CoordinatorMachine::pipeline_statuses() const {
-  std::vector<PipelineStatus> out;
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    PipelineStatus one;
-    one.epoch = epoch;
-    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
-    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
-    const auto pool = scheduler_.pools().find(epoch);
-    if (pool != scheduler_.pools().end()) {
-      one.running = pool->second.running;
-      one.kv_pages_reserved = pool->second.reserved;
-      one.level = pool->second.level;
-      one.twins = standings_.twins_of(pipeline);
-    }
-    one.kv_pages = pipeline.kv_pages;
-    one.kv_page_tokens = pipeline.kv_page_tokens;
-    out.push_back(std::move(one));
-  }
-  return out;
+std::string CoordinatorMachine::missing() const {
+  return missing_sentence(options_, registry_, pipelines_, last_loss_);
 }
 
 SwarmStatus CoordinatorMachine::status() const {
-  SwarmStatus status = totals_;
+  SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
-  if (!status.ready)
-    status.missing =
-        "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_);
+  if (!status.ready) status.missing = "no pipeline serves: " + missing();
   status.uncovered = uncovered_layers(options_, registry_, pipelines_);
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;
@@ -465,15 +346,10 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   status.links = pipelines_.ways().all();
   status.accused = holdings_.accused();
-  status.pipelines = pipeline_statuses();
+  status.pipelines = pipeline_statuses(pipelines_, scheduler_, standings_);
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   if (status.audits) status.audits->canaries_total = newcomers_.total();
-  status.late_frames_total = late_frames();
-  status.running_audits = scheduler_.running_of(kAuditor);
-  status.running = scheduler_.running() - status.running_audits;
-  status.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
-  status.tokens_per_second = token_rate_.per_second(clock_.now());
-  status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
+  status.late_frames_total += links_.late_frames();
   return status;
 }
 

@@ -13,6 +13,7 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/slow_nodes.h"
 #include "coordinator/machine/standing_view.h"
 #include "coordinator/machine/worker_holdings.h"
@@ -34,29 +35,29 @@ class CoordinatorMachine final : public Coordinator,
                      Transport& control, Transport& data);
   ~CoordinatorMachine() override;
 
-  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
-
   void on_timer() override;
   using Coordinator::submit;
-  SubmitAnswer submit(std::vector<Submission> sequences) override;
-  void cancel(SequenceId sequence) override;
-  void stop(SequenceId sequence, Position position) override;
+  SubmitAnswer submit(std::vector<Submission> sequences) override {
+    return sequences_.submit(std::move(sequences));
+  }
+  void cancel(SequenceId sequence) override { sequences_.cancel(sequence); }
+  void stop(SequenceId sequence, Position position) override {
+    sequences_.stop(sequence, position);
+  }
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override { sessions_.publish_roster(std::move(roster)); }
   void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
 
  private:
-  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
-  // space.
-  static constexpr char kAuditor[] = "the audits";
-
   // Workers.
   void on_worker_registered(LinkId link) override;
   void on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
   void on_worker_away(Node& node, std::optional<Away> away) override;
   void on_stage_ready(Node& node, const control::v1::StageReady& ready) override;
   void on_stage_failed(Node& node, const control::v1::StageFailed& failed) override;
-  Status on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) override;
+  Status on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) override {
+    return sequences_.take_hashes(node, hashes);
+  }
 
   // Nodes that a verdict bars from work, or not any more.
   void meet(Node& node);
@@ -83,32 +84,9 @@ class CoordinatorMachine final : public Coordinator,
   void withdraw_pipeline(Epoch epoch, std::uint32_t stage);
   void end_pipeline(Epoch epoch, const std::string& sentence,
                     const std::vector<std::string>& culprits);
-  // Of a lost pipeline: those that can go on wait again, the others are given back, in ending_.
-  std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
-                                                   Duration patience, bool failed);
   Duration silence_of(const std::vector<std::string>& names) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
-  void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
-
-  // Sequences.
-  RequestBounds bounds(const RequestPolicy& policy) const;
-  Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
-  Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
-  std::vector<PipelineStatus> pipeline_statuses() const;
-  void submit_audit(AuditRun run);
-  void admit();
-  void take_outcome(const AuditOutcome& outcome);
-  void start_sequence(Sequence& sequence);
-  Status take_tokens(Pipeline& pipeline, const Frame& frame);
-  void release(Sequence& sequence);
-  Status take_token(Epoch epoch, const SampledToken& token);
-  void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
-  void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
-  void finish_stopped(const std::shared_ptr<Sequence>& sequence);
-  void finish_held(bool only_overdue);
-  void expire_waiting();
-  void expire_interrupted();
-  bool enough_rest() const;
+  std::string missing() const;
 
   const CoordinatorOptions options_;
   const Clock& clock_;
@@ -122,19 +100,10 @@ class CoordinatorMachine final : public Coordinator,
   WorkerSessions sessions_;
   StandingView standings_;
   NewcomerChecks newcomers_;
+  SequenceLifecycle sequences_;
   SlowNodes slow_;
-  // Out of the scheduler and not told yet: the owner of one may cancel another.
-  std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
-  // Owners of answers whose windows are all being audited; the oldest first.
-  std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   std::string last_loss_;  // why the last pipeline ended, until one serves again
-  TimePoint without_pipeline_since_{};
-  TimePoint timer_at_{};  // its last call
-  std::uint64_t next_sequence_ = 1;
-  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
-  CounterRate token_rate_;         // reported by the timer
-  CounterRate prompt_rate_;
-  SwarmStatus totals_;  // only its *_total counters are kept here
+  TimePoint timer_at_{};   // its last call
 };
 
 }  // namespace hearth::coordinator

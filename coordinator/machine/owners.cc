@@ -40,7 +40,7 @@ void CoordinatorMachine::on_worker_away(Node& node, std::optional<Away> away) {
   }
   drain_pipelines();
   form_pipelines();
-  admit();
+  sequences_.admit();
 }
 
 void CoordinatorMachine::withdraw_pipeline(Epoch epoch, std::uint32_t stage) {
@@ -120,7 +120,7 @@ void CoordinatorMachine::follow_standing() {
                  pipeline->describe(node->status.stage) + " is given no work: " + why, {});
   }
   form_pipelines();
-  admit();
+  sequences_.admit();
 }
 
 // One that is a newcomer again serves nobody from here on; who is none any more is placed like
