@@ -1,18 +1,21 @@
-// CoordinatorMachine: the Coordinator over its parts. Registry, Pipelines and Scheduler decide;
-// this class carries messages between them, the workers and the owners of sequences.
+// CoordinatorMachine: the Coordinator over its parts. WorkerSessions talks with the workers,
+// PipelineLifecycle forms and ends pipelines, SequenceLifecycle runs sequences on them. This class
+// wires the parts, hands the events of one to another, fixes the order of the timer's work, follows
+// the standings of the ledger, and says how the swarm is.
 //
-// Owners may call submit() and cancel() from inside their events, so state is brought in order
-// before any event is sent, and nothing is held across one but shared pointers.
+// Owners may call submit(), cancel() and stop() from inside their events, so state is brought in
+// order before any event is sent, and nothing is held across one but shared pointers.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/pipeline_lifecycle.h"
 #include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/slow_nodes.h"
 #include "coordinator/machine/standing_view.h"
@@ -20,9 +23,7 @@
 #include "coordinator/machine/worker_sessions.h"
 #include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/pipelines/pipelines.h"
-#include "coordinator/proof/audit_case.h"
 #include "coordinator/scheduling/scheduler.h"
-#include "coordinator/workers/counter_rate.h"
 #include "coordinator/workers/registry.h"
 
 namespace hearth::coordinator {
@@ -51,12 +52,27 @@ class CoordinatorMachine final : public Coordinator,
  private:
   // Workers.
   void on_worker_registered(LinkId link) override;
-  void on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
-  void on_worker_away(Node& node, std::optional<Away> away) override;
-  void on_stage_ready(Node& node, const control::v1::StageReady& ready) override;
-  void on_stage_failed(Node& node, const control::v1::StageFailed& failed) override;
+  void on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override {
+    lifecycle_.lose(epoch, stage, why);
+  }
+  void on_worker_away(Node& node, std::optional<Away> away) override {
+    lifecycle_.take_away(node, std::move(away));
+  }
+  void on_stage_ready(Node& node, const control::v1::StageReady& ready) override {
+    lifecycle_.stage_ready(node, ready);
+  }
+  void on_stage_failed(Node& node, const control::v1::StageFailed& failed) override {
+    lifecycle_.stage_failed(node, failed);
+  }
   Status on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) override {
     return sequences_.take_hashes(node, hashes);
+  }
+
+  // Data links.
+  void on_pipeline_linked(Epoch epoch) override { lifecycle_.serve_if_complete(epoch); }
+  void on_pipeline_frame(Epoch epoch, Frame frame) override;
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override {
+    lifecycle_.lose_link(epoch, stage, why);
   }
 
   // Nodes that a verdict bars from work, or not any more.
@@ -64,34 +80,10 @@ class CoordinatorMachine final : public Coordinator,
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
 
-  // Nodes that their owners want.
-  void drain_pipelines();
-  bool may_end_now(const Pipeline& pipeline) const;
-
-  // Pipelines.
-  void on_pipeline_linked(Epoch epoch) override;
-  void on_pipeline_frame(Epoch epoch, Frame frame) override;
-  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
-  void form_pipelines();
-  void tell_assigned(Pipeline& pipeline);
-  void end_outdated();
-  Hash256 model_of_receipts() const;
-  void begin_receipts(Pipeline& pipeline);
-  void serve_if_complete(Epoch epoch);
-  // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.
-  void lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why);
-  // The same by nobody's fault: the owner of a stage's machine wants it.
-  void withdraw_pipeline(Epoch epoch, std::uint32_t stage);
-  void end_pipeline(Epoch epoch, const std::string& sentence,
-                    const std::vector<std::string>& culprits);
-  Duration silence_of(const std::vector<std::string>& names) const;
-  std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
-  std::string missing() const;
-
+  // Each part is given only those before it; calls the other way go through this object.
   const CoordinatorOptions options_;
   const Clock& clock_;
   Transport& control_;
-  Transport& data_;
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;
@@ -101,9 +93,8 @@ class CoordinatorMachine final : public Coordinator,
   StandingView standings_;
   NewcomerChecks newcomers_;
   SequenceLifecycle sequences_;
+  PipelineLifecycle lifecycle_;
   SlowNodes slow_;
-  std::string last_loss_;  // why the last pipeline ended, until one serves again
-  TimePoint timer_at_{};   // its last call
 };
 
 }  // namespace hearth::coordinator
