@@ -2,30 +2,26 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <numeric>
+#include <map>
+#include <utility>
 
+#include "base/check.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/missing.h"
+#include "coordinator/machine/pipeline_statuses.h"
 #include "coordinator/proof/ledger_service.h"
-#include "proto/defect.h"
+#include "proto/address.h"
 #include "proto/frame.h"
-#include "proto/split.h"
 
 namespace hearth::coordinator {
 namespace {
 
-// How long sequences wait for a pipeline to come back.
-constexpr Duration kPipelinePatience = std::chrono::seconds(10);
-// How long sequences of a lost pipeline wait where nobody holds its layers, from the last sign of
-// life of who was lost: enough for a worker that its supervisor starts again to register, after
-// which its loading is waited for. Of silence little of it is left when it is found.
-constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
-constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
-// Between two calls of the timer: more, and this process was frozen itself.
-constexpr Duration kAsleep = std::chrono::milliseconds(500);
-// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
-constexpr std::uint32_t kFruitlessLosses = 5;
+// What a change of is logged. A port is another one with every start.
+std::string machine_of(const NodeStatus& status) {
+  const auto address = parse_address(status.data_address);
+  const std::string host = address.ok() ? address->host : status.data_address;
+  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
+}
 
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
@@ -42,37 +38,50 @@ std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, cons
   return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
 }
 
+Result<SequenceId> Coordinator::submit(GenerateRequest request,
+                                       std::shared_ptr<SequenceEvents> events) {
+  std::vector<Submission> one;
+  one.push_back({std::move(request), std::move(events)});
+  TRY(const std::vector<SequenceId> ids, submit(std::move(one)).sequences);
+  INVARIANT(ids.size() == 1, "one submission was answered with one id");
+  return ids.front();
+}
+
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
                                        Random& random, Transport& control, Transport& data)
     : options_(std::move(options)),
       clock_(clock),
       control_(control),
-      data_(data),
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
       links_(identity_of(options_), clock, data, *this),
       holdings_(options_, registry_, data,
-                [this](LinkId link, const auto& message) { send_control(link, message); }),
+                [this](LinkId link, const auto& message) { sessions_.send(link, message); }),
+      sessions_(options_, clock, control, registry_, pipelines_, holdings_, *this),
       standings_(options_, control, registry_, pipelines_, scheduler_),
       newcomers_(options_, clock, random, pipelines_, scheduler_,
                  [this](GenerateRequest request, std::shared_ptr<SequenceEvents> events) {
                    return submit(std::move(request), std::move(events));
                  }),
+      sequences_(options_, clock, registry_, pipelines_, scheduler_, links_, standings_, newcomers_,
+                 [this] { return lifecycle_.missing(); }),
+      lifecycle_(options_, clock,
+                 {control, data, registry_, pipelines_, links_, scheduler_, holdings_, standings_,
+                  sessions_, sequences_}),
       slow_(clock, registry_, pipelines_, scheduler_, holdings_, standings_,
-            [this](Epoch epoch, const std::string& why) { end_pipeline(epoch, why, {}); }),
-      without_pipeline_since_(clock.now()),
-      timer_at_(clock.now()) {
-  control.set_events(this);
+            [this](Epoch epoch, const std::string& why) { lifecycle_.end(epoch, why, {}); }) {
+  control.set_events(&sessions_);
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
   options_.receipts->set_send(
       [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
         const Node* node = registry_.find(name);
         if (node == nullptr || node->state == Node::State::kLost) return;
-        send_control(node->link, message);
+        sessions_.send(node->link, message);
       });
-  options_.receipts->set_run([this](AuditRun run) { submit_audit(std::move(run)); });
-  options_.receipts->set_outcome([this](const AuditOutcome& outcome) { take_outcome(outcome); });
+  options_.receipts->set_run([this](AuditRun run) { sequences_.submit_audit(std::move(run)); });
+  options_.receipts->set_outcome(
+      [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); });
   options_.receipts->set_on_standing([this] { follow_standing(); });
 }
 
@@ -86,319 +95,103 @@ CoordinatorMachine::~CoordinatorMachine() {
 
 void CoordinatorMachine::on_timer() {
   const TimePoint now = clock_.now();
-  token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
-  prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
-  std::vector<LinkId> nameless;
-  for (const auto& [link, stranger] : strangers_) {
-    if (now >= stranger.deadline) nameless.push_back(link);
-  }
-  for (const LinkId link : nameless) {
-    strangers_.erase(link);
-    control_.close(link);
-  }
-  std::vector<std::string> silent;
-  for (const Node* node : registry_.silent_nodes()) silent.push_back(node->status.name);
-  for (const std::string& name : silent) lose_node(name, "no heartbeat came in time");
-  for (const Epoch epoch : pipelines_.overdue()) {
-    const Pipeline& pipeline = *pipelines_.find(epoch);
-    std::uint32_t late = 0;
-    while (late + 1 < pipeline.members.size() && pipeline.members[late].ready) ++late;
-    lose_pipeline(epoch, late, "the pipeline did not form in time");
-  }
+  sequences_.report_rates(now);
+  sessions_.on_timer();
+  lifecycle_.lose_overdue();
   registry_.forget();
   links_.on_timer();
-  finish_held(true);
-  expire_waiting();
-  expire_interrupted();
-  drain_pipelines();
+  sequences_.expire();
+  lifecycle_.drain();
   slow_.on_timer();
-  measure_ways();
-  end_outdated();
-  form_pipelines();
+  sessions_.measure_ways();
+  lifecycle_.end_outdated();
+  lifecycle_.form();
   standings_.refresh();
   newcomers_.on_timer();
-  admit();
-  timer_at_ = now;
+  sequences_.admit();
+  lifecycle_.timer_ended(now);
 }
 
-// Nothing counts of what this process did not hear because it was frozen.
-Duration CoordinatorMachine::silence_of(const std::vector<std::string>& names) const {
-  const TimePoint now = clock_.now();
-  if (now - timer_at_ > kAsleep) return Duration::zero();
-  Duration longest = Duration::zero();
-  for (const std::string& name : names) {
-    const Node* node = registry_.find(name);
-    if (node != nullptr && registry_.late(*node))
-      longest = std::max(longest, now - node->last_heard);
-  }
-  return longest;
+void CoordinatorMachine::on_worker_registered(LinkId link) {
+  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
+  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
+  lifecycle_.form();
 }
 
-void CoordinatorMachine::end_outdated() {
-  for (const auto& [epoch, why] : pipelines_.outdated()) {
-    if (pipelines_.find(epoch) != nullptr) end_pipeline(epoch, why, {});
-  }
-}
-
-// Checking pipelines are formed of the nodes that are left over.
-void CoordinatorMachine::form_pipelines() {
-  while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
-  if (options_.receipts == nullptr) return;
-  while (Pipeline* pipeline = pipelines_.form_checking(options_.receipts->build())) {
-    tell_assigned(*pipeline);
-  }
-}
-
-void CoordinatorMachine::tell_assigned(Pipeline& pipeline) {
-  const Epoch epoch = pipeline.epoch;
-  spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
-               pipeline.checking ? "checking " : "", pipeline.members.size());
-  begin_receipts(pipeline);
-  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
-              pipeline.members.front().data_address, pipeline.members.front().node,
-              pipeline.members.back().node);
-  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
-  for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-    const Member& member = pipeline.members[stage];
-    Node* node = registry_.find(member.node);
-    if (node->status.partial && node->plan != member.layers) {
-      node->plan = member.layers;
-      node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
-      messages.emplace_back(member.link, holdings_.message(*node));
-    }
-    control::v1::CoordinatorMessage message;
-    *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
-    messages.emplace_back(pipeline.members[stage].link, std::move(message));
-  }
-  // Sending may lose a worker, and with it the pipeline: nobody may be told of it afterwards.
-  for (const auto& [link, message] : messages) {
-    if (pipelines_.find(epoch) == nullptr) break;
-    send_control(link, message);
-  }
-}
-
-// As standing pipelines' receipts do, though the file's manifest may be known since: those that
-// name it differently cannot audit each other. A file without a manifest is known by its header.
-Hash256 CoordinatorMachine::model_of_receipts() const {
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    if (pipeline.model) return *pipeline.model;
-  }
-  return holdings_.model() ? *holdings_.model() : blake2b(as_bytes(options_.model_fingerprint));
-}
-
-// Where every stage makes them, with this very program: neighbours must name the same one.
-void CoordinatorMachine::begin_receipts(Pipeline& pipeline) {
-  if (options_.receipts == nullptr) return;
-  ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
-  for (const Member& member : pipeline.members) {
-    const auto peer = control_.peer(member.link);
-    if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
-      spdlog::info("epoch {}: no receipts, for {} makes none like those of this program",
-                   pipeline.epoch.value, member.node);
-      return;
-    }
-    const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
-    stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
-  }
-  pipeline.model = model_of_receipts();
-  stages.program =
-      ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
-  stages.model = *pipeline.model;
-  options_.receipts->begin(std::move(stages));
-}
-
-void CoordinatorMachine::on_pipeline_linked(Epoch epoch) { serve_if_complete(epoch); }
-
-void CoordinatorMachine::serve_if_complete(Epoch epoch) {
+void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
   Pipeline* pipeline = pipelines_.find(epoch);
-  if (pipeline == nullptr || pipeline->serving) return;
-  if (!pipeline->all_ready() || !links_.linked(epoch)) return;
-  pipeline->serving = true;
-  const bool checks = pipeline->checking.has_value();
-  if (!checks) last_loss_.clear();
-  for (const Member& member : pipeline->members) {
-    registry_.find(member.node)->state = Node::State::kServing;
-  }
-  spdlog::info("epoch {}: {} with {} KV pages of {} tokens", epoch.value,
-               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
-  std::vector<std::string> nodes;
-  for (const Member& member : pipeline->members) nodes.push_back(member.node);
-  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
-                      checks);
-  standings_.rank_pools();
-  admit();
-}
-
-void CoordinatorMachine::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
-                                               const std::string& why) {
-  const std::optional<std::uint32_t> silent = silent_stage(epoch);
-  if (silent) return lose_pipeline(epoch, *silent, "it gives no sign of life");
-  lose_pipeline(epoch, stage, "its data link to the coordinator: " + why);
-}
-
-// Whoever misses a silent neighbour hangs up, maybe before the neighbour is missed here.
-std::optional<std::uint32_t> CoordinatorMachine::silent_stage(Epoch epoch) const {
-  const auto pipeline = pipelines_.all().find(epoch);
-  if (pipeline == pipelines_.all().end()) return std::nullopt;
-  std::optional<std::uint32_t> found;
-  TimePoint heard = clock_.now() - (options_.heartbeat_timeout - 2 * options_.heartbeat);
-  for (std::uint32_t stage = 0; stage < pipeline->second.members.size(); ++stage) {
-    const Node* node = registry_.find(pipeline->second.members[stage].node);
-    if (node == nullptr || node->last_heard > heard) continue;
-    heard = node->last_heard;
-    found = stage;
-  }
-  return found;
-}
-
-void CoordinatorMachine::lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why) {
-  const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr) return;
-  const std::string sentence = pipeline->describe(stage) + " failed: " + why;
-  end_pipeline(epoch, sentence, {pipeline->members[stage].node});
+  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
+  const Status taken = sequences_.take_tokens(*pipeline, frame);
+  if (!taken.ok()) return lifecycle_.lose(epoch, last, taken.error().message);
+  sequences_.admit();
 }
 
-// No `culprits`: nothing failed.
-void CoordinatorMachine::end_pipeline(Epoch epoch, const std::string& sentence,
-                                      const std::vector<std::string>& culprits) {
-  spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
-              epoch.value, sentence);
-  if (!pipelines_.find(epoch)->checking) last_loss_ = sentence;
-  const std::vector<Member> members = pipelines_.find(epoch)->members;
-  const Duration patience = std::max(kResumePatience - silence_of(culprits), kResumeAtLeast);
-  pipelines_.end(epoch, culprits);
-  if (options_.receipts != nullptr) options_.receipts->end(epoch);
-  links_.close(epoch);
-  std::vector<std::shared_ptr<Sequence>> over =
-      interrupt(scheduler_.remove_pool(epoch), patience, !culprits.empty());
-  standings_.rank_pools();
-  control::v1::CoordinatorMessage message;
-  message.mutable_unassign()->set_epoch(epoch.value);
-  for (const Member& member : members) {
-    const Node* node = registry_.find(member.node);
-    const bool there = node != nullptr && node->state != Node::State::kLost;
-    if (there && node->link == member.link) send_control(member.link, message);
+// What is said to the accused only this version of the program understands.
+void CoordinatorMachine::meet(Node& node) {
+  const auto peer = control_.peer(node.link);
+  if (!peer) return;
+  node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
+  if (options_.receipts == nullptr) return;
+  if (node.status.newcomer) options_.receipts->doubt(peer->key);
+  node.status.newcomer = options_.receipts->is_newcomer(peer->key);
+  node.status.barred = options_.receipts->why_barred(peer->key);
+  options_.receipts->meet_machine(peer->key, machine_of(node.status));
+  if (node.status.build == options_.receipts->build()) {
+    options_.receipts->meet(node.status.name, peer->key);
   }
-  end_sequences(std::move(over), {ErrorCode::kUnavailable, sentence});
-  form_pipelines();
-  admit();
 }
 
-std::vector<std::shared_ptr<Sequence>> CoordinatorMachine::interrupt(
-    std::vector<std::shared_ptr<Sequence>> lost, Duration patience, bool failed) {
-  std::vector<std::shared_ptr<Sequence>> again;
-  std::vector<std::shared_ptr<Sequence>> over;
-  for (auto& sequence : lost) {
-    if (sequence->ended) continue;
-    if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
-      sequence->interrupt(clock_.now(), patience, failed);
-      again.push_back(std::move(sequence));
-    } else {
-      ending_.emplace(sequence->id, sequence);
-      over.push_back(std::move(sequence));
-    }
-  }
-  if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
-  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
-  scheduler_.requeue(std::move(again));
-  return over;
-}
-
-void CoordinatorMachine::end_sequences(std::vector<std::shared_ptr<Sequence>> sequences,
-                                       const Error& error) {
-  for (const auto& sequence : sequences) ending_.emplace(sequence->id, sequence);
-  for (const auto& sequence : sequences) {
-    ending_.erase(sequence->id);
-    if (sequence->ended) continue;
-    if (sequence->stopped) {
-      finish_stopped(sequence);
+void CoordinatorMachine::follow_standing() {
+  std::vector<std::string> names;  // ending a pipeline may lose a worker
+  for (const Node* node : registry_.all()) names.push_back(node->status.name);
+  for (const std::string& name : names) {
+    Node* node = registry_.find(name);
+    const auto peer = node != nullptr && node->state != Node::State::kLost
+                          ? control_.peer(node->link)
+                          : std::nullopt;
+    if (!peer) continue;
+    follow_newcomer(*node, options_.receipts->is_newcomer(peer->key));
+    node = registry_.find(name);
+    if (node == nullptr || node->state == Node::State::kLost) continue;
+    const std::string why = options_.receipts->why_barred(peer->key);
+    if (why == node->status.barred) continue;
+    node->status.barred = why;
+    if (why.empty()) {
+      spdlog::info("worker {} may be given work again", name);
       continue;
     }
-    if (sequence->held) {  // complete but for the hashes of its last rows
-      finish(sequence, *sequence->held);
-      continue;
-    }
-    scheduler_.end(*sequence);
-    ++totals_.finished_error_total;
-    sequence->events->on_error(error);
+    spdlog::error("worker {} is given no work: {}", name, why);
+    const Pipeline* pipeline = pipelines_.find(node->status.epoch);
+    if (pipeline == nullptr) continue;
+    lifecycle_.end(node->status.epoch,
+                   pipeline->describe(node->status.stage) + " is given no work: " + why, {});
   }
+  lifecycle_.form();
+  sequences_.admit();
 }
 
-void CoordinatorMachine::expire_waiting() {
-  if (scheduler_.serves()) {
-    without_pipeline_since_ = clock_.now();
+// One that is a newcomer again serves no client from here on. One that is a newcomer no longer is
+// placed like others once its checking pipeline has ended (PipelineLifecycle::end_outdated()).
+void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
+  if (newcomer == node.status.newcomer) return;
+  node.status.newcomer = newcomer;
+  if (!newcomer) {
+    spdlog::info("worker {} has done a newcomer's dues, and may serve", node.status.name);
     return;
   }
-  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
-  if (pipelines_.placing().hopes()) return;
-  end_sequences(
-      scheduler_.take_waiting(),
-      {ErrorCode::kUnavailable, "no pipeline came back in time: " +
-                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
-}
-
-// As many as a pipeline takes are here and well, and will be one when they have rested.
-bool CoordinatorMachine::enough_rest() const {
-  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
-    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
-           !registry_.late(*node);
-  });
-  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
-}
-
-// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
-// measured and searched for, or one serves that will have room.
-void CoordinatorMachine::expire_interrupted() {
-  const auto& all = pipelines_.all();
-  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
-    return !one.second.serving && !one.second.checking;
-  });
-  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
-  const TimePoint now = clock_.now();
-  std::vector<std::shared_ptr<Sequence>> over;
-  for (const auto& sequence : scheduler_.interrupted()) {
-    const bool fits = scheduler_.fits_somewhere(*sequence).ok();
-    const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
-    if (fits || hope) sequence->resume_by = now + kResumePatience;
-    if (now >= sequence->resume_by) over.push_back(sequence);
-  }
-  for (const auto& sequence : over) {
-    scheduler_.remove_waiting(sequence->id);
-    ending_.emplace(sequence->id, sequence);
-  }
-  end_sequences(
-      std::move(over),
-      {ErrorCode::kUnavailable, "nobody holds the lost layers, or has room for this sequence: " +
-                                    missing_sentence(options_, registry_, pipelines_, last_loss_)});
-}
-
-std::vector<PipelineStatus> CoordinatorMachine::pipeline_statuses() const {
-  std::vector<PipelineStatus> out;
-  for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    PipelineStatus one;
-    one.epoch = epoch;
-    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
-    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
-    const auto pool = scheduler_.pools().find(epoch);
-    if (pool != scheduler_.pools().end()) {
-      one.running = pool->second.running;
-      one.kv_pages_reserved = pool->second.reserved;
-      one.level = pool->second.level;
-      one.twins = standings_.twins_of(pipeline);
-    }
-    one.kv_pages = pipeline.kv_pages;
-    one.kv_page_tokens = pipeline.kv_page_tokens;
-    out.push_back(std::move(one));
-  }
-  return out;
+  spdlog::warn("worker {} is a newcomer again: it checks, and serves nobody", node.status.name);
+  const Pipeline* pipeline = pipelines_.find(node.status.epoch);
+  if (pipeline == nullptr || pipeline->checking) return;
+  lifecycle_.end(node.status.epoch,
+                 pipeline->describe(node.status.stage) + " is a newcomer again, and serves nobody",
+                 {});
 }
 
 SwarmStatus CoordinatorMachine::status() const {
-  SwarmStatus status = totals_;
+  SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
-  if (!status.ready)
-    status.missing =
-        "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_);
+  if (!status.ready) status.missing = "no pipeline serves: " + lifecycle_.missing();
   status.uncovered = uncovered_layers(options_, registry_, pipelines_);
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;
@@ -415,15 +208,10 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   status.links = pipelines_.ways().all();
   status.accused = holdings_.accused();
-  status.pipelines = pipeline_statuses();
+  status.pipelines = pipeline_statuses(pipelines_, scheduler_, standings_);
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   if (status.audits) status.audits->canaries_total = newcomers_.total();
-  status.late_frames_total = late_frames();
-  status.running_audits = scheduler_.running_of(kAuditor);
-  status.running = scheduler_.running() - status.running_audits;
-  status.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
-  status.tokens_per_second = token_rate_.per_second(clock_.now());
-  status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
+  status.late_frames_total += links_.late_frames();
   return status;
 }
 

@@ -1,158 +1,100 @@
-// CoordinatorMachine: the Coordinator over its parts. Registry, Pipelines and Scheduler decide;
-// this class carries messages between them, the workers and the owners of sequences.
+// CoordinatorMachine: the Coordinator over its parts. WorkerSessions talks with the workers,
+// PipelineLifecycle forms and ends pipelines, SequenceLifecycle runs sequences on them. This class
+// wires the parts, hands the events of one to another, fixes the order of the timer's work, follows
+// the standings of the ledger, and says how the swarm is.
 //
-// Owners may call submit() and cancel() from inside their events, so state is brought in order
-// before any event is sent, and nothing is held across one but shared pointers.
+// Owners may call submit(), cancel() and stop() from inside their events, so state is brought in
+// order before any event is sent, and nothing is held across one but shared pointers.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/pipeline_lifecycle.h"
+#include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/slow_nodes.h"
 #include "coordinator/machine/standing_view.h"
 #include "coordinator/machine/worker_holdings.h"
+#include "coordinator/machine/worker_sessions.h"
 #include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/pipelines/pipelines.h"
-#include "coordinator/proof/audit_case.h"
 #include "coordinator/scheduling/scheduler.h"
-#include "coordinator/workers/counter_rate.h"
 #include "coordinator/workers/registry.h"
 
 namespace hearth::coordinator {
 
 class CoordinatorMachine final : public Coordinator,
-                                 private TransportEvents,
+                                 private WorkerSessionEvents,
                                  private PipelineLinkEvents {
  public:
   CoordinatorMachine(CoordinatorOptions options, const Clock& clock, Random& random,
                      Transport& control, Transport& data);
   ~CoordinatorMachine() override;
 
-  std::uint64_t late_frames() const { return late_frames_ + links_.late_frames(); }
-
   void on_timer() override;
   using Coordinator::submit;
-  SubmitAnswer submit(std::vector<Submission> sequences) override;
-  void cancel(SequenceId sequence) override;
-  void stop(SequenceId sequence, Position position) override;
+  SubmitAnswer submit(std::vector<Submission> sequences) override {
+    return sequences_.submit(std::move(sequences));
+  }
+  void cancel(SequenceId sequence) override { sequences_.cancel(sequence); }
+  void stop(SequenceId sequence, Position position) override {
+    sequences_.stop(sequence, position);
+  }
   SwarmStatus status() const override;
-  void publish_roster(Bytes roster) override;
+  void publish_roster(Bytes roster) override { sessions_.publish_roster(std::move(roster)); }
   void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
 
  private:
-  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
-  // space.
-  static constexpr char kAuditor[] = "the audits";
+  // Workers.
+  void on_worker_registered(LinkId link) override;
+  void on_worker_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override {
+    lifecycle_.lose(epoch, stage, why);
+  }
+  void on_worker_away(Node& node, std::optional<Away> away) override {
+    lifecycle_.take_away(node, std::move(away));
+  }
+  void on_stage_ready(Node& node, const control::v1::StageReady& ready) override {
+    lifecycle_.stage_ready(node, ready);
+  }
+  void on_stage_failed(Node& node, const control::v1::StageFailed& failed) override {
+    lifecycle_.stage_failed(node, failed);
+  }
+  Status on_step_hashes(const Node& node, const control::v1::StepHashes& hashes) override {
+    return sequences_.take_hashes(node, hashes);
+  }
 
-  struct Stranger {
-    TimePoint deadline{};  // then the link is closed
-    bool refused = false;
-  };
-
-  // Control links.
-  void on_link_open(LinkId link, bool incoming) override;
-  void on_frame(LinkId link, Frame frame) override;
-  void on_link_closed(LinkId link, const Error& why) override;
-  void on_first_message(LinkId link, const control::v1::WorkerMessage& message);
-  void on_message(Node& node, const control::v1::WorkerMessage& message);
-  void on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat);
-  void on_stage_ready(Node& node, const control::v1::StageReady& ready);
-  void on_stage_failed(Node& node, const control::v1::StageFailed& failed);
-  void on_step_hashes(Node& node, const control::v1::StepHashes& hashes);
-  template <typename Windows>
-  void on_receipts(Node& node, const Windows& windows, int count);
-  void on_measured(Node& node, const control::v1::Measured& measured);
-  void measure_ways();
-  void send_control(LinkId link, const control::v1::CoordinatorMessage& message);
-  void send_roster(LinkId link);
-  void take_holding(Node& node, const control::v1::Holding& holding);
-  void refuse(LinkId link, const std::string& why, bool may_pass = false);
-  void lose_node(const std::string& name, const std::string& why);
+  // Data links.
+  void on_pipeline_linked(Epoch epoch) override { lifecycle_.serve_if_complete(epoch); }
+  void on_pipeline_frame(Epoch epoch, Frame frame) override;
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override {
+    lifecycle_.lose_link(epoch, stage, why);
+  }
 
   // Nodes that a verdict bars from work, or not any more.
   void meet(Node& node);
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
 
-  // Nodes that their owners want.
-  void take_away(Node& node, std::optional<Away> away);
-  void drain_pipelines();
-  bool may_end_now(const Pipeline& pipeline) const;
-
-  // Pipelines.
-  void on_pipeline_linked(Epoch epoch) override;
-  void on_pipeline_frame(Epoch epoch, Frame frame) override;
-  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
-  void form_pipelines();
-  void tell_assigned(Pipeline& pipeline);
-  void end_outdated();
-  Hash256 model_of_receipts() const;
-  void begin_receipts(Pipeline& pipeline);
-  void serve_if_complete(Epoch epoch);
-  // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere.
-  void lose_pipeline(Epoch epoch, std::uint32_t stage, const std::string& why);
-  // The same by nobody's fault: the owner of a stage's machine wants it.
-  void withdraw_pipeline(Epoch epoch, std::uint32_t stage);
-  void end_pipeline(Epoch epoch, const std::string& sentence,
-                    const std::vector<std::string>& culprits);
-  // Of a lost pipeline: those that can go on wait again, the others are given back, in ending_.
-  std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
-                                                   Duration patience, bool failed);
-  Duration silence_of(const std::vector<std::string>& names) const;
-  std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
-  void end_sequences(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
-
-  // Sequences.
-  RequestBounds bounds(const RequestPolicy& policy) const;
-  Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
-  Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
-  std::vector<PipelineStatus> pipeline_statuses() const;
-  void submit_audit(AuditRun run);
-  void admit();
-  void take_outcome(const AuditOutcome& outcome);
-  void start_sequence(Sequence& sequence);
-  Status take_tokens(Pipeline& pipeline, const Frame& frame);
-  void release(Sequence& sequence);
-  Status take_token(Epoch epoch, const SampledToken& token);
-  void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
-  void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
-  void finish_stopped(const std::shared_ptr<Sequence>& sequence);
-  void finish_held(bool only_overdue);
-  void expire_waiting();
-  void expire_interrupted();
-  bool enough_rest() const;
-
+  // Each part is given only those before it; calls the other way go through this object.
   const CoordinatorOptions options_;
   const Clock& clock_;
   Transport& control_;
-  Transport& data_;
-  Bytes roster_;  // empty before the first one
   Registry registry_;
   Pipelines pipelines_;
   PipelineLinks links_;
   Scheduler scheduler_;
   WorkerHoldings holdings_;
+  WorkerSessions sessions_;
   StandingView standings_;
   NewcomerChecks newcomers_;
+  SequenceLifecycle sequences_;
+  PipelineLifecycle lifecycle_;
   SlowNodes slow_;
-  // Out of the scheduler and not told yet: the owner of one may cancel another.
-  std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
-  // Owners of answers whose windows are all being audited; the oldest first.
-  std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  std::string last_loss_;                 // why the last pipeline ended, until one serves again
-  std::map<LinkId, Stranger> strangers_;  // control links without a name, or refused
-  TimePoint without_pipeline_since_{};
-  TimePoint timer_at_{};  // its last call
-  std::uint64_t next_sequence_ = 1;
-  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
-  CounterRate token_rate_;         // reported by the timer
-  CounterRate prompt_rate_;
-  SwarmStatus totals_;  // only its *_total counters are kept here
 };
 
 }  // namespace hearth::coordinator

@@ -26,8 +26,7 @@ FOLDER_FILES_MAX = 40
 CLASS_METHODS_MAX = 40
 CLASS_SOURCES_MAX = 2
 # Classes over the limits, with what each may have: (methods, sources). These numbers only fall.
-LARGE_CLASSES = {"CoordinatorMachine": (85, 8), "Generation": (56, 4),
-                 "AuditDesk": (49, 2), "VerdictDesk": (49, 1)}
+LARGE_CLASSES = {"Generation": (56, 4), "AuditDesk": (49, 2), "VerdictDesk": (49, 1)}
 # INVARIANT and static_assert for each 1,000 lines outside tests. The number only rises.
 ASSERTIONS_MIN = 1.0
 # Words that hide who does what, and the lines that may still hold one. The number only falls. The

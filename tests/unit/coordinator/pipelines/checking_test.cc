@@ -198,7 +198,7 @@ struct RandomSwarm : CheckingTest {
     scheduler.remove_pool(node.status.epoch);
     pipelines.end(node.status.epoch, culprits);
   }
-  // As CoordinatorMachine does: who serves goes first, and is never touched for the others.
+  // As PipelineLifecycle does: who serves goes first, and is never touched for the others.
   void form() {
     for (const auto& [epoch, why] : pipelines.outdated()) {
       ASSERT_TRUE(pipelines.find(epoch)->checking);

@@ -1,12 +1,13 @@
-// The coordinator's side of the control plane: what workers say, and what they are told.
+#include "coordinator/machine/worker_sessions.h"
+
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/proof/ledger_service.h"
-#include "proto/fixed_field.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator {
@@ -19,12 +20,38 @@ constexpr Duration kRegisterPatience = std::chrono::seconds(5);
 
 }  // namespace
 
-void CoordinatorMachine::on_link_open(LinkId link, bool incoming) {
+WorkerSessions::WorkerSessions(const CoordinatorOptions& options, const Clock& clock,
+                               Transport& control, Registry& registry, Pipelines& pipelines,
+                               WorkerHoldings& holdings, WorkerSessionEvents& events)
+    : options_(options),
+      clock_(clock),
+      control_(control),
+      registry_(registry),
+      pipelines_(pipelines),
+      holdings_(holdings),
+      events_(events) {}
+
+void WorkerSessions::on_timer() {
+  const TimePoint now = clock_.now();
+  std::vector<LinkId> nameless;
+  for (const auto& [link, stranger] : strangers_) {
+    if (now >= stranger.deadline) nameless.push_back(link);
+  }
+  for (const LinkId link : nameless) {
+    strangers_.erase(link);
+    control_.close(link);
+  }
+  std::vector<std::string> silent;
+  for (const Node* node : registry_.silent_nodes()) silent.push_back(node->status.name);
+  for (const std::string& name : silent) lose(name, "no heartbeat came in time");
+}
+
+void WorkerSessions::on_link_open(LinkId link, bool incoming) {
   if (!incoming || strangers_.size() >= limits::kWorkers) return control_.close(link);
   strangers_[link] = {clock_.now() + kRegisterPatience, false};
 }
 
-void CoordinatorMachine::on_frame(LinkId link, Frame frame) {
+void WorkerSessions::on_frame(LinkId link, Frame frame) {
   Node* node = registry_.find(link);
   const auto stranger = strangers_.find(link);
   // Of a link that we closed, or refused and wait for the other side to close.
@@ -37,17 +64,17 @@ void CoordinatorMachine::on_frame(LinkId link, Frame frame) {
     if (parsed) return on_first_message(link, message);
     return refuse(link, "the first message of a session is a Register");
   }
-  if (!parsed) return lose_node(node->status.name, "it sent bytes that are no control message");
+  if (!parsed) return lose(node->status.name, "it sent bytes that are no control message");
   on_message(*node, message);
 }
 
-void CoordinatorMachine::on_link_closed(LinkId link, const Error& why) {
+void WorkerSessions::on_link_closed(LinkId link, const Error& why) {
   strangers_.erase(link);
   const Node* node = registry_.find(link);
-  if (node != nullptr) lose_node(node->status.name, "its control session ended: " + why.message);
+  if (node != nullptr) lose(node->status.name, "its control session ended: " + why.message);
 }
 
-void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& message) {
+void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message) {
   if (!message.has_register_()) {
     return refuse(link, "the first message of a session is a Register");
   }
@@ -61,7 +88,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   const std::string& name = message.register_().node();
   if (registry_.holds(name)) {
     // May pass: a worker that was started again can be faster than the end of its old connection.
-    // Who is there stays: nobody takes its place with a copy of its key.
+    // The one that is connected stays: a copy of its key does not take its place.
     spdlog::warn(
         "{} is connected, and somebody else speaks with its key; was it not started again "
         "or twice, then its key was copied: hearth nodes rm {}",
@@ -74,7 +101,7 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
                       "server's own machine another --name",
                   true);
   }
-  lose_node(name, "no heartbeat came in time");  // connected still, but silent for too long
+  lose(name, "no heartbeat came in time");  // connected still, but silent for too long
   auto added = registry_.add(link, message.register_());
   strangers_.erase(link);
   holdings_.forget_accuser(name);
@@ -84,18 +111,22 @@ void CoordinatorMachine::on_first_message(LinkId link, const WorkerMessage& mess
   }
   spdlog::info("worker {} registered: {} threads of {}, data links at {}", (*added)->status.name,
                (*added)->status.threads, (*added)->status.isa, (*added)->status.data_address);
+  welcome(link, **added);
+  events_.on_worker_registered(link);
+}
+
+void WorkerSessions::welcome(LinkId link, const Node& node) {
+  INVARIANT(node.link == link && node.state == Node::State::kFree,
+            "a worker that has registered is free, and speaks by its own link");
   CoordinatorMessage answer;
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
-  answer.mutable_registered()->set_measure(options_.placement && !(*added)->status.measured);
-  send_control(link, answer);
+  answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
+  send(link, answer);
   send_roster(link);
-  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
-  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
-  form_pipelines();
 }
 
-void CoordinatorMachine::refuse(LinkId link, const std::string& why, bool may_pass) {
+void WorkerSessions::refuse(LinkId link, const std::string& why, bool may_pass) {
   spdlog::warn("refused a worker: {}", why);
   CoordinatorMessage message;
   message.mutable_refused()->set_reason(decode_refused(as_bytes(why)));
@@ -107,16 +138,16 @@ void CoordinatorMachine::refuse(LinkId link, const std::string& why, bool may_pa
   strangers_[link] = {clock_.now() + kRegisterPatience, true};
 }
 
-void CoordinatorMachine::send_control(LinkId link, const CoordinatorMessage& message) {
+void WorkerSessions::send(LinkId link, const CoordinatorMessage& message) {
   Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
   message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
   const Status sent = control_.send(link, std::move(frame));
   if (sent.ok()) return;
   const Node* node = registry_.find(link);
-  if (node != nullptr) lose_node(node->status.name, sent.error().message);
+  if (node != nullptr) lose(node->status.name, sent.error().message);
 }
 
-void CoordinatorMachine::publish_roster(Bytes roster) {
+void WorkerSessions::publish_roster(Bytes roster) {
   roster_ = std::move(roster);
   std::vector<LinkId> links;  // sending may lose a worker
   for (const NodeStatus& node : registry_.snapshot()) {
@@ -126,14 +157,14 @@ void CoordinatorMachine::publish_roster(Bytes roster) {
   for (const LinkId link : links) send_roster(link);
 }
 
-void CoordinatorMachine::send_roster(LinkId link) {
+void WorkerSessions::send_roster(LinkId link) {
   if (roster_.empty()) return;
   CoordinatorMessage message;
   message.mutable_roster()->set_roster(roster_.data(), roster_.size());
-  send_control(link, message);
+  send(link, message);
 }
 
-void CoordinatorMachine::lose_node(const std::string& name, const std::string& why) {
+void WorkerSessions::lose(const std::string& name, const std::string& why) {
   Node* node = registry_.find(name);
   if (node == nullptr || node->state == Node::State::kLost) return;
   spdlog::warn("worker {} lost: {}", name, why);
@@ -142,27 +173,31 @@ void CoordinatorMachine::lose_node(const std::string& name, const std::string& w
   if (!strangers_.contains(node->link)) control_.close(node->link);
   if (options_.receipts != nullptr) options_.receipts->lose(name);
   registry_.lose(*node);
-  lose_pipeline(epoch, stage, why);
+  INVARIANT(node->state == Node::State::kLost, "a worker is lost before its pipeline ends");
+  events_.on_worker_lost(epoch, stage, why);
 }
 
 template <typename Windows>
-void CoordinatorMachine::on_receipts(Node& node, const Windows& windows, int count) {
+void WorkerSessions::on_receipts(Node& node, const Windows& windows, int count) {
   constexpr int kMost = limits::kReceiptBatch;
   if (count > kMost) {
-    return lose_node(node.status.name, "it spoke of " + std::to_string(count) +
-                                           " windows at once; the limit is " +
-                                           std::to_string(kMost));
+    return lose(node.status.name, "it spoke of " + std::to_string(count) +
+                                      " windows at once; the limit is " + std::to_string(kMost));
   }
   if (options_.receipts != nullptr) options_.receipts->take(node.status.name, windows);
 }
 
-void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
+void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
   node.last_heard = clock_.now();
   switch (message.body_case()) {
     case WorkerMessage::kHeartbeat: return on_heartbeat(node, message.heartbeat());
-    case WorkerMessage::kStageReady: return on_stage_ready(node, message.stage_ready());
-    case WorkerMessage::kStageFailed: return on_stage_failed(node, message.stage_failed());
-    case WorkerMessage::kStepHashes: return on_step_hashes(node, message.step_hashes());
+    case WorkerMessage::kStageReady: return events_.on_stage_ready(node, message.stage_ready());
+    case WorkerMessage::kStageFailed: return events_.on_stage_failed(node, message.stage_failed());
+    case WorkerMessage::kStepHashes: {
+      const Status taken = events_.on_step_hashes(node, message.step_hashes());
+      if (!taken.ok()) lose(node.status.name, taken.error().message);
+      return;
+    }
     case WorkerMessage::kWindowClaims:
       return on_receipts(node, message.window_claims(), message.window_claims().windows_size());
     case WorkerMessage::kReceipts:
@@ -185,17 +220,17 @@ void CoordinatorMachine::on_message(Node& node, const WorkerMessage& message) {
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {
         return;
       }
-      return lose_node(node.status.name, "it sent bytes that are no roster of this cluster");
+      return lose(node.status.name, "it sent bytes that are no roster of this cluster");
     case WorkerMessage::kMeasured: return on_measured(node, message.measured());
     case WorkerMessage::kProbed: return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
-      return lose_node(node.status.name, "it registered twice in one session");
+      return lose(node.status.name, "it registered twice in one session");
     case WorkerMessage::BODY_NOT_SET:
-      return lose_node(node.status.name, "it sent a control message of an unknown kind");
+      return lose(node.status.name, "it sent a control message of an unknown kind");
   }
 }
 
-void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat) {
+void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat) {
   node.status.steps_total = heartbeat.steps_total();
   node.status.rows_total = heartbeat.rows_total();
   node.status.busy_seconds_total = heartbeat.busy_seconds_total();
@@ -211,13 +246,13 @@ void CoordinatorMachine::on_heartbeat(Node& node, const control::v1::Heartbeat& 
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());
-  take_away(node, away_of(heartbeat));
+  events_.on_worker_away(node, away_of(heartbeat));
   const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
-  if (!taken.ok()) lose_node(node.status.name, taken.error().message);
+  if (!taken.ok()) lose(node.status.name, taken.error().message);
 }
 
 // A worker that still fetches gets the time for it.
-void CoordinatorMachine::take_holding(Node& node, const control::v1::Holding& holding) {
+void WorkerSessions::take_holding(Node& node, const control::v1::Holding& holding) {
   const std::uint64_t before = node.status.held_bytes;
   registry_.hold(node, holding);
   if (node.state != Node::State::kLoading || node.status.held_bytes <= before) return;
@@ -226,7 +261,7 @@ void CoordinatorMachine::take_holding(Node& node, const control::v1::Holding& ho
 }
 
 // A worker with impossible figures is not placed.
-void CoordinatorMachine::on_measured(Node& node, const control::v1::Measured& measured) {
+void WorkerSessions::on_measured(Node& node, const control::v1::Measured& measured) {
   placement::Node figures;
   figures.name = node.status.name;
   figures.step_seconds = measured.step_seconds();
@@ -247,7 +282,7 @@ void CoordinatorMachine::on_measured(Node& node, const control::v1::Measured& me
   node.measured_at = clock_.now();
 }
 
-void CoordinatorMachine::measure_ways() {
+void WorkerSessions::measure_ways() {
   if (!options_.placement) return;
   const std::optional<LinkBook::Way> way = pipelines_.ways().next(registry_.known());
   if (!way) return;
@@ -256,56 +291,7 @@ void CoordinatorMachine::measure_ways() {
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);
   message.mutable_probe()->set_address(to->status.data_address);
-  send_control(from->link, message);
-}
-
-void CoordinatorMachine::on_stage_ready(Node& node, const control::v1::StageReady& ready) {
-  const Epoch epoch(ready.epoch());
-  Pipeline* pipeline = pipelines_.find(epoch);
-  if (pipeline == nullptr || node.status.epoch != epoch || pipeline->serving) return;  // late
-  const std::uint32_t stage = node.status.stage;
-  node.loaded = true;
-  node.status.kv_pages = ready.kv_pages();
-  node.status.weight_bytes = ready.weight_bytes();
-  const Status usable = pipelines_.ready(*pipeline, stage, ready);
-  if (!usable.ok()) return lose_pipeline(epoch, stage, usable.error().message);
-  serve_if_complete(epoch);
-}
-
-void CoordinatorMachine::on_stage_failed(Node& node, const control::v1::StageFailed& failed) {
-  const Epoch epoch(failed.epoch());
-  if (node.status.epoch != epoch) return;  // late
-  std::uint32_t culprit = node.status.stage;
-  Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
-  if (peer != nullptr && peer->status.epoch == epoch) {
-    registry_.strike(node);
-    registry_.strike(*peer);
-    // Who is late with its heartbeats as well is the one.
-    if (registry_.late(*peer)) culprit = peer->status.stage;
-  }
-  // Or somebody further round the ring is, whose neighbour has hung up already.
-  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
-  lose_pipeline(epoch, culprit, decode_refused(as_bytes(failed.error())));
-}
-
-void CoordinatorMachine::on_step_hashes(Node& node, const control::v1::StepHashes& hashes) {
-  if (node.status.epoch != Epoch(hashes.epoch())) {
-    ++late_frames_;
-    return;
-  }
-  for (const auto& row : hashes.rows()) {
-    RowHash hash{
-        SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
-    if (!read_field(row.in(), hash.in.bytes) || !read_field(row.out(), hash.out.bytes)) {
-      return lose_node(node.status.name, "it sent a hash that is not of 32 bytes");
-    }
-    const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
-    if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
-    if (!sequence->request.report_hashes) continue;
-    const Status added = sequence->add_hash(hash);
-    if (!added.ok()) return lose_node(node.status.name, added.error().message);
-  }
-  finish_held(false);
+  send(from->link, message);
 }
 
 }  // namespace hearth::coordinator

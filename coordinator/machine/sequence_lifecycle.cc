@@ -1,19 +1,31 @@
-// The life of a sequence in the coordinator: submission, admission, tokens, end.
+#include "coordinator/machine/sequence_lifecycle.h"
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
-#include "coordinator/machine/coordinator_machine.h"
-#include "coordinator/machine/missing.h"
+#include "base/check.h"
+#include "coordinator/machine/pipeline_statuses.h"
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/verifiable.h"
 #include "proto/defect.h"
+#include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
 namespace {
 
+// How long sequences wait for a pipeline to come back.
+constexpr Duration kPipelinePatience = std::chrono::seconds(10);
+// How long sequences of a lost pipeline wait where no worker holds its layers, from the last sign
+// of life of the lost worker: enough for one that its supervisor starts again to register, after
+// which its loading is waited for. Where a worker fell silent, little of it is left when that is
+// found.
+constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
+constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
+// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
+constexpr std::uint32_t kFruitlessLosses = 5;
+// How long a last token waits for the hashes of its rows.
 constexpr Duration kHashPatience = std::chrono::seconds(2);
 constexpr std::size_t kAuditedMax = 8'192;  // answers whose owners wait for their audits
 
@@ -55,23 +67,31 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
 
 }  // namespace
 
-Result<SequenceId> Coordinator::submit(GenerateRequest request,
-                                       std::shared_ptr<SequenceEvents> events) {
-  std::vector<Submission> one;
-  one.push_back({std::move(request), std::move(events)});
-  TRY(const std::vector<SequenceId> ids, submit(std::move(one)).sequences);
-  INVARIANT(ids.size() == 1, "one submission was answered with one id");
-  return ids.front();
-}
+SequenceLifecycle::SequenceLifecycle(const CoordinatorOptions& options, const Clock& clock,
+                                     const Registry& registry, Pipelines& pipelines,
+                                     Scheduler& scheduler, PipelineLinks& links,
+                                     const StandingView& standings, NewcomerChecks& newcomers,
+                                     Missing missing)
+    : options_(options),
+      clock_(clock),
+      registry_(registry),
+      pipelines_(pipelines),
+      scheduler_(scheduler),
+      links_(links),
+      standings_(standings),
+      newcomers_(newcomers),
+      missing_(std::move(missing)),
+      without_pipeline_since_(clock.now()) {}
 
-RequestBounds CoordinatorMachine::bounds(const RequestPolicy& policy) const {
+RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) const {
   RequestBounds out;
   out.positions = std::min(options_.shape.context,
                            scheduler_.largest_sequence(policy).value_or(options_.shape.context));
   if (policy.verify != Verify::kNone) {
     const AuditMode mode =
         options_.receipts != nullptr ? options_.receipts->audits().mode : AuditMode::kOff;
-    out.unverifiable = why_unverifiable(mode, pipeline_statuses(), policy);
+    out.unverifiable =
+        why_unverifiable(mode, pipeline_statuses(pipelines_, scheduler_, standings_), policy);
   }
   out.running = scheduler_.running() - scheduler_.running_of(kAuditor);
   out.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
@@ -79,7 +99,7 @@ RequestBounds CoordinatorMachine::bounds(const RequestPolicy& policy) const {
   return out;
 }
 
-SubmitAnswer CoordinatorMachine::submit(std::vector<Submission> sequences) {
+SubmitAnswer SequenceLifecycle::submit(std::vector<Submission> sequences) {
   INVARIANT(!sequences.empty(), "a submission has a sequence");
   SubmitAnswer answer;
   answer.bounds = bounds(sequences.front().request.policy);
@@ -97,7 +117,7 @@ SubmitAnswer CoordinatorMachine::submit(std::vector<Submission> sequences) {
   return answer;
 }
 
-Status CoordinatorMachine::enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer) {
+Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer) {
   std::vector<std::shared_ptr<Sequence>> made;
   for (Submission& one : sequences) {
     TRY(auto sequence, make_sequence(std::move(one)));
@@ -113,12 +133,13 @@ Status CoordinatorMachine::enqueue(std::vector<Submission>& sequences, SubmitAns
     }
     ids.push_back(sequence->id);
   }
+  INVARIANT(ids.size() == made.size(), "a submission is taken whole");
   next_sequence_ += ids.size();
   answer.sequences = std::move(ids);
   return ok_status();
 }
 
-Result<std::shared_ptr<Sequence>> CoordinatorMachine::make_sequence(Submission submission) const {
+Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission submission) const {
   GenerateRequest& request = submission.request;
   TRY_VOID(check_tokens(request, options_.shape));
   auto sequence = std::make_shared<Sequence>();
@@ -128,16 +149,14 @@ Result<std::shared_ptr<Sequence>> CoordinatorMachine::make_sequence(Submission s
   sequence->events = std::move(submission.events);
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (!scheduler_.serves()) {
-    return Error{
-        ErrorCode::kUnavailable,
-        "no pipeline serves: " + missing_sentence(options_, registry_, pipelines_, last_loss_)};
+    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing_()};
   }
   TRY_VOID(scheduler_.fits_somewhere(*sequence));
   return sequence;
 }
 
 // The audit gets its tokens with the receipts (release()); its events only report a failure.
-void CoordinatorMachine::submit_audit(AuditRun run) {
+void SequenceLifecycle::submit_audit(AuditRun run) {
   const ledger::RequestId name = run.order.request;
   GenerateRequest request{std::move(run.prompt), std::move(run.sampling)};
   request.answer = std::move(run.answer);
@@ -148,12 +167,13 @@ void CoordinatorMachine::submit_audit(AuditRun run) {
   request.receipt = run.order;
   request.origin = Origin::kAudit;
   request.for_newcomers = run.for_newcomers;
-  const auto taken =
-      submit(std::move(request), std::make_shared<AuditEvents>(*options_.receipts, name));
+  std::vector<Submission> one;
+  one.push_back({std::move(request), std::make_shared<AuditEvents>(*options_.receipts, name)});
+  const auto taken = submit(std::move(one)).sequences;
   if (!taken) options_.receipts->put_off(name, taken.error().message);
 }
 
-void CoordinatorMachine::cancel(SequenceId id) {
+void SequenceLifecycle::cancel(SequenceId id) {
   if (const auto ending = ending_.find(id); ending != ending_.end()) {
     if (!ending->second->ended) ++totals_.cancelled_total;
     scheduler_.end(*ending->second);
@@ -177,7 +197,7 @@ void CoordinatorMachine::cancel(SequenceId id) {
   scheduler_.end(*sequence);
 }
 
-void CoordinatorMachine::stop(SequenceId id, Position position) {
+void SequenceLifecycle::stop(SequenceId id, Position position) {
   const std::shared_ptr<Sequence> sequence = ending_.contains(id) ? nullptr : scheduler_.find(id);
   if (!sequence || sequence->ended || sequence->stopped) return;
   const bool runs = sequence->epoch != Epoch();
@@ -199,15 +219,17 @@ void CoordinatorMachine::stop(SequenceId id, Position position) {
 }
 
 // One at a time: every event may change which sequence is next.
-void CoordinatorMachine::admit() {
+void SequenceLifecycle::admit() {
   for (;;) {
     if (const auto unfit = scheduler_.pop_unfit()) {
       const Status why = scheduler_.fits_somewhere(*unfit);
-      end_sequences({unfit}, why.error());
+      end({unfit}, why.error());
       continue;
     }
     const auto sequence = scheduler_.admit();
     if (!sequence) break;
+    INVARIANT(sequence->epoch != Epoch() && !sequence->ended,
+              "a sequence that starts has a pipeline and has not ended");
     start_sequence(*sequence);
     if (std::exchange(sequence->admitted, true)) {
       ++totals_.resumed_total;
@@ -232,7 +254,7 @@ void CoordinatorMachine::admit() {
   }
 }
 
-void CoordinatorMachine::start_sequence(Sequence& sequence) {
+void SequenceLifecycle::start_sequence(Sequence& sequence) {
   // The next pipeline computes all rows again.
   if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
   const bool hashed = sequence.request.report_hashes;
@@ -248,16 +270,7 @@ void CoordinatorMachine::start_sequence(Sequence& sequence) {
   links_.send(sequence.epoch, {FrameType::kSubmit, encode(message)});
 }
 
-void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
-  Pipeline* pipeline = pipelines_.find(epoch);
-  if (pipeline == nullptr) return;
-  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
-  const Status taken = take_tokens(*pipeline, frame);
-  if (!taken.ok()) return lose_pipeline(epoch, last, taken.error().message);
-  admit();
-}
-
-Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
+Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
   REQUIRE(frame.type == FrameType::kTokens, "frame type " +
                                                 std::to_string(static_cast<int>(frame.type)) +
                                                 " does not belong on this link");
@@ -287,7 +300,7 @@ Status CoordinatorMachine::take_tokens(Pipeline& pipeline, const Frame& frame) {
 }
 
 // Its tokens are complete, also those of a cancelled one: every computed row was answered.
-void CoordinatorMachine::release(Sequence& sequence) {
+void SequenceLifecycle::release(Sequence& sequence) {
   const RequestPolicy& policy = sequence.request.policy;
   if (sequence.receipts && !sequence.released) {
     std::vector<TokenId> tokens = sequence.request.prompt;
@@ -310,7 +323,7 @@ void CoordinatorMachine::release(Sequence& sequence) {
   sequence.events->on_audit(none);
 }
 
-void CoordinatorMachine::take_outcome(const AuditOutcome& outcome) {
+void SequenceLifecycle::take_outcome(const AuditOutcome& outcome) {
   const auto found = audited_.find(outcome.request);
   if (found == audited_.end()) return;
   const std::shared_ptr<SequenceEvents> events = found->second;
@@ -318,7 +331,7 @@ void CoordinatorMachine::take_outcome(const AuditOutcome& outcome) {
   events->on_audit(outcome);
 }
 
-Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
+Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token) {
   const std::shared_ptr<Sequence> sequence = scheduler_.find(token.sequence);
   REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
           "a token of sequence " + std::to_string(token.sequence.value) +
@@ -335,8 +348,8 @@ Status CoordinatorMachine::take_token(Epoch epoch, const SampledToken& token) {
   return ok_status();
 }
 
-void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
-                                 const SampledToken& token) {
+void SequenceLifecycle::deliver(const std::shared_ptr<Sequence>& sequence,
+                                const SampledToken& token) {
   if (token.finish == FinishReason::kError) {
     ++totals_.finished_error_total;
     scheduler_.end(*sequence);
@@ -356,8 +369,8 @@ void CoordinatorMachine::deliver(const std::shared_ptr<Sequence>& sequence,
   finish_held(false);
 }
 
-void CoordinatorMachine::finish(const std::shared_ptr<Sequence>& sequence,
-                                const SampledToken& token) {
+void SequenceLifecycle::finish(const std::shared_ptr<Sequence>& sequence,
+                               const SampledToken& token) {
   const SampledToken last = token;  // may be the held one
   sequence->held.reset();
   std::vector<RowHash> hashes = sequence->sorted_hashes();
@@ -368,14 +381,14 @@ void CoordinatorMachine::finish(const std::shared_ptr<Sequence>& sequence,
   sequence->events->on_token(last);
 }
 
-void CoordinatorMachine::finish_stopped(const std::shared_ptr<Sequence>& sequence) {
+void SequenceLifecycle::finish_stopped(const std::shared_ptr<Sequence>& sequence) {
   std::vector<RowHash> hashes = sequence->sorted_hashes();
   scheduler_.end(*sequence);
   sequence->events->on_hashes(std::move(hashes));
 }
 
 // Last tokens are delivered when all hashes are there, or when the wait for them is over.
-void CoordinatorMachine::finish_held(bool only_overdue) {
+void SequenceLifecycle::finish_held(bool only_overdue) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
     if (sequence->ended || !sequence->waits_for_hashes()) continue;
     const bool overdue = clock_.now() >= sequence->held_until;
@@ -394,6 +407,133 @@ void CoordinatorMachine::finish_held(bool only_overdue) {
       finish(sequence, *sequence->held);
     }
   }
+}
+
+Status SequenceLifecycle::take_hashes(const Node& node, const control::v1::StepHashes& hashes) {
+  if (node.status.epoch != Epoch(hashes.epoch())) {
+    ++late_frames_;
+    return ok_status();
+  }
+  for (const auto& row : hashes.rows()) {
+    RowHash hash{
+        SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
+    REQUIRE(read_field(row.in(), hash.in.bytes) && read_field(row.out(), hash.out.bytes),
+            "it sent a hash that is not of 32 bytes");
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
+    if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
+    if (!sequence->request.report_hashes) continue;
+    TRY_VOID(sequence->add_hash(hash));
+  }
+  finish_held(false);
+  return ok_status();
+}
+
+std::vector<std::shared_ptr<Sequence>> SequenceLifecycle::interrupt(
+    std::vector<std::shared_ptr<Sequence>> lost, Duration silence, bool failed) {
+  const Duration patience = std::max(kResumePatience - silence, kResumeAtLeast);
+  std::vector<std::shared_ptr<Sequence>> again;
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (auto& sequence : lost) {
+    if (sequence->ended) continue;
+    if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
+      sequence->interrupt(clock_.now(), patience, failed);
+      INVARIANT(sequence->epoch == Epoch(), "an interrupted sequence has no pipeline");
+      again.push_back(std::move(sequence));
+    } else {
+      ending_.emplace(sequence->id, sequence);
+      over.push_back(std::move(sequence));
+    }
+  }
+  if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
+  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
+  scheduler_.requeue(std::move(again));
+  return over;
+}
+
+void SequenceLifecycle::report_rates(TimePoint now) {
+  token_rate_.report(now, static_cast<double>(totals_.generation_tokens_total));
+  prompt_rate_.report(now, static_cast<double>(totals_.prompt_tokens_total));
+}
+
+void SequenceLifecycle::expire() {
+  finish_held(true);
+  expire_waiting();
+  expire_interrupted();
+}
+
+void SequenceLifecycle::end(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error) {
+  for (const auto& sequence : sequences) ending_.emplace(sequence->id, sequence);
+  for (const auto& sequence : sequences) {
+    ending_.erase(sequence->id);
+    if (sequence->ended) continue;
+    if (sequence->stopped) {
+      finish_stopped(sequence);
+      continue;
+    }
+    if (sequence->held) {  // complete but for the hashes of its last rows
+      finish(sequence, *sequence->held);
+      continue;
+    }
+    scheduler_.end(*sequence);
+    ++totals_.finished_error_total;
+    sequence->events->on_error(error);
+  }
+}
+
+void SequenceLifecycle::expire_waiting() {
+  if (scheduler_.serves()) {
+    without_pipeline_since_ = clock_.now();
+    return;
+  }
+  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
+  if (pipelines_.placing().hopes()) return;
+  end(scheduler_.take_waiting(),
+      {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing_()});
+}
+
+// As many as a pipeline takes are here and well, and will be one when they have rested.
+bool SequenceLifecycle::enough_rest() const {
+  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
+    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
+           !registry_.late(*node);
+  });
+  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
+}
+
+// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
+// measured and searched for, or one serves that will have room.
+void SequenceLifecycle::expire_interrupted() {
+  const auto& all = pipelines_.all();
+  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
+    return !one.second.serving && !one.second.checking;
+  });
+  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
+  const TimePoint now = clock_.now();
+  std::vector<std::shared_ptr<Sequence>> over;
+  for (const auto& sequence : scheduler_.interrupted()) {
+    const bool fits = scheduler_.fits_somewhere(*sequence).ok();
+    const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
+    if (fits || hope) sequence->resume_by = now + kResumePatience;
+    if (now >= sequence->resume_by) over.push_back(sequence);
+  }
+  for (const auto& sequence : over) {
+    scheduler_.remove_waiting(sequence->id);
+    ending_.emplace(sequence->id, sequence);
+  }
+  end(std::move(over),
+      {ErrorCode::kUnavailable,
+       "nobody holds the lost layers, or has room for this sequence: " + missing_()});
+}
+
+SwarmStatus SequenceLifecycle::status() const {
+  SwarmStatus status = totals_;
+  status.late_frames_total = late_frames_;
+  status.running_audits = scheduler_.running_of(kAuditor);
+  status.running = scheduler_.running() - status.running_audits;
+  status.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
+  status.tokens_per_second = token_rate_.per_second(clock_.now());
+  status.prompt_tokens_per_second = prompt_rate_.per_second(clock_.now());
+  return status;
 }
 
 }  // namespace hearth::coordinator

@@ -6,7 +6,7 @@
 namespace hearth::coordinator {
 namespace {
 
-struct SequencesTest : ::testing::Test {
+struct SequenceLifecycleTest : ::testing::Test {
   Swarm swarm{2};
   std::vector<std::shared_ptr<Owner>> owners;
 
@@ -30,7 +30,7 @@ struct SequencesTest : ::testing::Test {
   }
 };
 
-TEST_F(SequencesTest, ASubmissionIsAnsweredWithItsBounds) {
+TEST_F(SequenceLifecycleTest, ASubmissionIsAnsweredWithItsBounds) {
   const SubmitAnswer early = submit({8});
   EXPECT_EQ(early.sequences.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(early.bounds.positions, swarm.options.shape.context) << "no pipeline serves yet";
@@ -51,7 +51,7 @@ TEST_F(SequencesTest, ASubmissionIsAnsweredWithItsBounds) {
   EXPECT_EQ(large.bounds.waiting, 1U);
 }
 
-TEST_F(SequencesTest, ASubmissionIsTakenWholeOrNotAtAll) {
+TEST_F(SequenceLifecycleTest, ASubmissionIsTakenWholeOrNotAtAll) {
   serve();
   EXPECT_FALSE(submit({8, 8, 63}).sequences.ok());
   for (const auto& owner : owners) EXPECT_FALSE(owner->admitted || owner->over);
@@ -65,7 +65,7 @@ TEST_F(SequencesTest, ASubmissionIsTakenWholeOrNotAtAll) {
 }
 
 // The last places of the queue are not given to a part of a submission.
-TEST_F(SequencesTest, AFullQueueTakesNoPartOfASubmission) {
+TEST_F(SequenceLifecycleTest, AFullQueueTakesNoPartOfASubmission) {
   serve();
   ASSERT_TRUE(submit({62}).sequences.ok());
   RequestPolicy policy;
@@ -79,7 +79,7 @@ TEST_F(SequencesTest, AFullQueueTakesNoPartOfASubmission) {
   EXPECT_TRUE(submit({62}, false, policy).sequences.ok());
 }
 
-TEST_F(SequencesTest, VerificationThatIsImpossibleIsToldWithTheBounds) {
+TEST_F(SequenceLifecycleTest, VerificationThatIsImpossibleIsToldWithTheBounds) {
   serve();
   RequestPolicy policy;
   policy.verify = Verify::kFull;

@@ -1,0 +1,298 @@
+#include "coordinator/machine/pipeline_lifecycle.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "coordinator/machine/missing.h"
+#include "coordinator/proof/ledger_service.h"
+#include "proto/frame.h"
+
+namespace hearth::coordinator {
+namespace {
+
+// Between two calls of the timer: more, and this process was frozen itself.
+constexpr Duration kAsleep = std::chrono::milliseconds(500);
+
+}  // namespace
+
+PipelineLifecycle::PipelineLifecycle(const CoordinatorOptions& options, const Clock& clock,
+                                     PipelineParts parts)
+    : options_(options),
+      clock_(clock),
+      control_(parts.control),
+      data_(parts.data),
+      registry_(parts.registry),
+      pipelines_(parts.pipelines),
+      links_(parts.links),
+      scheduler_(parts.scheduler),
+      holdings_(parts.holdings),
+      standings_(parts.standings),
+      sessions_(parts.sessions),
+      sequences_(parts.sequences),
+      timer_at_(clock.now()) {}
+
+// Checking pipelines are formed of the nodes that are left over.
+void PipelineLifecycle::form() {
+  while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
+  if (options_.receipts == nullptr) return;
+  while (Pipeline* pipeline = pipelines_.form_checking(options_.receipts->build())) {
+    tell_assigned(*pipeline);
+  }
+}
+
+void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
+  const Epoch epoch = pipeline.epoch;
+  spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
+               pipeline.checking ? "checking " : "", pipeline.members.size());
+  begin_receipts(pipeline);
+  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
+              pipeline.members.front().data_address, pipeline.members.front().node,
+              pipeline.members.back().node);
+  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
+    const Member& member = pipeline.members[stage];
+    Node* node = registry_.find(member.node);
+    INVARIANT(node != nullptr && node->status.epoch == epoch,
+              "the members of a pipeline that forms are registered, and are its own");
+    if (node->status.partial && node->plan != member.layers) {
+      node->plan = member.layers;
+      node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
+      messages.emplace_back(member.link, holdings_.message(*node));
+    }
+    control::v1::CoordinatorMessage message;
+    *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
+    messages.emplace_back(pipeline.members[stage].link, std::move(message));
+  }
+  // Sending may lose a worker, and with it the pipeline: no worker is told of it afterwards.
+  for (const auto& [link, message] : messages) {
+    if (pipelines_.find(epoch) == nullptr) break;
+    sessions_.send(link, message);
+  }
+}
+
+// As standing pipelines' receipts do, though the file's manifest may be known since: those that
+// name it differently cannot audit each other. A file without a manifest is known by its header.
+Hash256 PipelineLifecycle::model_of_receipts() const {
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    if (pipeline.model) return *pipeline.model;
+  }
+  return holdings_.model() ? *holdings_.model() : blake2b(as_bytes(options_.model_fingerprint));
+}
+
+// Where every stage makes them, with this very program: neighbours must name the same one.
+void PipelineLifecycle::begin_receipts(Pipeline& pipeline) {
+  if (options_.receipts == nullptr) return;
+  ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
+  for (const Member& member : pipeline.members) {
+    const auto peer = control_.peer(member.link);
+    if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
+      spdlog::info("epoch {}: no receipts, for {} makes none like those of this program",
+                   pipeline.epoch.value, member.node);
+      return;
+    }
+    const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+    stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
+  }
+  pipeline.model = model_of_receipts();
+  stages.program =
+      ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);
+  stages.model = *pipeline.model;
+  options_.receipts->begin(std::move(stages));
+}
+
+void PipelineLifecycle::stage_ready(Node& node, const control::v1::StageReady& ready) {
+  const Epoch epoch(ready.epoch());
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || node.status.epoch != epoch || pipeline->serving) return;  // late
+  const std::uint32_t stage = node.status.stage;
+  node.loaded = true;
+  node.status.kv_pages = ready.kv_pages();
+  node.status.weight_bytes = ready.weight_bytes();
+  const Status usable = pipelines_.ready(*pipeline, stage, ready);
+  if (!usable.ok()) return lose(epoch, stage, usable.error().message);
+  serve_if_complete(epoch);
+}
+
+void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed& failed) {
+  const Epoch epoch(failed.epoch());
+  if (node.status.epoch != epoch) return;  // late
+  std::uint32_t culprit = node.status.stage;
+  Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
+  if (peer != nullptr && peer->status.epoch == epoch) {
+    registry_.strike(node);
+    registry_.strike(*peer);
+    // Of the two, the one that is late with its heartbeats as well is to blame.
+    if (registry_.late(*peer)) culprit = peer->status.stage;
+  }
+  // Or a stage further round the ring is, whose neighbour has hung up already.
+  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
+  lose(epoch, culprit, decode_refused(as_bytes(failed.error())));
+}
+
+void PipelineLifecycle::serve_if_complete(Epoch epoch) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr || pipeline->serving) return;
+  if (!pipeline->all_ready() || !links_.linked(epoch)) return;
+  pipeline->serving = true;
+  const bool checks = pipeline->checking.has_value();
+  if (!checks) last_loss_.clear();
+  for (const Member& member : pipeline->members) {
+    registry_.find(member.node)->state = Node::State::kServing;
+  }
+  spdlog::info("epoch {}: {} with {} KV pages of {} tokens", epoch.value,
+               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
+  std::vector<std::string> nodes;
+  for (const Member& member : pipeline->members) nodes.push_back(member.node);
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
+                      checks);
+  standings_.rank_pools();
+  sequences_.admit();
+}
+
+void PipelineLifecycle::lose_link(Epoch epoch, std::uint32_t stage, const std::string& why) {
+  const std::optional<std::uint32_t> silent = silent_stage(epoch);
+  if (silent) return lose(epoch, *silent, "it gives no sign of life");
+  lose(epoch, stage, "its data link to the coordinator: " + why);
+}
+
+// A stage that misses a silent neighbour hangs up, maybe before the neighbour is missed here.
+std::optional<std::uint32_t> PipelineLifecycle::silent_stage(Epoch epoch) const {
+  const auto pipeline = pipelines_.all().find(epoch);
+  if (pipeline == pipelines_.all().end()) return std::nullopt;
+  std::optional<std::uint32_t> found;
+  TimePoint heard = clock_.now() - (options_.heartbeat_timeout - 2 * options_.heartbeat);
+  for (std::uint32_t stage = 0; stage < pipeline->second.members.size(); ++stage) {
+    const Node* node = registry_.find(pipeline->second.members[stage].node);
+    if (node == nullptr || node->last_heard > heard) continue;
+    heard = node->last_heard;
+    found = stage;
+  }
+  return found;
+}
+
+void PipelineLifecycle::lose(Epoch epoch, std::uint32_t stage, const std::string& why) {
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  INVARIANT(stage < pipeline->members.size(), "the stage to blame is one of the pipeline's");
+  const std::string sentence = pipeline->describe(stage) + " failed: " + why;
+  end(epoch, sentence, {pipeline->members[stage].node});
+}
+
+void PipelineLifecycle::end(Epoch epoch, const std::string& sentence,
+                            const std::vector<std::string>& culprits) {
+  spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
+              epoch.value, sentence);
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  INVARIANT(pipeline != nullptr, "a pipeline ends once");
+  if (!pipeline->checking) last_loss_ = sentence;
+  const std::vector<Member> members = pipeline->members;
+  const Duration silence = silence_of(culprits);
+  pipelines_.end(epoch, culprits);
+  if (options_.receipts != nullptr) options_.receipts->end(epoch);
+  links_.close(epoch);
+  std::vector<std::shared_ptr<Sequence>> over =
+      sequences_.interrupt(scheduler_.remove_pool(epoch), silence, !culprits.empty());
+  standings_.rank_pools();
+  control::v1::CoordinatorMessage message;
+  message.mutable_unassign()->set_epoch(epoch.value);
+  for (const Member& member : members) {
+    const Node* node = registry_.find(member.node);
+    const bool there = node != nullptr && node->state != Node::State::kLost;
+    if (there && node->link == member.link) sessions_.send(member.link, message);
+  }
+  sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
+  form();
+  sequences_.admit();
+}
+
+std::string PipelineLifecycle::missing() const {
+  return missing_sentence(options_, registry_, pipelines_, last_loss_);
+}
+
+void PipelineLifecycle::lose_overdue() {
+  for (const Epoch epoch : pipelines_.overdue()) {
+    const Pipeline& pipeline = *pipelines_.find(epoch);
+    std::uint32_t late = 0;
+    while (late + 1 < pipeline.members.size() && pipeline.members[late].ready) ++late;
+    lose(epoch, late, "the pipeline did not form in time");
+  }
+}
+
+void PipelineLifecycle::end_outdated() {
+  for (const auto& [epoch, why] : pipelines_.outdated()) {
+    if (pipelines_.find(epoch) != nullptr) end(epoch, why, {});
+  }
+}
+
+void PipelineLifecycle::take_away(Node& node, std::optional<Away> away) {
+  if (away == node.status.away) return;
+  node.status.away = std::move(away);
+  const std::string name = node.status.name;
+  if (!node.status.away) {
+    node.measured_at = clock_.now();
+    spdlog::info("worker {} is back from its owner", name);
+  } else {
+    const Away& now = *node.status.away;
+    spdlog::info("worker {} is {} by its owner: {}", name, verb_of(now), now.why);
+    if (!now.drain) {
+      node.loaded = false;
+      withdraw(node.status.epoch, node.status.stage);
+    }
+  }
+  drain();
+  form();
+  sequences_.admit();
+}
+
+void PipelineLifecycle::withdraw(Epoch epoch, std::uint32_t stage) {
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  end(epoch, pipeline->describe(stage) + " was taken back by its owner", {});
+}
+
+// All are closed before the first one ends, so that none counts on another; then one after the
+// other, for each may take the room on which the next one would count.
+void PipelineLifecycle::drain() {
+  std::vector<std::pair<Epoch, std::uint32_t>> draining;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    const auto& members = pipeline.members;
+    const auto away = std::find_if(members.begin(), members.end(), [&](const Member& member) {
+      return registry_.find(member.node)->status.away.has_value();
+    });
+    scheduler_.close_pool(epoch, away != members.end());
+    if (away != members.end()) draining.emplace_back(epoch, away - members.begin());
+  }
+  for (const auto& [epoch, stage] : draining) {
+    const Pipeline* pipeline = pipelines_.find(epoch);
+    if (pipeline != nullptr && may_end_now(*pipeline)) withdraw(epoch, stage);
+  }
+}
+
+bool PipelineLifecycle::may_end_now(const Pipeline& pipeline) const {
+  if (pipeline.checking) return true;  // no client waits for what it computes
+  const auto pool = scheduler_.pools().find(pipeline.epoch);
+  if (pool == scheduler_.pools().end() || pool->second.running == 0) return true;
+  if (scheduler_.others_have_room(pipeline.epoch)) return true;
+  const std::vector<std::string> next = pipelines_.successor(pipeline);
+  return !next.empty() &&
+         scheduler_.may_all_run_on(pipeline.epoch, next, standings_.level_of(next));
+}
+
+// Nothing counts of what this process did not hear because it was frozen.
+Duration PipelineLifecycle::silence_of(const std::vector<std::string>& names) const {
+  const TimePoint now = clock_.now();
+  if (now - timer_at_ > kAsleep) return Duration::zero();
+  Duration longest = Duration::zero();
+  for (const std::string& name : names) {
+    const Node* node = registry_.find(name);
+    if (node != nullptr && registry_.late(*node))
+      longest = std::max(longest, now - node->last_heard);
+  }
+  return longest;
+}
+
+}  // namespace hearth::coordinator

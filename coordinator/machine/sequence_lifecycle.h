@@ -1,0 +1,118 @@
+// SequenceLifecycle: the life of every sequence: it is submitted, admitted, gets its tokens and the
+// hashes of its rows, waits for another pipeline when its own is lost, and ends; and what is
+// counted of all of them.
+//
+// Owners may call submit(), cancel() and stop() from inside their events, so state is brought in
+// order before any event is sent, and nothing is held across one but shared pointers.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/standing_view.h"
+#include "coordinator/pipelines/pipeline_links.h"
+#include "coordinator/pipelines/pipelines.h"
+#include "coordinator/proof/audit_case.h"
+#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/workers/counter_rate.h"
+#include "coordinator/workers/registry.h"
+#include "proto/control.pb.h"
+#include "proto/link/transport.h"
+
+namespace hearth::coordinator {
+
+class SequenceLifecycle {
+ public:
+  // A sentence: why no pipeline serves.
+  using Missing = std::function<std::string()>;
+
+  // All outlive this object. It calls `missing` when it refuses or ends a sequence.
+  SequenceLifecycle(const CoordinatorOptions& options, const Clock& clock, const Registry& registry,
+                    Pipelines& pipelines, Scheduler& scheduler, PipelineLinks& links,
+                    const StandingView& standings, NewcomerChecks& newcomers, Missing missing);
+
+  // As of Coordinator.
+  SubmitAnswer submit(std::vector<Submission> sequences);
+  void cancel(SequenceId sequence);
+  void stop(SequenceId sequence, Position position);
+
+  // Computes a request again for an audit.
+  void submit_audit(AuditRun run);
+  // Tells the owner of an answer what came of an audit of it.
+  void take_outcome(const AuditOutcome& outcome);
+
+  // Starts the waiting sequences that can start.
+  void admit();
+  // What the last stage sent. kInvalidInput: it breaks an order or a bound, and its pipeline is to
+  // be ended for it. The caller admits afterwards.
+  Status take_tokens(Pipeline& pipeline, const Frame& frame);
+  // Hashes of rows that a stage computed. kInvalidInput: its worker is to be lost for it.
+  Status take_hashes(const Node& node, const control::v1::StepHashes& hashes);
+
+  // Of a pipeline that is lost, out of the scheduler: those that can go on wait again, the others
+  // are given back for end(). `silence`: how long the lost worker has said nothing. `failed`: false
+  // when an owner took a machine.
+  std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
+                                                   Duration silence, bool failed);
+  // Ends each with what it has where that is complete, and with the error otherwise.
+  void end(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
+
+  // The timer calls both; the first one before anything changes.
+  void report_rates(TimePoint now);
+  void expire();  // whatever has waited for too long: for hashes, or for a pipeline
+
+  // Only what is counted of sequences: totals, rates, how many run and wait.
+  SwarmStatus status() const;
+
+ private:
+  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
+  // space.
+  static constexpr char kAuditor[] = "the audits";
+
+  RequestBounds bounds(const RequestPolicy& policy) const;
+  Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
+  Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
+  void start_sequence(Sequence& sequence);
+  Status take_token(Epoch epoch, const SampledToken& token);
+  void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void release(Sequence& sequence);
+  void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
+  void finish_stopped(const std::shared_ptr<Sequence>& sequence);
+  void finish_held(bool only_overdue);
+  void expire_waiting();
+  void expire_interrupted();
+  bool enough_rest() const;
+
+  const CoordinatorOptions& options_;
+  const Clock& clock_;
+  const Registry& registry_;
+  Pipelines& pipelines_;
+  Scheduler& scheduler_;
+  PipelineLinks& links_;
+  const StandingView& standings_;
+  NewcomerChecks& newcomers_;
+  const Missing missing_;
+  // Out of the scheduler and not told yet: the owner of one may cancel another.
+  std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
+  // Owners of answers whose windows are all being audited; the oldest first.
+  std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
+  TimePoint without_pipeline_since_{};
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t late_frames_ = 0;  // of older epochs; dropped
+  CounterRate token_rate_;         // reported by the timer
+  CounterRate prompt_rate_;
+  SwarmStatus totals_;  // only its *_total counters are kept here
+};
+
+}  // namespace hearth::coordinator
