@@ -46,7 +46,7 @@ TEST_F(SequenceLifecycleTest, ASubmissionIsAnsweredWithItsBounds) {
   EXPECT_EQ(exact.bounds.running, 1U);
   EXPECT_EQ(exact.bounds.waiting, 0U) << "before it came";
   const SubmitAnswer large = submit({63});
-  EXPECT_EQ(large.sequences.error().code, ErrorCode::kNoCapacity);
+  EXPECT_EQ(large.sequences.error().code, ErrorCode::kInvalidInput) << "beyond the context";
   EXPECT_EQ(large.bounds.positions, 64U);
   EXPECT_EQ(large.bounds.waiting, 1U);
 }

@@ -196,7 +196,6 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
 }
 
 TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
-  grant(own, 100'000);
   NewKey wish{"private", {}};
   wish.verify = Verify::kSpot;
   wish.min_level = ledger::Level::kRegular;
@@ -207,12 +206,14 @@ TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
   head.authorizations = 1;
   head.authorization = "Bearer " + key->text;
   const auto verdict = Authorization(store, clock).check(head, Access::kModel, "tiny", false);
+  grant(verdict.policy.account, 100'000);
   HttpRequest http;
   http.policy = verdict.policy;
-  const auto asked = [&](const std::string& hearth) -> const RequestPolicy& {
+  const auto asked = [&](const std::string& hearth) {
     ask(R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "hearth": )" + hearth + "}",
         http);
-    return port.submitted.back().request.policy;
+    EXPECT_FALSE(client->response) << client->response->body;
+    return port.submitted.empty() ? RequestPolicy() : port.submitted.back().request.policy;
   };
   EXPECT_EQ(asked("{}").min_level, ledger::Level::kRegular);
   EXPECT_EQ(asked("{}").verify, Verify::kSpot);
