@@ -14,7 +14,7 @@ bool has_room(const Node& node, const LayerRange& layers) {
   return room_of(node) >= layers.size() - 1;
 }
 
-// The best of them for these layers, who is then no more among them; null: nobody has room.
+// Takes the best of them for these layers out of `nodes`; null: no node has room.
 Node* take_best(std::vector<Node*>& nodes, const LayerRange& layers) {
   const auto cost = [&](const Node* node) {
     const bool loaded = node->loaded && node->status.layers == layers;

@@ -192,7 +192,7 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
     LayerRange missing;
     const auto found = place_checkers(cut, newcomers, spares, &missing);
     if (!found) {
-      why_newcomers_wait_ = "nobody is free to hold layers " + text_of(missing) + " beside it";
+      why_newcomers_wait_ = "no free node has room for layers " + text_of(missing);
       continue;
     }
     Pipeline& pipeline = begin(found->nodes, found->layers);

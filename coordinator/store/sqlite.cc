@@ -33,8 +33,8 @@ std::optional<Role> role_number(std::int64_t number) {
 // Of what is written: the coordinator's role is no node's that joins.
 Status check_role(Role role) {
   const auto number = static_cast<std::int64_t>(role);
-  REQUIRE(role_number(number), "a node joins as worker, client or admin; role " +
-                                   std::to_string(number) + " is none of these");
+  REQUIRE(role_number(number),
+          "a node joins as worker, client or admin; its role is number " + std::to_string(number));
   return ok_status();
 }
 
