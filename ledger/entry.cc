@@ -44,9 +44,9 @@ struct EntryReader {
   void key_or_nobody(PublicKey& value) {
     ByteReader ahead = in;
     const ByteSpan taken = ahead.take(PublicKey::kBytes);
-    const bool nobody =
+    const bool is_empty =
         std::ranges::all_of(taken, [](std::byte one) { return one == std::byte{}; });
-    if (!nobody) return key(value);
+    if (!is_empty) return key(value);
     in = ahead;
     value = {};
   }
@@ -110,8 +110,8 @@ void fields(Archive& a, VerdictEntry& e) {
   e.verdict = static_cast<Verdict>(verdict);
   if ((e.verdict == Verdict::kUnjudged) != (e.guilty == PublicKey()) && a.status) {
     a.status = Error::invalid(
-        "a verdict names who is guilty, and none but one that is unjudged "
-        "names nobody");
+        "a verdict names who is guilty, and only an unjudged one "
+        "has an empty key");
   }
   a.bytes(e.evidence.bytes);
 }

@@ -189,7 +189,7 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
   for (const Checkpoint& one : cosigned) {
     const PublicKey& witness = one.cosignatures.front().witness;
     REQUIRE(one.log == key_.public_key() && one.size <= size(),
-            "a cosigned checkpoint is none of this log");
+            "a cosigned checkpoint is not of this log");
     REQUIRE(cosigned_.contains(witness) || cosigned_.size() + files.size() < kWitnesses,
             "the log has " + std::to_string(kWitnesses) + " witnesses already");
     const ByteSpan text = as_bytes(texts.emplace_back(one.text()));
