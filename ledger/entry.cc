@@ -129,6 +129,8 @@ void fields(Archive& a, DrawEntry& e) {
   a.bytes(e.proof);
 }
 
+static_assert(std::variant_size_v<EntryBody> == 11, "each kind of entry has a body");
+
 // The body type of kind `kKind`; kinds count from 1.
 template <std::size_t kKind = 1>
 Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {

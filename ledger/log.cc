@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace hearth::ledger {
 namespace {
 
@@ -167,6 +169,7 @@ Result<std::uint64_t> Log::append(std::span<const ByteSpan> entries) {
   if (const Status written = write(draft); !written) return ended(written.error());
   edge_ = std::move(draft.edge);
   bundle_ = std::move(draft.bundle);
+  INVARIANT(edge_.size() == first + entries.size(), "an append adds each entry to the tree");
   remove_partials(draft);
   return first;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "coordinator/workers/holdings.h"
 
 namespace hearth::coordinator {
@@ -54,6 +55,7 @@ std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
     }
     placed.nodes[stage] = node;
   }
+  INVARIANT(std::ranges::count(placed.nodes, nullptr) == 0, "each stage has a node");
   return any ? std::optional(std::move(placed)) : std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/check.h"
 #include "base/crypto_vrf.h"
 #include "base/hex.h"
 #include "base/limits.h"
@@ -23,6 +24,7 @@ constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tr
 constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
 // Seals and openings must reach the log while the window may be audited.
 constexpr std::int64_t kMarginSeconds = 120;
+static_assert(Auditor::kChecksKept < Auditor::kKeptCases, "checks leave room for audits");
 
 }  // namespace
 
@@ -225,6 +227,7 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
     outcomes_.push_back(*kept.dispute);
     outcomes_.back().windows = kept.agreed;
   }
+  INVARIANT(bytes_ >= kept.bytes, "the bytes of each kept request are counted");
   bytes_ -= kept.bytes;
   runs_.erase(kept.run.name);
   for (const std::uint64_t entry : kept.request.entries()) by_entry_.erase(entry);

@@ -25,6 +25,8 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
+static_assert(static_cast<int>(Role::kWorker) == 1 && Role::kAdmin < Role::kCoordinator,
+              "the roles that a node joins with are the first ones");
 std::optional<Role> role_number(std::int64_t number) {
   if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
   return static_cast<Role>(number);
