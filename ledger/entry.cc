@@ -18,7 +18,7 @@ struct Writer {
     out.append(value);
   }
   void key(PublicKey& value) { out.append(value.bytes()); }
-  void key_or_nobody(PublicKey& value) { key(value); }
+  void key_or_empty(PublicKey& value) { key(value); }
   template <typename T>
   void number(T& value) {
     out.write(value);
@@ -41,7 +41,7 @@ struct EntryReader {
       status = parsed.error();
     }
   }
-  void key_or_nobody(PublicKey& value) {
+  void key_or_empty(PublicKey& value) {
     ByteReader ahead = in;
     const ByteSpan taken = ahead.take(PublicKey::kBytes);
     const bool is_empty =
@@ -81,7 +81,7 @@ void fields(Archive& a, GrantEntry& e) {
 }
 template <typename Archive>
 void fields(Archive& a, ReceiptEntry& e) {
-  a.key_or_nobody(e.payer);
+  a.key_or_empty(e.payer);
   a.bytes(e.receipt);
 }
 template <typename Archive>
@@ -101,7 +101,7 @@ void fields(Archive& a, OpeningEntry& e) {
 template <typename Archive>
 void fields(Archive& a, VerdictEntry& e) {
   a.number(e.receipt);
-  a.key_or_nobody(e.guilty);
+  a.key_or_empty(e.guilty);
   auto verdict = static_cast<std::uint8_t>(e.verdict);
   a.number(verdict);
   if ((verdict < 1 || verdict > 3) && a.status) {
