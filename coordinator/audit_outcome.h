@@ -21,7 +21,7 @@ namespace hearth::coordinator {
 
 // How an answer is to be verified. Draws do not know of it (ledger/PROTOCOL.md, 4).
 enum class Verify : std::uint8_t {
-  kNone,  // as the draw says, and nobody is told
+  kNone,  // as the draw says, and the client is not told
   kSpot,  // as the draw says; placed on nodes of standing where there is a choice
   kFull,  // every window besides, placed likewise, and who asked is told what came of it
 };
@@ -44,7 +44,7 @@ std::optional<ledger::Level> level_named(std::string_view name);
 struct AuditOutcome {
   enum class Kind : std::uint8_t {
     kAgreed,     // all windows that were to be audited
-    kDisputed,   // of `entry` somebody else has another result, and nobody has judged who is right
+    kDisputed,   // another node has another result for `entry`; not judged yet
     kFalse,      // judged: that of `entry` is false
     kUnaudited,  // not all windows could be, and none differs
   };

@@ -8,13 +8,13 @@
 // is expected to be the quickest.
 //
 // A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
-// with whoever is spare they form the next one, and the interrupted sequences go on there, or on
+// with the spare nodes they form the next one, and the interrupted sequences go on there, or on
 // another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
-// a function of those and the seed, so the next one is the one that would have come. Where nobody
+// a function of those and the seed, so the next one is the one that would have come. Where no node
 // holds the lost layers for 2 s from the fault on, and none is loading them, they end with one
 // typed error.
 //
-// A node whose owner pauses it is like a lost one, but that nobody is to blame: its pipeline ends
+// A node whose owner pauses it is like a lost one, but no node is blamed: its pipeline ends
 // at once. One that is drained gets nothing new; its pipeline ends when others can take over what
 // it runs, or when nothing runs.
 //
@@ -91,8 +91,8 @@ struct NodeStatus {
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
   std::string slow;                         // how slow it was found lately; empty: it was not
   std::string barred;                       // why the ledger lets it have no work; empty: it may
-  std::string owner;                        // whose machine it is; empty: nobody said
-  // It checks what others computed, and serves nobody; then what it does, or why it waits.
+  std::string owner;                        // of the machine; empty: unknown
+  // It checks what others computed and serves no requests; then what it does, or why it waits.
   bool newcomer = false;
   std::string checking;
 };
@@ -104,12 +104,12 @@ struct LinkStatus {
   placement::Link link;
 };
 
-// Of whom others say that it sent them wrong bytes of the model.
+// A node that others accuse of sending wrong bytes of the model.
 struct AccusedStatus {
   std::string node;
   std::uint32_t accusers = 0;  // nodes that say so; each may lie
   std::string item;            // that the first of them named: "tensor NAME", "the header"
-  bool out = false;            // nobody is told to fetch from it
+  bool out = false;            // no node is told to fetch from it
 };
 
 enum class AuditMode : std::uint8_t {
@@ -125,7 +125,7 @@ struct AuditStatus {
   std::uint64_t selected_total = 0;  // that were to be audited
   std::uint64_t agreed_total = 0;
   std::uint64_t disputed_total = 0;
-  std::uint64_t missed_total = 0;    // that nobody could audit in time, or that an auditor refused
+  std::uint64_t missed_total = 0;    // not audited in time, or refused by an auditor
   std::uint64_t waiting = 0;         // of requests that are not being audited yet
   std::uint32_t running = 0;         // requests that are
   std::string why_waiting;           // a sentence, or empty
@@ -225,10 +225,10 @@ struct CoordinatorOptions {
   std::function<bool(const PublicKey& key)> is_newcomer = {};
   CanaryWords canary_words = {};
   std::uint64_t first_epoch = 1;  // greater than any epoch of an earlier process
-  // A worker shows the roster that it holds, against the one that it was sent. False when it is
-  // none of this cluster: then the worker is lost. Null: nobody looks.
+  // A worker shows the roster that it holds, against the one that it was sent. False when it
+  // is not of this cluster: then the worker is lost. Null: rosters are not checked.
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
-  // Who answers for a node; nothing: nobody said, and it answers for itself. Null: likewise.
+  // Who answers for a node; nothing: unknown, and it answers for itself. Null: likewise.
   std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);

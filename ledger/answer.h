@@ -8,7 +8,7 @@
 
 namespace hearth::ledger {
 
-// What the accused says of it. To say nothing in time is none of the other two.
+// What the accused says of it. Silence until the deadline is kNone.
 enum class Plea : std::uint8_t { kNone = 0, kConceded = 1, kContested = 2 };
 
 // The accused's answer about the window of entry `receipt`, signed: evidence of a concession.

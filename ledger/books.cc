@@ -249,7 +249,7 @@ Status Books::apply(const ReceiptEntry& entry) {
       trusted ? reread_receipt(entry.receipt) : parse_receipt(entry.receipt, cluster_));
   TRY(Member* const worker, member(receipt.worker));
   REQUIRE(worker->standing.level(policy_, time_) != Level::kNewcomer,
-          "key " + receipt.worker.hex() + " is a newcomer's, and newcomers serve nobody");
+          "key " + receipt.worker.hex() + " is a newcomer's, and a newcomer may not serve");
   // Requests are named by their time, so the place is near the end.
   const std::size_t slots = slots_.size();
   const auto slot = slots_.emplace_hint(slots_.end(), receipt.slot, entries_);

@@ -18,7 +18,7 @@ struct Writer {
     out.append(value);
   }
   void key(PublicKey& value) { out.append(value.bytes()); }
-  void key_or_nobody(PublicKey& value) { key(value); }
+  void key_or_empty(PublicKey& value) { key(value); }
   template <typename T>
   void number(T& value) {
     out.write(value);
@@ -41,12 +41,12 @@ struct EntryReader {
       status = parsed.error();
     }
   }
-  void key_or_nobody(PublicKey& value) {
+  void key_or_empty(PublicKey& value) {
     ByteReader ahead = in;
     const ByteSpan taken = ahead.take(PublicKey::kBytes);
-    const bool nobody =
+    const bool is_empty =
         std::ranges::all_of(taken, [](std::byte one) { return one == std::byte{}; });
-    if (!nobody) return key(value);
+    if (!is_empty) return key(value);
     in = ahead;
     value = {};
   }
@@ -81,7 +81,7 @@ void fields(Archive& a, GrantEntry& e) {
 }
 template <typename Archive>
 void fields(Archive& a, ReceiptEntry& e) {
-  a.key_or_nobody(e.payer);
+  a.key_or_empty(e.payer);
   a.bytes(e.receipt);
 }
 template <typename Archive>
@@ -101,7 +101,7 @@ void fields(Archive& a, OpeningEntry& e) {
 template <typename Archive>
 void fields(Archive& a, VerdictEntry& e) {
   a.number(e.receipt);
-  a.key_or_nobody(e.guilty);
+  a.key_or_empty(e.guilty);
   auto verdict = static_cast<std::uint8_t>(e.verdict);
   a.number(verdict);
   if ((verdict < 1 || verdict > 3) && a.status) {
@@ -110,8 +110,8 @@ void fields(Archive& a, VerdictEntry& e) {
   e.verdict = static_cast<Verdict>(verdict);
   if ((e.verdict == Verdict::kUnjudged) != (e.guilty == PublicKey()) && a.status) {
     a.status = Error::invalid(
-        "a verdict names who is guilty, and none but one that is unjudged "
-        "names nobody");
+        "a verdict names who is guilty, and only an unjudged one "
+        "has an empty key");
   }
   a.bytes(e.evidence.bytes);
 }
@@ -128,6 +128,8 @@ template <typename Archive>
 void fields(Archive& a, DrawEntry& e) {
   a.bytes(e.proof);
 }
+
+static_assert(std::variant_size_v<EntryBody> == 11, "each kind of entry has a body");
 
 // The body type of kind `kKind`; kinds count from 1.
 template <std::size_t kKind = 1>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace hearth::ledger {
 namespace {
 
@@ -167,6 +169,7 @@ Result<std::uint64_t> Log::append(std::span<const ByteSpan> entries) {
   if (const Status written = write(draft); !written) return ended(written.error());
   edge_ = std::move(draft.edge);
   bundle_ = std::move(draft.bundle);
+  INVARIANT(edge_.size() == first + entries.size(), "an append adds each entry to the tree");
   remove_partials(draft);
   return first;
 }
@@ -189,7 +192,7 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
   for (const Checkpoint& one : cosigned) {
     const PublicKey& witness = one.cosignatures.front().witness;
     REQUIRE(one.log == key_.public_key() && one.size <= size(),
-            "a cosigned checkpoint is none of this log");
+            "a cosigned checkpoint is not of this log");
     REQUIRE(cosigned_.contains(witness) || cosigned_.size() + files.size() < kWitnesses,
             "the log has " + std::to_string(kWitnesses) + " witnesses already");
     const ByteSpan text = as_bytes(texts.emplace_back(one.text()));

@@ -44,7 +44,10 @@ Hash256 sha256(std::initializer_list<ByteSpan> parts) {
 }
 
 // The largest power of two below `size`, which has two leaves or more: where a tree divides.
-std::uint64_t split_of(std::uint64_t size) { return std::bit_floor(size - 1); }
+std::uint64_t split_of(std::uint64_t size) {
+  INVARIANT(size > 1, "a tree of two leaves or more divides");
+  return std::bit_floor(size - 1);
+}
 
 // The root of entries [begin, end). `begin` is a multiple of the largest power of two that fits.
 Result<Hash256> range_root(std::uint64_t begin, std::uint64_t end, const NodeReader& nodes) {

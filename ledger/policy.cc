@@ -43,7 +43,7 @@ constexpr PolicyRow kPolicyTable[] = {
     {"audit_seconds", &Policy::audit_seconds, "seconds",
      "inputs of a window are kept so long; who cannot show them then is at fault"},
     {"canary_rate", &Policy::canary_rate, "ppm",
-     "of the traffic is the swarm's own, so that newcomers have work that discloses nobody's "
+     "of the traffic is the swarm's own, so that newcomers have work that discloses no user's "
      "prompt"},
     {"fault_windows", &Policy::fault_windows, "windows",
      "whose pay a fault costs: more than cheating brings two neighbours until one of them is seen, "

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/check.h"
 
 namespace hearth::ledger {
 namespace {
@@ -112,6 +113,7 @@ std::int64_t Standing::fault(const Policy& policy, std::int64_t pay, std::int64_
   const std::int64_t cost = std::min(escrow_, policy.fault_windows * pay);
   std::int64_t left = cost;
   while (left > 0) {  // latest first: a cheat expects to keep the latest longest
+    INVARIANT(!earned_.empty(), "escrow is the sum of what was earned");
     Earned& last = earned_.back();
     const std::int64_t taken = std::min(left, last.amount);
     last.amount -= taken;

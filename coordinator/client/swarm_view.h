@@ -58,7 +58,7 @@ struct GapView {
   std::uint64_t memory_bytes = 0;  // that a worker needs at least; 0: not known
 };
 
-// Of whom other nodes say that it sent them wrong bytes of the model.
+// A node that others accuse of sending wrong bytes of the model.
 struct AccusedView {
   std::string node;
   std::uint32_t accusers = 0;

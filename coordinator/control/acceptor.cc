@@ -294,7 +294,7 @@ void ControlAcceptor::Core::adopt(tcp::socket socket) {
 }
 
 // Strangers that fill the table must not keep members out: of the address that has most, the oldest
-// connection ends, so that whoever comes alone and goes on quickly is let be.
+// connection ends, so that a peer that connects alone and goes on quickly keeps its connection.
 void ControlAcceptor::Core::make_room() {
   std::shared_ptr<Connection> chosen;
   std::uint32_t most = 0;

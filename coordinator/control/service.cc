@@ -173,9 +173,11 @@ class ControlService::Stranger final : public grpc::ServerUnaryReactor {
   void answer(Core& core) {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
-    const hearth::Status done = core.options.admissions == nullptr
-                                    ? hearth::Status(Error::invalid("nobody may join now"))
-                                    : work_(*core.options.admissions);
+    const hearth::Status done =
+        core.options.admissions == nullptr
+            ? hearth::Status(
+                  Error::invalid("this server admits no nodes; join through a server that does"))
+            : work_(*core.options.admissions);
     if (!done.ok()) spdlog::warn("refused {}: {}", from_, done.error().message);
     finish(done.ok() ? grpc::Status::OK : not_admitted());
   }
@@ -202,7 +204,7 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                         door = options.door](const PublicKey& key) -> hearth::Status {
       if (roster->find(key).has_value()) return ok_status();
       REQUIRE(open, "the key " + key.hex() + " is not in the roster");
-      // Whoever gets past may ask to be enrolled; a session is for the roster alone.
+      // A peer that gets past may ask to be enrolled; a session is for the roster alone.
       const hearth::Status passed = door ? door(key) : ok_status();
       if (!passed.ok()) say_refused(passed.error().message);
       return passed;

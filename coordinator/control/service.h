@@ -26,8 +26,8 @@ class Admissions {
   // The error is for the log: the peer hears kNotAdmitted.
   virtual Result<control::v1::Enrolled> enrol(const PublicKey& key,
                                               const control::v1::Enrolment& request) = 0;
-  // As above, of one without a token that dials from that host. An answer without a roster to
-  // whoever is not in it.
+  // As above, of one without a token that dials from that host. An answer without a
+  // roster to a node that is not in it.
   virtual Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
                                               const control::v1::Knocking& request) = 0;
   // The node with this key wants out. The error is for the log.

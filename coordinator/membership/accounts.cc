@@ -41,9 +41,9 @@ Result<PublicKey> Accounts::find(std::string_view name) const {
   }
   if (found) return *found;
   return Error{ErrorCode::kNotFound,
-               "nobody is called '" + std::string(name) +
-                   "': an account is a node's name (hearth status), an API key's name (hearth key "
-                   "list) or 64 hex digits"};
+               "no account is named '" + std::string(name) +
+                   "'; name one by a node's name (hearth status), an API key's name (hearth key "
+                   "list) or its 64 hex digits"};
 }
 
 }  // namespace hearth::coordinator

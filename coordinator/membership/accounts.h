@@ -17,8 +17,8 @@ namespace hearth::coordinator {
 
 // The account that it was made for; else of the node that it was given to; else, of an admin's,
 // `own`: the coordinator's machine's; else one of its own. `secret`: Store::secret_key(). Such an
-// account is a public key whose secret nobody has but the
-// store: from it nobody learns the API key, its name or its id, nor whether two are of one store.
+// account is a public key whose secret only the store
+// has: it discloses neither the API key, its name or its id, nor whether two are of one store.
 PublicKey account_of(const ApiKey& key, const Hash256& secret, const PublicKey& own);
 
 class Accounts {

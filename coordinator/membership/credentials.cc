@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kIdDigits = JoinToken::kIdDigits;
 constexpr std::size_t kIdBytes = kIdDigits / 2;
 constexpr std::size_t kSecretBytes = 32;
+static_assert(kIdDigits % 2 == 0, "an id is a whole number of bytes");
 constexpr std::size_t kSecretCharacters = JoinToken::kSecretCharacters;
 constexpr std::string_view kKeyPrefix = "hk1.";
 

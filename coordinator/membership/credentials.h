@@ -27,7 +27,7 @@ struct TokenSecret {  // as in proto/join_token.h
 };
 TokenSecret new_token_secret();
 // kInvalidInput for a lifetime or a number of uses out of range (base/limits.h), and for a newcomer
-// that is no worker: nobody else serves or checks.
+// that is not a worker: only workers serve or check.
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
 
 // What people call who answers for machines: 1 to limits::kNodeNameBytes printable ASCII
@@ -38,7 +38,7 @@ Status check_owner_name(std::string_view name);
 Hash256 owner_id(const Store& store, std::string_view name);
 
 // Lets machines ask to be let in without a token: they are heard while any token is good, so there
-// is one for a while, whose secret nobody is told. Nothing to do where one is good long enough.
+// is one for a while, whose secret is never disclosed. Nothing to do where one is good long enough.
 Status open_door(Store& store, std::int64_t now);
 
 // What it grants; Store::admit() takes the use. kRefused for what is unknown, wrong, expired, used

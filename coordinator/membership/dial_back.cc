@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "proto/address.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(3);
 constexpr auto kRemembered = std::chrono::seconds(limits::kDialBackSeconds);
+static_assert(kPatience < kRemembered, "a dial ends before it is forgotten");
 
 struct Dial {
   explicit Dial(asio::io_context& io) : socket(io), timer(io) {}
@@ -47,6 +49,7 @@ struct DialBack::State : std::enable_shared_from_this<State> {
     });
   }
   static void end(Dial& dial, const std::string& error) {
+    INVARIANT(!dial.outcome, "a dial ends once");
     const auto took = SteadyClock::now() - dial.began;
     dial.outcome = {error, std::chrono::duration<double, std::milli>(took).count()};
     dial.timer.cancel();

@@ -140,7 +140,7 @@ Result<std::string> Membership::admit(RosterEntry& entry, const Wish& wish,
   return text;
 }
 
-// The first one may have been lost with its answer; nobody else has proved to hold the node's key.
+// The first one may have been lost with its answer; only this node has proved to hold its key.
 Result<std::string> Membership::key_again(const RosterEntry& entry) {
   if (!asks_the_api(entry.role)) return std::string();
   KeySecret made = key_of(*options_.store, entry, clock_.unix_seconds());

@@ -34,8 +34,8 @@ struct MembershipOptions {
   std::shared_ptr<RosterBook> roster;
   std::uint64_t evidence = 0;    // greatest number of a roster that contradicts ours; set_back.h
   std::shared_ptr<Store> store;  // of join tokens, and of the nodes that came with one
-  // A token for workers of this machine's user. It is used up by nobody, and whoever comes with it
-  // is in the roster until the next restart() and never in the store.
+  // A token for workers of this machine's user. Joining does not use it up, and a node that joins
+  // with it is in the roster until the next restart() and never in the store.
   std::function<bool(std::string_view id, std::string_view secret)> is_local;
   // Makes the bytes of a new roster last; what cannot be kept is not applied.
   std::function<Status(ByteSpan roster)> keep;
@@ -44,7 +44,7 @@ struct MembershipOptions {
   bool answers_knocks = false;  // others were told of the cluster
   // Where nodes of the roster reach the API, "host:port"; empty when they cannot.
   std::function<std::string()> api_address;
-  // Where the data links of a node are that is connected, "host:port"; empty: there is none.
+  // The data address of a connected node, "host:port"; empty: it has no data address.
   std::function<std::string(std::string_view node)> locate;
   // What comes of dialling there; nothing until it is known.
   std::function<std::optional<DialOutcome>(const std::string& address)> dial_back;
@@ -56,7 +56,7 @@ class Membership final : public Admissions {
  public:
   Membership(SecretKey cluster, MembershipOptions options, const Clock& clock);
 
-  // ControlOptions::door: open to whoever was in the cluster once, and is told so; to this
+  // ControlOptions::door: open to each former member, which is told so; to this
   // machine's own workers; and to everybody while a token is good, or somebody has opened it
   // (open_door). Else a stranger hears nothing at all.
   std::function<Status(const PublicKey& key)> door() const;

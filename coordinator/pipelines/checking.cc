@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "coordinator/workers/holdings.h"
 
 namespace hearth::coordinator {
@@ -14,7 +15,7 @@ bool has_room(const Node& node, const LayerRange& layers) {
   return room_of(node) >= layers.size() - 1;
 }
 
-// The best of them for these layers, who is then no more among them; null: nobody has room.
+// Takes the best of them for these layers out of `nodes`; null: no node has room.
 Node* take_best(std::vector<Node*>& nodes, const LayerRange& layers) {
   const auto cost = [&](const Node* node) {
     const bool loaded = node->loaded && node->status.layers == layers;
@@ -54,6 +55,7 @@ std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
     }
     placed.nodes[stage] = node;
   }
+  INVARIANT(std::ranges::count(placed.nodes, nullptr) == 0, "each stage has a node");
   return any ? std::optional(std::move(placed)) : std::nullopt;
 }
 

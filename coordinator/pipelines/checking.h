@@ -1,4 +1,4 @@
-// Checking pipelines: newcomers, whose agreement moves nobody but themselves, compute again what
+// Checking pipelines: newcomers, whose agreement moves only their own standing, compute again what
 // pipelines that serve have computed (ledger/PROTOCOL.md, 4 and 5). They stand in the same cut as
 // one that serves, and no prompt reaches them but the coordinator's own and those that their owners
 // share. Where newcomers do not cover all layers, nodes of standing that no pipeline has help, and
@@ -17,9 +17,9 @@
 
 namespace hearth::coordinator {
 
-// Nodes for these layers, by stage, of whom one at least is a newcomer: newcomers first, each with
+// Nodes for these layers, by stage, at least one of them a newcomer: newcomers first, each with
 // room for its layers, and of those who has loaded them, then who holds them, then who has the
-// least room. Nothing: nobody is left for a stage, which `missing` then names.
+// least room. Nothing: no node is left for a stage, which `missing` then names.
 std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
                                      std::vector<Node*> newcomers, std::vector<Node*> spares,
                                      LayerRange* missing = nullptr);

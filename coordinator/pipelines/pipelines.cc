@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "coordinator/pipelines/checking.h"
 #include "coordinator/workers/holdings.h"
 #include "proto/fixed_field.h"
@@ -72,6 +73,7 @@ std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
     layers.push_back(all[i]);
   }
   others = arrange(layers, std::move(others));
+  INVARIANT(others.size() >= open.size(), "each open stage has a free node");
   for (std::size_t i = 0; i < open.size(); ++i) {
     const Node* node = others[i];
     const auto own = std::find(open.begin(), open.end(), node->status.stage);
@@ -152,6 +154,8 @@ Pipeline* Pipelines::form() {
 
 Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
   const Epoch epoch(next_epoch_++);
+  INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
+  INVARIANT(!pipelines_.contains(epoch), "an epoch names one pipeline");
   Pipeline& pipeline = pipelines_[epoch];
   pipeline.epoch = epoch;
   pipeline.deadline = clock_.now() + options_.forming_timeout;
@@ -192,7 +196,7 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
     LayerRange missing;
     const auto found = place_checkers(cut, newcomers, spares, &missing);
     if (!found) {
-      why_newcomers_wait_ = "nobody is free to hold layers " + text_of(missing) + " beside it";
+      why_newcomers_wait_ = "no free node has room for layers " + text_of(missing);
       continue;
     }
     Pipeline& pipeline = begin(found->nodes, found->layers);
@@ -237,6 +241,7 @@ std::vector<std::pair<Epoch, std::string>> Pipelines::outdated() const {
 control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uint32_t stage,
                                               const std::string& coordinator_address) const {
   const auto stages = static_cast<std::uint32_t>(pipeline.members.size());
+  INVARIANT(stage < stages, "a stage is one of its pipeline's");
   control::v1::Assign assign;
   assign.set_epoch(pipeline.epoch.value);
   assign.set_stage(stage);
@@ -265,6 +270,7 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
   const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
   pipeline.kv_pages = std::min(least, ready.kv_pages());
   pipeline.kv_page_tokens = ready.kv_page_tokens();
+  INVARIANT(pipeline.kv_pages > 0, "a pipeline with a ready stage has a KV page");
   pipeline.members[stage].ready = true;
   return ok_status();
 }

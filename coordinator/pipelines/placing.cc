@@ -16,7 +16,7 @@ namespace {
 using placement::Problem;
 using placement::Stage;
 
-// Nobody has come for so long: then those who start together are all there.
+// No node has joined for so long: then those that start together are all there.
 constexpr Duration kNodeSettling = std::chrono::seconds(3);
 // For a node to measure itself, and as long again for its ways to be measured. Workers of one
 // machine take turns, so it counts anew when another one is done, up to so many seconds.

@@ -1,11 +1,11 @@
 // Placing: which free nodes form a pipeline and which layers each has, by what was measured
 // (placement/plan.h). A node that has measured nothing is not placed.
 //
-// Before anything is loaded it waits until nobody has come for a while and every way is measured.
-// Afterwards who has loaded a stage, or has its layers on the disk, keeps it where that costs
-// little: a lost stage goes to the node that makes the whole quickest, and nobody else loads
-// anything. Of more than a few nodes what is loaded is kept whatever it costs, for the search would
-// hold everybody up, and where nothing is loaded the search is made elsewhere.
+// Before anything is loaded it waits until no node has joined for a while and every way is
+// measured. Afterwards who has loaded a stage, or has its layers on the disk, keeps it where that
+// costs little: a lost stage goes to the node that makes the whole quickest, and no other node
+// loads anything. Of more than a few nodes what is loaded is kept whatever it costs, for the search
+// would hold everybody up, and where nothing is loaded the search is made elsewhere.
 //
 // Of more than limits::kExactNodes free nodes one cut is planned for all pipelines, and kept for as
 // long as one of them runs or can be formed (coordinator/pipelines/range_pool.h).
@@ -37,7 +37,7 @@ class Placing {
   // what.
   std::optional<Placed> choose(const std::vector<Node*>& free, bool beside = false);
   // Those of these nodes of which there will be a pipeline when they are free: with what is loaded,
-  // or by one node alone, and without fetching anything. Empty: nobody knows before the search.
+  // or by one node alone, and without fetching anything. Empty: unknown before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
 
   // A sentence, after choose() gave nothing.

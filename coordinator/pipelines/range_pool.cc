@@ -15,7 +15,7 @@ using placement::kNoRange;
 using placement::Problem;
 using placement::Stage;
 
-// More than any way can take: whoever need not load its layers goes before whoever must.
+// More than any way can take: a node that has loaded its layers goes before one that has not.
 constexpr double kLoadingSeconds = 1e4;
 // Against the quickest pipeline of the plan; one that is slower would hold nodes that others want.
 constexpr double kSlowest = 8.0;

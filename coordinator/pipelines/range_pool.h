@@ -2,9 +2,9 @@
 // have (placement/chains.h), and the pipelines that can be formed of the nodes that are free.
 //
 // Who is free waits with a range: what it has loaded, else what was planned for it, else what the
-// free ones want most. A pipeline is the quickest way through those that wait; who would have to
-// load anything is taken only where nobody has. What runs is never touched: who comes, and who is
-// left of a lost pipeline, waits until there is one of every range.
+// free ones want most. A pipeline is the quickest way through those that wait; a node that
+// would have to load is taken only where no node has loaded. What runs is never touched: who comes,
+// and who is left of a lost pipeline, waits until there is one of every range.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ class RangePool {
   RangePool(const CoordinatorOptions& options, const LinkBook& links)
       : options_(options), links_(links) {}
 
-  // What the plan of these nodes rests on; ways that nobody measured as LinkBook::between.
+  // What the plan of these nodes rests on; unmeasured ways as LinkBook::between.
   placement::Problem problem_of(const std::vector<Node*>& nodes) const;
 
   // From here on, by the plan of problem_of(nodes), whose names these are.

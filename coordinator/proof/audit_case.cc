@@ -172,7 +172,7 @@ bool AuditCase::same_tokens(const Run& run) const {
   const std::vector<TokenId>& claimed = request_.tokens;
   if (ended_by_itself()) return *run.tokens == claimed;
   const std::size_t fed = positions();
-  // Of a prompt that was cut short nobody knows the next token.
+  // The next token of a prompt that was cut short is unknown.
   const std::size_t known = fed < request_.prompt_tokens ? fed : std::min(fed + 1, claimed.size());
   return run.tokens->size() >= known &&
          std::equal(claimed.begin(), claimed.begin() + static_cast<std::ptrdiff_t>(known),

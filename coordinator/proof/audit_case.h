@@ -1,11 +1,11 @@
 // AuditCase: one request between its receipts and the end of its audits. It knows what its stages
 // said, how to ask for it to be computed again, and what follows from what others computed.
 //
-// Computed again it is a request like any other, with a name of its own: whoever computes it cannot
-// tell. Its salt is the request's, so that equal activations have equal roots; from a salt nobody
-// learns what was claimed. First it is generated anew from the prompt, so that what was sampled is
-// found again too. Where other tokens come, it is computed once more with the tokens that were
-// claimed, for roots of the same tokens tell which stage departed from them.
+// Computed again it is a request like any other, with a name of its own: the node that computes it
+// cannot tell. Its salt is the request's, so that equal activations have equal roots; a salt does
+// not disclose what was claimed. First it is generated anew from the prompt, so that what was
+// sampled is found again too. Where other tokens come, it is computed once more with the tokens
+// that were claimed, for roots of the same tokens tell which stage departed from them.
 //
 // Stages are judged from the first on, windows likewise, and none behind the first that differs:
 // what came in there is not what the claimed stage had. Plain data and functions; one thread.
@@ -29,7 +29,7 @@ namespace hearth::coordinator {
 // A request that is to be computed again.
 struct AuditRun {
   ReceiptOrder order;
-  std::vector<std::string> nodes;  // of the pipeline that shall do it
+  std::vector<std::string> nodes;  // of the pipeline that computes it
   std::vector<TokenId> prompt;
   std::vector<TokenId> answer;  // that is fed; from there on it goes on by itself
   SamplingParams sampling;
@@ -65,7 +65,7 @@ class AuditCase {
               const PublicKey& cluster) const;
 
   // Whether what its stages claim fits each other and the tokens that came of it: else it is no
-  // audit, and nobody is a party of a dispute for what another handed him. run.is_whole().
+  // audit, and no node is a party of a dispute for what another handed it. run.is_whole().
   Status check_whole(const Run& run) const;
   // Whether its last stage commits to the tokens that the log has, and gave others. An honest one
   // that is fed others than it gave claims nothing. run.is_whole().

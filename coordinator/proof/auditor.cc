@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/check.h"
 #include "base/crypto_vrf.h"
 #include "base/hex.h"
 #include "base/limits.h"
@@ -23,6 +24,7 @@ constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tr
 constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
 // Seals and openings must reach the log while the window may be audited.
 constexpr std::int64_t kMarginSeconds = 120;
+static_assert(Auditor::kChecksKept < Auditor::kKeptCases, "checks leave room for audits");
 
 }  // namespace
 
@@ -135,8 +137,8 @@ void Auditor::on_drawn() {
     Kept& kept = one->second;
     const bool drawn = kept.state == State::kKept && kept.request.is_logged() &&
                        kept.request.entries().back() < books_.drawn();
-    const bool drawn_by_nobody = kept.request.wanted.empty() && kept.refereed.empty();
-    if (drawn && drawn_by_nobody && is_for_newcomers(kept)) {
+    const bool is_unwanted = kept.request.wanted.empty() && kept.refereed.empty();
+    if (drawn && is_unwanted && is_for_newcomers(kept)) {
       const std::vector<std::uint64_t> all = kept.request.entries();
       kept.request.wanted.insert(all.begin(), all.end());
       kept.is_check = true;
@@ -150,7 +152,7 @@ void Auditor::on_drawn() {
   start_runs();
 }
 
-// What the referee computes whole is computed by nobody else.
+// What the referee computes whole is computed by no other node.
 void Auditor::hand_out(Cases::iterator one) {
   Kept& kept = one->second;
   if (!kept.refereed.empty()) {
@@ -225,6 +227,7 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
     outcomes_.push_back(*kept.dispute);
     outcomes_.back().windows = kept.agreed;
   }
+  INVARIANT(bytes_ >= kept.bytes, "the bytes of each kept request are counted");
   bytes_ -= kept.bytes;
   runs_.erase(kept.run.name);
   for (const std::uint64_t entry : kept.request.entries()) by_entry_.erase(entry);
@@ -386,7 +389,7 @@ void Auditor::on_timer() {
     const bool waits_for_claims = kept.state == State::kRunning && kept.run.tokens;
     if (age >= most) {
       forget(one, kept.has_owners_only ? kOwnersOnly
-                                       : "nobody else computed these layers again in time");
+                                       : "no other node computed these layers again in time");
     } else if (kept.state == State::kKept && !kept.request.is_logged() && age >= kUnloggedSeconds) {
       forget(one, "it has no receipts of all its stages");
     } else if (late && waits_for_claims) {

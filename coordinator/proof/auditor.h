@@ -6,7 +6,7 @@
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
 // the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
-// audited is counted and said: where nobody else holds the layers, where a restart or the limit
+// audited is counted and said: where no other node holds the layers, where a restart or the limit
 // took the tokens, where an auditor does not seal or open what it claimed.
 //
 // Where the coordinator has a referee of its own, a draw gives him windows too. He computes their
@@ -85,7 +85,7 @@ class Auditor {
   // log, behind the membership of those who say it.
   using Message = NodeMessage;
   struct ForLog {
-    PublicKey member;  // nobody's: it is of none
+    PublicKey member;  // the empty key: the entry is of no member
     ledger::EntryBody body;
     Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
   };

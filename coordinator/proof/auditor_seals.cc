@@ -37,7 +37,7 @@ void Auditor::settle(const Key& key, Kept& kept) {
   start_runs();
 }
 
-// Whoever differs is asked, wanted or not.
+// Each auditor that differs is asked, wanted or not.
 void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Findings& findings) {
   for (const AuditCase::Finding& one : findings.all) {
     if (one.agrees && !kept.request.wanted.contains(one.entry)) continue;
@@ -82,8 +82,8 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
 // The last stage of the pipeline, or of the one that computed it again, lies.
 void Auditor::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
   spdlog::error(
-      "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or whoever "
-      "computed it again",
+      "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or the "
+      "auditor does",
       to_hex(key.first), what, kept.request.pipeline().stages.size() - 1, key.second.value);
   ++counts_.disputed_total;
 }
@@ -95,7 +95,7 @@ Result<SealRound*> Auditor::round_of(const std::string& node, std::uint64_t entr
   Kept* kept = key == by_entry_.end() ? nullptr : &cases_.at(key->second);
   const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry, node);
   REQUIRE(asked != nullptr && kept->state == state,
-          what + ": nobody asked it for that " + (state == State::kSealing ? "seal" : "opening"));
+          what + ": it was not asked for that " + (state == State::kSealing ? "seal" : "opening"));
   REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
   return &kept->seals;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
 
 Result<std::int64_t> dearest(const ledger::Policy& policy, std::uint64_t layers,
@@ -63,6 +65,7 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
   for (const Item& item : items) {
     const auto [found, fresh] = held_.try_emplace(item.request, Held{payer});
     Held& held = found->second;
+    INVARIANT(fresh || !held.is_done() || done_ > 0, "each hold that is done is counted");
     if (!fresh && held.is_done()) --done_;  // named again before it was swept
     held.left += price_of(item);
     held.is_over = false;
@@ -169,6 +172,8 @@ void Credits::sweep(const std::function<std::set<ledger::RequestId>()>& unsettle
       ++one;
       continue;
     }
+    INVARIANT(held.left >= 0, "a hold pays at most what was kept");
+    INVARIANT(done_ > 0, "a hold that is swept is counted as done");
     accounts_[held.payer].reserved -= held.left;
     --done_;
     one = held_.erase(one);

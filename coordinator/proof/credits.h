@@ -1,7 +1,7 @@
 // Credits: what the accounts of a ledger can spend, and what of it is kept for requests that run
 // (ledger/PROTOCOL.md, 5). A request starts when its dearest end is covered, and every receipt of
-// it is paid from what was kept, or by nobody: so no entry that this class names a payer for can be
-// refused for lack of credit. What is kept is free again when no more receipts can come.
+// it is paid from what was kept, or by no account: so no entry that this class names a payer for
+// can be refused for lack of credit. What is kept is free again when no more receipts can come.
 //
 // Balances are those of the log's fold; nothing of this class outlives its process. Receipts of a
 // request come when all of it is over, so one that goes on in this process and was paid for in the
@@ -66,11 +66,12 @@ class Credits : public std::enable_shared_from_this<Credits> {
   void begin(const ledger::Books& books);
   // An entry was folded.
   void posted(std::span<const ledger::Posting> postings);
-  // Nothing is folded any more, for this reason: nobody can pay.
+  // Nothing is folded any more, for this reason: no account can pay.
   void stop(const std::string& why);
   // Where holds that end are queued behind all that was said of their requests; null: nowhere.
   void set_queue(std::function<void(const ledger::RequestId&)> queue);
-  // Whose credit pays for a window at this price, with the fee; nobody's when nothing covers it.
+  // Whose credit pays for a window at this price, with the fee; the empty key when nothing covers
+  // it.
   PublicKey charge(const ledger::RequestId& request, std::int64_t price);
   void close(const ledger::RequestId& request);  // its hold ended
   void over(const ledger::RequestId& request);   // it ended in a pipeline, and begins in no other

@@ -134,7 +134,7 @@ AuditOutcome DisputeResolver::outcome_of(const Case& one) {
   return outcome;
 }
 
-// For whoever asked for the request to be verified.
+// For the client that asked for the request to be verified.
 void DisputeResolver::report(const Case& one) {
   const AuditCase& request = one.dispute.request;
   AuditOutcome outcome = outcome_of(one);
@@ -284,7 +284,8 @@ void DisputeResolver::on_answer(const std::string& node, const control::v1::Answ
   if (known) said.plea = static_cast<ledger::Plea>(answer.plea());
   if (!known || !read_field(answer.signature(), said.signature) ||
       !ledger::check_answer(said, cluster_)) {
-    spdlog::error("node {}: an answer about entry {} that is none", node, answer.entry());
+    spdlog::error("node {}: its answer about entry {} has an unknown plea or a wrong signature",
+                  node, answer.entry());
     return;
   }
   one.answer = said;
@@ -406,7 +407,7 @@ void DisputeResolver::on_timer() {
       runs_.erase(one.again.name);
       accuse(entry, one);
     } else if (keys_.node_of(one.accused).empty()) {
-      one.at = now;  // it is lost, which is none of the verdicts
+      one.at = now;  // it is lost, which is not a verdict
     } else if (one.times < 2) {
       send_accusation(entry, one);
     } else {

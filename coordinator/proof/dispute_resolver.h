@@ -54,7 +54,7 @@ class DisputeResolver {
         books_(books),
         keys_(cluster, clock, books) {}
 
-  // An opening that disagrees is in the log. begin() is false where nobody will judge it; else
+  // An opening that disagrees is in the log. begin() is false where it will not be judged; else
   // what it comes to is the last outcome of its request.
   struct Dispute {
     AuditCase request;

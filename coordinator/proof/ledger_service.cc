@@ -191,7 +191,7 @@ Status LedgerService::State::keep_evidence(const Auditor::ForLog& one) {
   return keep(blake2b(one.evidence), one.evidence);
 }
 
-// It answers on whatever thread it likes, perhaps when nobody listens any more.
+// It answers on whatever thread it likes, perhaps after the listener is gone.
 void LedgerService::State::ask_referee() {
   if (auto ask = audits.referee().take_ask(clock.unix_seconds())) {
     referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](

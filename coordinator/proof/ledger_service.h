@@ -42,9 +42,9 @@ class LedgerService final : public LedgerView {
 
   const std::string& build() const { return build_; }
   std::string fault() const override;
-  void set_send(Send send);           // to a node; null: nobody is told
+  void set_send(Send send);           // to a node; null: dropped
   void set_run(Run run);              // null: nothing is audited
-  void set_outcome(Outcome outcome);  // of audits of requests; null: nobody is told
+  void set_outcome(Outcome outcome);  // of audits of requests; null: dropped
   // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
   // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
   void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);
@@ -63,7 +63,7 @@ class LedgerService final : public LedgerView {
   void set_on_standing(std::function<void()> changed);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
   std::string why_barred(const PublicKey& key) const;
-  // Nobody vouches for this key: where the log does not know it yet, it is a newcomer's.
+  // No member vouches for this key: where the log does not know it yet, it is a newcomer's.
   void doubt(const PublicKey& key);
   // By the log, and by what it is about to be told.
   bool is_newcomer(const PublicKey& key) const;

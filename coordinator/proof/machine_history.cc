@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
 
 MachineHistory::MachineHistory(const Machines& known, Save save) : save_(std::move(save)) {
@@ -16,6 +18,7 @@ bool MachineHistory::meet(const PublicKey& key, std::string_view machine) {
   if (known == machines_.end()) {
     if (machines_.size() == kKeys) return false;
     machines_.emplace(key, now);
+    INVARIANT(machines_.size() <= kKeys, "at most kKeys machines are remembered");
     unsaved_[key] = now;
     return false;
   }

@@ -53,6 +53,7 @@ ledger::SealEntry OwnReferee::seal(std::uint64_t entry, const Hash256& root) {
 
 ledger::OpeningEntry OwnReferee::open(std::uint64_t entry) {
   const auto found = sealed_.find(entry);
+  INVARIANT(found != sealed_.end(), "the referee opens what it has sealed");
   const Sealed sealed = found->second;
   sealed_.erase(found);
   return {entry, key(), sealed.root, sealed.salt};

@@ -45,7 +45,7 @@ class OwnReferee {
 
   // False when kQueue wait.
   bool add(const Key& key, ledger::RefereeCase request);
-  void drop(const Key& key);  // nobody wants to know it any more
+  void drop(const Key& key);  // the ruling is no longer wanted
   std::size_t waiting() const { return waiting_.size() + (asked_ ? 1 : 0); }
 
   struct Ask {
@@ -54,7 +54,7 @@ class OwnReferee {
   };
   // The next one, when none is before the referee.
   std::optional<Ask> take_ask(std::int64_t now);
-  // The request that this was about; nothing when nobody wants to know it any more.
+  // The request that this was about; nothing when the answer is stale.
   std::optional<Key> answered(std::uint64_t number);
 
   // What it found of the window of that entry: sealed, and then opened, once.

@@ -89,6 +89,7 @@ AuditorChoice choose_auditor(const ledger::Books& books,
     candidates.push_back({one->stages.front().key, owner_of(books, one->stages.front())});
   }
   const auto named = books.draw()->auditor(*request.wanted.begin(), candidates, {});
+  INVARIANT(named.has_value(), "a draw over candidates names one");
   const auto place = std::ranges::find(candidates, *named, &ledger::Draw::Candidate::key);
   INVARIANT(place != candidates.end(), "a draw names one of its candidates");
   return {fit[static_cast<std::size_t>(place - candidates.begin())], false};

@@ -17,7 +17,7 @@ namespace hearth::coordinator {
 bool same_cut(const ReceiptPipeline& a, const ReceiptPipeline& b);
 bool share_a_node(const ReceiptPipeline& a, const ReceiptPipeline& b);
 
-// Of a member as the log says, which never changes; of who is none yet as it will.
+// Of a member as the log says, which never changes; of a key that is not a member yet, as it will.
 Hash256 owner_of(const ledger::Books& books, const ReceiptPipeline::Stage& stage);
 
 // Whether some owner has a stage in both; or two stages of one.
@@ -33,7 +33,7 @@ bool is_within(const ReceiptPipeline& pipeline, const std::vector<std::string>& 
 
 // Of the pipelines that may compute the request again, the one whose node the draw names for the
 // first window that is wanted. Newcomers are asked for what no draw wants (`is_check`); for what
-// one does, only where nobody else can do it, since what they agree to discharges no worker.
+// one does, only where no other node can do it, since what they agree to discharges no worker.
 struct AuditorChoice {
   std::shared_ptr<const ReceiptPipeline> pipeline;  // null: none may
   bool owners_only = false;                         // some could, but for their owners

@@ -111,8 +111,8 @@ void ReceiptCollector::log(ledger::EntryBody body) {
   entries_.push_back(ledger::write_entry({time_, std::move(body)}));
 }
 
-// A cluster lets a node in, and vouches for it by that, but for newcomers. Of whom nobody says
-// whose machine it is, it is its own.
+// A cluster lets a node in, and vouches for it by that, but for newcomers. A node
+// without a named owner is its own owner.
 Hash256& ReceiptCollector::latest(const PublicKey& key) {
   const auto [found, fresh] = latest_.emplace(as_hash(key), Hash256());
   const auto owner = owners_.find(key);
@@ -348,7 +348,7 @@ Status ReceiptCollector::take_receipt(Signer& signer, ByteSpan bytes) {
   TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
   const std::string what = describe(said.slot.request, said.slot.window);
   const auto asked = std::ranges::find(signer.asked, said.slot, &ledger::Receipt::slot);
-  REQUIRE(asked != signer.asked.end(), what + ": nobody asked for it");
+  REQUIRE(asked != signer.asked.end(), what + ": this receipt was not asked for");
   ledger::Receipt expected = std::move(*asked);
   signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");

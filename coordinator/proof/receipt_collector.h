@@ -9,12 +9,13 @@
 // for one that went on elsewhere has none. Stages that say nothing have none either, and their
 // neighbours with them.
 //
-// Two receipts of one slot that say different things, whoever sends the second, are logged as
-// equivocation: of the latest kRemembered that were asked for, logged or refused. Who loses its
-// standing for good, by that or by a verdict of fraud, signs nothing that is logged from there on.
+// Two receipts of one slot that say different things are logged as equivocation, no
+// matter which node sends the second: of the latest kRemembered that were asked for, logged or
+// refused. Who loses its standing for good, by that or by a verdict of fraud, signs nothing that is
+// logged from there on.
 //
 // With credits a window is paid from what was kept for its request; without, or when nothing was,
-// nobody pays.
+// no account pays.
 //
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
@@ -75,7 +76,7 @@ class ReceiptCollector {
  public:
   static constexpr std::size_t kRemembered = 8'192;  // receipts
 
-  // `credits`: null, nobody pays.
+  // `credits`: null, no account pays.
   ReceiptCollector(SecretKey cluster, const Clock& clock,
                    std::shared_ptr<Credits> credits = nullptr)
       : cluster_(std::move(cluster)), clock_(clock), credits_(std::move(credits)) {}
@@ -99,7 +100,7 @@ class ReceiptCollector {
   void log(ledger::EntryBody body);
   // Whom the log has not named yet it names as a member.
   void enter(const PublicKey& key) { (void)latest(key); }
-  // Where the log has not named it yet, it will do so as one that nobody vouches for.
+  // Where the log has not named it yet, it will do so as one that no member vouches for.
   void doubt(const PublicKey& key) { unvouched_.insert(key); }
   // By the books, which allow no receipt of them.
   void set_newcomers(std::set<PublicKey> keys) { newcomers_ = std::move(keys); }

@@ -47,7 +47,7 @@ Result<ledger::DisputedRoots> disputed_roots(const AuditCase& request,
   const WindowPlace place{finding.window, finding.stage};
   REQUIRE(request.is_logged() && finding.stage < stages_of(request) &&
               request.windows().contains(finding.window),
-          ledger::place_name(place) + " is none of the request's");
+          ledger::place_name(place) + " is outside the request");
   ledger::DisputedRoots out{request.out_roots(), place, finding.root};
   if (fed != nullptr) out.generated = generated.out_roots();
   return out;

@@ -1,6 +1,6 @@
 // SealRound: what the auditors of one request are asked to seal, and to open when all seals are in
 // the log (ledger/PROTOCOL.md, 4, "Blind"). It knows of each audited entry who found what, and how
-// far that auditor has come; nobody seals or opens twice.
+// far that auditor has come; each seals and opens once.
 //
 // Any bytes may come from a node. Plain data and functions; one thread.
 #pragma once
@@ -34,7 +34,7 @@ class SealRound {
   // An entry is asked for once in a round.
   void add(Asked asked);
   bool is_empty() const { return asked_.empty(); }
-  // Null: nobody is asked about that entry, or another key or node is.
+  // Null: no auditor is asked about that entry, or another key or node is.
   const Asked* find(std::uint64_t entry, const PublicKey& auditor) const;
   const Asked* find(std::uint64_t entry, const std::string& node) const;
   std::vector<std::uint64_t> entries() const;

@@ -75,7 +75,7 @@ Status WitnessCollector::on_timer(ledger::Log& log) {
 void WitnessCollector::take(const std::string& node, const control::v1::Cosigned& answer,
                             ledger::Log& log) {
   const auto found = witnesses_.find(node);
-  if (found == witnesses_.end() || !found->second.is_asked) return;  // nobody asked
+  if (found == witnesses_.end() || !found->second.is_asked) return;  // unasked
   Witness& witness = found->second;
   witness.is_asked = false;
   witness.at = clock_.now() + kPause;
@@ -85,7 +85,7 @@ void WitnessCollector::take(const std::string& node, const control::v1::Cosigned
   }
   witness.refuses = !refused.empty();
   const Status learnt = learn(node, witness, as_bytes(answer.checkpoint()), log);
-  if (!learnt.ok()) spdlog::warn("what {} cosigned is none: {}", node, learnt.error().message);
+  if (!learnt.ok()) spdlog::warn("refused what {} cosigned: {}", node, learnt.error().message);
 }
 
 Status WitnessCollector::learn(const std::string& node, Witness& witness, ByteSpan bytes,

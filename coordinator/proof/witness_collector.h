@@ -1,7 +1,7 @@
-// WitnessCollector: has the log's checkpoints cosigned by nodes (ledger/PROTOCOL.md, 1). Whoever
-// has a session is offered the newest one, with a proof that it extends what that node cosigned
-// last; again when the log has grown, not more often than kPause. What comes back is checked and
-// kept beside the log.
+// WitnessCollector: has the log's checkpoints cosigned by nodes (ledger/PROTOCOL.md, 1). Each
+// node with a session is offered the newest one, with a proof that it extends what that node
+// cosigned last; again when the log has grown, not more often than kPause. What comes back is
+// checked and kept beside the log.
 //
 // A node that shows a checkpoint which this cluster signed and this log does not have says that the
 // folder is an older copy: fault() then, and nothing more may be logged, for that would be a second

@@ -32,6 +32,7 @@ void FairShare::refund(const std::string& key, std::uint64_t cost) {
   const auto found = shares_.find(key);
   if (found == shares_.end() || found->second.served <= floor_) return;
   found->second.served -= std::min(cost, found->second.served - floor_);
+  INVARIANT(found->second.served >= floor_, "a refund leaves a key at the floor or above it");
 }
 
 std::uint64_t FairShare::served(const std::string& key) const {

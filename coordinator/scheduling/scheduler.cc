@@ -217,6 +217,7 @@ Status Scheduler::enqueue(std::shared_ptr<Sequence> sequence) {
   }
   shares_.arrive(owner);
   waiting_.push_back(std::move(sequence));
+  INVARIANT(waiting_.size() <= limits::kWaitingSequences, "the queue is within its limit");
   pools_changed();
   return ok_status();
 }
@@ -289,6 +290,7 @@ Epoch Scheduler::quickest(const std::vector<Epoch>& fitting) const {
     best = &pool;
     chosen = epoch;
   }
+  INVARIANT(best != nullptr, "one of the pipelines that fit is chosen");
   return chosen;
 }
 
@@ -332,6 +334,7 @@ std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoc
   sequence->pages = pages_wanted(sequence->tokens_wanted(), pool);
   INVARIANT(!pool.closed && sequence->pages <= pool.pages - pool.reserved,
             "a sequence starts where there is room for it");
+  INVARIANT(pool.running < limits::kRunningSequences, "a pipeline runs a limited number");
   pool.reserved += sequence->pages;
   ++pool.running;
   const bool fresh = running_.emplace(sequence->id, sequence).second;

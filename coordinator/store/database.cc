@@ -64,6 +64,7 @@ ALTER TABLE nodes ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
     "CREATE TABLE machines (public_key BLOB PRIMARY KEY, machine BLOB NOT NULL) STRICT",
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
+static_assert(kVersion > 0, "version 0 is a new, empty store");
 
 }  // namespace
 

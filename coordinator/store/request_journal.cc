@@ -17,6 +17,8 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr auto kPauseAfterFailure = std::chrono::seconds(1);
 constexpr std::size_t kEntryBytes = 256;  // about; of an entry other than a request
+static_assert(kEntryBytes < limits::kJournalBytes, "an entry fits the journal");
+static_assert(kPause < kPauseAfterFailure, "a failed write is retried more slowly");
 
 }  // namespace
 

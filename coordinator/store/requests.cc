@@ -106,7 +106,7 @@ class SqliteRequestStore final : public RequestStore {
     return ok_status();
   }
 
-  // Sizes are asked for before a byte is read: whoever wrote into the file chose them.
+  // Sizes are asked for before a byte is read: the writer of the file chose them.
   Status read_rows(Loaded& loaded, std::vector<std::int64_t>& dropped) {
     Statement row(db_,
                   "SELECT id, ended, length(name), length(digest), length(CAST(owner AS BLOB)), "

@@ -25,6 +25,8 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
+static_assert(static_cast<int>(Role::kWorker) == 1 && Role::kAdmin < Role::kCoordinator,
+              "the roles that a node joins with are the first ones");
 std::optional<Role> role_number(std::int64_t number) {
   if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
   return static_cast<Role>(number);
@@ -33,8 +35,8 @@ std::optional<Role> role_number(std::int64_t number) {
 // Of what is written: the coordinator's role is no node's that joins.
 Status check_role(Role role) {
   const auto number = static_cast<std::int64_t>(role);
-  REQUIRE(role_number(number), "a node joins as worker, client or admin; role " +
-                                   std::to_string(number) + " is none of these");
+  REQUIRE(role_number(number),
+          "a node joins as worker, client or admin; its role is number " + std::to_string(number));
   return ok_status();
 }
 

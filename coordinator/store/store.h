@@ -20,7 +20,7 @@
 
 namespace hearth::coordinator {
 
-// Roles: proto/roster.h, without the coordinator's, which nobody joins as.
+// Roles: proto/roster.h, without the coordinator's, which no node joins as.
 struct TokenRecord {
   std::string id;
   Hash256 secret_hash;
@@ -29,7 +29,7 @@ struct TokenRecord {
   std::int64_t expires = 0;  // from this second on it is worthless
   std::uint32_t uses_left = 1;
   bool revoked = false;
-  std::string owner = {};  // of the machines that join with it; empty: nobody said
+  std::string owner = {};  // of the machines that join with it; empty: unknown
   bool newcomer = false;   // who comes with it is not vouched for (ledger/PROTOCOL.md, 5)
 };
 
@@ -39,7 +39,7 @@ struct NodeRecord {
   Role role = Role::kWorker;
   std::int64_t enrolled = 0;
   bool revoked = false;
-  std::string owner = {};  // whose machine it is; empty: nobody said
+  std::string owner = {};  // of the machine; empty: unknown
   bool newcomer = false;   // it came in without being vouched for
 };
 
@@ -85,16 +85,16 @@ class Store {
   // The key of all secret_hash fields: random, made with the store, never leaves it.
   virtual const Hash256& secret_key() const = 0;
 
-  // kInvalidInput when the id is there, or the role is none that a node joins with.
+  // kInvalidInput when the id is there, or no node joins with that role.
   virtual Status add_token(const TokenRecord& token) = 0;
   virtual Result<std::optional<TokenRecord>> find_token(std::string_view id) = 0;
   virtual Result<std::vector<TokenRecord>> tokens() = 0;  // oldest first, as the other lists
   // Whether one at least is good at that moment.
   virtual Result<bool> any_token(std::int64_t now) = 0;
-  // False when there is none with this id that was not revoked before.
+  // False when no token has this id, or it was revoked before.
   virtual Result<bool> revoke_token(std::string_view id) = 0;
 
-  // Takes the use and adds the rows, all of it or nothing, so that a crash costs nobody a token.
+  // Takes the use and adds the rows, all of it or nothing, so that a crash costs no token.
   // Who waited does so no more. kRefused when the token is revoked, expired, or has no use left: of
   // two that ask for the last one, in whatever process, exactly one gets it. kInvalidInput when the
   // node's key, or the name of one that is not revoked, is there; likewise of the API key.
@@ -124,8 +124,8 @@ class Store {
 
   // kInvalidInput when the id, or the name of one that is not revoked, is there.
   virtual Status add_key(const ApiKey& key) = 0;
-  // Instead of the one that key.node was given before, which nobody has any more. kRefused when
-  // that node is none, or revoked.
+  // Instead of the one that key.node was given before, which is lost. kRefused when
+  // key.node is not a member, or a revoked one.
   virtual Status replace_key(const ApiKey& key) = 0;
   virtual Result<std::optional<ApiKey>> find_key(std::string_view id) = 0;
   virtual Result<std::vector<ApiKey>> keys() = 0;

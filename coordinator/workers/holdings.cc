@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -38,6 +39,7 @@ bool may_ask(const Accusers& accusers, const std::string& node) {
 
 HoldChoice choose_holding(const std::vector<LayerRange>& stages, const Node& node,
                           const std::vector<const Node*>& others) {
+  INVARIANT(!stages.empty(), "a model is split into at least one stage");
   std::vector<std::size_t> counts(stages.size());
   for (std::size_t i = 0; i < stages.size(); ++i) {
     for (const Node* other : others) {

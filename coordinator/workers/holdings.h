@@ -23,7 +23,7 @@ HoldChoice choose_holding(const std::vector<LayerRange>& stages, const Node& nod
 // All of these layers are on the node's disk.
 bool holds(const NodeStatus& node, LayerRange layers);
 
-// Two nodes say that a holder sent them wrong bytes: nobody is told of it any more.
+// Two nodes say that a holder sent them wrong bytes: no node is told of it any more.
 bool is_out(const Accusers& accusers);
 // Whether a node may be told of a holder with these accusers. A node's own word counts for that
 // node alone, since it may be the one that lies.

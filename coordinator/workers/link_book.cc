@@ -16,6 +16,8 @@ constexpr Duration kProbePatience =
 constexpr Duration kAgain = std::chrono::seconds(30);  // after a failure
 // Of more than limits::kLinkedNodes each is measured with so many after it, and as many before it.
 constexpr std::size_t kNeighbours = 2;
+static_assert(2 * kNeighbours < limits::kLinkedNodes, "the neighbours of a node are distinct");
+static_assert(kProbePatience < kAgain, "a way is retried after its probe has ended");
 
 // Whom a probe may disturb.
 std::vector<const Node*> measured_of(const std::vector<const Node*>& nodes) {

@@ -28,7 +28,7 @@ class LinkBook {
     std::string to;
   };
   // The next way between measured nodes of `nodes`, of which those that are lost or away are left
-  // alone, that nobody has measured, or that failed a while ago; it is under way from here on.
+  // alone, that is unmeasured, or that failed a while ago; it is under way from here on.
   // Nothing while one is. Ways of nodes that are not among them are forgotten. Of more than
   // limits::kLinkedNodes only the ways from each to the next two by name are measured, the last one
   // beside the first: their number grows as that of the nodes.
@@ -38,9 +38,9 @@ class LinkBook {
 
   // Every way of these nodes that next() gives has been measured or has failed.
   bool complete(const std::vector<const Node*>& nodes) const;
-  // Without a rate where there is none.
+  // Without a rate where the way is unmeasured.
   placement::Link find(const std::string& from, const std::string& to) const;
-  // From each of these nodes to each, [from * nodes + to]. A way that nobody tried is taken to be
+  // From each of these nodes to each, [from * nodes + to]. A way that was not tried is taken to be
   // as quick as what its ends can do elsewhere: the best rate out of the one and into the other,
   // and the longer of their usual delays. Without a rate where one of them has no way at all.
   std::vector<placement::Link> between(const std::vector<const Node*>& nodes) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "proto/frame.h"
 
@@ -151,6 +152,7 @@ bool Registry::holds(const std::string& name) const {
 }
 
 void Registry::lose(Node& node) {
+  INVARIANT(node.state != Node::State::kLost, "a node is lost once in a session");
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
   node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
@@ -158,6 +160,7 @@ void Registry::lose(Node& node) {
 }
 
 void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
+  INVARIANT(node.state != Node::State::kLost, "a pipeline takes nodes that have a session");
   node.state = Node::State::kLoading;
   node.checks = false;
   const bool same = node.status.stage == stage && node.status.layers == layers;
@@ -234,6 +237,7 @@ void Registry::forget() {
     if (excess > 0) --excess;
     nodes_.erase(std::string(node->status.name));
   }
+  INVARIANT(excess == 0, "at most kWorkers lost workers are remembered");
 }
 
 std::vector<NodeStatus> Registry::snapshot() const {

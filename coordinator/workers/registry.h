@@ -82,8 +82,8 @@ class Registry {
   void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
   // Free again, behind all others, after a rest (none: zero).
   void free(Node& node, Duration rest);
-  // A link was lost that had this node at one end, and nobody knows which end it was: whoever is
-  // part of several such losses is chosen last.
+  // A link was lost that had this node at one end, and the faulty end is unknown: a node with
+  // several such losses is chosen last.
   void strike(Node& node);
   // In the order in which they are chosen: who is late may be frozen, and comes last, and before it
   // who is slow. None that is

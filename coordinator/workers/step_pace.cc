@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace hearth::coordinator {
 namespace {
 
@@ -39,6 +41,8 @@ void StepPace::report(TimePoint now, const Totals& totals) {
 }
 
 void StepPace::close(TimePoint now, const Totals& totals) {
+  INVARIANT(totals.steps > first_.steps && totals.rows >= first_.rows,
+            "a window has steps, and its counters grow");
   const auto steps = static_cast<double>(totals.steps - first_.steps);
   const double computing = (totals.busy_seconds - first_.busy_seconds) / steps;
   const double seconds = computing + late_ / std::max(beats_, 1U);

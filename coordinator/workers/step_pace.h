@@ -25,7 +25,7 @@ class StepPace {
   void reset() { *this = StepPace(); }  // other layers
 
   // So many times as long as usual in two windows of at least a second and eight steps each, one
-  // after the other; 1 where it is not, or is by a few milliseconds, or nobody knows.
+  // after the other; 1 where it is not, or is by a few milliseconds, or it is unknown.
   double slowness() const { return slowness_; }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kAnyVocabulary = 0x7FFFFFFF;  // the model's own is checked with its file
 
-// Of the line that begins with that name; empty: there is none.
+// The value of the line that begins with that name; empty: no such line.
 std::string_view value_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -335,8 +335,8 @@ Result<VerdictEvidence> parse_evidence(ByteSpan bytes) {
     if (verdict == verdict_name(one)) out.verdict = one;
   }
   REQUIRE(verdict == verdict_name(out.verdict),
-          "evidence: nobody is found guilty by the verdict \"" + verdict +
-              "\", so there is nothing to compute again");
+          "evidence: the verdict \"" + verdict +
+              "\" finds no node guilty, so there is nothing to compute again");
   TRY(out.cluster, values.key("cluster"));
   TRY(out.entry, values.number("entry", ~std::uint64_t{0}));
   TRY(const std::uint64_t window, values.number("window", limits::kModelContext));

@@ -1,8 +1,8 @@
 // The evidence of a verdict (PROTOCOL.md, 4): lines of a name and a value, in a file beside the log
 // under its BLAKE2b. It keeps the request's tokens up to the end of the disputed window, how they
-// were sampled, its salt and receipts, and what the auditor sealed and opened: whoever has the
-// model file computes the window again and comes to the same ruling. It discloses the prompt as far
-// as that, and is kept for the cluster's user alone.
+// were sampled, its salt and receipts, and what the auditor sealed and opened: a reader with
+// the model file computes the window again and comes to the same ruling. It discloses the prompt as
+// far as that, and is kept for the cluster's user alone.
 //
 // Any bytes may be parsed. Pure functions, any thread.
 #pragma once

@@ -22,7 +22,7 @@ Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
   const auto stages = static_cast<std::uint32_t>(request.split.size());
   const WindowPlace& place = disputed.place;
   REQUIRE(stages > 0 && place.stage < stages && disputed.claimed.contains(place.window),
-          place_name(place) + " is none of the request's");
+          place_name(place) + " is outside the request");
   TRY_VOID(check_same_windows(disputed.claimed, finding.windows, stages));
   Ruling ruling;
   if (const auto before = difference_before(disputed.claimed, finding.windows, stages, place)) {

@@ -78,7 +78,7 @@ class Attacks(unittest.TestCase):
         self.assertNotIn(b"".join(t.to_bytes(4, "little") for t in tokens[:3]), written)
 
     def test_k03_what_was_not_audited_is_counted_for_everybody(self):
-        s = self.serve()  # one pipeline: nobody else may audit it
+        s = self.serve()  # one pipeline: no other node may audit it
         self.ask(s, "Say hello.")
         drawn = swarm.wait_until(lambda: s.state()["audits"]["waiting"], "a draw")
         s.stop()

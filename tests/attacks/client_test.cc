@@ -16,7 +16,7 @@ struct Attack : ::testing::Test {
 };
 
 TEST_F(Attack, U01_DenyingAnAnswerGainsNothing) {
-  // Nobody asks a client whether it has its tokens: a window is paid when its stages have signed.
+  // No node asks a client whether it has its tokens: a window is paid when its stages have signed.
   LedgerWorld world;
   const std::int64_t before = world.spendable(world.client);
   world.add_window(0, 0);
@@ -111,7 +111,8 @@ TEST_F(Attack, U05_AFloodLowersNoRateButCanOutlastMemory) {
   ASSERT_EQ(swarm.runs.size(), 1u);
   swarm.audits.put_off(swarm.runs[0].order.request, "its queue is full");
   swarm.runs.clear();
-  EXPECT_EQ(swarm.books.audits().selected, 3u) << "drawn at the rate of its worker, whoever asks";
+  EXPECT_EQ(swarm.books.audits().selected, 3u)
+      << "drawn at the rate of its worker, for every client";
   EXPECT_EQ(swarm.audits.status().waiting, 3u);
   for (std::size_t i = 0; i < coordinator::Auditor::kKeptCases; ++i) {
     coordinator::ReceiptRequest other;

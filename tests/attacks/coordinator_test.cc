@@ -1,5 +1,4 @@
-// What a coordinator may try (CATALOGUE.md, K): with the log that it writes, against whoever reads
-// it.
+// What a coordinator may try (CATALOGUE.md, K): against each reader of the log that it writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,8 +119,8 @@ TEST_F(Attack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {
                                             world.entry_of(world.window(1, 2)).receipt}),
             "")
       << "two receipts that do not contradict each other";
-  // With a friend who disagrees and evidence that nobody has seen, it gets its way: the books know
-  // of the evidence only its hash.
+  // With a friend who disagrees and evidence that no reader has seen, it gets its way: the books
+  // know of the evidence only its hash.
   EXPECT_EQ(world.refusal(verdict(second, world.upper)), "");
 }
 
@@ -153,7 +152,7 @@ TEST_F(Attack, K06_CreditIsMintedByGrantsAloneAndTheyShow) {
   EXPECT_FALSE(copy.apply(longer));
   receipt.payer = world.newcomer.public_key();
   EXPECT_NE(world.refusal(receipt).find("falls to -"), std::string::npos)
-      << "and nobody pays what it has not";
+      << "and no account pays what it does not have";
 }
 
 TEST_F(Attack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {

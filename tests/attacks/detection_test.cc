@@ -1,7 +1,7 @@
 // How often a lie is found: real engines serve many windows on one pipeline, one of whose stages
 // lies in some of them, and what the policy's draws select is computed again on another one. Of the
 // windows with a lie as many are found as the rates say that their workers had earned, within four
-// standard deviations; each names the stage that lied; and where nobody lied nothing is found.
+// standard deviations; each names the stage that lied; and where no stage lied nothing is found.
 //
 // Keys, requests and seals follow from their numbers, so every run is the same run; but any byte of
 // the log that becomes another one draws all windows anew, and one of seven intervals of 99 % would

@@ -34,8 +34,9 @@ TEST_F(Attack, X01_NewKeyAfterAFraudBeginsWithNothing) {
   LedgerWorld let_in = world;
   world.add(ledger::MemberEntry{fresh.public_key(), hash_of("who knows"), false});
   EXPECT_EQ(world.spendable(fresh), 0);
-  EXPECT_NE(world.refusal(world.entry_of(world.window(0, 1), fresh)).find("newcomers serve nobody"),
-            std::string::npos);
+  EXPECT_NE(
+      world.refusal(world.entry_of(world.window(0, 1), fresh)).find("a newcomer may not serve"),
+      std::string::npos);
   // Vouched for by the cluster it serves at once, and every window of its first is audited: so a
   // cluster that lets anybody in vouches for whom it has thrown out.
   let_in.add(ledger::MemberEntry{fresh.public_key(), hash_of("who knows"), true});
@@ -92,7 +93,7 @@ TEST_F(Attack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {
   for (const std::uint64_t entry : swarm.books.disputes()) {
     EXPECT_EQ(swarm.books.receipt(entry)->slot.stage, 1);
   }
-  // The coordinator's own draw is over the same windows, at a rate that nobody else can lower.
+  // The coordinator's own draw is over the same windows, at a rate that no other party can lower.
   const auto proof = vrf_prove(key_of(1), as_bytes("message"));
   const auto draw = ledger::Draw::open(as_bytes("message"), key_of(1).public_key(), proof);
   unsigned drawn = 0;
@@ -105,7 +106,8 @@ TEST_F(Attack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {
 TEST_F(Attack, X05_EdgesOfEd25519AreOneAnswerEverywhere) {
   // Made with tests/oracle/ed25519.py, whose verification is without the cofactor.
   const auto bytes = [](std::string_view hex) { return from_hex(hex).value(); };
-  // A key and a point of order 8: right for one library and wrong for another. It is nobody's key.
+  // A key and a point of order 8: right for one library and wrong for another. It is refused as a
+  // key.
   EXPECT_FALSE(
       PublicKey::parse(bytes("46fb8abfcbc7dac11410f606ecea5ebf72c830439f2a6e1a8632c1fb6df2f6ff")));
   const auto key =

@@ -46,7 +46,7 @@ TEST_F(Attack, N02_FramesOfEarlierAreNothingNew) {
 }
 
 TEST_F(Attack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
-  // Not defended: nobody's word is needed for a checkpoint but the cluster's key, so a copy of the
+  // Not defended: a checkpoint needs only the cluster's key, so a copy of the
   // coordinator that has it goes on too. That there are two, both checkpoints prove.
   LedgerWorld one;
   one.add_window(0, 0);

@@ -103,7 +103,7 @@ class RealSwarm {
   // Receipts in the log, and those of one stage; entries of a kind (ledger/entry.h).
   std::vector<ledger::Receipt> receipts() const;
   std::size_t of_kind(std::size_t kind) const;
-  // The stage of the only dispute; nothing when there is none or more than one.
+  // The stage of the only dispute; nothing unless exactly one is open.
   std::optional<std::uint16_t> disputed_stage() const;
   // Ends the latest dispute against one of its parties.
   Status judge(const PublicKey& guilty, ledger::Verdict verdict);

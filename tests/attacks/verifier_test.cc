@@ -32,7 +32,7 @@ struct Attack : ::testing::Test {
 };
 
 TEST_F(Attack, V01_WhoGuessesNeverAgrees) {
-  // It computes nothing and passes on what it invents; its seal is of a root that nobody has.
+  // It computes nothing and passes on what it invents; its seal is of a root that no node has.
   swarm.stage(1, 1).lie = [](StepBatch& batch, const Bytes&) {
     std::ranges::fill(batch.activations, std::byte{0});
   };
@@ -80,7 +80,7 @@ bool is_refused(RealSwarm& swarm, std::size_t pipeline, std::size_t stage) {
 
 void expect_no_audit(RealSwarm& swarm) {
   EXPECT_EQ(swarm.books.audits().agreed, 0u);
-  EXPECT_TRUE(swarm.books.disputes().empty()) << "nobody is a party for what a thief handed on";
+  EXPECT_TRUE(swarm.books.disputes().empty()) << "no node is a party for what a thief handed on";
   EXPECT_EQ(swarm.standing(swarm.stage(0, 0)).audited_right(), 0);
 }
 
@@ -91,7 +91,7 @@ TEST_F(Attack, V02_WhoReadsARootInTheLogHasNoRowToShow) {
     here.ask(1);
     expect_no_audit(here);
     for (std::uint16_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(is_refused(here, 1, i), i == index) << index << ": it is named, and nobody else";
+      EXPECT_EQ(is_refused(here, 1, i), i == index) << index << ": it alone is named";
       EXPECT_FALSE(is_refused(here, 0, i));
     }
   }
@@ -108,7 +108,7 @@ TEST_F(Attack, V02_WhatTheLogHasOfALastStageIsNoToken) {
 TEST_F(Attack, V02_AnHonestLastStageIsNotMadeAThief) {
   swarm.runs_audits = false;
   const RealSwarm::Answer told = swarm.ask(1);
-  // Whoever stands before it puts in what was answered then, which its own draws are not.
+  // The stage before it puts in what was answered then, which its own draws are not.
   swarm.stage(1, 0).lie = [](StepBatch& batch, const Bytes&) {
     std::ranges::fill(batch.activations, std::byte{0x11});
   };
@@ -222,7 +222,7 @@ TEST_F(Attack, V04_NobodyAuditsItsOwnersWindows) {
   const std::uint64_t entry = world.add_window(0, 0);
   EXPECT_NE(world.refusal(world.seal(entry, twin, hash_of("boundary 0"))).find("own owner"),
             std::string::npos);
-  // Of candidates the draw leaves out the owners that are named, whoever they would be.
+  // Of candidates the draw leaves out the owners that are named, whichever they are.
   const auto proof = vrf_prove(key_of(1), as_bytes("message"));
   const auto draw = ledger::Draw::open(as_bytes("message"), key_of(1).public_key(), proof);
   const std::vector<ledger::Draw::Candidate> two = {{twin.public_key(), hash_of("one owner")},
@@ -279,7 +279,7 @@ TEST_F(Attack, V06_AThousandNewcomersMoveNobody) {
   for (const SecretKey& one : sybils) world.add(world.seal(entry, one, hash_of("boundary 0")));
   for (const SecretKey& one : sybils) world.add(world.opening(entry, one, hash_of("boundary 0")));
   EXPECT_EQ(world.books.audits().agreed, 1'000u);
-  EXPECT_EQ(world.of(world.upper).audited_right(), 0) << "nobody's standing moves by their word";
+  EXPECT_EQ(world.of(world.upper).audited_right(), 0) << "no standing moves by their word";
   world.now += 100 * kDay;
   world.add(ledger::VestEntry{sybils[0].public_key()});
   EXPECT_EQ(world.spendable(sybils[0]), 0) << "and what they earned they cannot spend";

@@ -165,7 +165,7 @@ class Newcomers(cluster.Cluster):
             self.assertNotIn("fault", events)
         swarm.wait_until(lambda: not self.pipelines("checking"), "the end of its pipeline")
         self.assertEqual([sorted(p) for p in self.pipelines("serving")], [["local-1", "local-2"]])
-        self.assertIn("waits: nobody is free to hold layers", self.nodes()["n1"]["newcomer"])
+        self.assertIn("waits: no free node has room for layers", self.nodes()["n1"]["newcomer"])
         ask(self.server.api, body(self.model, PROMPTS[1]))
 
 

@@ -47,7 +47,7 @@ class Metrics {
   // first.
   double used_share() const;
 
-  // The text exposition, with the figures of the swarm. `ledger`: null, there is none.
+  // The text exposition, with the figures of the swarm. `ledger`: null, the server keeps none.
   std::string expose(const SwarmStatus& status, const LedgerView* ledger = nullptr) const;
 
  private:

@@ -67,10 +67,10 @@ struct HttpOptions {
   std::shared_ptr<RequestStore> requests;
   // Keys the names of kept requests and the salts of receipts: Store::secret_key().
   Hash256 secret;
-  // The coordinator's ledger: answers name their receipts. Null: there is none. Outlives the
+  // The coordinator's ledger: answers name their receipts. Null: it keeps none. Outlives the
   // server.
   const LedgerView* ledger = nullptr;
-  // Requests are paid from the accounts. Null: the ledger has no credits, or there is none.
+  // Requests are paid from the accounts. Null: no ledger, or one without credits.
   std::shared_ptr<Credits> credits;
   std::shared_ptr<const Accounts> accounts;  // with `credits`
   // Receipts::grant(), with `credits`.

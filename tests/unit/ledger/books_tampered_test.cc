@@ -180,7 +180,7 @@ TEST_F(TamperedLedger, ARewrittenVerdictIsNamed) {
   expect_refused(verdict_at_, raw, "unjudged, on somebody", "names who is guilty");
   wrong = verdict_;
   wrong.guilty = {};
-  expect_refused(verdict_at_, wrong, "on nobody", "names who is guilty");
+  expect_refused(verdict_at_, wrong, "on an empty key", "names who is guilty");
   raw = entries_[verdict_at_];
   raw.push_back(std::byte{0});
   expect_refused(verdict_at_, raw, "of another length", "the length of its kind");

@@ -156,7 +156,7 @@ TEST_F(BooksTest, ANewcomersWordMovesOnlyItself) {
   const std::uint64_t second = add_window(0, 1);
   audit(second, newcomer_, hash_of("something else"));
   EXPECT_EQ(books_.disputes(), std::vector<std::uint64_t>{second}) << "but it calls a referee";
-  EXPECT_EQ(of(upper_).escrow(), 896 + 1'280) << "and costs nobody anything";
+  EXPECT_EQ(of(upper_).escrow(), 896 + 1'280) << "and costs no account anything";
 }
 
 TEST_F(BooksTest, AFaultIsMildAndAFraudIsNot) {
@@ -210,7 +210,7 @@ TEST_F(BooksTest, ADisputeThatNobodyCanJudgeEndsAndBlamesNobody) {
   EXPECT_EQ(books_.unjudged(lower_.public_key()), 0u);
   EXPECT_NE(refusal(end).find("nothing is in dispute"), std::string::npos) << "it ends once";
   EXPECT_EQ(refusal(VestEntry{upper_.public_key()}).find("in dispute"), std::string::npos)
-      << "and holds nobody's escrow";
+      << "and holds no escrow";
 }
 
 TEST_F(BooksTest, EquivocationProvesItself) {
@@ -319,7 +319,7 @@ TEST_F(BooksTest, ANewcomerServesNobodyAndEdgesMustHold) {
   const Bytes bytes = *sign_receipt(r, cluster_key(), newcomer_);
   ReceiptEntry entry{client_.public_key(), {}};
   std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
-  EXPECT_NE(refusal(entry).find("newcomers serve nobody"), std::string::npos);
+  EXPECT_NE(refusal(entry).find("a newcomer may not serve"), std::string::npos);
   add_window(0, 0);
   r = window(1, 0);
   r.in_root = hash_of("what never came");
@@ -406,7 +406,7 @@ TEST_F(BooksTest, ANewcomersAgreementDischargesNoDraw) {
   audit(doubted, newcomer_, hash_of("something else"));
   now_ += 2 * Policy().audit_seconds;
   add_window(0, 3);
-  EXPECT_EQ(books_.audits().missed, 1u) << "that to which nobody but a newcomer agreed";
+  EXPECT_EQ(books_.audits().missed, 1u) << "that to which only a newcomer agreed";
 }
 
 TEST_F(BooksTest, ADrawTakesTheRateThatAWorkerHasEarned) {

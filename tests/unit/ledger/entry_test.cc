@@ -38,7 +38,7 @@ TEST(Entry, HasOneEncoding) {
     return parse_entry(write_entry({77, VerdictEntry{7, guilty, verdict, {}}})).ok();
   };
   EXPECT_TRUE(ends({}, Verdict::kUnjudged));
-  EXPECT_FALSE(ends(key, Verdict::kUnjudged)) << "nobody is guilty of it";
+  EXPECT_FALSE(ends(key, Verdict::kUnjudged)) << "no key is guilty of it";
   EXPECT_FALSE(ends({}, Verdict::kFault));
   EXPECT_FALSE(ends({}, Verdict::kFraud));
   const Bytes unpaid = write_entry({77, ReceiptEntry{}});

@@ -35,7 +35,7 @@ Status append_some(Log& log, std::uint64_t count) {
 Result<std::unique_ptr<Log>> open_and_check(CrashDisk& disk) {
   return Log::open(borrow(disk), log_key(),
                    [](std::uint64_t index, ByteSpan entry, const Hash256& leaf) -> Status {
-                     REQUIRE(as_text(entry) == entry_text(index), "an entry that nobody appended");
+                     REQUIRE(as_text(entry) == entry_text(index), "an entry that was not appended");
                      REQUIRE(leaf == leaf_hash(entry), "a leaf that is not the entry's");
                      return ok_status();
                    });

@@ -125,7 +125,7 @@ TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
     for (const std::uint16_t stage : {0, 1}) add(entry(receipt(name_of(1), stage, window)));
   }
   // Entries 3 to 6. The first is agreed with twice, the second doubted and false, of the third an
-  // auditor is at fault, the last is doubted and nobody judged it; other entries are other
+  // auditor is at fault, the last is doubted and not judged; other entries are other
   // answers'.
   const auto opened = [this](std::uint64_t of, unsigned char auditor, const Hash256& root) {
     add(write_entry({kAsked + 20, OpeningEntry{of, key_of(auditor).public_key(), root, {}}}));

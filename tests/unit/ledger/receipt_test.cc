@@ -175,7 +175,7 @@ TEST(Receipt, TwoStatementsOfOneSlotAreEquivocation) {
   EXPECT_FALSE(is_equivocation(one, other)) << "another worker";
 }
 
-// Nobody who lacks the salt can try prompts against what the log holds.
+// Without the salt, prompts cannot be tried against what the log holds.
 TEST(Receipt, CommitmentsAreSaltedAndBound) {
   const Hash256 salt = hash_of("salt");
   const std::vector<std::uint32_t> tokens{1, 2, 3};

@@ -66,7 +66,7 @@ TEST(Draw, SelectsAtTheRateAskedFor) {
     EXPECT_TRUE(draw.selects(i, kMillion));
     EXPECT_FALSE(draw.selects(i, 0));
     EXPECT_FALSE(draw.selects(i, -1));
-    EXPECT_TRUE(!draw.selects(i, 30'000) || draw.selects(i, 90'000)) << "a raise spares nobody";
+    EXPECT_TRUE(!draw.selects(i, 30'000) || draw.selects(i, 90'000)) << "a raise spares no entry";
   }
 }
 

@@ -73,7 +73,7 @@ TEST(Standing, WhoHasLittleAtStakeIsAuditedMore) {
   EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), kMillion);
   for (int i = 0; i < 19; ++i) veteran.serve(10, later);
   EXPECT_EQ(veteran.audit_rate(kPolicy, later, false, 10), 114'925);
-  EXPECT_EQ(veteran.audit_rate(kPolicy, later), 30'000) << "where nobody pays";
+  EXPECT_EQ(veteran.audit_rate(kPolicy, later), 30'000) << "where no account pays";
 }
 
 TEST(Standing, PayVestsBehindTheEscrow) {

@@ -75,7 +75,7 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
 TEST(SwarmView, WhatBecameOfAudits) {
   const auto view = read_swarm_view(
       replaced("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,
-                                 "waiting":2,"why_waiting":"nobody","open_disputes":1,
+                                 "waiting":2,"why_waiting":"no node","open_disputes":1,
                                  "ended_disputes":5,"unjudged_disputes":7,
                                  "referee":{"missed":6,"why_missed":"no room"}},
                                  "pipelines":)"));
@@ -84,7 +84,7 @@ TEST(SwarmView, WhatBecameOfAudits) {
   EXPECT_EQ(view->audits.disputed, 1U);
   EXPECT_EQ(view->audits.missed, 3U);
   EXPECT_EQ(view->audits.waiting, 2U);
-  EXPECT_EQ(view->audits.why_waiting, "nobody");
+  EXPECT_EQ(view->audits.why_waiting, "no node");
   EXPECT_EQ(view->audits.open_disputes, 1U);
   EXPECT_EQ(view->audits.ended_disputes, 5U);
   EXPECT_EQ(view->audits.unjudged_disputes, 7U);

@@ -273,9 +273,9 @@ TEST_F(ControlAdapters, TheServiceEndsAndComesBackAtItsAddress) {
     ASSERT_TRUE(client_send(c, "hello"));
     stop_service();
     ASSERT_TRUE(client_closed(c));
-    const LinkId nobody = dial(address_);
-    ASSERT_TRUE(client_closed(nobody));
-    EXPECT_EQ(client_events_.closed.at(nobody).code, ErrorCode::kUnavailable);
+    const LinkId stranger = dial(address_);
+    ASSERT_TRUE(client_closed(stranger));
+    EXPECT_EQ(client_events_.closed.at(stranger).code, ErrorCode::kUnavailable);
     start_service(address_);
   }
 }
@@ -378,7 +378,7 @@ TEST_F(ControlAdapters, OnlyWorkersOfTheRosterHaveASession) {
 }
 
 TEST_F(ControlAdapters, AWorkerTalksToTheCoordinatorOfItsRosterAlone) {
-  cluster_.remove("home");  // the service goes on with a key that is nobody's now
+  cluster_.remove("home");  // the service goes on with a key that is not in the roster now
   LinkId link = dial(address_);
   ASSERT_TRUE(client_closed(link));
   EXPECT_NE(client_events_.closed.at(link).message.find("is not in the roster"), std::string::npos)

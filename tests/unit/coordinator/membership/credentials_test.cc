@@ -95,7 +95,7 @@ TEST_F(CredentialsTest, NothingOfASecretIsKept) {
   const auto token = *create_token(*store_, {}, kNow);
   const auto key = *create_key(*store_, {}, kNow);
   EXPECT_NE(store_->find_token(token.id)->value().secret_hash, blake2b(as_bytes(token.secret)))
-      << "keyed: nobody with the file alone can try secrets";
+      << "keyed: the file alone does not allow trying secrets";
   EXPECT_NE(key.key.secret_hash, blake2b(as_bytes(key.text)));
   EXPECT_EQ(key.key.name, key.key.id);
 }

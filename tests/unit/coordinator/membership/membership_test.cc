@@ -138,7 +138,7 @@ TEST_F(MembershipTest, WhoJoinsByAnOwnersTokenIsThatOwners) {
   EXPECT_EQ(membership.owner_of(den)->id, membership.owner_of(attic)->id);
   EXPECT_NE(membership.owner_of(den)->id, blake2b(as_bytes(std::string("Ada"))))
       << "a name cannot be guessed from the log";
-  EXPECT_FALSE(membership.owner_of(cellar)) << "nobody said";
+  EXPECT_FALSE(membership.owner_of(cellar)) << "the owner is unknown";
   EXPECT_EQ((*store->find_node(den))->owner, "Ada");
   // A person's word, in another process.
   const PublicKey loft = key();
@@ -293,7 +293,7 @@ TEST_F(MembershipTest, WhoKnocksWaitsForAPersonsWordAndHearsNothingElse) {
     return answer.ok() && answer->ByteSizeLong() == 0;
   };
   EXPECT_TRUE(waits(knock(den, "den")));
-  EXPECT_TRUE(waits(knock(key(), "home"))) << "a name that is taken is none of its business";
+  EXPECT_TRUE(waits(knock(key(), "home"))) << "a stranger is not told that a name is taken";
   EXPECT_FALSE(knock(key(), "a\nb"));
   ASSERT_EQ(store->waiting()->size(), 2u);
   EXPECT_EQ(store->waiting()->front().name, "den");
@@ -400,7 +400,7 @@ TEST_F(MembershipTest, AWorkerIsDialledBackWhereItRegisteredAndNowhereElse) {
     EXPECT_FALSE(membership.locate(who, "den"));
   }
   EXPECT_EQ(membership.locate(idle, "den")->address(), "10.0.0.1:7");
-  EXPECT_EQ(membership.locate(node.public_key(), "nobody")->address(), "");
+  EXPECT_EQ(membership.locate(node.public_key(), "unknown")->address(), "");
   EXPECT_FALSE(membership.locate(idle, "a\nb"));
   EXPECT_EQ(membership.reach(idle)->address(), "") << "no worker of it is connected";
   EXPECT_TRUE(dialled.empty());

@@ -38,7 +38,7 @@ struct SetBackTest : ::testing::Test {
     }
     return in;
   }
-  static bool nobody(const RosterEntry&) { return false; }
+  static bool never_here(const RosterEntry&) { return false; }
 };
 
 TEST_F(SetBackTest, ANumberThatTheStoreDoesNotKnowSaysThatItIsOlder) {
@@ -87,9 +87,9 @@ TEST_F(SetBackTest, ARestartRefusesAStoreThatIsOlderThanItsRoster) {
   store = options.store = folder.open();
   ASSERT_EQ(names(), std::vector<std::string>{"den"});
   EXPECT_FALSE(Membership(cluster, options, clock).restart(own).ok());
-  EXPECT_EQ(options.roster->bytes(), newest) << "nobody is let in again";
+  EXPECT_EQ(options.roster->bytes(), newest) << "no node is admitted again";
 
-  ASSERT_TRUE(restore_members(*store, {*options.roster->roster()}, nobody, 5).ok());
+  ASSERT_TRUE(restore_members(*store, {*options.roster->roster()}, never_here, 5).ok());
   ASSERT_TRUE(Membership(cluster, options, clock).restart(own).ok());
   EXPECT_FALSE(options.roster->find(den.key));
   EXPECT_GT(options.roster->roster()->number, parse_roster(newest)->number);
@@ -122,10 +122,10 @@ TEST_F(SetBackTest, OfTwoRostersOfOneNumberBothMustHaveANode) {
   const RosterEntry other = worker("other");
   admit(one);
   const auto restored =
-      restore_members(*store, {roster(4, {both, one}), roster(4, {both, other})}, nobody, 5);
+      restore_members(*store, {roster(4, {both, one}), roster(4, {both, other})}, never_here, 5);
   ASSERT_TRUE(restored.ok());
   EXPECT_EQ(names(), std::vector<std::string>{"both"});
-  EXPECT_FALSE(restore_members(*store, {}, nobody, 5).ok());
+  EXPECT_FALSE(restore_members(*store, {}, never_here, 5).ok());
 }
 
 TEST_F(SetBackTest, AnAddedNodeIsANewcomerWithoutAnOwner) {
@@ -133,7 +133,7 @@ TEST_F(SetBackTest, AnAddedNodeIsANewcomerWithoutAnOwner) {
   const RosterEntry since = worker("since");
   ASSERT_TRUE(
       store->admit({{stayed.key, "stayed", Role::kWorker, 1, false, "zoe", false}, "", {}}).ok());
-  ASSERT_TRUE(restore_members(*store, {roster(7, {stayed, since})}, nobody, 5).ok());
+  ASSERT_TRUE(restore_members(*store, {roster(7, {stayed, since})}, never_here, 5).ok());
   const auto is = [this](const RosterEntry& entry, const std::string& owner, bool newcomer) {
     const auto node = store->find_node(entry.key).value();
     EXPECT_TRUE(node && node->owner == owner && node->newcomer == newcomer) << entry.name;

@@ -89,7 +89,7 @@ TEST_F(CheckingTest, TheyHaveTheCutOfOneThatServesAndRoomForIt) {
   EXPECT_EQ(pipelines.form_checking(kBuild), nullptr);
   add("middle", true, 5);
   EXPECT_EQ(pipelines.form_checking(kBuild), nullptr);
-  EXPECT_EQ(pipelines.why_newcomers_wait(), "nobody is free to hold layers 0-5 beside it");
+  EXPECT_EQ(pipelines.why_newcomers_wait(), "no free node has room for layers 0-5");
   add("large", true, 7);
   const Pipeline& checks = serve(pipelines.form_checking(kBuild));
   EXPECT_EQ(names(checks), (std::vector<std::string>{"large", "middle"}));

@@ -168,7 +168,7 @@ TEST_F(PipelineLinksTest, LossAfterTheHandshakeNamesTheStage) {
   const std::string log = events.log;
   transport.lose(first);
   transport.receive(last, FrameType::kTokens, Bytes(1));
-  EXPECT_EQ(events.log, log) << "late events of closed links are nobody's";
+  EXPECT_EQ(events.log, log) << "late events of closed links are dropped";
 }
 
 TEST_F(PipelineLinksTest, TheLastStageMayDialAgainUntilThePipelineServes) {

@@ -113,7 +113,7 @@ TEST_F(PipelinesTest, EveryFormationHasANewEpochAndTheCulpritRests) {
   for (const Member& member : second->members) EXPECT_NE(member.node, "b");
 }
 
-// After a loss whoever has loaded a stage keeps it, and a spare takes the lost one.
+// After a loss a node that has loaded a stage keeps it, and a spare takes the lost one.
 TEST_F(PipelinesTest, WhoHasLoadedAStageGetsItAgain) {
   for (const char* name : {"a", "b", "c", "d", "e"}) add(name);
   const Epoch first = pipelines.form()->epoch;
@@ -143,7 +143,7 @@ TEST_F(PipelinesTest, WhoMayBeFrozenIsNotChosenWhileOthersAreThere) {
   EXPECT_EQ(second->members[2].node, "c");
 }
 
-// A lost link is one end's fault. Whoever is part of every such loss is left out in the end.
+// A lost link is one end's fault. A node that is part of every such loss is left out in the end.
 TEST_F(PipelinesTest, WhoIsAtOneEndOfEveryLostLinkIsChosenLast) {
   for (const char* name : {"a", "b", "c", "d"}) add(name);
   const auto lose_link = [&](const Pipeline& pipeline, const char* one, const char* other) {

@@ -127,14 +127,14 @@ TEST_F(RangePoolTest, WhoHasLoadedTheLostRangeStandsIn) {
   ASSERT_GT(stages, 1U);
   for (Node* node : registry.free_nodes()) registry.lose(*node);
   lose(first, 0);
-  EXPECT_EQ(form(), 0U) << "nobody is free for the first range";
+  EXPECT_EQ(form(), 0U) << "no node is free for the first range";
   const Placed left = running[second];
   lose(second, 1);
   ASSERT_EQ(form(), 1U);
   const Placed& again = running.rbegin()->second;
   EXPECT_EQ(again.nodes[0], left.nodes[0]) << "the only one that is left with it";
   for (std::size_t i = 0; i < stages; ++i) {
-    EXPECT_EQ(again.layers[i], left.layers[i]) << "nobody loads anything";
+    EXPECT_EQ(again.layers[i], left.layers[i]) << "no node loads anything";
   }
 }
 

@@ -163,7 +163,7 @@ TEST_F(AuditCaseTest, ClaimsFitEachOtherAndTheTokensThatCameOfThem) {
   AuditCase::Run other = fits;
   (*other.tokens)[kWindow + 3] = 7;
   EXPECT_FALSE(kept->check_whole(other).ok());
-  EXPECT_FALSE(kept->has_read_tokens(other)) << "it commits to what nobody claimed";
+  EXPECT_FALSE(kept->has_read_tokens(other)) << "it commits to what no stage claimed";
   other.windows[1][1]->out_root = root("tokens", 1);
   EXPECT_TRUE(kept->has_read_tokens(other)) << "to what the log has";
   AuditCase::Run shorter = fits;

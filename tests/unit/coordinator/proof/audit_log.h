@@ -77,8 +77,8 @@ struct AuditLog {
     }
     throw std::out_of_range(node);
   }
-  // As LedgerService does, until nobody has anything to say; what is asked of auditors stays in
-  // `asked` when nobody is to answer it.
+  // As LedgerService does, until no node has anything to say; what is asked of auditors stays in
+  // `asked` when no node answers it.
   void pump() {
     for (bool any = true; any;) {
       any = false;

@@ -26,7 +26,7 @@ TEST_F(AuditorTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
   ASSERT_EQ(runs.size(), 1u) << "of the first windows all are drawn";
   const AuditRun& run = runs[0];
   EXPECT_EQ(run.nodes, (std::vector<std::string>{"c", "d"}));
-  EXPECT_NE(run.order.request, one.order.request) << "nobody can tell that it is an audit";
+  EXPECT_NE(run.order.request, one.order.request) << "no node can tell that it is an audit";
   EXPECT_EQ(run.order.salt, one.order.salt);
   EXPECT_EQ(run.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
   EXPECT_TRUE(run.answer.empty()) << "and it is not told what was sampled";
@@ -125,7 +125,7 @@ TEST_F(AuditorTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
   later(Auditor::kDrawPause);
   EXPECT_EQ(runs.size(), 1u);
   later(std::chrono::hours(1));
-  EXPECT_EQ(audits->status().missed_total, 4u) << "what nobody may compute is counted";
+  EXPECT_EQ(audits->status().missed_total, 4u) << "what no node may compute is counted";
 }
 
 TEST_F(AuditorTest, NoOwnerChecksItselfNorHasTwoStagesOfAnAudit) {
@@ -221,7 +221,7 @@ TEST_F(NewcomersAudit, WhatIsSharedTheyCheckForThemselvesAlone) {
               ledger::Level::kNewcomer);
   }
   for (const ReceiptStage& stage : stages) {
-    EXPECT_EQ(books.standing(stage.key())->audited_right(), 0) << "their word moves nobody";
+    EXPECT_EQ(books.standing(stage.key())->audited_right(), 0) << "their word moves no standing";
   }
   EXPECT_EQ(audits->status().checked_total, 2u);
   // Nor does it discharge the draw.
@@ -459,7 +459,7 @@ TEST_F(AuditorTest, WhoClaimsARootHasARowOfIt) {
 }
 
 TEST_F(AuditorTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
-  // That it had the tokens of the log, and others that nobody gave.
+  // That it had the tokens of the log, and others that no stage gave.
   for (const bool has_read : {true, false}) {
     testing::AuditLog here;
     const AuditRun run = run_beside(here);
@@ -475,7 +475,7 @@ TEST_F(AuditorTest, ClaimsThatDoNotFitTheTokensAreNoAudit) {
     EXPECT_EQ(here.of_kind(kSeal), 0u);
     EXPECT_EQ(here.audits->verdicts().keys().why_barred(auditors[0].key()), "");
     EXPECT_EQ(here.audits->verdicts().keys().why_barred(auditors[1].key()) != "", has_read)
-        << "else nobody knows whose fault it is";
+        << "else the fault is unknown";
     here.later(std::chrono::seconds(1));
     ASSERT_EQ(here.runs.size(), 1u);
     EXPECT_NE(here.runs[0].nodes, run.nodes);
@@ -518,7 +518,7 @@ TEST_F(AuditorTest, WhoDoesNotComputeIsReplacedAndThenItIsCounted) {
   EXPECT_NE(runs[2].nodes, runs[0].nodes);
   audits->give_up(runs[2].order.request, "its pipeline was lost");
   later(std::chrono::seconds(1));
-  EXPECT_EQ(runs.size(), 3u) << "nobody is left";
+  EXPECT_EQ(runs.size(), 3u) << "no node is left";
   begin(testing::receipt_pipeline(others, Epoch(9)));
   later(std::chrono::seconds(1));
   ASSERT_EQ(runs.size(), 4u);
@@ -627,7 +627,7 @@ TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
   audits = std::make_unique<Auditor>(testing::receipt_cluster(), clock, AuditMode::kOff);
   ReceiptRequest whole = request(1);
   audits->over(whole);
-  EXPECT_TRUE(take_outcomes().empty()) << "nobody asked";
+  EXPECT_TRUE(take_outcomes().empty()) << "no client asked";
   whole.verify = Verify::kFull;
   audits->over(whole);
   const std::vector<AuditOutcome> outcomes = take_outcomes();

@@ -64,7 +64,7 @@ TEST_F(CreditsTest, KeepsWhatARequestMayCostUntilItsReceiptsAreThere) {
   }
   EXPECT_EQ(credits->charge(request(1), 250), payer);
   EXPECT_EQ(credits->charge(request(1), 51), PublicKey()) << "more than was kept";
-  EXPECT_EQ(credits->charge(request(9), 1), PublicKey()) << "of nobody";
+  EXPECT_EQ(credits->charge(request(9), 1), PublicKey()) << "of no account";
   credits->posted(
       std::vector<ledger::Posting>{{{ledger::Account::Kind::kSpendable, payer}, -250},
                                    {{ledger::Account::Kind::kEscrow, payer_of(71)}, 250}});
@@ -97,7 +97,7 @@ TEST_F(CreditsTest, RefusesWholeRequestsAndNobodyElses) {
   grant(payer, 100);
   EXPECT_FALSE(credits->reserve(payer, {{request(1), 60}, {request(2), 60}}));
   EXPECT_EQ(credits->balance(payer).reserved, 0) << "all or nothing";
-  EXPECT_FALSE(credits->reserve(payer_of(72), {{request(1), 1}})) << "an account that nobody knows";
+  EXPECT_FALSE(credits->reserve(payer_of(72), {{request(1), 1}})) << "an unknown account";
   EXPECT_FALSE(credits->reserve(payer, {{request(1), -1}}));
   EXPECT_FALSE(credits->reserve(payer, {{request(1), Credits::kPriceMax + 1}}));
   grant(payer_of(72), 100);

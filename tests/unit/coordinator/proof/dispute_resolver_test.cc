@@ -104,7 +104,7 @@ TEST_F(DisputeResolverTest, WhatComesAgainIsFraudAndEndsItsKey) {
   referee();
   ASSERT_EQ(cases.size(), 1u);
   EXPECT_EQ(cases[0].answer, (std::vector<TokenId>{6, 7})) << "as it was claimed";
-  EXPECT_EQ(accusations(), 0u) << "nobody is told before the window was computed again";
+  EXPECT_EQ(accusations(), 0u) << "no node is told before the window was computed again";
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"a", "b"}));
   compute_on(stages, Epoch(4));
@@ -203,7 +203,7 @@ TEST_F(DisputeResolverTest, SilenceIsAFaultAndALostNodeIsWaitedFor) {
   EXPECT_EQ(accusations(), 1u);
   audits->verdicts().lose("a");
   for (int i = 0; i < 5; ++i) later(DisputeResolver::kPatience);
-  EXPECT_EQ(of_kind(kDeskVerdict), 0u) << "a lost machine is none of the verdicts";
+  EXPECT_EQ(of_kind(kDeskVerdict), 0u) << "a lost machine is not a verdict";
   audits->verdicts().meet("a", stages[0].key());
   pump();
   EXPECT_EQ(accusations(), 2u) << "it hears of it when it is back";
@@ -222,7 +222,7 @@ TEST_F(DisputeResolverTest, OnlyTheAccusedAnswersAndOnlyOnce) {
   forged.set_plea(static_cast<std::uint32_t>(ledger::Plea::kContested));
   audits->verdicts().on_answer("a", forged);
   audits->verdicts().on_answer("b", own);
-  audits->verdicts().on_answer("nobody", own);
+  audits->verdicts().on_answer("unknown", own);
   control::v1::Answer none = own;
   none.set_plea(0);
   audits->verdicts().on_answer("a", none);
@@ -440,7 +440,7 @@ TEST_F(VerdictLeftTest, ADisputeThatWasOpenEndsUnjudged) {
   EXPECT_EQ(audits->status().unjudged_disputes, 1u);
   EXPECT_EQ(audits->status().ended_disputes, 0u) << "by a verdict";
   EXPECT_EQ(audits->status().open_disputes, 0u);
-  EXPECT_TRUE(audits->verdicts().keys().barred().empty()) << "it is nobody's fault";
+  EXPECT_TRUE(audits->verdicts().keys().barred().empty()) << "no key is at fault";
   // It ends once, and what is in dispute from now on is judged.
   start_again({});
   EXPECT_EQ(of_kind(kDeskVerdict), 1u);

@@ -104,7 +104,7 @@ struct LedgerServiceTest : ::testing::Test {
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   std::vector<ReceiptStage> others = testing::other_receipt_stages();
   std::vector<AuditRun> asked;
-  std::shared_ptr<Credits> credits;  // null: nobody pays
+  std::shared_ptr<Credits> credits;  // null: no account pays
   std::unique_ptr<LedgerService> receipts;
   int signed_windows = 0;
 
@@ -161,7 +161,7 @@ TEST_F(LedgerServiceTest, WithCreditsThePayerIsInTheLogAndPays) {
   auto holds = credits->reserve(payer, {{testing::receipt_request(1).order.request, 60}});
   ASSERT_TRUE(holds);
   answer(1);
-  answer(2);  // for which nobody kept anything
+  answer(2);  // for which no credit is held
   holds->clear();
   ASSERT_TRUE(grant(1)) << "behind which the receipts are on the disk";
   EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice);
@@ -201,7 +201,7 @@ TEST_F(LedgerServiceTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
     std::this_thread::yield();
   }
   EXPECT_NE(receipts->fault().find("the disk is full"), std::string::npos);
-  answer(3);  // nobody waits for a disk
+  answer(3);  // no caller waits for a disk
   full = false;
   EXPECT_EQ(logged(), 3u + 2u) << "what follows a failed append is not appended";
   ASSERT_TRUE(open());

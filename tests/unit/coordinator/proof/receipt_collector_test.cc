@@ -26,7 +26,7 @@ struct ReceiptCollectorTest : ::testing::Test {
   void claim_all(const ReceiptRequest& request) {
     for (ReceiptStage& stage : stages) desk->take(stage.node, stage.claim(request));
   }
-  // Everybody signs what he is asked to, until nobody is asked.
+  // Every stage signs what it is asked to, until none is asked.
   void sign_all() {
     for (;;) {
       const auto messages = desk->take_messages();
@@ -74,7 +74,7 @@ TEST_F(ReceiptCollectorTest, NobodyVouchesForANewcomerAndItMakesNoReceipts) {
   const ReceiptRequest two = request(2);
   claim_all(two);
   desk->over(two);
-  EXPECT_EQ(desk->take_messages().size(), 2u) << "and is asked once it is none any more";
+  EXPECT_EQ(desk->take_messages().size(), 2u) << "and is asked once it is no longer one";
 }
 
 TEST_F(ReceiptCollectorTest, AnAnswerHasAReceiptOfEachStage) {
@@ -321,8 +321,8 @@ TEST_F(ReceiptCollectorTest, TwoReceiptsOfOneSlotProveEquivocation) {
       {"later, and from somebody else",
        [](ReceiptCollector& desk, const Contradiction& both) {
          desk.take("a", both.honest);
-         desk.take("nobody", both.other);
-         desk.take("nobody", both.other);
+         desk.take("unknown", both.other);
+         desk.take("unknown", both.other);
        },
        1},
   };
@@ -383,7 +383,7 @@ TEST_F(ReceiptCollectorTest, WhatIsNoContradictionAccusesNobody) {
   control::v1::Receipts forged = both.other;
   forged.mutable_receipts(0)->back() ^= 1;
   desk->take("b", forged);
-  EXPECT_EQ(log(), kBegin + 1) << "the same again, another time, and what nobody signed";
+  EXPECT_EQ(log(), kBegin + 1) << "the same again, another time, and what no stage signed";
 }
 
 TEST_F(ReceiptCollectorTest, WhoIsConvictedSignsNothingThatIsLogged) {
@@ -410,7 +410,7 @@ TEST_F(ReceiptCollectorTest, AnyBytesMayCome) {
     std::string bytes = claims.SerializeAsString();
     bytes[random.next() % bytes.size()] ^= static_cast<char>(1 << random.next() % 8);
     if (claims.ParseFromString(bytes)) desk->take("a", claims);
-    desk->take("nobody", stages[0].claim(one));
+    desk->take("unknown", stages[0].claim(one));
     control::v1::Receipts receipts;
     receipts.add_receipts(bytes);
     desk->take("a", receipts);

@@ -60,7 +60,7 @@ TEST(FairShare, WhatWasNotNeededComesBackButNoMore) {
   shares.charge("b", 1);  // the floor is at 500 now
   shares.refund("b", 400);
   EXPECT_EQ(shares.served("b"), 500u);
-  shares.refund("nobody", 5);
+  shares.refund("unknown", 5);
 }
 
 TEST(FairShare, AFullQueueOfOneOwnerDelaysAnotherByOneTurn) {

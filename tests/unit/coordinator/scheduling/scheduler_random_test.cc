@@ -94,7 +94,7 @@ class Books {
     waiting_.push_back(made);
     if (waiting_.size() > 100) cancel_waiting();
   }
-  // Head of the line or nobody; on the pool with the most free pages of those that fit.
+  // Head of the line or none; on the pool with the most free pages of those that fit.
   void admit() {
     const auto got = scheduler_.admit();
     if (!got) return;
@@ -185,7 +185,7 @@ TEST(SchedulerRandom, BooksBalanceUnderAnything) {
 }
 
 // One large demand among an endless stream of small ones: it is served after those before it, and
-// nobody who came later is served first.
+// no later sequence is served first.
 TEST(SchedulerRandom, ALargeDemandIsNotStarvedBySmallOnes) {
   SeededRandom random(3);
   Scheduler scheduler;

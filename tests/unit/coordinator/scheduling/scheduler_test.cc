@@ -195,7 +195,7 @@ TEST(Scheduler, ATrustSetKeepsASequenceOffPipelinesWithAnyOtherNode) {
   }
   EXPECT_EQ(scheduler.fits_somewhere(*trusting(2, 200, {"b", "c"})).error().code,
             ErrorCode::kNoCapacity)
-      << "the larger pipeline is none of its own";
+      << "it may not use the larger pipeline";
 }
 
 TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
@@ -222,7 +222,7 @@ TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
       << refused.error().message;
   EXPECT_NE(refused.error().message.find("at level regular"), std::string::npos)
       << refused.error().message;
-  // It waits for its own, and nobody who may go elsewhere waits for it.
+  // It waits for its own, and a sequence that may go elsewhere does not wait for it.
   ASSERT_TRUE(scheduler.enqueue(at_least(3, Level::kRegular)).ok());
   ASSERT_TRUE(scheduler.enqueue(at_least(4, Level::kRegular)).ok());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(3));
@@ -251,7 +251,7 @@ TEST(Scheduler, WhatIsToBeVerifiedGoesWhereItCanBeAndToStanding) {
   EXPECT_EQ(placed(1, Verify::kNone), Epoch(1)) << "the most room";
   EXPECT_EQ(placed(2, Verify::kFull), Epoch(3));
   EXPECT_EQ(placed(3, Verify::kSpot), Epoch(3));
-  EXPECT_EQ(placed(4, Verify::kFull), Epoch(2)) << "a preference: nobody waits for it";
+  EXPECT_EQ(placed(4, Verify::kFull), Epoch(2)) << "a preference: no sequence waits for it";
 }
 
 TEST(Scheduler, OnlyWhoeverMayNotGoThereIsOvertaken) {
@@ -308,7 +308,7 @@ TEST(Scheduler, TheInterruptedComeFirstInTheirOrderAndWaitForNobodyElsesPipeline
   EXPECT_EQ(scheduler.pop_unfit(), all[3]);
   EXPECT_FALSE(scheduler.pop_unfit());
   ASSERT_TRUE(scheduler.enqueue(new_sequence(5, 8, 8)).ok());
-  EXPECT_EQ(scheduler.admit()->id, SequenceId(5)) << "nobody ahead of it could ever run there";
+  EXPECT_EQ(scheduler.admit()->id, SequenceId(5)) << "no sequence ahead of it could ever run there";
   scheduler.add_pool(Epoch(3), 4, 32, {"c"});
   EXPECT_EQ(scheduler.admit(), all[0]);
   EXPECT_EQ(all[0]->epoch, Epoch(3));

@@ -89,7 +89,7 @@ TEST(RequestStoreTest, NothingOfWhatIsDeletedRemains) {
   const StoreFolder folder;
   const auto store = folder.open();
   const auto requests = open(folder);
-  const std::string secret = "nobody may read this prompt";
+  const std::string secret = "this prompt is private";
   const auto found = [&] {
     for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
       if (whole_file(file.path()).find(secret) != std::string::npos) return true;

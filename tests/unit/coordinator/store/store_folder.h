@@ -45,7 +45,7 @@ class StoreFolder {
   std::string path_;
 };
 
-// A node that nobody else has, let in with a token.
+// A node of its own, admitted with a token.
 inline Status admit_somebody(Store& store, const std::string& token, std::int64_t now) {
   const PublicKey key = SecretKey::generate().public_key();
   return store.admit({{key, key.hex(), Role::kWorker, now, false}, token, {}});

@@ -30,7 +30,7 @@ struct Process {
     };
   }
   ~Process() { crash(); }
-  // Nobody hears of it, and nothing is tidied up; what was written is there.
+  // No client hears of it, and nothing is tidied up; what was written is there.
   void crash() {
     if (!api) return;
     tasks.clear();

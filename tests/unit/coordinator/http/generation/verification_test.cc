@@ -99,7 +99,7 @@ struct VerifiedAnswer : ::testing::Test {
     outcome.entry = 13;
     outcome.stage = 1;
     outcome.answer = std::move(right);
-    outcome.why = "nobody came";
+    outcome.why = "no auditor came";
     port.submitted[0].events->on_audit(outcome);
     pump();
   }
@@ -228,7 +228,7 @@ TEST_F(VerifiedAnswer, WhoHadNoAuditIsToldWhy) {
   compute();
   audit(Kind::kUnaudited);
   EXPECT_EQ(answer()["hearth"]["verified"]["state"], "unverified");
-  EXPECT_EQ(answer()["hearth"]["verified"]["why"], "nobody came");
+  EXPECT_EQ(answer()["hearth"]["verified"]["why"], "no auditor came");
 }
 
 TEST_F(VerifiedAnswer, SpotWaitsForNothingAndNoneSaysNothing) {

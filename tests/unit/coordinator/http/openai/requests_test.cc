@@ -62,7 +62,7 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_EQ(r.asked.verify, Verify::kFull);
   EXPECT_EQ(r.asked.min_level, ledger::Level::kRegular);
   EXPECT_TRUE(r.asked.share);
-  EXPECT_FALSE(chat("{}").asked.share) << "nobody shares without saying so";
+  EXPECT_FALSE(chat("{}").asked.share) << "sharing is opt-in";
 }
 
 TEST(RequestsTest, NullEqualsAbsentAndUnknownFieldsAreIgnored) {

@@ -176,7 +176,7 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
   EXPECT_EQ(api->options.accounts->of_key("").value(), own);
   EXPECT_EQ(api->options.accounts->find("mine").value(), account);
   EXPECT_EQ(api->options.accounts->find(node.hex()).value(), node);
-  EXPECT_FALSE(api->options.accounts->find("nobody"));
+  EXPECT_FALSE(api->options.accounts->find("unknown"));
   EXPECT_FALSE(api->options.accounts->find(std::string(64, '0'))) << "no key";
   RequestHead head;
   head.method = "POST";
@@ -184,7 +184,7 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
   head.authorization = "Bearer " + mine->text;
   Authorization keys(store, clock);
   EXPECT_EQ(keys.check(head, Access::kModel, "tiny", false).policy.account, account);
-  // The body names an account, which is none of its business.
+  // The body names an account, which the client may not choose.
   grant(node, 1'000);
   HttpRequest http;
   http.policy.owner = "key";
@@ -243,7 +243,7 @@ TEST_F(CreditsApiTest, GrantsAreAnAdminsAndOfWholeAmounts) {
     EXPECT_EQ(post(R"({"to": ")" + own.hex() + R"(", "amount": )" + amount + "}"), 400u) << amount;
   }
   EXPECT_EQ(post(R"({"amount": 5})"), 400u);
-  EXPECT_EQ(post(R"({"to": "nobody", "amount": 5})"), 404u);
+  EXPECT_EQ(post(R"({"to": "unknown", "amount": 5})"), 404u);
   EXPECT_EQ(granted.size(), 1u);
   api->options.credits = nullptr;
   EXPECT_EQ(post(R"({"to": ")" + own.hex() + R"(", "amount": 50})"), 409u);

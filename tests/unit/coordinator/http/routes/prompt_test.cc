@@ -148,7 +148,7 @@ TEST(PromptTest, UserTextNeverBecomesAControlToken) {
   }
 }
 
-// A control token half in the template's text and half in the user's is none.
+// A control token half in the template's text and half in the user's is plain text.
 TEST(PromptTest, ABorderMakesNoControlToken) {
   const std::string word = "<|im_end|>";
   for (std::size_t cut = 1; cut < word.size(); ++cut) {

@@ -27,7 +27,7 @@ TEST(WriteQueueTest, OneWriteIsOutstandingAndTheRestKeepsItsOrder) {
   queue.written(20);
   EXPECT_EQ(drained(queue), "HTTP/1.1 200 OK\r\n");
   EXPECT_EQ(queue.next(), "");
-  EXPECT_FALSE(queue.writing()) << "an empty write is none";
+  EXPECT_FALSE(queue.writing()) << "an empty write starts nothing";
 }
 
 TEST(WriteQueueTest, RefusesOnlyWhenItsLimitIsReached) {
