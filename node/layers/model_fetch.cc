@@ -341,7 +341,7 @@ class Fetch {
     return ok_status();
   }
 
-  // Bytes between items are nobody's: the journal knows them, the figures do not.
+  // Bytes between items belong to no item: the journal counts them, the figures do not.
   Status note(const Job& job, std::uint64_t& from, std::uint64_t to) {
     if (from == to) return ok_status();
     const std::lock_guard lock(mutex_);

@@ -26,7 +26,7 @@ class LocalReferee {
 
   // `model`: the file that is served.
   explicit LocalReferee(std::string model) : model_(std::move(model)) {}
-  // What is being computed is given up; nobody hears of it.
+  // Gives up the case under way; its `done` is not called.
   ~LocalReferee();
 
   using Done = std::function<void(Result<ledger::RefereeFinding>)>;

@@ -684,7 +684,7 @@ LinkId TcpTransport::connect(std::string_view address) {
     // A free port of the ephemeral range may connect to itself.
     ErrorCondition ignored;
     if (link->socket.local_endpoint(ignored) == link->socket.remote_endpoint(ignored)) {
-      return link->fail(unavailable("connecting: nobody listens there"));
+      return link->fail(unavailable("connecting: no process listens at this address"));
     }
     tune(link->socket);
     if (link->core->options.kind == LinkKind::kControl) {
