@@ -244,6 +244,7 @@ Computed EngineThread::State::finished() {
   INVARIANT(!begun.empty(), "a step is finished after its begin");
   Computed one{std::move(begun.front().batch), {}, std::move(begun.front().status)};
   begun.pop_front();
+  INVARIANT(!one.status.ok() || engine != nullptr, "the engine outlives the steps that it began");
   if (one.status.ok()) one.status = engine->finish(one.batch, one.result);
   if (one.batch.rows.size() == 1 && begun.empty()) row_took = SystemClock().now() - begun_at;
   return one;
