@@ -1,6 +1,6 @@
-// LayerStore: the layers of a model that a worker holds on its disk. The
-// coordinator names the layers; the store fetches them in the background and hands their file to
-// the loader. It trusts only the manifest; fetched bytes stay when a fetch or the process ends.
+// LayerStore: the layers of a model that a worker holds on its disk. The coordinator names the
+// layers; the store fetches them in the background and hands their file to the loader. It trusts
+// only the manifest; fetched bytes stay when a fetch or the process ends.
 //
 // Sources, in this order: files of this machine, the nodes that hold the same layers, and where the
 // manifest says that the file is on the network.
