@@ -20,8 +20,8 @@ namespace {
 
 // A step of one row that took no longer the last time is computed on the owner's thread: to wake
 // the engine's thread and to be woken by it costs every hop of a lone stream 30 to 100 us. The
-// owner's thread answers no message meanwhile, so a step must be short; a longer step does not
-// notice that cost.
+// owner's thread answers no message meanwhile, so a step must be short; beside a longer step
+// that cost does not matter.
 constexpr Duration kShort = std::chrono::milliseconds(10);
 
 struct LoadTask {
