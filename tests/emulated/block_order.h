@@ -22,7 +22,7 @@ class BlockOrder;
 // A thread at a moment.
 struct Moment {
   std::uint32_t launch = 0;
-  std::uint32_t block = 0;    // from 1 on, unique within the launch; 0 is none
+  std::uint32_t block = 0;    // from 1 on, unique within the launch; 0: no block
   std::uint32_t barrier = 0;  // barriers of the block so far
   std::uint32_t meeting = 0;  // sync_warps of the warp so far
   std::uint16_t fences = 0;   // of the thread so far
