@@ -10,9 +10,10 @@
 
 namespace hearth {
 
-// The whole file. kNotFound when there is none. kInvalidInput when it is not a plain file, belongs
-// to another user, may be read or written by others than its owner, or is longer than `limit`; the
-// message then ends with the command that repairs it. Never blocks, even for a pipe or a device.
+// The whole file. kNotFound when it does not exist. kInvalidInput when it is not a plain file,
+// belongs to another user, may be read or written by others than its owner, or is longer than
+// `limit`; the message then ends with the command that repairs it. Never blocks, even for a pipe or
+// a device.
 Result<Bytes> read_private_file(const std::string& path, std::size_t limit);
 
 // Replaces or creates the file with mode 0600, at once or not at all, and durably.

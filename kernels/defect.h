@@ -1,7 +1,7 @@
 // Injected defects: mistakes that kernels are known for, one at a time, to show that the tests find
 // each of them (tests/defects/run). cmake -DHEARTH_DEFECT=N plants number N in the files
-// that its line names and in no other. The default is none: every `if constexpr` on it is dropped
-// by the compiler, and the object code is that of a source without it.
+// that its line names and in no other. The default plants no defect: the compiler drops every
+// `if constexpr` on it, and the object code is that of a source without it.
 #pragma once
 
 #ifndef HEARTH_DEFECT

@@ -48,9 +48,9 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   assignment.batches_in_flight = assign.batches_in_flight();
   REQUIRE(assignment.epoch.value != 0, "an assignment has epoch 0; epochs begin at 1");
   TRY_VOID(check_range("stages", assignment.stages, limits::kStages));
-  REQUIRE(assignment.stage < assignment.stages, "stage " + std::to_string(assignment.stage) +
-                                                    " is none of " +
-                                                    std::to_string(assignment.stages) + " stages");
+  REQUIRE(assignment.stage < assignment.stages, "stage is " + std::to_string(assignment.stage) +
+                                                    "; it must be 0 to " +
+                                                    std::to_string(assignment.stages - 1));
   TRY_VOID(check_layers(assignment, model_layers));
   TRY_VOID(check_range("batch_rows", assignment.batch_rows, limits::kBatchRows));
   TRY_VOID(check_range("batches_in_flight", assignment.batches_in_flight, limits::kStages + 1));

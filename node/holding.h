@@ -1,4 +1,4 @@
-// What of a model a worker holds on its disk, and what it shall hold.
+// Which layers of a model a worker holds on its disk, and which ones it is asked to hold.
 #pragma once
 
 #include <cstdint>

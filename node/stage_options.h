@@ -66,12 +66,12 @@ struct StageOptions {
   std::function<void(std::function<void(const Measured&)> done)> measure;
   // Measures the link to another node (LinkProbe::start). Null: it cannot be measured.
   std::function<void(std::string node, const std::string& address, ProbeDone done)> probe;
-  // A checkpoint of the ledger that this node shall cosign; `done` comes on the owner's thread, or
+  // A checkpoint of the ledger for this node to cosign; `done` comes on the owner's thread, or
   // never. Null: it is no witness.
   std::function<void(const control::v1::CheckpointOffer& offer,
                      std::function<void(const control::v1::Cosigned& answer)> done)>
       witness;
-  // What shall be, of the model with this manifest id (zero: the coordinator has none yet).
+  // The layers to hold, of the model with this manifest id (zero: the coordinator has none yet).
   std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
 };
 

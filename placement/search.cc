@@ -54,7 +54,7 @@ class Search {
   double path(Set set, std::uint32_t last) const {
     return paths_[std::size_t{set} * count_ + last];
   }
-  // The best relaxed pipeline of the set that takes less than `below`; kNone: there is none.
+  // The best relaxed pipeline of the set that takes less than `below`; kNone: no pipeline does.
   struct Relaxed {
     double seconds = kNever;
     double price = 0.0;
@@ -65,7 +65,7 @@ class Search {
   std::vector<std::uint32_t> order_of(Set set, std::uint32_t first, std::uint32_t last) const;
   std::vector<Stage> stages_of(Set set, std::uint32_t first, std::uint32_t last) const;
 
-  // Marks the sets that may beat the limit with this first node; false: there is none.
+  // Marks the sets that may beat the limit with this first node; false: no set may.
   bool mark(std::uint32_t first);
   // Bounds of what is left after a path: with layers at a price each node takes as many as pay, and
   // the layers that are left are paid for.

@@ -43,7 +43,7 @@ std::optional<std::vector<Stage>> search(const Problem& problem, std::uint32_t r
                                          Effort effort = Effort::kExact);
 
 // The exact part of it alone: the best pipeline, or `known` where there is no better one. `known`
-// must be a pipeline of the problem that fits; empty: there is none yet.
+// must be a pipeline of the problem that fits; empty: none is known.
 std::optional<std::vector<Stage>> search_from(const Problem& problem,
                                               std::optional<std::vector<Stage>> known,
                                               std::uint32_t required = 0);

@@ -1,4 +1,4 @@
-// What a card says of itself, on its way from a worker's heartbeat to whoever asks for the state.
+// A card's readings, on their way from a worker's heartbeat to a client that asks for the state.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,12 @@ namespace {
 
 constexpr char kMagic[4] = {'H', 'R', 'T', '2'};
 
+static_assert(kFrameHeaderBytes == sizeof(kMagic) + sizeof(FrameType) + sizeof(std::uint16_t) +
+                                       sizeof(std::uint64_t),
+              "a header is the magic, the type, two zero bytes and the payload's length");
+static_assert(kProtocolOldest <= kProtocolVersion, "a build speaks its own protocol version");
+static_assert(Hello::kCoordinatorStage >= limits::kStages, "no stage has the coordinator's number");
+
 bool travels_on(LinkKind kind, std::uint16_t type) {
   const bool control = type == static_cast<std::uint16_t>(FrameType::kControl);
   if (kind == LinkKind::kControl) {

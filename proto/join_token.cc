@@ -15,6 +15,9 @@ constexpr std::string_view kHexadecimal = "0123456789abcdef";
 constexpr std::string_view kBase64url =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+static_assert(kHexadecimal.size() == 16 && kBase64url.size() == 64,
+              "each alphabet has as many characters as its base");
+
 // The part of `rest` up to `end`, which goes away with it.
 Result<std::string> take(std::string_view& rest, char end, const char* part, std::size_t size,
                          std::string_view alphabet) {

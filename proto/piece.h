@@ -2,7 +2,7 @@
 // a hello its first frame is a kPieceRequest, and then the side that dialled asks and the other
 // answers, in order. What is not there is answered with kRefused, and the link is closed.
 //
-// Nothing here says that a piece is right: whoever asks compares it with a manifest.
+// Nothing here says that a piece is right: the side that asks compares it with a manifest.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ Status check_entry(const RosterEntry& entry) {
   TRY_VOID(check_node_name(entry.name));
   REQUIRE(entry.role >= Role::kWorker && entry.role <= Role::kCoordinator,
           "roster entry " + entry.name + " has role " +
-              std::to_string(static_cast<int>(entry.role)) + ", which is none");
+              std::to_string(static_cast<int>(entry.role)) + "; roles are 1 to 4");
   REQUIRE(entry.addresses.size() <= limits::kRosterAddresses,
           "roster entry " + entry.name + " has " + std::to_string(entry.addresses.size()) +
               " addresses; the limit is " + std::to_string(limits::kRosterAddresses));

@@ -56,8 +56,8 @@ Result<Roster> parse_roster(ByteSpan bytes);
 enum class Offer {
   kNewer,
   kKnown,     // the same bytes
-  kRollback,  // of an older number: signed, so whoever sends it again hides something
-  kFork,      // the same number with other content: whoever holds the key signed both
+  kRollback,  // of an older number: signed, so the sender hides a newer one
+  kFork,      // the same number with other content: the holder of the key signed both
 };
 Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_force,
                   ByteSpan bytes_in_force);

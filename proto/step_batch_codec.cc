@@ -11,6 +11,15 @@ constexpr std::size_t kRowBytes = 8 + 4 + 4 + 1;
 constexpr std::size_t kTruncateBytes = 8 + 4;
 constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
 
+static_assert(kRowBytes == sizeof(SequenceId::value) + sizeof(Position) + sizeof(TokenId) +
+                               sizeof(BatchRow::flags),
+              "kRowBytes counts every field of a row");
+static_assert(kTruncateBytes == sizeof(SequenceId::value) + sizeof(Position),
+              "kTruncateBytes counts every field of a truncate");
+static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
+                  static_cast<unsigned>(ErrorCode::kNumeric) < (1U << (8 - BatchRow::kReasonShift)),
+              "the flags and the reason of a row share one byte without overlap");
+
 Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   BatchRow row;
   row.sequence = SequenceId(reader.read<std::uint64_t>());

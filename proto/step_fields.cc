@@ -129,6 +129,9 @@ constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
 constexpr std::uint8_t kBackground = 4;
 
+static_assert((kReportHashes | kMakeReceipt | kBackground) == 7,
+              "the three flags fill the lowest bits, so every value up to 7 is valid");
+
 ReceiptOrder read_order(ByteReader& reader) {
   ReceiptOrder order;
   const ByteSpan request = reader.take(order.request.size());

@@ -11,6 +11,10 @@ namespace {
 constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
 constexpr std::size_t kLogprobBytes = 4 + 4;
 
+static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
+              "kLogprobBytes counts every field of a log-probability");
+static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
+
 Result<float> read_logprob(ByteReader& reader, const char* field) {
   const auto value = reader.read<float>();
   REQUIRE(std::isfinite(value), std::string(field) + " is not a finite number");

@@ -1,5 +1,5 @@
-// That a node sent bytes of a model that the manifest's hashes refuse: what whoever fetched them
-// says of it to the coordinator. One node's word against another's: who says it may lie.
+// A report that a node sent bytes of a model that the manifest's hashes refuse. The node that
+// fetched them sends it to the coordinator. One node's word against another's: it may be a lie.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ struct ServerFacts {
     bool beyond_loopback = false;
     std::optional<bool> answers;  // a connection from this machine; not tried with --offline
   };
-  std::string file;  // path of serve.json; empty: there is none
+  std::string file;  // path of serve.json; empty: no such file
   std::int64_t pid = 0;
   bool alive = false;
   std::vector<Port> ports;

@@ -27,12 +27,12 @@ struct Cluster {
 
 // Nothing before hearth init: the server of the folder then serves this machine alone.
 Result<std::optional<Cluster>> read_cluster(const std::string& folder);
-// The same; kNotFound, with what to do, when there is none.
+// The same; kNotFound, with what to do, when the folder has no cluster.
 Result<Cluster> need_cluster(const std::string& folder);
 // kUnavailable, with what fixes it, when the cluster's address is not one of this machine any more.
 Status check_own_address(const Cluster& cluster);
 Status write_cluster(const std::string& folder, const Cluster& cluster);
-// The folder's admin key: kNotFound when there is none, kInvalidInput when others may read it.
+// The folder's admin key: kNotFound when it does not exist, kInvalidInput when others may read it.
 std::string admin_key_file(const std::string& folder);
 Result<Bytes> read_admin_key(const std::string& folder);
 // Fails when there is an admin key that other users may read.

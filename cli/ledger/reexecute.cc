@@ -100,8 +100,7 @@ Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body
   auto request = body.contains("messages") ? http::parse_chat_request(body, bounds)
                                            : http::parse_completion_request(body, bounds);
   const auto bad = [](const http::ApiError& error) {
-    return Error::invalid("the request is none that a server would have answered: " +
-                          error.message);
+    return Error::invalid("a server would refuse this request: " + error.message);
   };
   if (!request.ok()) return bad(request.error());
   auto input = http::tokenise(out.texts, std::move(*request));

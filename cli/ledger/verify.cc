@@ -107,10 +107,10 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
     const ledger::LoggedAudits& said = out.audits[i];
     const std::string what = "entry " + std::to_string(out.found[i].entry) + ": ";
     REQUIRE(!said.worker, what +
-                              "others computed the window otherwise, and the ledger has judged "
-                              "that its worker was false");
+                              "an audit computed another result, and the ledger has judged that "
+                              "the worker was false");
     REQUIRE(said.differed == 0 || said.auditor,
-            what + "others computed the window otherwise, and nobody has judged who is right");
+            what + "an audit computed another result, and the ledger has no verdict on it");
   }
   return out;
 }
@@ -166,7 +166,7 @@ void print_text(const VerifiedAnswer& verified) {
   if (!verified.says_verified) return;
   std::printf(
       "  not compared  what the answer says of its audits (hearth.verified): it is the "
-      "server's word, and nobody signs it\n");
+      "server's word, and no node signs it\n");
 }
 
 // The receipts are in order, and the answer, or who computed it, is not.

@@ -1,4 +1,4 @@
-// What a worker holds and shall hold, as messages of the control plane.
+// Which layers a worker holds and is asked to hold, as messages of the control plane.
 #pragma once
 
 #include <cstdint>

@@ -187,7 +187,7 @@ void ControlSession::on_roster(const control::v1::RosterUpdate& update) {
 void ControlSession::on_hold(const control::v1::Hold& hold) {
   if (!options_.take_plan) return;
   auto plan = read_hold(hold, options_.layers);
-  if (!plan.ok()) return lose("what shall be held is wrong: " + plan.error().message);
+  if (!plan.ok()) return lose("the hold message is invalid: " + plan.error().message);
   options_.take_plan(std::move(plan->plan), plan->model);
 }
 

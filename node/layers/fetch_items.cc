@@ -32,7 +32,7 @@ class OpenFile {
 };
 
 // Which file it is, and whether it is still as it was; to this process alone, since a disk decays
-// without a date, and whoever owns a file may set any.
+// without a date, and the owner of a file may set any date.
 Hash256 identity(const Hash256& manifest, const struct stat& info) {
   static const Hash256 kProcess = [] {
     Hash256 random;

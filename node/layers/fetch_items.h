@@ -15,7 +15,7 @@
 
 namespace hearth::node {
 
-// Bytes between two items that are fetched with them rather than asked around. They are nobody's.
+// Bytes between two items that are fetched with them rather than asked around. No item owns them.
 inline constexpr std::uint64_t kGapBytes = 4 * limits::kKiB;
 
 struct FetchItem {
@@ -30,7 +30,7 @@ struct FetchItem {
 Result<std::vector<FetchItem>> fetch_items(const model::Manifest& manifest,
                                            const std::vector<std::size_t>& tensors);
 
-// The items, and the gaps between them that whoever fetches them asks for as well.
+// The items, and the gaps between them that a fetch asks for as well.
 RangeSet ranges_of(const std::vector<FetchItem>& items);
 
 // SHA-256 of the bytes [begin, end) of an open file. `step` hears of each piece and returns false

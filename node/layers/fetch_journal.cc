@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::node {
@@ -19,6 +20,8 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 32;
 constexpr std::size_t kCheckBytes = 8;
+static_assert(kRecordBytes == 3 * sizeof(std::uint64_t) + kCheckBytes,
+              "a record is its kind, its begin, its end and its check");
 constexpr auto kLockPause = std::chrono::milliseconds(100);
 
 // The last 8 bytes of a record, from the 24 before.
@@ -67,7 +70,10 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> RangeSet::missing(std::uint
 
 std::uint64_t RangeSet::covered(std::uint64_t begin, std::uint64_t end) const {
   std::uint64_t bytes = begin < end ? end - begin : 0;
-  for (const auto& [from, to] : missing(begin, end)) bytes -= to - from;
+  for (const auto& [from, to] : missing(begin, end)) {
+    INVARIANT(to - from <= bytes, "missing ranges are disjoint and lie within what was asked for");
+    bytes -= to - from;
+  }
   return bytes;
 }
 

@@ -1,6 +1,6 @@
-// LayerStore: the layers of a model that a worker holds on its disk. It is told which those shall
-// be, brings them in the background and hands their file to whoever loads them. Nothing is believed
-// but a manifest; what has come stays, whatever ends.
+// LayerStore: the layers of a model that a worker holds on its disk. The coordinator names the
+// layers; the store fetches them in the background and hands their file to the loader. It trusts
+// only the manifest; fetched bytes stay when a fetch or the process ends.
 //
 // Sources, in this order: files of this machine, the nodes that hold the same layers, and where the
 // manifest says that the file is on the network.
@@ -59,9 +59,9 @@ class LayerStore {
   void recall(LayerRange layers);
   // Begins to bring what is not here; what was wanted before is given up.
   void want(HoldPlan plan);
-  // Waits until these layers are here, asking for them if nobody has: the path of a file in which
-  // they are right. kCancelled when others are wanted meanwhile, when `cancelled`, which is asked
-  // often, says so, or after stop(); else why the last try failed.
+  // Waits until these layers are here, and asks for them unless a plan has: the path of the file
+  // where they are right. kCancelled when others are wanted meanwhile, when `cancelled`, which is
+  // asked often, says so, or after stop(); else why the last try failed.
   Result<std::string> obtain(LayerRange layers, const std::function<bool()>& cancelled = {});
   // Ends every wait; nothing is brought any more.
   void stop();

@@ -15,6 +15,7 @@
 #include <set>
 #include <thread>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "node/layers/fetch_items.h"
 #include "node/layers/fetch_journal.h"
@@ -189,6 +190,8 @@ class Fetch {
       lock.unlock();
       const Status done = attempt(job, *source);
       lock.lock();
+      INVARIANT(running_ > 0 && sources_[*source].active > 0,
+                "a job that ends is counted as running and at its source");
       --sources_[*source].active;
       --running_;
       if (!done.ok() && !failure_) retry(std::move(job), *source, done.error(), lock);
@@ -341,7 +344,7 @@ class Fetch {
     return ok_status();
   }
 
-  // Bytes between items are nobody's: the journal knows them, the figures do not.
+  // Bytes between items belong to no item: the journal counts them, the figures do not.
   Status note(const Job& job, std::uint64_t& from, std::uint64_t to) {
     if (from == to) return ok_status();
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// What of a model file lies on this machine and is right, for whoever asks for pieces of it.
+// The verified bytes of a model file on this machine, for the peers that ask for pieces of it.
 // Thread-safe.
 #pragma once
 

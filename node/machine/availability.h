@@ -1,5 +1,5 @@
 // Availability: whether this machine is the swarm's or its owner's, from what the owner has said
-// and from what goes on here. A plain state machine: it asks nothing and nobody.
+// and from what goes on here. A plain state machine: it reads no file and calls no other part.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a card says of itself and of whom it serves, through NVML, which is looked for at run time:
+// Readings of a card and of the processes that use it, through NVML. NVML is opened at run time:
 // nothing is linked, and a machine without it has no readings.
 #pragma once
 

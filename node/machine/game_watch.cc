@@ -68,7 +68,7 @@ class GameWatch::Bus {
   Bus(SharedLibrary library, const BusFunctions& functions)
       : library_(std::move(library)), sd_(functions) {}
 
-  // One connection after the other; `games` is 0 while there is none.
+  // One connection after the other; `games` is 0 while no connection is open.
   void listen(std::atomic<std::uint32_t>& games, const std::atomic<bool>& stopping) {
     while (!stopping) {
       SdBus* bus = nullptr;

@@ -25,7 +25,7 @@ Status write_pause_file(const std::string& folder, const OwnerOrder& order);
 // False when there was none.
 Result<bool> remove_pause_file(const std::string& folder);
 
-// A worker's shared lock on pause.lock. In a folder that cannot be written there is none, and
+// A worker's shared lock on pause.lock. A folder that cannot be written has no lock, and
 // hearth pause does not wait.
 class WorkShare {
  public:

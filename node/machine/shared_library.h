@@ -1,5 +1,5 @@
-// A library of the system that is opened at run time, where there is one: what needs it does
-// without where there is none, and it is not needed to build. dlopen(3); any thread.
+// A library of the system that is opened at run time. The build does not need it, and a machine
+// without the library runs without what uses it. dlopen(3); any thread.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ struct CloseLibrary {
 };
 using SharedLibrary = std::unique_ptr<void, CloseLibrary>;
 
-// Null where there is none of this file name.
+// Null where the system has no library of this file name.
 inline SharedLibrary open_library(const std::string& name) {
   return SharedLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
 }

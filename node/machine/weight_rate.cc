@@ -15,6 +15,12 @@ constexpr std::size_t kBlockBytes = 34;  // Q8_0: a half-precision scale and 32 
 constexpr std::uint32_t kGroupsAtOnce = 32;
 constexpr int kRounds = 5;  // the first one warms up; the best counts
 
+static_assert(kCols % kernels::kBlock == 0 && kRows % kernels::kRowGroup == 0,
+              "the matrix has whole blocks and whole groups of rows");
+static_assert(kBlockBytes == sizeof(std::uint16_t) + kernels::kBlock,
+              "a Q8_0 block is a scale and one byte for each value");
+static_assert(kRounds > 1, "at least one round counts");
+
 }  // namespace
 
 Result<double> measure_weight_rate(const kernels::Kernels& kernels, std::uint32_t threads) {

@@ -15,8 +15,8 @@ constexpr Duration kHelloPatience = std::chrono::seconds(5);
 // A refused peer hangs up by itself once it has read the sentence.
 constexpr Duration kRefusedWait = std::chrono::seconds(1);
 constexpr Duration kAnswerPatience = std::chrono::seconds(2);
-// Longest time over all attempts to reach the peers of an assignment. Loading keeps nobody from
-// answering.
+// Longest time over all attempts to reach the peers of an assignment. A peer that loads layers
+// still answers.
 constexpr Duration kFormingPatience = std::chrono::seconds(5);
 
 }  // namespace

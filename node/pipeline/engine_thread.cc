@@ -20,8 +20,8 @@ namespace {
 
 // A step of one row that took no longer the last time is computed on the owner's thread: to wake
 // the engine's thread and to be woken by it costs every hop of a lone stream 30 to 100 us. The
-// owner's thread answers nobody meanwhile, so a step must be short; of a longer one that is
-// nothing.
+// owner's thread answers no message meanwhile, so a step must be short; beside a longer step
+// that cost does not matter.
 constexpr Duration kShort = std::chrono::milliseconds(10);
 
 struct LoadTask {
@@ -229,8 +229,8 @@ void EngineThread::State::finish() {
   });
 }
 
-// Of one that is first and last the answer is posted: it leads to the next step, and nobody else
-// would have a turn in between.
+// A stage that is first and last posts its answer: the answer leads to the next step, and without
+// the post no other task of the owner's thread would have a turn in between.
 void EngineThread::State::compute_here(Task task) {
   take(std::move(task));
   if (engine->is_first() && engine->is_last()) return finish();
@@ -244,6 +244,7 @@ Computed EngineThread::State::finished() {
   INVARIANT(!begun.empty(), "a step is finished after its begin");
   Computed one{std::move(begun.front().batch), {}, std::move(begun.front().status)};
   begun.pop_front();
+  INVARIANT(!one.status.ok() || engine != nullptr, "the engine outlives the steps that it began");
   if (one.status.ok()) one.status = engine->finish(one.batch, one.result);
   if (one.batch.rows.size() == 1 && begun.empty()) row_took = SystemClock().now() - begun_at;
   return one;

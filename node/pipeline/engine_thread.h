@@ -1,7 +1,7 @@
 // EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; questions
 // go in through a bounded queue, answers come back on the owner's thread. The next step begins
 // while one is under way, where the engine can. A short step of one row, with nothing before it, is
-// computed and answered inside compute(), which wakes nobody.
+// computed and answered inside compute(), which wakes no other thread.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ LinkProbe::LinkProbe(Transport& transport, const Clock& clock)
 }
 
 void LinkProbe::start(std::string node, const std::string& address, Done done) {
-  // Whoever asked before hears that somebody else asks now.
+  // The measurement under way ends; its `done` hears that another one has begun.
   if (step_ != Step::kIdle) finish(Error{ErrorCode::kUnavailable, "another way is measured now"});
   step_ = Step::kDialling;
   node_ = std::move(node);

@@ -26,7 +26,7 @@ class LinkProbe final : public TransportEvents {
   // `transport` is this probe's alone.
   LinkProbe(Transport& transport, const Clock& clock);
 
-  // `done` comes once, never inside this call. kUnavailable when nobody answers in time, or another
+  // `done` comes once, never inside this call. kUnavailable when no answer comes in time or another
   // start() comes before; kRefused when the node says so or the key there is another's.
   void start(std::string node, const std::string& address, Done done);
   void on_timer();

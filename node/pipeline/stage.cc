@@ -15,7 +15,7 @@
 namespace hearth::node {
 namespace {
 
-// Prompt rows of one step: enough for full kernels, few enough that nobody's stream stalls.
+// Prompt rows of one step: enough for full kernels, few enough that no other stream stalls.
 constexpr std::uint32_t kPrefillRows = 128;
 // Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
 constexpr Duration kFarewell = std::chrono::seconds(1);

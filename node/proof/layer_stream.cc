@@ -75,6 +75,7 @@ void LayerStream::fill_batches() {
       batch.rows.push_back({kSequence, p, sequence_.tokens[p], flags});
     }
   }
+  INVARIANT(!batches_.empty(), "a checked sequence has a token, so it fills a batch");
   SequenceOpen& open = batches_.front().opens.emplace_back();
   open.sequence = kSequence;
   open.prompt_tokens = sequence_.prompt;

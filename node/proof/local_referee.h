@@ -26,7 +26,7 @@ class LocalReferee {
 
   // `model`: the file that is served.
   explicit LocalReferee(std::string model) : model_(std::move(model)) {}
-  // What is being computed is given up; nobody hears of it.
+  // Gives up every case that is not answered; no `done` is called any more.
   ~LocalReferee();
 
   using Done = std::function<void(Result<ledger::RefereeFinding>)>;

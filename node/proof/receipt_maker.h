@@ -23,7 +23,7 @@ class ReceiptMaker {
   ~ReceiptMaker();
 
   const std::string& build() const { return build_; }
-  void set_send(Send send);  // to the coordinator; null: nobody is told
+  void set_send(Send send);  // to the coordinator; null: nothing is sent
 
   // As of WindowReceipts.
   void begin(const Assignment& assignment, const Hash256& model);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "ledger/answer.h"
@@ -149,6 +150,8 @@ void WindowReceipts::claim(const ledger::Receipt& receipt,
   const ledger::Slot& slot = receipt.slot;
   waiting_.insert_or_assign({slot.request, slot.epoch, slot.window}, receipt);
   control::v1::WindowClaim& claim = claims_.emplace_back();
+  INVARIANT(claims_.size() <= limits::kReceiptWindows && waiting_.size() <= limits::kReceiptWindows,
+            "a full list drops its oldest window before it takes another one");
   claim.set_request(to_field(slot.request));
   claim.set_epoch(slot.epoch);
   claim.set_window(slot.window);

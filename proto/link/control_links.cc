@@ -11,6 +11,8 @@ constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kSilence = std::chrono::seconds(10);
 constexpr std::uint32_t kLinksOfWorker = 2;
 
+static_assert(kBeat * 2 < kSilence, "a link stays alive when one beat is late");
+
 }  // namespace
 
 TcpOptions worker_control_options(const TlsIdentity& identity,

@@ -22,7 +22,7 @@ using grpc::experimental::TlsCustomVerificationCheckRequest;
 
 // gRPC 1.51 offers TLS 1.2 too, and no option against it but its list of that version's ciphers,
 // which OpenSSL does not let be empty. The one named here needs a certificate with an RSA key: our
-// server has none, and our client takes none, so nobody can agree on TLS 1.2 with us. The list does
+// server has none, and our client takes none, so no peer agrees on TLS 1.2 with us. The list does
 // not touch TLS 1.3, and gRPC reads it once, before its first handshake.
 void allow_nothing_below_tls_13() {
   ::setenv("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384", 1);
@@ -109,7 +109,7 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
 void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
 
 // A session that is taken up again comes with the certificate of the one before, and without its
-// key: whoever has read the ticket could be anybody. Ours are never taken up again.
+// key: any process that has read the ticket could take it up. Ours are never taken up again.
 Result<PublicKey> peer_key(const grpc::AuthContext& context) {
   for (const grpc::string_ref& value :
        context.FindPropertyValues(GRPC_SSL_SESSION_REUSED_PROPERTY)) {

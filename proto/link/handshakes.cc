@@ -47,6 +47,8 @@ bool Handshakes::begin(const std::string& address, TimePoint now) {
   one->tokens -= 1.0;
   ++one->under_way;
   ++under_way_;
+  INVARIANT(one->under_way <= limits_.of_address && under_way_ <= limits_.under_way,
+            "the handshakes under way stay within both limits");
   return true;
 }
 

@@ -44,7 +44,7 @@ class Handshakes {
   void refill(Address& address, TimePoint now) const;
   // The one with room of its own; null: it has none.
   Address* find_room(const std::string& address, TimePoint now);
-  // Forgets whoever could begin as one that was never seen.
+  // Forgets each address that has as much room as one that was never seen.
   void forget(TimePoint now);
 
   const HandshakeLimits limits_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth {
@@ -16,9 +17,14 @@ constexpr std::array kSizes = {RateTrial::Pings{1, 64 * 1024},  RateTrial::Pings
                                RateTrial::Pings{1, 256 * 1024}, RateTrial::Pings{1, 512 * 1024},
                                RateTrial::Pings{1, kMost},      RateTrial::Pings{8, kMost}};
 
+static_assert(kSizes.back().bytes < limits::kPingBytes, "the largest ping fits its limit");
+
 }  // namespace
 
-RateTrial::Pings RateTrial::next() const { return kSizes[size_]; }
+RateTrial::Pings RateTrial::next() const {
+  INVARIANT(size_ < kSizes.size(), "a trial ends at the largest size");
+  return kSizes[size_];
+}
 
 bool RateTrial::took(double seconds) {
   const Pings sent = next();

@@ -146,6 +146,7 @@ class FrameReader {
 
   void compact() {
     if (taken_ == 0) return;
+    INVARIANT(taken_ <= filled_, "a reader takes only bytes that it has received");
     std::memmove(input_.data(), input_.data() + taken_, filled_ - taken_);
     filled_ -= std::exchange(taken_, 0);
   }
@@ -449,6 +450,7 @@ void TcpTransport::Link::consume(std::size_t bytes) {
   gathered.clear();
   sent_of_front += bytes;
   while (!queue.empty() && sent_of_front >= queue.front().bytes()) {
+    INVARIANT(queued_bytes >= queue.front().bytes(), "queued_bytes counts every queued frame");
     sent_of_front -= queue.front().bytes();
     queued_bytes -= queue.front().bytes();
     queue.pop_front();
@@ -684,7 +686,7 @@ LinkId TcpTransport::connect(std::string_view address) {
     // A free port of the ephemeral range may connect to itself.
     ErrorCondition ignored;
     if (link->socket.local_endpoint(ignored) == link->socket.remote_endpoint(ignored)) {
-      return link->fail(unavailable("connecting: nobody listens there"));
+      return link->fail(unavailable("connecting: no process listens at this address"));
     }
     tune(link->socket);
     if (link->core->options.kind == LinkKind::kControl) {

@@ -22,6 +22,9 @@ namespace {
 // A padded record may be this much longer than its content (RFC 8446, 5.2).
 constexpr std::size_t kBodyBytes = TlsKey::kContentBytes + 256;
 constexpr std::size_t kReceiveBytes = 4 * (TlsKey::kHeaderBytes + kBodyBytes);
+static_assert(kBodyBytes <= 0xFFFF, "the two length bytes of a record hold its longest body");
+static_assert(TlsRecords::kWriteBytes % TlsKey::kContentBytes == 0,
+              "the longest write is a whole number of full records");
 // Records that bring no data keep the reader at work for nothing.
 constexpr int kMostWithoutData = 32;
 constexpr std::byte kOpaqueType{23};
@@ -185,6 +188,7 @@ TlsStep TlsRecords::fail(Alert alert, std::string why) {
 }
 
 TlsStep TlsRecords::receive() {
+  INVARIANT(taken_ <= filled_, "a record is taken after all its bytes have come");
   if (taken_ > 0) {
     std::memmove(received_.data(), received_.data() + taken_, filled_ - taken_);
     filled_ -= std::exchange(taken_, 0);

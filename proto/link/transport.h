@@ -52,7 +52,7 @@ class Transport {
 };
 
 // That the far end of `link` is in the roster, under the name and in the role that it claims. The
-// error is for the log; whoever is refused for it hears kNotAdmitted and no more.
+// error is for the log; the refused peer hears kNotAdmitted and no more.
 Status check_peer(const Transport& transport, LinkId link, std::string_view name, Role role);
 inline constexpr std::string_view kNotAdmitted = "this node is not admitted here";
 

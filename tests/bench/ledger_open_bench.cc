@@ -1,5 +1,5 @@
-// How long a server takes to open its ledger, by its size, and what checking costs who trusts
-// nobody: a log of receipts as two stages make them is opened as `hearth serve` opens it, and
+// How long a server takes to open its ledger, by its size, and what a check without trust
+// costs: a log of receipts as two stages make them is opened as `hearth serve` opens it, and
 // folded as `hearth audit` folds it; one answer's receipts are found and checked as `hearth verify`
 // does. Asserts nothing.
 //   bench_ledger_open FOLDER [ENTRIES]     a folder on the disk to measure; a log is made in it

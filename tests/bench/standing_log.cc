@@ -49,7 +49,7 @@ class Maker {
   }
 
  private:
-  // One stage that is a pipeline alone: nobody else's signature is needed but the cluster's.
+  // One stage that is a pipeline alone: it needs no signature but the cluster's.
   Status audited_window(ledger::Log& log, std::size_t w) {
     ledger::Receipt r;
     random_bytes(r.slot.request);

@@ -211,7 +211,7 @@ class Audit(unittest.TestCase):
             self.assertIn(words, out)
         one = json.loads(swarm.hearth("ledger", node["key"], "--folder", str(good), "--json")[1])
         self.assertEqual([e["event"] for e in one["history"]], ["vouched", "granted", "changed"])
-        for unknown in ("nobody", node["key"][:7], "0" * 64):
+        for unknown in ("stranger", node["key"][:7], "0" * 64):
             code, out, err = swarm.hearth("ledger", unknown, "--folder", str(good))
             self.assertEqual((code, out), (1, ""), err)
             self.assertIn("has no node", err)

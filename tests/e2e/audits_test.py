@@ -105,7 +105,7 @@ class Audits(swarm.InOneFolder):
         other = next(p for p in pipelines if "w0" not in p)[own.index("w0")]
         books = self.audit()
         self.assertEqual(books["disputes"], [], "the dispute has an end")
-        # The one whom the other one contradicts, on one side or the other; nobody else.
+        # The one whom the other one contradicts, on one side or the other; no other.
         events = {name: self.history(name) for name in (*own, other)}
         named = {name for name, one in events.items() if "disagreed" in one or "was_doubted" in one}
         self.assertEqual(named, {"w0", other})
@@ -126,7 +126,7 @@ class Audits(swarm.InOneFolder):
         ask(s.api, body(s.model, PROMPTS[1]))
         spare = next(n for n in s.state()["nodes"] if n["name"] == "w0")["spare"]
         self.assertIn("a fraud", spare)
-        # Whoever asked hears that a stage of the answer was false: when it was w0's own window that
+        # The client hears that a stage of the answer was false: when it was w0's own window that
         # was audited, and not its audit of the other's.
         code, out, err = swarm.hearth("verify", self.lied, self.folder)
         if "was_doubted" in events["w0"]:
@@ -233,7 +233,7 @@ class Audits(swarm.InOneFolder):
         self.assertEqual(s.state()["audits"]["referee"]["selected"], 2)
         self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 .*: node {ended} and "
                                        r"its auditor \(this server's referee\)")
-        # The log says who has audited it: whoever holds the log's key.
+        # The log says who has audited it: the holder of the log's key.
         cluster = json.loads(swarm.hearth("audit", self.folder, "--json")[1])["key"]
         self.assertIn("disagreed", self.history(cluster))
         code, shown, err = swarm.hearth("status", "--host", s.api)
@@ -253,7 +253,7 @@ class Audits(swarm.InOneFolder):
         self.assertEqual(self.audit()["disputes"], [])
 
     def left_open(self):
-        """(dispute, key of who lied, of whom it contradicts): the server's model file is gone when
+        """(dispute, key of the liar, key that it contradicts): the server's model file is gone when
         its referee wants it, so the dispute stays open, and the server is killed."""
         with tempfile.TemporaryDirectory() as elsewhere:
             model = shutil.copy(swarm.MODEL, elsewhere)

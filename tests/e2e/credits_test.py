@@ -115,7 +115,7 @@ class Credits(swarm.InOneFolder):
         self.assertIn("admin", self.grant("laptop", GRANT, key=laptop, code=5))
         for amount in ("0", "1.5", "9007199254740993", "much"):
             self.grant("laptop", amount, code=2)
-        self.grant("nobody", 5, code=1)
+        self.grant("stranger", 5, code=1)
         granted = self.grant("laptop", GRANT)
         self.assertEqual((granted["account"], granted["balance"]), (account["account"], GRANT))
 
@@ -169,7 +169,7 @@ class Credits(swarm.InOneFolder):
         code, out, _ = swarm.hearth("ledger", "laptop", "--folder", self.folder)
         self.assertRegex(out, rf"paid for 2 windows \(-{cost} credits\)")
 
-        # Whoever reads the log finds that it adds up.
+        # A reader of the log finds that it adds up.
         self.swarm.stop()
         self.end()
         code, out, err = swarm.hearth("audit", self.folder, "--json")
@@ -246,7 +246,7 @@ class Credits(swarm.InOneFolder):
         self.run_here("init", "--credits=false")
         self.assertFalse(json.loads((self.folder / "cluster.json").read_text())["credits"])
 
-    def test_a_log_only_has_nobody_pay(self):
+    def test_with_a_log_only_no_client_pays(self):
         with swarm.Swarm(1, data_dir=self.folder) as s:
             status, said = s.post("/api/v1/grants", {"to": "coordinator", "amount": 5})
             self.assertEqual((status, said["error"]["code"]), (409, "no_credits"))

@@ -100,7 +100,7 @@ class Discovery(machines.Household):
             self.assertIn("the Avahi daemon does not run", err)
             self.assertIn("hearth join TOKEN", err)
 
-        with self.subTest("by address, and nobody opens"):
+        with self.subTest("by address, and no server opens"):
             asked = ("join", machines.NETWORK + "1:11501", "--model", swarm.MODEL, "--yes",
                      "--wait", "4s")
             code, _, err = self.attic.run(*asked, "--name", "attic")

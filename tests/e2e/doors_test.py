@@ -1,6 +1,6 @@
-"""Floods against the control port of a real server, HTTP/2 as nobody should speak it, by strangers
+"""Floods against the control port of a real server, HTTP/2 that no client should send, by strangers
 and by members of the cluster, and control links as no member should use them: each loses its
-connection, the process keeps its memory, and whoever comes from another address is served meanwhile.
+connection, the process keeps its memory, and a client from another address is served meanwhile.
 """
 
 import json
@@ -183,7 +183,7 @@ def no_message(link):
 
 
 def another_message(link):
-    """A heartbeat of nobody who has registered."""
+    """A heartbeat of a node that has not registered."""
     until_it_ends(link, lambda: (time.sleep(0.1), control_frame(b"\x12\x00"))[1],
                   swarm.PATIENCE_S)
 
@@ -569,7 +569,7 @@ class Doors(cluster.Cluster):
         with http2.Connection(self.control, pem) as before:
             self.assertTrue(before.ask("Prove"))
             self.assertIsNotNone(before.link.session)
-            # Whoever has the ticket has not the key.
+            # The holder of the ticket does not have the key.
             with http2.Connection(self.control, pem, after=before) as link:
                 self.assertTrue(link.link.session_reused)
                 self.assertTrue(link.ask("Leave"), "refused, as any call of a stranger")

@@ -40,7 +40,7 @@ class Reader(threading.Thread):
 
 
 class WorkerLoss(unittest.TestCase):
-    """Where nobody else holds the layers; failover_test.py has the others."""
+    """Where no other node holds the layers; failover_test.py has the others."""
 
     def test_each_stage(self):
         with swarm.Swarm(0, "--stages", "3", ready=False) as s:

@@ -233,7 +233,7 @@ class Fetch(unittest.TestCase):
             capture_output=True, text=True, env={**os.environ, **self.env},
             timeout=swarm.PATIENCE_S)
         if done.returncode == 77 or "unshare" in done.stderr:
-            self.skipTest("this machine lets nobody mount a small disk")
+            self.skipTest("this machine does not let a user mount a small disk")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r"another \d+ bytes are needed in .*small.*; free some space")
 

@@ -297,7 +297,7 @@ class Intruders(cluster.Cluster):
                 ("an older roster", "sent an older signed roster .*kept as evidence", 8),
                 ("another roster of the same number", "sent another signed roster .*kept as", 8),
                 ("another cluster's roster", "sent an invalid roster: .*another cluster", 8),
-                ("a roster that nobody signed", "sent an invalid roster: .*signature", 16)):
+                ("an unsigned roster", "sent an invalid roster: .*signature", 16)):
             self.count[kind] = times
             swarm.wait_until(lambda: len(re.findall(reason, log()[before:])) >= times,
                              f"{kind}, {times} times {reason!r},")

@@ -1,5 +1,5 @@
 """Machines that join with one word and without the model's file: each fetches its own layers and
-nothing else, from whoever holds them, whatever is wrong with these. Machines are network namespaces
+nothing else, from any machine that holds them, also a faulty one. Machines are network namespaces
 on one wire, whose counters say what was fetched; exits 77 where those are not permitted.
 """
 
@@ -304,7 +304,7 @@ class Peers(Join):
             shown = self.good(self.home, "status")
             self.assertRegex(shown, r"wrong +desk: it sent wrong bytes of the model, as reported by "
                                     r"1 node \(tensor ")
-        with self.subTest("by the word of two nobody is sent there, until it starts again"):
+        with self.subTest("after two reports no node is sent there, until it starts again"):
             self.join(self.shed)
             self.assert_right(self.shed, self.shed.held())
             self.assertEqual(self.accused(2), [("desk", 2, True)])
@@ -495,7 +495,7 @@ class Fair(Join):
         self.ready()
         model = self.model()
         alone = self.silence(model)
-        self.damage(self.file)  # then nobody is of use but the desk
+        self.damage(self.file)  # then only the desk is of use
         before, told = self.desk.sent(), []
         joiners = [threading.Thread(target=self.fetch, args=(machine, told))
                    for machine in self.machines[2:]]

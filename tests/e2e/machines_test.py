@@ -52,7 +52,7 @@ class Cluster(machines.Household):
         answered = {name: set(re.findall(r"HTTP/1\.[01] (\d+)", text))
                     for name, text in said.items() if text}
         self.assertEqual(set().union(*answered.values()), {"401"}, answered)
-        # What could be read was answered: nothing here holds because nobody listens.
+        # What could be read was answered: nothing here holds because no server listens.
         for name in ("liveness", "HEAD", "a preflight", "a wrong path", "an admin's route",
                      "a foreign Origin", "a rebinding Host", "a large body", "several at once"):
             self.assertIn(name, answered)

@@ -1,5 +1,5 @@
-"""Newcomers of a real swarm: two workers serve; two machines that nobody vouches for check what the
-server asks itself and what its owners share, and nothing else; one that lies is found out."""
+"""Newcomers of a real swarm: two workers serve; two machines that no member vouches for check what
+the server asks itself and what its owners share, and nothing else; one that lies is found out."""
 
 import concurrent.futures
 import json
@@ -70,12 +70,12 @@ class Newcomers(cluster.Cluster):
         self.assertIn("newcomer", self.good(self.home, "token", "list"))
         self.settled(0)  # with what the server asks itself, at once
 
-        # What is private reaches nobody but those who serve.
+        # What is private reaches only the nodes that serve.
         before = self.settled(0)
         for i in range(3):
             ask(self.server.api, body(self.model, f"{i} " + "word " * 300))
         swarm.wait_until(lambda: self.server.state()["audits"]["waiting"] >= 6,
-                         "windows that are drawn, and that nobody may audit")
+                         "windows that are drawn, and that no node may audit")
         after = self.settled(0)
         rows = [{n["name"]: n["rows_total"] for n in one["nodes"]} for one in (before, after)]
         made = [one["audits"]["canaries"] for one in (before, after)]
@@ -97,7 +97,7 @@ class Newcomers(cluster.Cluster):
             self.assertEqual((one["standing"], one["checks"], one["windows_served"]),
                              ("newcomer", checks, 0))
         for name in ("local-1", "local-2"):
-            self.assertEqual(self.ledger(name)["audited_right"], 0, "a newcomer's word moves nobody")
+            self.assertEqual(self.ledger(name)["audited_right"], 0, "a newcomer moves no standing")
         _, text, _ = swarm.hearth("status", "--host", self.server.api.removeprefix("http://"))
         self.assertIn(f"n0 is a newcomer: checks others' results, {checks} of 100 windows, on 1 of 3 "
                       "days", text)
@@ -106,7 +106,7 @@ class Newcomers(cluster.Cluster):
         books = json.loads(out)["books"]
         self.assertEqual((books["disputes"], books["audits"]["agreed"]), ([], 2 * checks))
 
-        # Those who serve are gone: nobody else does.
+        # The nodes that serve are gone: no other node serves.
         self.server.stop()
         self.server = swarm.Swarm(0, "--stages", "2", data_dir=self.home, ready=False)
         self.addCleanup(self.server.stop)

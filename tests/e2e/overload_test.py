@@ -24,7 +24,7 @@ def body(number, tokens=16):
 
 
 def alone(api, tokens):
-    """What each of them is answered when nobody else asks."""
+    """What each of them is answered when it asks alone."""
     known = {}
     for number in range(len(PROMPTS) * 3):
         answer = asyncio.run(load.ask(api, body(number, tokens)))

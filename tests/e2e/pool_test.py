@@ -1,5 +1,5 @@
 """More machines than an exact search sees, as real workers: one cut of the layers for all pipelines,
-whoever holds a range stands in where it is lost, and who comes later changes nothing that runs."""
+each holder of a range stands in where it is lost, and a later node changes nothing that runs."""
 
 import os
 import signal

@@ -113,7 +113,7 @@ def answer(host, port, said):
 
 
 def told_over_tls(host, port):
-    """What is said to whoever begins TLS and has no certificate."""
+    """What a client that begins TLS without a certificate is told."""
     heard = b""
     try:
         with socket.create_connection((host, port), timeout=60) as link, \

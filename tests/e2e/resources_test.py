@@ -88,7 +88,7 @@ class Memory(unittest.TestCase):
             for words in (["bench", "model", LARGE], ["run", "--local", LARGE, "Hi"],
                           ["serve", "--model", LARGE, "--local-workers", "1", "--port", "0",
                            "--data-dir", folder],
-                          # Before it is told a range: nobody listens there.
+                          # Before it is told a range: no server listens there.
                           ["worker", "--model", LARGE, "--coordinator", "127.0.0.1:9"]):
                 with self.subTest(words[0]):
                     code, _, err = swarm.hearth(*words, "--memory", "100MiB")

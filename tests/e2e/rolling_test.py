@@ -1,5 +1,5 @@
 """A swarm that is updated machine by machine: programs of this protocol version and of the one
-after it serve together, whoever is updated first, and give the same answer as before.
+after it serve together, whichever is updated first, and give the same answer as before.
 """
 
 import json

@@ -63,7 +63,7 @@ def alive(pid):
 
 
 def free_port():
-    """A port to come back to: below those that the system gives to whoever connects, for one of them
+    """A port to come back to: below those that the system gives to outgoing links, for one of them
     may be in use as the near end of a link when a server wants it again."""
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as held:

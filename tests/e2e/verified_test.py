@@ -1,5 +1,5 @@
 """Answers that their clients want verified: a stream that ends when others have computed all of it
-again, what is in dispute, what nobody can verify, and prompts that stay with nodes of a level."""
+again, what is in dispute, what no node can verify, and prompts that stay with nodes of a level."""
 
 import json
 import unittest
@@ -64,7 +64,7 @@ class Verified(swarm.InOneFolder):
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"STANDING\n")
         self.assertRegex(out, r"w0 .*  probation, \d+ right\n")
-        # A private prompt reaches nobody below its level, and is refused where there is none.
+        # A private prompt reaches no node below its level, and is refused where no node has it.
         status, whole = s.post("/v1/chat/completions",
                                self.chat(s, verify="full", min_level="probation"))
         self.assertEqual((status, whole["hearth"]["verified"]["state"]), (200, "verified"))

@@ -187,7 +187,7 @@ class Verify(unittest.TestCase):
                                       "--model", swarm.MODEL)
         self.assertEqual(code, 0, err)
         self.assertIn("hearth.verified", out)
-        self.assertIn("nobody signs it", out)
+        self.assertIn("no node signs it", out)
         # A name is hex digits of either case.
         other["answer"]["hearth"]["receipt"] = answer["hearth"]["receipt"].upper()
         self.proved(self.save(other))

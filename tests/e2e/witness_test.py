@@ -1,5 +1,5 @@
 """Witnesses of a real cluster: nodes cosign the ledger in folders of their own, so that a server
-that is set back to an older copy of its folder is found out by them and by whoever kept a
+that is set back to an older copy of its folder is found out by them and by a client that kept a
 checkpoint; and a node that comes back as another build is one that changed."""
 
 import json
@@ -132,7 +132,7 @@ class Witnesses(cluster.Cluster):
         self.ask(s, PROMPTS[1])
         self.cosigned(entries + 1)
         s.stop()
-        for process in self.processes:  # while nobody sees what the server does
+        for process in self.processes:  # while no witness sees what the server does
             process.kill()
             process.wait()
         witnesses = {}

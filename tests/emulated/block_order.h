@@ -5,7 +5,7 @@
 //   this one    such an addition to the same word, later; a fence; its accesses
 //
 // where within each block the three steps are ordered: one thread's in turn, or a barrier between
-// threads. An atomic operation whose result nobody looks at orders nothing.
+// threads. An atomic operation whose result no thread reads orders nothing.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class BlockOrder;
 // A thread at a moment.
 struct Moment {
   std::uint32_t launch = 0;
-  std::uint32_t block = 0;    // from 1 on, unique within the launch; 0 is nobody
+  std::uint32_t block = 0;    // from 1 on, unique within the launch; 0: no block
   std::uint32_t barrier = 0;  // barriers of the block so far
   std::uint32_t meeting = 0;  // sync_warps of the warp so far
   std::uint16_t fences = 0;   // of the thread so far
@@ -73,7 +73,7 @@ class BlockOrder {
  private:
   // How many fences each thread had passed at a barrier.
   using Fences = std::shared_ptr<const std::vector<std::uint16_t>>;
-  // What an atomic addition of `thread` hands to whoever sees it.
+  // What an atomic addition of `thread` hands to a thread that sees it.
   struct Release {
     unsigned thread = 0;
     std::uint16_t fences = 0;    // of that thread

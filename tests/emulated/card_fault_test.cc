@@ -1,5 +1,5 @@
 // What may happen to a card: it fails for good, it stops answering, its memory is too small or
-// changes. Whatever it is, the owner is told once, and nobody speaks to the card again.
+// changes. Whatever it is, the owner is told once, and no step reaches the card again.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -392,7 +392,7 @@ TEST_F(CardFault, AStepThatNeverEndsIsLostByTheWatchdog) {
   emulated::forget_lost();
 }
 
-// A step that others wait for longer than the limit is none that the card does not answer.
+// The watchdog counts the time of a step, and not the time between two steps.
 TEST_F(CardFault, TheWatchdogIsAtRestBetweenSteps) {
   open(std::chrono::milliseconds(1000));
   auto engine = load().value();

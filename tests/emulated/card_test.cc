@@ -188,7 +188,7 @@ TEST(CardEngine, ScoresInSeveralPartsGiveTheSameBits) {
 }
 
 // Tokens that the card draws, beside those that the processor's sampler draws, from logits that
-// nobody looks at.
+// the test does not read.
 TEST(CardEngine, DrawsTheSameTokensForEveryParameter) {
   Bytes bytes;
   const auto file = model_of("llama", bytes, 1);

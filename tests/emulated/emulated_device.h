@@ -167,7 +167,7 @@ inline bool warp_any(bool mine, Where where = Where::current()) {
   return warp_ballot(mine, where) != 0;
 }
 
-// What an atomic operation found, for whoever looks at it.
+// What an atomic operation found, for a thread that reads it.
 template <typename T>
 class Found {
  public:

@@ -223,7 +223,7 @@ void run_all() {
   try {
     while (run_one()) {
     }
-  } catch (const Fault&) {  // whoever waits for that stream has been told
+  } catch (const Fault&) {  // the waiter for that stream has been told
   }
 }
 

@@ -265,7 +265,7 @@ void Device::finish_block_barrier() {
   }
 }
 
-// Nobody can go on: names one that waits and one that it waits for.
+// No thread can go on: names one that waits and one that it waits for.
 void Device::stuck() {
   unsigned waits = 0;
   while (threads_[waits].state == State::kDone) ++waits;
@@ -522,7 +522,7 @@ void copy_reads(const void* begin, std::size_t bytes) {
   const Found found = device().find_for_copy(begin, bytes);
   device().copy_touches(found, bytes, false);
   if (!found.region.shadow->filled(found.at, bytes)) {
-    throw Fault("a copy reads what nobody has written");
+    throw Fault("a copy reads what no thread has written");
   }
 }
 

@@ -99,7 +99,8 @@ void add_memory(const void* begin, std::size_t bytes, bool written, bool writabl
 void remove_memory(const void* begin);
 // The operation of a stream that kernels and copies now belong to.
 void set_operation(const Stamp& stamp);
-// A copy or a clearing: faults outside of all memory, and where it reads what nobody has written.
+// A copy or a clearing: faults outside of all memory, and where it reads what no thread has
+// written.
 void copy_writes(const void* begin, std::size_t bytes);
 void clear_writes(const void* begin, std::size_t bytes);  // any number of arrays
 void copy_reads(const void* begin, std::size_t bytes);
@@ -109,7 +110,7 @@ class Memory {
   static constexpr std::size_t kMargin = 256;
 
  public:
-  // Nobody has written it yet.
+  // No thread has written it yet.
   explicit Memory(std::size_t count) : Memory(count, false, true) {}
   // With the values, to be read and written.
   explicit Memory(const std::vector<T>& values, bool writable = true)

@@ -100,7 +100,7 @@ TEST(Emulator, FindsAMissingBarrierBetweenRounds) {
   expect_fault("no barrier between", 1, rounds<false>, Global(out.data()));
 }
 
-// Within a warp a shuffle is no barrier, sync_warp is one; between warps it is none.
+// Within a warp a shuffle is no barrier, sync_warp is one; between warps it is not.
 template <int kHow>
 void exchange_in_warp(Global<std::int32_t> out) {
   Row& row = shared_memory<Row>();
@@ -208,11 +208,11 @@ void read_back(Global<std::int32_t> in, Global<std::int32_t> out) {
   out.put(thread_index(), in.get(thread_index()));
 }
 
-TEST(Emulator, FindsReadsOfWhatNobodyWrote) {
+TEST(Emulator, FindsReadsOfUnwrittenMemory) {
   Memory<std::int32_t> out(64);
-  expect_fault("thread 40 reads what nobody has written", 1, read_unwritten, Global(out.data()));
+  expect_fault("thread 40 reads what no thread has written", 1, read_unwritten, Global(out.data()));
   Memory<std::int32_t> fresh(64);
-  expect_fault("nobody has written", 1, read_back, Global(fresh.data()), Global(out.data()));
+  expect_fault("no thread has written", 1, read_back, Global(fresh.data()), Global(out.data()));
 }
 
 void write_input(Global<std::int32_t> in) { in.put(thread_index(), 1); }

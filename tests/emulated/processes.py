@@ -103,7 +103,7 @@ class ProcessesOnACard(unittest.TestCase):
         pid = self.worker()
         os.kill(pid, signal.SIGRTMIN)
 
-        # Again and again: which of two signals is heard first, nobody promises.
+        # Again and again: the order of two signals is not defined.
         def ended():
             if self.worker() != pid:
                 return True

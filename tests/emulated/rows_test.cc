@@ -358,7 +358,7 @@ struct Heads {
 };
 
 // Tokens of pages and slots of their own; each page equals that of the scalar table in every byte,
-// those that nobody wrote included.
+// those that no thread wrote included.
 void compare_rope(Generator& random, const Heads& shape, RopeStyle style, std::uint64_t seed) {
   constexpr std::uint32_t kTokens = 5;
   const KvLayout layout{shape.kv_heads, shape.head_dim};

@@ -25,7 +25,7 @@ Shadow::Cell& Shadow::cell_at(std::size_t at, const Moment& now) {
 
 const char* Shadow::read(std::size_t at, std::size_t bytes, const Moment& now) {
   for (std::size_t i = at; i < at + bytes; ++i) {
-    if (!cells_[i].written) return "reads what nobody has written";
+    if (!cells_[i].written) return "reads what no thread has written";
     if (!writable_) continue;
     Cell& cell = cell_at(i, now);
     if (cell.pending) return "reads what an asynchronous copy has not brought yet";
@@ -63,7 +63,7 @@ const char* Shadow::update(std::size_t at, std::size_t bytes, Update kind, bool 
   Event after;
   for (std::size_t i = at; i < at + bytes; ++i) {
     Cell& cell = cell_at(i, now);
-    if (!cell.written) return "updates what nobody has written";
+    if (!cell.written) return "updates what no thread has written";
     if (cell.pending) return "updates where an asynchronous copy is under way";
     if (!cell.write.before(now)) return "updates what another thread writes, no barrier between";
     if (!cell.read.before(now)) return "updates what another thread reads, no barrier between";

@@ -28,7 +28,7 @@ class Shadow {
                      BlockOrder& order);
   // The updating thread looks at the value that it found, and so comes after all earlier ones.
   void look(std::size_t at, std::size_t bytes, const Moment& now);
-  // The destination of an asynchronous copy: nobody may touch it until `arrive`.
+  // The destination of an asynchronous copy: no thread may touch it until `arrive`.
   const char* announce(std::size_t at, std::size_t bytes, const Moment& now);
   const char* arrive(std::size_t at, std::size_t bytes, const Moment& now);
 

@@ -18,7 +18,7 @@ using Clock = std::array<std::uint32_t, kStreamsMost>;
 
 // An operation, and what is ordered before it, itself included.
 struct Stamp {
-  std::uint32_t id = 0;  // stream and number in it; 0 is nobody
+  std::uint32_t id = 0;  // stream and number in it; 0: no operation
   Clock clock{};
 };
 

@@ -355,7 +355,7 @@ class ManySwarm {
     }
   }
 
-  // Nobody of a running pipeline is asked for anything because others come.
+  // No node of a running pipeline is asked for anything because others come.
   void check_joiners() {
     const Pipelines before = pipelines();
     for (int i = 0; i < 30; ++i) client_.submit(*coordinator_);

@@ -359,7 +359,7 @@ class Swarm {
     return newest;
   }
 
-  // Frames of pipelines that are over come while others serve: nobody takes notice.
+  // Frames of pipelines that are over come while others serve: no node takes notice.
   void check_fences() {
     std::uint64_t oldest = newest_epoch();
     for (const auto& pipeline : coordinator_->machine->status().pipelines) {

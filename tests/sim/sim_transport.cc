@@ -128,7 +128,7 @@ void SimNetwork::accept(const LinkPtr& link, std::string address) {
   SimTransport* to = find(address);
   if (from == nullptr || !link->usable[0]) return;
   if (to == nullptr || partitioned_.contains(to->host_)) {
-    return tell_closed(link, 0, unavailable("nobody answers at " + address));
+    return tell_closed(link, 0, unavailable("no node answers at " + address));
   }
   if (frozen_.contains(to->host_)) {
     return world_.after(kPartitionPoll, [this, link, address] { accept(link, address); });

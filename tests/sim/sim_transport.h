@@ -43,7 +43,7 @@ class SimNetwork {
   void freeze(const std::string& host);
   void thaw(const std::string& host);
   // Sends a data frame of the past once more, on a link that carries frames of its kind. False when
-  // there is none. `before`: only frames of an older epoch than that.
+  // no such frame exists. `before`: only frames of an older epoch than that.
   bool replay_a_frame(Epoch before = Epoch(~0ULL));
   // The next frame of a random data link comes twice, or behind the one after it.
   void disturb_a_link(bool twice);

@@ -29,7 +29,7 @@ struct DrawArrays {
     take(tokens, batch_rows);
     take(outcomes, batch_rows);
   }
-  // Of a step. Whoever needs more is sampled by the processor.
+  // Of a step. The processor samples a sequence that needs more.
   static constexpr std::size_t kBiasMost = 16'384;
   static constexpr std::size_t kSeenMost = 131'072;
 };

@@ -13,8 +13,8 @@ namespace hearth::economy {
 inline constexpr std::size_t kLives = 40;     // in one swarm
 inline constexpr std::size_t kAuditors = 30;  // friends are the first of them
 
-// Costs, in parts of the pay. A window's is what the policy assumes; who checks one computes it
-// anew as whoever served it did.
+// Costs, in parts of the pay. A window's is what the policy assumes; a check computes it anew, as
+// its worker did.
 inline constexpr double kCost = 0.7;
 
 struct Life {

@@ -214,7 +214,7 @@ void add_leaks(std::vector<Strategy>& all) {
   both.attack = "V5";
   both.leak = Leak::kAudit;
   both.friends = 0;
-  both.undefended = "it agrees with nothing; who of two spoilt an audit, nobody can tell";
+  both.undefended = "it agrees with nothing; the ledger cannot tell which of two spoilt an audit";
   all.push_back(both);
 }
 

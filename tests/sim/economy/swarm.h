@@ -1,6 +1,6 @@
 // A ledger that is being written: its cluster, a client with credit, and members that serve and
 // audit. Everything that happens is an entry, and what follows from an entry is what the product's
-// own fold says (ledger/books.h). Signatures are left out: nobody here forges any. One thread.
+// own fold says (ledger/books.h). Signatures are left out: no member here forges any. One thread.
 #pragma once
 
 #include <cstdint>

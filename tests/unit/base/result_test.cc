@@ -9,7 +9,7 @@ namespace hearth {
 namespace {
 
 Result<int> parse_digit(char c) {
-  REQUIRE(c >= '0' && c <= '9', std::string("digit: '") + c + "' is none");
+  REQUIRE(c >= '0' && c <= '9', std::string("digit: '") + c + "' is no digit");
   return c - '0';
 }
 
@@ -32,7 +32,7 @@ TEST(Result, CarriesValuesAndErrors) {
   const auto bad = sum("1x3");
   ASSERT_FALSE(bad.ok());
   EXPECT_EQ(bad.error().code, ErrorCode::kInvalidInput);
-  EXPECT_EQ(bad.error().message, "digit: 'x' is none");
+  EXPECT_EQ(bad.error().message, "digit: 'x' is no digit");
   EXPECT_TRUE(all_digits("42").ok());
   EXPECT_FALSE(all_digits("4 2").ok());
 }

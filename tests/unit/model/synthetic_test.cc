@@ -176,7 +176,7 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
     const auto bytes = synthetic_model_bytes(options);
     return bytes.ok() ? std::string() : bytes.error().message;
   };
-  EXPECT_NE(refusal([](auto& o) { o.family = "nobody"; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.family = "stranger"; }), "");
   EXPECT_NE(refusal([](auto& o) { o.heads = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.kv_heads = 3; }), "");
   EXPECT_NE(refusal([](auto& o) { o.hidden = 100; }), "");

@@ -67,8 +67,8 @@ TEST(ClassesTest, WhereNoCutHoldsTheModelThereIsNone) {
   const Problem problem = swarm({{1.0, 300}, {1.0, 300}}, 8);
   const Costs costs(problem);
   EXPECT_TRUE(boundaries_for_classes(costs, classes_of(costs)).empty());
-  const Problem nobody = swarm({{1.0, 50}}, 2);
-  const Costs none(nobody);
+  const Problem too_small = swarm({{1.0, 50}}, 2);
+  const Costs none(too_small);
   EXPECT_TRUE(boundaries_for_classes(none, classes_of(none)).empty());
   EXPECT_EQ(bound_rows_per_second(none), 0.0);
 }

@@ -86,7 +86,7 @@ void expect_refused(const Problem& problem, const std::string& word) {
   EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
 }
 
-TEST(ProblemTest, FiguresThatNobodyMeasuresAreRefused) {
+TEST(ProblemTest, FiguresOutsideAnyMeasurementAreRefused) {
   EXPECT_TRUE(check(small()).ok());
   for (const double bad : {std::nan(""), -1.0, 1e300, std::numeric_limits<double>::infinity()}) {
     Problem problem = small();

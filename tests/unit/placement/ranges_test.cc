@@ -151,7 +151,7 @@ TEST(RangesTest, ForLatencyNoPipelineOfAFewNodesIsShorter) {
   EXPECT_GT(solved, 300U);
 }
 
-// Links of every kind, and none: whoever is in a range has its memory and its links.
+// Links of every kind, and none: each node in a range has the memory and the links for it.
 TEST(RangesTest, EveryPlanCoversTheModelWithinMemoryAndOverLinks) {
   std::uint32_t solved = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -329,8 +329,8 @@ TEST(RangesTest, APlanForOneStreamSaysWhatAllTogetherLoseByIt) {
   }
 }
 
-// Nodes of all speeds and sizes and another delay on every link: its time is printed, for nobody
-// asserts a time.
+// Nodes of all speeds and sizes and another delay on every link: its time is printed, and no
+// test asserts it.
 TEST(RangesTest, AThousandNodesArePlanned) {
   for (const Objective objective : {Objective::kThroughput, Objective::kLatency}) {
     SeededRandom random(3);

@@ -42,7 +42,7 @@ TEST(ReplicasTest, WhoHoldsFewRangesChoosesFirst) {
 }
 
 // Giving alone leaves some swarms in which one node would be of more use elsewhere.
-TEST(ReplicasTest, NobodyWouldBeOfMoreUseToTheSlowestRange) {
+TEST(ReplicasTest, NoNodeWouldBeOfMoreUseToTheSlowestRange) {
   for (std::uint64_t seed = 1; seed <= 2'000; ++seed) {
     const Problem problem = instances::random_swarm(seed, {4, 20, 6, 4, 0.5});
     const Costs costs(problem);

@@ -132,7 +132,7 @@ TEST(RouteTest, IsLeftOnlyForOneThatIsBetterByTheMargin) {
   }
 }
 
-// Two that take turns at being loaded by whoever moved there last: nobody moves.
+// Two like ways, of which the one in use always carries the load: the route stays.
 TEST(RouteTest, TwoWaysThatAreAlikeDoNotTakeTurns) {
   const Problem problem = halves();
   Route held{{kTwoStages[0], kTwoStages[2]}, 0.0};

@@ -44,7 +44,7 @@ TEST(Roster, RoundTrips) {
     EXPECT_EQ(*parsed->find(one.key), one);
     EXPECT_EQ(parsed->find(one.name)->key, one.key);
   }
-  EXPECT_EQ(parsed->find("nobody"), nullptr);
+  EXPECT_EQ(parsed->find("stranger"), nullptr);
   EXPECT_EQ(*sign_roster(*parsed, key), *bytes) << "one roster, one encoding";
 }
 
@@ -83,7 +83,7 @@ TEST(Roster, BoundsHoldForSignedBytesToo) {
   EXPECT_NE(refused.error().message.find("the limit is 2048"), std::string::npos);
 }
 
-TEST(Roster, RefusesToSignWhatNobodyWouldRead) {
+TEST(Roster, RefusesToSignWhatNoReaderAccepts) {
   const SecretKey key = SecretKey::generate();
   Roster roster = small_roster();
   roster.entries[1].name = "attic";

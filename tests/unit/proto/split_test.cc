@@ -22,7 +22,7 @@ TEST(SplitLayers, CoversEveryLayerOnceAndEvenly) {
   }
 }
 
-TEST(SplitLayers, GivesNobodyMoreThanFits) {
+TEST(SplitLayers, GivesNoStageMoreThanFits) {
   const auto sizes = [](std::uint32_t layers, const std::vector<std::uint32_t>& most) {
     std::vector<std::uint32_t> sizes;
     for (const LayerRange& range : split_layers(layers, most)) sizes.push_back(range.size());

@@ -49,7 +49,7 @@ TEST(SubmitCodec, KnowsEightSetsOfChoicesAndNoOthers) {
   }
 }
 
-// Whoever brings a prompt and as many tokens as were asked for has nothing to go on with.
+// A submit with a prompt and as many tokens as it asks for leaves nothing to compute.
 TEST(SubmitCodec, BringsThePromptAndFewerTokensThanItWants) {
   SubmitMessage submit = sample_submit();
   submit.open.sampling.max_tokens = 3;

@@ -110,7 +110,7 @@ class RawPeer {
   int socket_;
 };
 
-// A node of the roster, or with a key of nobody's, whose frames may be anything.
+// A node of the roster, or one with a key outside it, whose frames may be anything.
 class TlsPeer {
  public:
   TlsPeer(const std::string& address, const TlsIdentity& identity)

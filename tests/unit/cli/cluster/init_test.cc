@@ -103,7 +103,8 @@ TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
   options.name = "home";
   options.host = "127.0.0.1";
   std::filesystem::remove(folder_ + "/cluster.json");
-  EXPECT_NE(run_init({"", "127.0.0.1", 0, folder_, false}), 0) << "there is none to move";
+  EXPECT_NE(run_init({"", "127.0.0.1", 0, folder_, false}), 0)
+      << "the folder has no cluster to move";
   EXPECT_EQ(run_init(options), 0) << "one that was interrupted";
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
 }

@@ -115,7 +115,7 @@ TEST(DoctorCoordinator, EveryOutcome) {
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: hearth status\n");
   facts.refused = "no key";
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "warning: hearth doctor --api-key hk1...\n");
-  facts.error = "nobody";
+  facts.error = "no answer";
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "failed: hearth serve --model MODEL\n");
 }
 

@@ -93,7 +93,7 @@ TEST_F(CoordinatorFinderTest, AsksTheNetworkForItsClusterAfterDialsInVainAndNotA
   }
   EXPECT_EQ(next, "10.0.0.3:9");
   EXPECT_EQ(searches, 1);
-  EXPECT_TRUE(kept.empty()) << "nobody has answered there yet";
+  EXPECT_TRUE(kept.empty()) << "no address has answered yet";
   finder.reached(roster({"10.0.0.3:9"}));
   EXPECT_EQ(kept, (std::vector<Words>{{"10.0.0.3:9", "10.0.0.1:9"}}));
 }

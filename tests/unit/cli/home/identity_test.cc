@@ -90,7 +90,7 @@ TEST_F(IdentityTest, WhatAMemberHoldsAgainstOursIsEvidenceWhenItIsNoOlder) {
   EXPECT_TRUE((*file)->evidence().empty());
   EXPECT_TRUE((*file)->contradicts(roster(5, "fork")).value());
   EXPECT_TRUE((*file)->contradicts(roster(8, "eight")).value());
-  EXPECT_EQ((*file)->book()->bytes(), five) << "nobody but this machine signs";
+  EXPECT_EQ((*file)->book()->bytes(), five) << "only this machine signs";
   ASSERT_TRUE(write_private_file(folder_ + "/roster.evidence-9-x", as_bytes("damaged")));
   std::vector<std::uint64_t> numbers;
   for (const Roster& each : (*file)->evidence()) numbers.push_back(each.number);
@@ -118,7 +118,7 @@ TEST_F(IdentityTest, AServerKeepsItsKeys) {
   EXPECT_NE(refused.error().message.find("chmod 600"), std::string::npos);
 }
 
-TEST_F(IdentityTest, ALocalTokenOpensForWhoeverReadsItsFile) {
+TEST_F(IdentityTest, ALocalTokenOpensForEveryReaderOfItsFile) {
   const std::string path = folder_ + "/local.token";
   {
     const auto token = LocalToken::write(folder_, cluster_.public_key(), "127.0.0.1:900");

@@ -78,7 +78,7 @@ TEST_F(ChildrenTest, StartsEachAndStopsThemWhenAsked) {
   for (const pid_t pid : started()) EXPECT_TRUE(alive(pid));
   children.stop();
   ASSERT_TRUE(until([&] { return children.running() == 0; }));
-  EXPECT_EQ(started().size(), 3U) << "nobody is started again after stop()";
+  EXPECT_EQ(started().size(), 3U) << "no child is started again after stop()";
 }
 
 TEST_F(ChildrenTest, WhoEndsByItselfOrIsKilledIsStartedAgain) {
@@ -110,7 +110,7 @@ TEST_F(ChildrenTest, WhoEndsByItselfOrIsKilledIsStartedAgain) {
   ASSERT_TRUE(until([&] { return children.running() == 0; }));
 }
 
-TEST_F(ChildrenTest, StopBeforeARestartIsDueStartsNobody) {
+TEST_F(ChildrenTest, StopBeforeARestartIsDueStartsNoChild) {
   Children children(io);
   children.start({{"dies", {"crash"}}});
   ASSERT_TRUE(until([&] { return children.running() == 0; }));

@@ -41,10 +41,10 @@ TEST(Watch, EndsWhereTheFirstFailsAndGoesOnWhereALaterOneDoes) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(watch({0.05, 2, true},
                   []() -> Result<Lines> {
-                    return Error{ErrorCode::kUnavailable, "nobody there"};
+                    return Error{ErrorCode::kUnavailable, "no answer"};
                   }),
             kExitUnreachable);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "hearth: nobody there\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "hearth: no answer\n");
   for (const bool plain : {true, false}) {
     int asked = 0;
     ::testing::internal::CaptureStdout();

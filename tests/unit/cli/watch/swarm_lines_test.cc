@@ -132,12 +132,12 @@ TEST(StatusLines, WhatBecameOfAudits) {
   const std::size_t before = status_lines(view).size();
   view.audits.waiting = 2;
   EXPECT_EQ(status_lines(view).size(), before) << "nothing has come to an end yet";
-  view.audits = {14, 1, 3, 2, "nobody\x1b else"};
+  view.audits = {14, 1, 3, 2, "no node\x1b else"};
   const Lines lines = status_lines(view);
   ASSERT_EQ(lines.size(), before + 2);
   EXPECT_EQ(lines[3],
             "audits  since the server started: 14 windows agree, 1 differ, 3 were given up");
-  EXPECT_TRUE(lines[4].starts_with("        2 windows wait: nobody")) << lines[4];
+  EXPECT_TRUE(lines[4].starts_with("        2 windows wait: no node")) << lines[4];
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
   view.audits.open_disputes = 1;

@@ -25,7 +25,7 @@ TEST(JinjaText, StripsByCharacters) {
   const Range set = strip_characters("\xC3\xA9x\xC3\xA9", "\xC3\xA9", true, true);
   EXPECT_EQ(set.begin, 2u);
   EXPECT_EQ(set.end, 3u);
-  const Range broken = strip_space("\xA0", true, true);  // half a no-break space is none
+  const Range broken = strip_space("\xA0", true, true);  // half a no-break space is no space
   EXPECT_EQ(broken.end - broken.begin, 1u);
 }
 

@@ -271,7 +271,7 @@ TEST(Enrolment, WhoLeavesIsOutAndOnlyTheCoordinatorIsAsked) {
   EXPECT_EQ(node::leave(token.addresses, den, book, kPatience).error().code, ErrorCode::kRefused);
 }
 
-TEST(Enrolment, NobodyAnswers) {
+TEST(Enrolment, NoAnswerComes) {
   Home home;
   JoinToken token = home.token();
   token.addresses = {"127.0.0.1:1"};

@@ -259,7 +259,7 @@ TEST_F(ControlSessionTest, AFullQueueIsACoordinatorThatStoppedReading) {
   pass(milliseconds(250));
   EXPECT_EQ(orders.lost, 1);
   EXPECT_TRUE(transport.closed.contains(link));
-  session.send({});  // to nobody
+  session.send({});  // without a link
   EXPECT_EQ(orders.lost, 1);
 }
 

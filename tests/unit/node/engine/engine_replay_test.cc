@@ -120,7 +120,7 @@ TEST_F(EngineReplayTest, TheLastStageDrawsTheSame) {
   EXPECT_EQ(replayed.hashes, computed.hashes);
 }
 
-// Whoever names another's sequence gets what belongs to his own rows.
+// A request that names another's sequence gets the results of its own rows.
 TEST_F(EngineReplayTest, OtherRowsUnderTheSameIdAreComputed) {
   auto engine = load({0, 2}, kRoom);
   StepBatch batch = rows_of(kA, 1, 0, 40);

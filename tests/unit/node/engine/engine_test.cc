@@ -315,7 +315,7 @@ TEST_F(EngineTest, TheReasonOfAFailureTravelsWithTheRow) {
   EXPECT_EQ(result.tokens[0].error, ErrorCode::kNoCapacity);
 }
 
-TEST_F(EngineTest, RowsThatLeaveTheRangeEndInAnErrorAndTouchNobodyElse) {
+TEST_F(EngineTest, RowsThatLeaveTheRangeEndInAnErrorAndTouchNoOtherRow) {
   auto first = load({0, 1}).value();
   auto last = load({1, spec_.layers}).value();
   StepResult result;

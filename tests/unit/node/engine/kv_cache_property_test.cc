@@ -19,7 +19,7 @@ std::uint32_t pages_of(std::uint32_t positions) {
   return pages;
 }
 
-// Against an allocator that only counts: the same requests succeed, nobody shares a page, what was
+// Against an allocator that only counts: the same requests succeed, no two share a page, what was
 // given stays given, and every byte of a page is its owner's alone.
 TEST(KvCacheProperty, GivesAndTakesAsANaiveAllocatorDoes) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -28,7 +28,8 @@ TEST(Replay, KnowsARowByWhatCameIn) {
   EXPECT_TRUE(replay.came_in(table, at, hash_of(1)));
   EXPECT_FALSE(replay.came_in(table, at, hash_of(2)));
   EXPECT_TRUE(std::ranges::equal(replay.output(table, at), out));
-  EXPECT_TRUE(replay.came_in({0}, 3, hash_of(1))) << "the page's, whoever has it";
+  EXPECT_TRUE(replay.came_in({0}, 3, hash_of(1)))
+      << "the replay belongs to the page, for every owner";
 }
 
 TEST(Replay, PagesWithoutRoomAreNotKnown) {

@@ -286,8 +286,8 @@ TEST_F(ModelFetchTest, LiarsAloneGiveNothing) {
   EXPECT_NE(fetched.error().message.find("two: tensor blk."), std::string::npos);
 }
 
-// A liar before the kill: its bytes have no name any more, and nobody is blamed for them.
-TEST_F(ModelFetchTest, BytesOfAnEarlierRunBlameNobody) {
+// A liar before the kill: its bytes have no name any more, and no source is blamed for them.
+TEST_F(ModelFetchTest, BytesOfAnEarlierRunBlameNoSource) {
   const auto bad = liar("liar");
   int left = 40;
   bad->fails = [&] { return --left > 0 ? ok_status() : Status(Error{ErrorCode::kIo, "gone"}); };

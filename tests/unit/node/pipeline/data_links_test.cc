@@ -301,7 +301,7 @@ TEST_F(DataLinksTest, ANewLinkOfAPeerReplacesAnUnusedOneAndNeverAUsedOne) {
   EXPECT_EQ(answer(incoming(1, 0)), "hello");
 }
 
-TEST_F(DataLinksTest, FramesOfClosedEpochsAreCountedAndReachNobody) {
+TEST_F(DataLinksTest, FramesOfClosedEpochsAreCountedAndDropped) {
   links.begin(part(1, 0, 2));
   const LinkId next = open("next:1", 1, 1);
   const LinkId ring = incoming(1, 1);
@@ -356,7 +356,7 @@ TEST_F(DataLinksTest, ALinkLostAfterLinkingFailsAtOnceAndAnAcceptedOneDoesNot) {
   const LinkId next = open("next:1", 1, 1);
   const LinkId ring = incoming(1, 1);
   transport.lose(ring);
-  EXPECT_TRUE(heard.failures.empty());  // whoever dialled it says so, or is missed
+  EXPECT_TRUE(heard.failures.empty());  // the side that dialled reports it, or is missed
   transport.lose(next);
   ASSERT_EQ(heard.failures.size(), 1U);
   EXPECT_NE(heard.failures[0].find("link to next:1 lost"), std::string::npos);

@@ -328,7 +328,7 @@ TEST_F(EngineThreadTest, StepsUnderWayEndBeforeALoadAndACheckOfTheWeights) {
                                    "step 13 invalid_input", "step 4", "load 2"}));
 }
 
-TEST_F(EngineThreadTest, AShortStepOfOneRowWakesNobody) {
+TEST_F(EngineThreadTest, AShortStepOfOneRowWakesNoThread) {
   load(1, 0, 10);
   wait_for(1);
   Order order{"load 1"};
@@ -339,7 +339,7 @@ TEST_F(EngineThreadTest, AShortStepOfOneRowWakesNobody) {
     wait_for(order.size());
     return record_.on.load() == std::this_thread::get_id();
   };
-  EXPECT_FALSE(computed_here(1)) << "nobody knows yet how long one takes";
+  EXPECT_FALSE(computed_here(1)) << "no step has been timed yet";
   // On a machine that is busy any step may take long.
   int tries = 0;
   while (!computed_here(1) && ++tries < 1000) {

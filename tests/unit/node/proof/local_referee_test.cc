@@ -117,7 +117,7 @@ TEST_F(LocalRefereeTest, WhatCannotBeComputedHereIsNoFinding) {
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
-TEST_F(LocalRefereeTest, WhatNobodyWaitsForAnyMoreIsGivenUp) {
+TEST_F(LocalRefereeTest, ACasePastItsDeadlineIsGivenUp) {
   claim(own());
   request.until = 1;  // long ago
   LocalReferee referee(path);

@@ -128,7 +128,7 @@ TEST_F(ReceiptMakerTest, WhatWasOpenAtAGapHasNone) {
   EXPECT_EQ(sent[0].window_claims().windows(0).request(), std::string(16, '\2'));
 }
 
-TEST_F(ReceiptMakerTest, NobodyIsToldAfterItsEnd) {
+TEST_F(ReceiptMakerTest, SendsNothingAfterItsEnd) {
   maker->step(request(1), {});
   {
     std::unique_lock lock(owner.mutex);

@@ -52,7 +52,7 @@ SampledToken drawn_token(std::uint64_t sequence, Position position, TokenId toke
   return drawn;
 }
 
-// Two stages and whoever brings their signatures together.
+// Two stages and the coordinator that brings their signatures together.
 struct WindowReceiptsTest : ::testing::Test {
   WindowReceiptsTest() {
     for (std::uint32_t i = 0; i < 2; ++i) stages[i].begin(stage_of(i, 2), kModel);

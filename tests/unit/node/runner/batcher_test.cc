@@ -151,7 +151,8 @@ TEST(Batcher, ReleasesTravelWithTheNextRowsAndWaitForAFreeStep) {
   batcher.cancel(SequenceId(1));
   EXPECT_FALSE(batcher.next().has_value());
   ASSERT_TRUE(batcher.submit(batcher_submit(2, 1)).ok());
-  ASSERT_TRUE(batcher.on_tokens(answer_of(*first)).ok());  // a token nobody waits for any more
+  ASSERT_TRUE(
+      batcher.on_tokens(answer_of(*first)).ok());  // a token that no request waits for any more
   const auto second = batcher.next();
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->rows.size(), 1U);
@@ -230,7 +231,7 @@ TEST(Batcher, SharesDecodeRowsEvenlyOverTheStepsInFlight) {
     EXPECT_GE(size, 2U);
     EXPECT_LE(size, 4U);
   }
-  ASSERT_EQ(rows_of.size(), 14U);  // nobody starves, and nobody gets ahead
+  ASSERT_EQ(rows_of.size(), 14U);  // no request starves, and none gets ahead
   const auto [least, most] =
       std::minmax_element(rows_of.begin(), rows_of.end(),
                           [](const auto& a, const auto& b) { return a.second < b.second; });

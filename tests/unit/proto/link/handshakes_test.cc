@@ -40,7 +40,7 @@ TEST(Handshakes, SayWhoWaitsForNothingButRoom) {
   EXPECT_FALSE(limits.waits_for_room("c", kStart));
   EXPECT_EQ(limits.under_way("a"), 0u);
   EXPECT_EQ(limits.under_way("b"), 1u);
-  EXPECT_EQ(limits.under_way("nobody"), 0u);
+  EXPECT_EQ(limits.under_way("stranger"), 0u);
   for (const char* address : {"b", "c"}) EXPECT_TRUE(limits.begin(address, kStart));
   EXPECT_FALSE(limits.waits_for_room("a", kStart)) << "its rate is spent";
 }

@@ -122,7 +122,7 @@ TEST_F(TcpTransportTest, FullQueueIsNoCapacityAndLosesNothingSentBefore) {
   std::size_t accepted = 0;
   std::optional<Error> refused;
   Frame frame;
-  while (!refused && accepted < 1000) {  // nobody reads meanwhile: the kernel's buffers fill too
+  while (!refused && accepted < 1000) {  // b does not read: the kernel's buffers fill too
     frame = {FrameType::kBatch, pattern(limits::kMiB, 3)};
     const Status status = a.send(at_a, std::move(frame));
     if (status)
@@ -210,7 +210,7 @@ TEST_F(TcpTransportTest, TransportMayEndInsideAnEvent) {
   EXPECT_FALSE(b.events.closed.contains(at_b));
 }
 
-TEST_F(TcpTransportTest, NobodyListens) {
+TEST_F(TcpTransportTest, NoProcessListens) {
   Side a;
   open(a);
   std::string address;

@@ -102,7 +102,7 @@ TEST_F(TcpTransportTlsTest, OtherRolesOfTheRosterGetNoDataLink) {
 }
 
 // Another certificate's key with one's own secret, or the other way round, is refused on loading;
-// what is left to forge is the certificate alone, which nobody can prove.
+// what is left to forge is the certificate alone, which no other key can prove.
 TEST_F(TcpTransportTlsTest, ACertificateWithoutItsKeyIsWorthNothing) {
   TlsIdentity forged = cluster_.identity("victim");
   forged.private_key = TlsIdentity::make(SecretKey::generate())->private_key;
