@@ -327,6 +327,9 @@ class RangeServer(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if begin else 200)
         body = self.data[begin:]
         self.send_header("Content-Length", str(len(body)))
+        if begin:
+            size = len(self.data)
+            self.send_header("Content-Range", f"bytes {begin}-{size - 1}/{size}")
         self.end_headers()
         if RangeServer.cuts > 0:
             RangeServer.cuts -= 1
