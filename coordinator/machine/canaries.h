@@ -1,10 +1,11 @@
 // Canaries: requests that the coordinator makes itself, so that newcomers have something to check
-// that is nobody's (ledger/PROTOCOL.md, 4). They look like requests of clients to the pipeline that
-// serves them: as long, sampled alike, and of text that the model itself wrote in answer to earlier
-// ones. Of clients' requests nothing is kept but how long they are and how they are sampled.
+// that no client sent (ledger/PROTOCOL.md, 4). They look like requests of clients to the pipeline
+// that serves them: as long, sampled alike, and of text that the model itself wrote in answer to
+// earlier ones. Of clients' requests nothing is kept but how long they are and how they are
+// sampled.
 //
 // A share of what clients send (canary_rate of the policy), drawn at random; and where those who
-// check have nothing to do and nobody waits for an answer, one now and then.
+// check have nothing to do and no client waits for an answer, one now and then.
 //
 // One thread.
 #pragma once
@@ -38,7 +39,7 @@ class Canaries {
   // What the model answered to one of these.
   void heard(const std::vector<TokenId>& answer);
   // Whether one is to be made now, which is then reckoned as made. `idle`: who checks has nothing
-  // to do, and nobody waits for an answer.
+  // to do, and no client waits for an answer.
   bool due(TimePoint now, bool idle);
   // Without a name for receipts.
   GenerateRequest make();

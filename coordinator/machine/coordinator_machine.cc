@@ -180,12 +180,12 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
     spdlog::info("worker {} has done a newcomer's dues, and may serve", node.status.name);
     return;
   }
-  spdlog::warn("worker {} is a newcomer again: it checks, and serves nobody", node.status.name);
+  spdlog::warn("worker {} is a newcomer again: it checks, and serves no client", node.status.name);
   const Pipeline* pipeline = pipelines_.find(node.status.epoch);
   if (pipeline == nullptr || pipeline->checking) return;
-  lifecycle_.end(node.status.epoch,
-                 pipeline->describe(node.status.stage) + " is a newcomer again, and serves nobody",
-                 {});
+  lifecycle_.end(
+      node.status.epoch,
+      pipeline->describe(node.status.stage) + " is a newcomer again, and serves no client", {});
 }
 
 SwarmStatus CoordinatorMachine::status() const {

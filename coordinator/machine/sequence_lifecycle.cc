@@ -522,7 +522,7 @@ void SequenceLifecycle::expire_interrupted() {
   }
   end(std::move(over),
       {ErrorCode::kUnavailable,
-       "nobody holds the lost layers, or has room for this sequence: " + missing_()});
+       "no worker holds the lost layers, or has room for this sequence: " + missing_()});
 }
 
 SwarmStatus SequenceLifecycle::status() const {

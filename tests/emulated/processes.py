@@ -90,7 +90,7 @@ class ProcessesOnACard(unittest.TestCase):
         # The new process is there in time for its stream to go on, or one error says that it is not.
         code, _, err = swarm.hearth("run", self.swarm.model, "Hi", "--host", self.swarm.api)
         if code != 0:
-            self.assertIn("nobody holds the lost layers", err)
+            self.assertIn("no worker holds the lost layers", err)
         self.expect_restart(pid, "cuda:0: ", "its GPU failed", "code 7")
         self.assertEqual(self.of_the_swarm(), expected)
 

@@ -1,5 +1,5 @@
 // Any bytes as an entry of a ledger: what is accepted has one encoding. And as entries of books, in
-// pieces: what they take, they take from whoever sends it, and never fail but with a reason.
+// pieces: what they take, they take from any sender, and never fail but with a reason.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

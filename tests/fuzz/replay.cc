@@ -1,4 +1,4 @@
-// Stands in for libFuzzer where there is none: every seed as it is, then mutations of seeds drawn
+// Stands in for libFuzzer where it is missing: every seed as it is, then mutations of seeds drawn
 // from a fixed generator, so that two runs are the same run.
 //   fuzz_NAME RUNS CORPUS_FOLDER
 #include <algorithm>

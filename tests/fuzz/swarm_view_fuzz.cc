@@ -1,4 +1,4 @@
-// Any bytes as the state of a swarm, as a server that is none of ours might answer: what is shown
+// Any bytes as the state of a swarm, as a foreign server might answer: what is shown
 // of it never steers a terminal.
 #include <cstddef>
 #include <cstdint>

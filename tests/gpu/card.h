@@ -1,7 +1,8 @@
 // The card of the tests that are shared with tests/emulated: here, a real one. Memory is that of
 // the current device; every size is exact, with a margin on both sides whose bytes must be as they
-// were when it goes (compute-sanitizer sees the rest). What nobody has written holds a pattern that
-// is garbage as any type. Errors of CUDA end the program: nothing that follows would mean anything.
+// were when it goes (compute-sanitizer sees the rest). Memory that was never written holds a
+// pattern that is garbage as any type. Errors of CUDA end the program: nothing that follows would
+// mean anything.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   const cudaError_t error = cudaGetDeviceCount(&cards);
   if (error != cudaSuccess || cards == 0) {
     std::printf("no NVIDIA card answers (%s): nothing was run\n",
-                error != cudaSuccess ? cudaGetErrorString(error) : "there is none");
+                error != cudaSuccess ? cudaGetErrorString(error) : "no device was found");
     return 77;
   }
   return RUN_ALL_TESTS();

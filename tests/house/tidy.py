@@ -26,13 +26,13 @@ FOLDER_FILES_MAX = 40
 CLASS_METHODS_MAX = 40
 CLASS_SOURCES_MAX = 2
 # Classes over the limits, with what each may have: (methods, sources). These numbers only fall.
-LARGE_CLASSES = {"Generation": (56, 4), "AuditDesk": (49, 2), "VerdictDesk": (49, 1)}
+LARGE_CLASSES = {}
 # INVARIANT and static_assert for each 1,000 lines outside tests. The number only rises.
-ASSERTIONS_MIN = 1.0
-# Words that hide who does what, and the lines that may still hold one. The number only falls. The
-# normative texts and the texts of the rule itself are excepted.
-RIDDLES = re.compile(r"\b(nobody|whoever|of whom|is none|shall)\b", re.I)
-RIDDLES_MAX = 620
+ASSERTIONS_MIN = 5.5
+# Words that hide who does what, and the lines that may hold one. The normative texts and the texts
+# of the rule itself are excepted.
+RIDDLES = re.compile(r"\b([Nn]obody|[Ww]hoever|[Oo]f whom|[Ii]s none|[Ss]hall)\b")
+RIDDLES_MAX = 0
 RIDDLES_EXCEPTED = {"kernels/CANONICAL.md", "ledger/PROTOCOL.md", "tests/house/tidy.py", "STYLE.md",
                     "CONTRIBUTING.md"}
 DOCUMENT_LINES_MAX = {"README.md": 120, "ARCHITECTURE.md": 150}

@@ -14,7 +14,7 @@ constexpr StepShape kShape{4, 1'000, 2'048, false};
 
 GenerateRequest asked(std::uint32_t prompt, std::uint32_t answer) {
   GenerateRequest request;
-  request.prompt.assign(prompt, 999);  // a word that nobody else says
+  request.prompt.assign(prompt, 999);  // a word of this request alone
   request.sampling.max_tokens = answer;
   request.sampling.temperature = 0.5F;
   request.sampling.seed = 4'711;

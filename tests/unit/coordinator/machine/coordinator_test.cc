@@ -685,7 +685,7 @@ TEST_F(CoordinatorTest, ANameIsFreeOnceItsWorkerIsGoneOrSilent) {
   control.lose(b);
   EXPECT_TRUE(heard(join(testing::worker("b"))).has_assign()) << "a closed session is gone at once";
   EXPECT_EQ(machine->status().nodes.size(), 2u);
-  clock.advance(milliseconds(1500));  // nobody beats, and no timer has run yet
+  clock.advance(milliseconds(1500));  // no worker beats, and no timer has run yet
   const LinkId newer = join(testing::worker("a"));
   EXPECT_FALSE(heard(newer).has_refused());
   EXPECT_TRUE(control.closed.contains(a)) << "the silent one is hung up on";

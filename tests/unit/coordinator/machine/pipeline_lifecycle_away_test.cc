@@ -72,7 +72,7 @@ TEST(CoordinatorOwners, WhereNobodyTakesOverTheErrorNamesWhoIsPaused) {
   swarm.complete_all(8);
   const auto owner = swarm.submit(8, 8);
   own(swarm, "a", kPause);
-  EXPECT_TRUE(swarm.machine->status().pipelines.empty()) << "the owner waits for nobody";
+  EXPECT_TRUE(swarm.machine->status().pipelines.empty()) << "the owner waits for no sequence";
   EXPECT_FALSE(swarm.machine->status().ready);
   EXPECT_NE(
       swarm.machine->status().missing.find("1 of 2 workers are registered; worker a is paused"),

@@ -54,7 +54,7 @@ TEST(CoordinatorSlow, ItsLayersGoToASpareAndWhatRunsGoesOn) {
   slow.swarm.compute_all(always);
   EXPECT_EQ(owner->tokens, 2U);
   EXPECT_FALSE(owner->over);
-  // It is the last to be chosen, and chosen where nobody else is there.
+  // It is the last to be chosen, and chosen where no other is there.
   slow.swarm.join("d");
   slow.names.push_back("d");
   slow.swarm.complete_all(8);

@@ -16,7 +16,7 @@ using control::v1::CoordinatorMessage;
 using control::v1::WorkerMessage;
 using Names = std::vector<std::string>;
 
-// One stage, so that everybody shall hold the same.
+// One stage, so that all are to hold the same.
 struct HoldMessagesTest : ::testing::Test {
   testing::FakeClock clock;
   SeededRandom random{1};
@@ -137,7 +137,7 @@ TEST_F(HoldMessagesTest, WordsThatMeanNobodyArePassedOver) {
   accuse("whole", {wrong("desk")});
   WrongBytes other = wrong("desk");
   other.model = blake2b(as_bytes("another"));
-  accuse("attic", {other, wrong("attic"), wrong("nobody")});
+  accuse("attic", {other, wrong("attic"), wrong("stranger")});
   EXPECT_TRUE(machine->status().accused.empty());
   EXPECT_FALSE(control.closed.contains(links["attic"]));
 }
