@@ -177,7 +177,7 @@ TEST_F(EngineTest, WhatCameInIsGivenBackAndNotCopied) {
   auto first = load({0, 1}).value();
   auto rest = load({1, spec_.layers}).value();
   StepResult result;
-  StepBatch batch = prompt(kA, 20);
+  StepBatch batch = prompt(kFirst, 20);
   ASSERT_TRUE(first->step(batch, result).ok());
   EXPECT_TRUE(result.input.empty());
   const Bytes between = batch.activations;
