@@ -143,7 +143,7 @@ class Audits(swarm.InOneFolder):
         stranger.write_text("of somebody\n")
         code, out, err = swarm.hearth("audit", self.folder)
         self.assertEqual(code, 0, err)
-        self.assertIn("no verdict names: disputes/notes", out)
+        self.assertIn("named by no verdict: disputes/notes", out)
         self.assertNotIn(evidence.name, out)
         s.stop()
         self.audit()

@@ -168,7 +168,7 @@ class Beyond(unittest.TestCase):
         self.assertEqual(swarm.hearth(*words, "--trust", worker)[0], 0)
         code, _, err = swarm.hearth(*words, "--trust", "attic")
         self.assertNotEqual(code, 0)
-        self.assertIn("trust set", err)
+        self.assertIn("trust names (attic)", err)
 
     def test_our_own_client(self):
         model = self.client(self.user).models.list().data[0].id

@@ -223,7 +223,7 @@ class Doctor(unittest.TestCase):
             found = self.doctor(env=env)
             self.assertEqual([f["health"] for f in found["coordinator"]], ["ok"])
             self.assertEqual([f["health"] for f in found["ports"]], ["ok"] * 3, found["ports"])
-            self.assertIn("api port %s is open to this machine and answers" %
+            self.assertIn("api port %s answers here and listens for this machine only" %
                           server.api.rsplit(":", 1)[1], found["ports"][0]["text"])
             self.assertEqual(found["clock"][0]["health"], "ok")
             self.assertIn("the server", found["clock"][0]["text"])
