@@ -1,6 +1,7 @@
 #include "node/proof/recompute.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <utility>
@@ -48,9 +49,10 @@ class RunnerRun {
 };
 
 SequenceOpen RunnerRun::open() const {
+  // A runner takes each id once, whatever it has freed since.
+  static std::atomic<std::uint64_t> next{1};
   SequenceOpen open;
-  // A runner computes one order at a time, and frees it before the next.
-  open.sequence = SequenceId(~std::uint64_t{0});
+  open.sequence = SequenceId(next++);
   open.prompt_tokens = order_.fed.prompt;
   open.report_hashes = order_.report_hashes;
   open.sampling = order_.fed.sampling;

@@ -255,8 +255,8 @@ class Intruders(cluster.Cluster):
                 ("another cluster's key", "is unknown", "/v1/models", ["Bearer " + foreign], 401),
                 ("a wrong key", "wrong secret", "/v1/models", ["Bearer " + wrong], 401),
                 ("a revoked key", "was revoked", "/v1/models", ["Bearer " + revoked], 401),
-                ("an admin's route", "is no admin's", "/metrics", ["Bearer " + user], 403),
-                ("an admin's state", "is no admin's", "/api/v1/state", ["Bearer " + user], 403)):
+                ("an admin's route", "is not an admin key", "/metrics", ["Bearer " + user], 403),
+                ("an admin's state", "is not an admin key", "/api/v1/state", ["Bearer " + user], 403)):
             def attempts():
                 for _ in range(6):
                     got, body = ask(path, headers)

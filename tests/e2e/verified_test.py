@@ -70,7 +70,7 @@ class Verified(swarm.InOneFolder):
         self.assertEqual((status, whole["hearth"]["verified"]["state"]), (200, "verified"))
         status, refused = s.post("/v1/chat/completions", self.chat(s, min_level="veteran"))
         self.assertEqual((status, refused["error"]["code"]), (403, "below_min_level"))
-        self.assertRegex(refused["error"]["message"], "level veteran.*at level probation")
+        self.assertRegex(refused["error"]["message"], "min_level is veteran.*at level probation")
         self.assertEqual(self.run_it(s, "--min-level", "regular")[0], 5)
 
     def test_what_others_contradict_is_said(self):
