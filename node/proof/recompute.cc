@@ -217,12 +217,10 @@ Status RefereeRun::complete(std::size_t right, RefereeFinding& found) const {
   RecomputeEvents events;
   events.stopped = events_.stopped;
   TRY(const RecomputedRun own, recompute(*loaded, local.stages, order, events));
-  INVARIANT(own.sampled.size() > right && own.sampled[right].token == found.sampled[right],
+  INVARIANT(!own.sampled.empty() && own.sampled.front().token == found.sampled[right],
             "a streamed model samples what the whole one does");
   found.tokens.resize(right);
-  for (std::size_t i = right; i < own.sampled.size(); ++i) {
-    found.tokens.push_back(own.sampled[i].token);
-  }
+  for (const SampledToken& token : own.sampled) found.tokens.push_back(token.token);
   found.is_cut = false;
   return ok_status();
 }

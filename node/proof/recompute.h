@@ -26,7 +26,8 @@ struct RecomputeOrder {
 struct RecomputedRun {
   std::vector<TokenId> tokens;                   // by position: the fed ones, then the model's own
   std::vector<std::vector<Hash256>> boundaries;  // what left each stage but the last, by position
-  std::vector<SampledToken> sampled;             // from the first of the answer on
+  // From the first of the answer on; without report_hashes, from the first that was not fed on.
+  std::vector<SampledToken> sampled;
 };
 
 struct RecomputeEvents {

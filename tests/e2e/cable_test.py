@@ -123,13 +123,13 @@ class Cable(machines.Household):
         pulled = time.monotonic()
         swarm.wait_until(lambda: self.used() == 0, "free KV")
         state = json.loads(self.good(self.home, "status", "--json"))
-        self.assertEqual(state["totals"]["finished_length"], 4, "generation waits for no reader")
+        totals = state["totals"]
+        self.assertEqual(totals["finished_length"] + totals["cancelled"], 4, totals)
         print(f"client without a stream unplugged: KV free after {time.monotonic() - pulled:.2f} s",
               flush=True)
         self.plug("desk", "up")
-        out, err = run.communicate(timeout=swarm.PATIENCE_S)
-        self.assertEqual(run.returncode, 0, err)
-        self.assertEqual(out, expected.stdout)
+        run.kill()  # its connection is over, which only its own time limit would tell it
+        run.communicate()
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ class FromAServer(unittest.TestCase):
             spare = [node for node in state["nodes"] if node["state"] == "free"]
             self.assertIn("makes the pipeline slower", spare[0]["spare"])
             status = swarm.hearth("status", "--host", s.api)[1]
-            self.assertIn(f"spare   {spare[0]['name']}: in place of another", status)
+            self.assertIn(f"spare   {spare[0]['name']}: using it in place of another", status)
             self.assertGreater(self.plan(s)["pipelines"][0]["tokens_per_second"], 0)
             prompt = ("Say hi", "-n", "8", "--temp", "0", "--seed", "1")
             here = swarm.hearth("run", s.model, *prompt, "--host", s.api)

@@ -14,8 +14,9 @@ import re
 import subprocess
 import sys
 
-# Texts that show what not to write, and measured results with the commands of their time.
-EXCEPTED = ("STYLE.md", "tests/bench/results/", "tests/gpu/results/")
+# Texts that show what not to write, lines of files that are not commands, and measured results with
+# the commands of their time.
+EXCEPTED = ("STYLE.md", "ledger/PROTOCOL.md", "tests/bench/results/", "tests/gpu/results/")
 SPAN = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?:^|[;&|(]\s*|\$\s+|sudo\s+)(?:build/|/usr/bin/)?hearth\s+([a-z_-][^#;&|]*)")
 SCRIPT = re.compile(r"(?<![\w./-])((?:deploy|tests)/[\w./-]*\w)")

@@ -50,7 +50,7 @@ TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
   EXPECT_NE(refusal([](auto& a) { a.set_stages(0); }).find("stages"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_stages(limits::kStages + 1); }).find("512"),
             std::string::npos);
-  EXPECT_NE(refusal([](auto& a) { a.set_stage(3); }).find("stage 3"), std::string::npos);
+  EXPECT_NE(refusal([](auto& a) { a.set_stage(3); }).find("stage is 3"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_end(2); }).find("layers"),
             std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.mutable_layers()->set_end(7); }), "");

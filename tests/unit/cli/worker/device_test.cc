@@ -41,7 +41,7 @@ TEST(Device, ABuildWithoutDeviceCodeSaysSo) {
   const Status refused = check_device_choice("cuda:1");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(refused.error().message.find("--device cuda:1: this build has no code for cards"),
+  EXPECT_NE(refused.error().message.find("--device cuda:1: this build has no GPU code"),
             std::string::npos);
   EXPECT_NE(refused.error().message.find("HEARTH_CUDA=ON"), std::string::npos);
 }
