@@ -88,7 +88,7 @@ class Cable(machines.Household):
 
     def test_an_unplugged_client_holds_no_kv(self):
         self.desk.variables = {"HEARTH_API_KEY": self.alone()}
-        words = ("run", self.model(), "Tell me.", "-n", "900", "--seed", "5", "--ignore-eos", "--host",
+        words = ("run", self.model(), "Tell me.", "-n", "300", "--seed", "5", "--ignore-eos", "--host",
                  f"{machines.NETWORK}1:11500")
         expected = self.good(self.desk, *words)
         run = subprocess.Popen(self.wire.words("desk", swarm.HEARTH, *words), stdout=subprocess.PIPE,
