@@ -74,10 +74,9 @@ class Pool(unittest.TestCase):
             os.kill(pids[name], signal.SIGKILL)
         for one, reference in zip(streams, references):
             one.join(swarm.PATIENCE_S)
+            self.assertIsNone(one.error)  # an audit of the lost nodes may end with one
             self.assertEqual(one.answer(), reference.answer())
-        totals = self.s.state()["totals"]
-        self.assertEqual(totals["finished_error"], 0)
-        self.assertGreater(totals["resumed"], 0)
+        self.assertGreater(self.s.state()["totals"]["resumed"], 0)
         swarm.wait_until(lambda: len(self.pipelines()) >= WORKERS // STAGES - 1, "pipelines")
         self.assertEqual(self.cut(next(iter(self.pipelines().values()))), cuts[0])
 
