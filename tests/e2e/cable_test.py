@@ -91,6 +91,7 @@ class Cable(machines.Household):
         words = ("run", self.model(), "Tell me.", "-n", "300", "--seed", "5", "--ignore-eos", "--host",
                  f"{machines.NETWORK}1:11500")
         expected = self.good(self.desk, *words)
+        swarm.wait_until(lambda: self.used() == 0, "free KV of the first answer")
         run = subprocess.Popen(self.wire.words("desk", swarm.HEARTH, *words), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=self.desk.environment())
         self.addCleanup(run.kill)
@@ -116,6 +117,7 @@ class Cable(machines.Household):
                                 f"http://{machines.NETWORK}1:11500/v1/completions")
         expected = subprocess.run(words, capture_output=True, text=True, timeout=swarm.PATIENCE_S)
         self.assertEqual(expected.returncode, 0, expected.stderr)
+        swarm.wait_until(lambda: self.used() == 0, "free KV of the first answer")
         run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(run.kill)
         swarm.wait_until(self.used, "KV in use")

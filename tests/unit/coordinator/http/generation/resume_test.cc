@@ -182,6 +182,7 @@ TEST_F(ResumeTest, WhatItsOwnerSharesIsSharedByTheNextProcessToo) {
       first.ask(body, "key");
       ASSERT_EQ(first.port.submitted.size(), 1U);
       EXPECT_EQ(first.port.submitted[0].request.policy.share, share);
+      first.accept(0);  // which is when it is kept
     }
     Process second(requests);
     second.resume();
