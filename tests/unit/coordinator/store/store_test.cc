@@ -69,7 +69,8 @@ TEST(StoreTest, NobodyJoinsWithARoleThatIsNone) {
     token.role = static_cast<Role>(number);
     const Status kept = store->add_token(token);
     ASSERT_FALSE(kept.ok()) << number;
-    EXPECT_NE(kept.error().message.find("role is number " + std::to_string(number)), std::string::npos);
+    EXPECT_NE(kept.error().message.find("role is number " + std::to_string(number)),
+              std::string::npos);
     NodeRecord node = a_node("odd");
     node.role = token.role;
     EXPECT_FALSE(admit_node(*store, node).ok()) << number;
