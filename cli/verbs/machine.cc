@@ -4,12 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
-#include "cli/bench/hashes.h"
 #include "cli/bench/kernels.h"
-#include "cli/bench/make_model.h"
 #include "cli/bench/model.h"
-#include "cli/bench/perplexity.h"
-#include "cli/bench/soak.h"
 #include "cli/command/completion.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
@@ -96,10 +92,6 @@ void add_bench(CLI::App& app, Action& action) {
   bench->require_subcommand(1);
   add_bench_model(*bench, action);
   add_bench_kernels(*bench, action);
-  add_bench_perplexity(*bench, action);
-  add_bench_hashes(*bench, action);
-  add_bench_soak(*bench, action);
-  add_make_model(*bench, action);
 }
 
 }  // namespace

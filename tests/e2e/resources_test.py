@@ -25,9 +25,8 @@ POSITIONS = 64 + 4
 def setUpModule():
     for path, *words in ((LARGE, "8b", 1, 32000, "Q4_K_M"), (SMALL, "demo", 4, 2000, "Q8_0")):
         shape, layers, vocabulary, kind = words
-        code, _, err = swarm.hearth("bench", "make-model", path, "--shape", shape, "--layers",
-                                    layers, "--vocabulary", vocabulary, "--type", kind)
-        assert code == 0, err
+        swarm.make_model(path, "--shape", shape, "--layers", layers, "--vocabulary", vocabulary,
+                         "--type", kind)
 
 
 def tearDownModule():

@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 
 HEARTH = os.environ.get("HEARTH_BINARY", "build/hearth")
+MEASURE = os.environ.get("HEARTH_MEASURE", "build/tests/tools/hearth-measure")
 MODEL = os.environ.get("HEARTH_DEMO_MODEL", "")
 
 
@@ -51,6 +52,12 @@ def hearth(*words, timeout=PATIENCE_S, env=None, stdin=None):
     done = subprocess.run([HEARTH, *map(str, words)], capture_output=True, text=True,
                           timeout=timeout, env={**os.environ, **(env or {})}, input=stdin)
     return done.returncode, done.stdout, done.stderr
+
+
+def make_model(path, *words):
+    """Writes a model of random weights; the words are flags of hearth-measure make-model."""
+    subprocess.run([MEASURE, "make-model", *map(str, (path, *words))], check=True,
+                   stderr=subprocess.DEVNULL)
 
 
 def alive(pid):

@@ -29,9 +29,7 @@ class Cards(cluster.Cluster):
         cls.models = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.models.cleanup)
         swarm.MODEL = str(pathlib.Path(cls.models.name, "tiny.gguf"))
-        code, _, err = swarm.hearth("bench", "make-model", swarm.MODEL, "--shape", "tiny",
-                                    "--layers", "4")
-        assert code == 0, err
+        swarm.make_model(swarm.MODEL, "--shape", "tiny", "--layers", "4")
 
     def environment(self, **variables):
         for name, value in variables.items():

@@ -22,9 +22,7 @@ class ProcessesOnACard(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         swarm.MODEL = str(pathlib.Path(cls.folder.name, "tiny.gguf"))
-        code, _, err = swarm.hearth("bench", "make-model", swarm.MODEL, "--shape", "tiny",
-                                    "--layers", "2")
-        assert code == 0, err
+        swarm.make_model(swarm.MODEL, "--shape", "tiny", "--layers", "2")
         cls.swarm = swarm.Swarm(1, "--device", "cuda", "--kv-budget", "1MB", "--log-level",
                                 "debug")
 
@@ -71,11 +69,10 @@ class ProcessesOnACard(unittest.TestCase):
         self.assertEqual(found, expected)
 
     def test_hashes_of_the_card_and_of_the_processor_are_the_same_lines(self):
-        printed = [swarm.hearth("bench", "hashes", swarm.MODEL, "--tokens", "40", "-n", "4",
-                                "--device", device) for device in ("cuda", "cpu")]
-        self.assertEqual(printed[0][0], 0, printed[0][2])
-        self.assertIn(DEVICE, printed[0][2])
-        self.assertEqual(printed[0][1], printed[1][1])
+        on_card, on_cpu = (self.answer("--local", swarm.MODEL, "--device", device, "--stages", "2",
+                                       prompt="A house by the sea", tokens=4)
+                           for device in ("cuda", "cpu"))
+        self.assertEqual(on_card, on_cpu)
 
     def test_the_state_names_the_card(self):
         self.assertEqual(self.swarm.state()["nodes"][0]["device"], DEVICE)

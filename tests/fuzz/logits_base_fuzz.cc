@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "model/logits_base.h"
+#include "tests/tools/logits_base.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth::model;

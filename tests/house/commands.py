@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Every command that the documents show exists.
 
-Usage: commands.py HEARTH ROOT
+Usage: commands.py HEARTH MEASURE ROOT
 
 Reads the code of all .md files: fenced blocks, indented blocks and code spans. A word after `hearth`
-must be a verb, its flags must stand in the verb's help, and a script under deploy/ or tests/ must
-exist.
+or `hearth-measure` must be a verb, its flags must stand in the verb's help, and a script under
+deploy/ or tests/ must exist.
 """
 
 import functools
@@ -18,7 +18,8 @@ import sys
 # the commands of their time.
 EXCEPTED = ("STYLE.md", "ledger/PROTOCOL.md", "tests/bench/results/", "tests/gpu/results/")
 SPAN = re.compile(r"`([^`\n]+)`")
-COMMAND = re.compile(r"(?:^|[;&|(]\s*|\$\s+|sudo\s+)(?:build/|/usr/bin/)?hearth\s+([a-z_-][^#;&|]*)")
+COMMAND = re.compile(r"(?:^|[;&|(]\s*|\$\s+|sudo\s+)(?:build/(?:tests/tools/)?|/usr/bin/)?"
+                     r"(hearth(?:-measure)?)\s+([a-z_-][^#;&|]*)")
 SCRIPT = re.compile(r"(?<![\w./-])((?:deploy|tests)/[\w./-]*\w)")
 
 
@@ -48,8 +49,8 @@ def help_of(hearth, *verb):
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
-def check_command(hearth, words):
-    """What is wrong with `hearth WORDS`, or an empty string."""
+def check_command(name, hearth, words):
+    """What is wrong with `NAME WORDS`, whose program is `hearth`, or an empty string."""
     verb = []
     text = help_of(hearth)
     for word in words:
@@ -61,16 +62,17 @@ def check_command(hearth, words):
         verb.append(word)
         text = deeper
     if not verb and not words[0].startswith("-"):
-        return f"hearth has no verb {words[0]}"
+        return f"{name} has no verb {words[0]}"
     for word in words:
         flag = re.match(r"--?[a-z][a-z-]*", word)
         if flag and not re.search(rf"(?<![\w-]){re.escape(flag.group())}(?![\w-])", text):
-            return f"hearth {' '.join(verb)} has no flag {flag.group()}"
+            return f"{name} {' '.join(verb)} has no flag {flag.group()}"
     return ""
 
 
 def main():
-    hearth, root = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    programs = {"hearth": sys.argv[1], "hearth-measure": sys.argv[2]}
+    root = pathlib.Path(sys.argv[3]).resolve()
     found, commands = [], 0
     for path in sorted(root.rglob("*.md")):
         name = path.relative_to(root).as_posix()
@@ -78,9 +80,9 @@ def main():
             continue
         for number, code in code_of(path.read_text()):
             for match in COMMAND.finditer(code):
-                words = [word.strip("[]\"'") for word in match.group(1).split()]
+                words = [word.strip("[]\"'") for word in match.group(2).split()]
                 commands += 1
-                if wrong := check_command(hearth, words):
+                if wrong := check_command(match.group(1), programs[match.group(1)], words):
                     found.append(f"{name}:{number}: {wrong}: {code}")
             for script in SCRIPT.findall(code):
                 if not (root / script).exists() and not list(root.glob(script + "*")):

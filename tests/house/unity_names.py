@@ -21,7 +21,7 @@ LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node",
              "coordinator/proof", "cli", "tests/unit/base", "tests/unit/kernels",
              "tests/unit/proto", "tests/unit/model", "tests/unit/placement", "tests/unit/ledger",
              "tests/unit/node", "tests/unit/node/engine", "tests/unit/coordinator",
-             "tests/unit/coordinator/http", "tests/unit/cli")
+             "tests/unit/coordinator/http", "tests/unit/cli", "tests/tools")
 # Compiled one by one: each instruction set has its own flags.
 ALONE = ("kernels/x86/", "kernels/cuda/")
 

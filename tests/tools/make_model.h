@@ -1,4 +1,4 @@
-// hearth bench make-model: a complete GGUF file with random weights, of any family, shape and
+// hearth-measure make-model: a complete GGUF file with random weights, of any family, shape and
 // weight type, to measure and to test with. The same options give the same bytes everywhere.
 #pragma once
 
@@ -6,6 +6,6 @@
 
 namespace hearth::cli {
 
-void add_make_model(CLI::App& bench, Action& action);
+void add_make_model(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

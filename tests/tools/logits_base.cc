@@ -1,4 +1,4 @@
-#include "model/logits_base.h"
+#include "tests/tools/logits_base.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "cli/bench/hashes.h"
+#include "tests/tools/hashes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class BenchHashes : public ::testing::Test {
+class HashesCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     write_model(1);
@@ -32,24 +32,24 @@ class BenchHashes : public ::testing::Test {
   }
   std::string output() {
     ::testing::internal::CaptureStdout();
-    EXPECT_EQ(run_bench_hashes(options_), kExitDone);
+    EXPECT_EQ(run_hashes(options_), kExitDone);
     return ::testing::internal::GetCapturedStdout();
   }
   nlohmann::json json() { return nlohmann::json::parse(output(), nullptr, false); }
 
   const fs::path path_ =
       fs::temp_directory_path() / ("hearth-hashes-" + std::to_string(getpid()) + ".gguf");
-  BenchHashesOptions options_;
+  HashesOptions options_;
 };
 
-TEST_F(BenchHashes, AreTheSameOnAnyNumberOfThreads) {
+TEST_F(HashesCommand, AreTheSameOnAnyNumberOfThreads) {
   options_.threads = 1;
   const std::string one = output();
   options_.threads = 3;
   EXPECT_EQ(output(), one);
 }
 
-TEST_F(BenchHashes, ABoundaryHasOneDigestOnEverySplit) {
+TEST_F(HashesCommand, ABoundaryHasOneDigestOnEverySplit) {
   const nlohmann::json all = json();
   ASSERT_EQ(all["boundaries"].size(), 5U);  // four layers
   EXPECT_EQ(all["generated"].size(), 4U);
@@ -62,7 +62,7 @@ TEST_F(BenchHashes, ABoundaryHasOneDigestOnEverySplit) {
   EXPECT_NE(split["digest"], all["digest"]);
 }
 
-TEST_F(BenchHashes, DifferWhereTheModelOrThePromptDoes) {
+TEST_F(HashesCommand, DifferWhereTheModelOrThePromptDoes) {
   const nlohmann::json one = json();
   options_.tokens = 41;
   EXPECT_NE(json()["digest"], one["digest"]);
@@ -76,7 +76,7 @@ TEST_F(BenchHashes, DifferWhereTheModelOrThePromptDoes) {
   EXPECT_NE(other["boundaries"][1], one["boundaries"][1]);
 }
 
-TEST_F(BenchHashes, EachHashAndTheLastLine) {
+TEST_F(HashesCommand, EachHashAndTheLastLine) {
   options_.each = true;
   const nlohmann::json every = json();
   EXPECT_EQ(every["boundaries"][1]["hashes"].size(), 43U);  // the last token is not read
@@ -86,10 +86,10 @@ TEST_F(BenchHashes, EachHashAndTheLastLine) {
   EXPECT_EQ(text.substr(text.size() - 72), "digest " + every["digest"].get<std::string>() + "\n");
 }
 
-TEST_F(BenchHashes, RefuseWhatDoesNotFit) {
+TEST_F(HashesCommand, RefuseWhatDoesNotFit) {
   options_.stages = 9;
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(run_bench_hashes(options_), kExitFailed);
+  EXPECT_EQ(run_hashes(options_), kExitFailed);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("9 stages for 4 layers"),
             std::string::npos);
 }

@@ -1,4 +1,4 @@
-#include "cli/bench/perplexity_figures.h"
+#include "tests/tools/perplexity_figures.h"
 
 #include <gtest/gtest.h>
 

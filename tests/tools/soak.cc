@@ -1,4 +1,4 @@
-#include "cli/bench/soak.h"
+#include "tests/tools/soak.h"
 
 #include <unistd.h>
 
@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "base/limits.h"
-#include "cli/bench/soak_rounds.h"
 #include "cli/command/values.h"
 #include "cli/models/models.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/worker/device.h"
+#include "tests/tools/soak_rounds.h"
 
 namespace hearth::cli {
 namespace {
@@ -57,7 +57,7 @@ class SoakProgress {
   SteadyClock::time_point shown_ = begun_;
 };
 
-Result<SoakOptions> soak_options(const BenchSoakOptions& given, node::Device* device) {
+Result<SoakOptions> soak_options(const SoakFlags& given, node::Device* device) {
   SoakOptions options;
   options.tokens = given.tokens;
   options.seed = given.seed;
@@ -76,7 +76,7 @@ Result<SoakOptions> soak_options(const BenchSoakOptions& given, node::Device* de
   return options;
 }
 
-void print_json(const BenchSoakOptions& given, const SoakResult& result, double seconds) {
+void print_json(const SoakFlags& given, const SoakResult& result, double seconds) {
   nlohmann::ordered_json json;
   json["compared"] = result.count.compared;
   json["sampled"] = result.count.sampled;
@@ -94,7 +94,7 @@ void print_json(const BenchSoakOptions& given, const SoakResult& result, double 
 
 }  // namespace
 
-int run_bench_soak(const BenchSoakOptions& given) {
+int run_soak(const SoakFlags& given) {
   catch_interrupts();
   const auto device = open_unasked_device(given.device, {});
   if (!device.ok()) return fail(device.error());
@@ -122,9 +122,9 @@ int run_bench_soak(const BenchSoakOptions& given) {
   return result->interrupted ? kExitInterrupted : kExitDone;
 }
 
-void add_bench_soak(CLI::App& bench, Action& action) {
-  auto o = std::make_shared<BenchSoakOptions>();
-  CLI::App* verb = bench.add_subcommand(
+void add_soak(CLI::App& app, Action& action) {
+  auto o = std::make_shared<SoakFlags>();
+  CLI::App* verb = app.add_subcommand(
       "soak",
       "Compare many tokens, bit for bit, with lone runs: any batch, chunk, split, thread "
       "count and instruction set");
@@ -143,7 +143,7 @@ void add_bench_soak(CLI::App& bench, Action& action) {
       ->check(device_text())
       ->capture_default_str();
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_bench_soak(*o); }; });
+  verb->callback([o, &action] { action = [o] { return run_soak(*o); }; });
 }
 
 }  // namespace hearth::cli

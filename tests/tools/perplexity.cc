@@ -1,4 +1,4 @@
-#include "cli/bench/perplexity.h"
+#include "tests/tools/perplexity.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "base/limits.h"
-#include "cli/bench/perplexity_figures.h"
 #include "cli/command/values.h"
 #include "cli/models/models.h"
 #include "cli/terminal/exit_codes.h"
@@ -25,6 +24,7 @@
 #include "node/engine/kv_cache.h"
 #include "node/runner/local_runner.h"
 #include "proto/split.h"
+#include "tests/tools/perplexity_figures.h"
 
 namespace hearth::cli {
 namespace {
@@ -120,7 +120,7 @@ Status check_base(const model::LogitsBase& base, const std::vector<TokenId>& tex
   return ok_status();
 }
 
-Result<Windows> make_windows(const BenchPerplexityOptions& options, const model::GgufFile& file,
+Result<Windows> make_windows(const PerplexityOptions& options, const model::GgufFile& file,
                              const model::ModelSpec& spec) {
   TRY(const auto tokenizer, model::Tokenizer::load(file));
   TRY(const std::string text, read_corpus(options.text));
@@ -151,7 +151,7 @@ Result<Windows> make_windows(const BenchPerplexityOptions& options, const model:
   return windows;
 }
 
-Result<std::unique_ptr<node::LocalRunner>> load(const BenchPerplexityOptions& options,
+Result<std::unique_ptr<node::LocalRunner>> load(const PerplexityOptions& options,
                                                 std::shared_ptr<const model::GgufFile> file,
                                                 const model::ModelSpec& spec, std::uint32_t context,
                                                 Scorer& scorer) {
@@ -207,7 +207,7 @@ Result<std::vector<Score>> score_windows(
   return all;
 }
 
-nlohmann::ordered_json json_of(const BenchPerplexityOptions& options, const Windows& windows,
+nlohmann::ordered_json json_of(const PerplexityOptions& options, const Windows& windows,
                                const std::vector<Score>& scores) {
   const Perplexity perplexity = perplexity_of(scores);
   nlohmann::ordered_json json;
@@ -255,7 +255,7 @@ void print_figures(const Windows& windows, const std::vector<Score>& scores) {
 }
 
 // The running value: on stdout, as llama-perplexity prints it; with --json on a terminal's stderr.
-void report(const BenchPerplexityOptions& options, std::uint32_t chunk, std::uint32_t chunks,
+void report(const PerplexityOptions& options, std::uint32_t chunk, std::uint32_t chunks,
             const std::vector<Score>& scores, SteadyClock::time_point begun) {
   const double value = perplexity_of(scores).value;
   const double seconds = std::chrono::duration<double>(SteadyClock::now() - begun).count();
@@ -271,7 +271,7 @@ void report(const BenchPerplexityOptions& options, std::uint32_t chunk, std::uin
   }
 }
 
-Status measure(const BenchPerplexityOptions& options) {
+Status measure(const PerplexityOptions& options) {
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
@@ -295,15 +295,15 @@ Status measure(const BenchPerplexityOptions& options) {
 
 }  // namespace
 
-int run_bench_perplexity(const BenchPerplexityOptions& options) {
+int run_perplexity(const PerplexityOptions& options) {
   catch_interrupts();
   const Status measured = measure(options);
   return measured.ok() ? kExitDone : fail(measured.error());
 }
 
-void add_bench_perplexity(CLI::App& bench, Action& action) {
-  auto o = std::make_shared<BenchPerplexityOptions>();
-  CLI::App* verb = bench.add_subcommand(
+void add_perplexity(CLI::App& app, Action& action) {
+  auto o = std::make_shared<PerplexityOptions>();
+  CLI::App* verb = app.add_subcommand(
       "perplexity", "How well a model predicts a text, by llama-perplexity's definition");
   verb->add_option("model", o->model, "file or pulled name")->required();
   verb->add_option("text", o->text, "the text's file")->required();
@@ -321,7 +321,7 @@ void add_bench_perplexity(CLI::App& bench, Action& action) {
                    "--kl-divergence-base writes it");
   verb->add_option("--save-base", o->save_base, "write such a file");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_bench_perplexity(*o); }; });
+  verb->callback([o, &action] { action = [o] { return run_perplexity(*o); }; });
 }
 
 }  // namespace hearth::cli

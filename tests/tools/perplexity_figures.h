@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "model/logits_base.h"
+#include "tests/tools/logits_base.h"
 
 namespace hearth::cli {
 

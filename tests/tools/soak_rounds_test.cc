@@ -1,5 +1,5 @@
 // The soak finds nothing in the kernels as they are, and one wrong bit where there is one.
-#include "cli/bench/soak_rounds.h"
+#include "tests/tools/soak_rounds.h"
 
 #include <gtest/gtest.h>
 

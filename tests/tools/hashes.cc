@@ -1,4 +1,4 @@
-#include "cli/bench/hashes.h"
+#include "tests/tools/hashes.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -44,8 +44,8 @@ Hash256 digest_of(const Run& run) {
   return digest.finish();
 }
 
-Result<std::vector<TokenId>> prompt_of(const BenchHashesOptions& options,
-                                       const model::GgufFile& file, const model::ModelSpec& spec) {
+Result<std::vector<TokenId>> prompt_of(const HashesOptions& options, const model::GgufFile& file,
+                                       const model::ModelSpec& spec) {
   if (!options.prompt.empty()) {
     TRY(const auto tokenizer, model::Tokenizer::load(file));
     return tokenizer->encode(options.prompt, model::SpecialTokens::kText, true);
@@ -57,7 +57,7 @@ Result<std::vector<TokenId>> prompt_of(const BenchHashesOptions& options,
   return tokens;
 }
 
-Result<std::unique_ptr<node::LocalRunner>> load(const BenchHashesOptions& options,
+Result<std::unique_ptr<node::LocalRunner>> load(const HashesOptions& options,
                                                 std::shared_ptr<const model::GgufFile> file,
                                                 const model::ModelSpec& spec, node::Device* device,
                                                 std::size_t positions) {
@@ -75,7 +75,7 @@ Result<std::unique_ptr<node::LocalRunner>> load(const BenchHashesOptions& option
   return node::LocalRunner::load(std::move(file), local);
 }
 
-Result<Run> run_of(const BenchHashesOptions& options) {
+Result<Run> run_of(const HashesOptions& options) {
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
@@ -114,7 +114,7 @@ Result<Run> run_of(const BenchHashesOptions& options) {
   return run;
 }
 
-nlohmann::ordered_json json_of(const BenchHashesOptions& options, const Run& run) {
+nlohmann::ordered_json json_of(const HashesOptions& options, const Run& run) {
   nlohmann::ordered_json json;
   json["canonical"] = kernels::kCanonicalVersion;
   json["prompt_tokens"] = run.prompt_tokens;
@@ -133,7 +133,7 @@ nlohmann::ordered_json json_of(const BenchHashesOptions& options, const Run& run
   return json;
 }
 
-void print(const BenchHashesOptions& options, const Run& run) {
+void print(const HashesOptions& options, const Run& run) {
   std::printf("canonical %u, %u prompt tokens\n", kernels::kCanonicalVersion, run.prompt_tokens);
   std::printf("generated");
   for (const TokenId token : run.generated) std::printf(" %d", token);
@@ -151,7 +151,7 @@ void print(const BenchHashesOptions& options, const Run& run) {
 
 }  // namespace
 
-int run_bench_hashes(const BenchHashesOptions& options) {
+int run_hashes(const HashesOptions& options) {
   catch_interrupts();
   const auto run = run_of(options);
   if (!run.ok()) return fail(run.error());
@@ -163,9 +163,9 @@ int run_bench_hashes(const BenchHashesOptions& options) {
   return kExitDone;
 }
 
-void add_bench_hashes(CLI::App& bench, Action& action) {
-  auto o = std::make_shared<BenchHashesOptions>();
-  CLI::App* verb = bench.add_subcommand(
+void add_hashes(CLI::App& app, Action& action) {
+  auto o = std::make_shared<HashesOptions>();
+  CLI::App* verb = app.add_subcommand(
       "hashes", "The canonical hashes of a fixed run: equal on every machine, thread and split");
   verb->add_option("model", o->model, "file or pulled name")->required();
   CLI::Option* prompt = verb->add_option("-p,--prompt", o->prompt, "a prompt's text")
@@ -188,7 +188,7 @@ void add_bench_hashes(CLI::App& bench, Action& action) {
   verb->add_option("--device", o->device, "device")->check(device_text())->capture_default_str();
   verb->add_flag("--each", o->each, "print every hash, not only one digest of each boundary");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_bench_hashes(*o); }; });
+  verb->callback([o, &action] { action = [o] { return run_hashes(*o); }; });
 }
 
 }  // namespace hearth::cli

@@ -1,5 +1,5 @@
-// hearth bench perplexity: how well a model predicts a text, by llama-perplexity's definition, and
-// how far its distribution lies from that of another run.
+// hearth-measure perplexity: how well a model predicts a text, by llama-perplexity's definition,
+// and how far its distribution lies from that of another run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 
 namespace hearth::cli {
 
-struct BenchPerplexityOptions {
+struct PerplexityOptions {
   std::string model;          // file or pulled name
   std::string text;           // file
   std::uint32_t context = 0;  // 0: that of the base, else 512
@@ -21,7 +21,7 @@ struct BenchPerplexityOptions {
   bool json = false;
 };
 
-int run_bench_perplexity(const BenchPerplexityOptions& options);
-void add_bench_perplexity(CLI::App& bench, Action& action);
+int run_perplexity(const PerplexityOptions& options);
+void add_perplexity(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

@@ -1,4 +1,4 @@
-// hearth bench soak: the exactness property over many tokens.
+// hearth-measure soak: the exactness property over many tokens.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 
 namespace hearth::cli {
 
-struct BenchSoakOptions {
+struct SoakFlags {
   std::vector<std::string> models;  // files or pulled names, besides the random ones
   std::uint64_t tokens = 1'000'000;
   std::uint64_t seed = 1;
@@ -19,7 +19,7 @@ struct BenchSoakOptions {
   bool json = false;
 };
 
-int run_bench_soak(const BenchSoakOptions& options);
-void add_bench_soak(CLI::App& bench, Action& action);
+int run_soak(const SoakFlags& options);
+void add_soak(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

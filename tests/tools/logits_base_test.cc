@@ -1,4 +1,4 @@
-#include "model/logits_base.h"
+#include "tests/tools/logits_base.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

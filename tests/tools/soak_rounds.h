@@ -1,6 +1,6 @@
 // The soak: the exactness property over as many tokens as are asked for, round after round
-// (cli/bench/soak_round.h), over small random models of every family and weight type and over given
-// ones.
+// (tests/tools/soak_round.h), over small random models of every family and weight type and over
+// given ones.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/bench/soak_round.h"
+#include "tests/tools/soak_round.h"
 
 namespace hearth::cli {
 

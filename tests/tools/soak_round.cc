@@ -1,4 +1,4 @@
-#include "cli/bench/soak_round.h"
+#include "tests/tools/soak_round.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// hearth bench hashes: prints the canonical hashes of one fixed run. Stdout is equal on every
+// hearth-measure hashes: prints the canonical hashes of one fixed run. Stdout is equal on every
 // machine, so that diff compares two of them.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace hearth::cli {
 
-struct BenchHashesOptions {
+struct HashesOptions {
   std::string model;          // file or pulled name
   std::string prompt;         // text; empty: `tokens` fixed token ids
   std::uint32_t tokens = 64;  // of the prompt
@@ -22,7 +22,7 @@ struct BenchHashesOptions {
   bool json = false;
 };
 
-int run_bench_hashes(const BenchHashesOptions& options);
-void add_bench_hashes(CLI::App& bench, Action& action);
+int run_hashes(const HashesOptions& options);
+void add_hashes(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

@@ -1,4 +1,4 @@
-#include "cli/bench/make_model.h"
+#include "tests/tools/make_model.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -45,9 +45,9 @@ int run_make_model(const MakeModelOptions& o) {
 
 }  // namespace
 
-void add_make_model(CLI::App& bench, Action& action) {
+void add_make_model(CLI::App& app, Action& action) {
   auto o = std::make_shared<MakeModelOptions>();
-  CLI::App* make = bench.add_subcommand("make-model", "Write a model with random weights");
+  CLI::App* make = app.add_subcommand("make-model", "Write a model with random weights");
   make->add_option("out", o->out, "the GGUF file to write")->required();
   std::string families;
   for (const std::string_view family : model::known_families()) {

@@ -1,4 +1,4 @@
-#include "cli/bench/soak_rounds.h"
+#include "tests/tools/soak_rounds.h"
 
 #include <atomic>
 #include <iterator>

@@ -1,6 +1,6 @@
 // The verb over a small random model, against an independent way to the same figure: the log
 // probability of the next token as the sampler reports it, one position at a time.
-#include "cli/bench/perplexity.h"
+#include "tests/tools/perplexity.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class BenchPerplexity : public ::testing::TestWithParam<const char*> {
+class PerplexityCommand : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     fs::create_directories(folder_);
@@ -46,14 +46,14 @@ class BenchPerplexity : public ::testing::TestWithParam<const char*> {
 
   nlohmann::json figures() {
     ::testing::internal::CaptureStdout();
-    const int code = run_bench_perplexity(options_);
+    const int code = run_perplexity(options_);
     const std::string out = ::testing::internal::GetCapturedStdout();
     EXPECT_EQ(code, kExitDone);
     return nlohmann::json::parse(out, nullptr, false);
   }
   std::string refusal() {
     ::testing::internal::CaptureStderr();
-    const int code = run_bench_perplexity(options_);
+    const int code = run_perplexity(options_);
     const std::string text = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(code, kExitFailed) << text;
     return text;
@@ -61,7 +61,7 @@ class BenchPerplexity : public ::testing::TestWithParam<const char*> {
 
   const fs::path folder_ =
       fs::temp_directory_path() / ("hearth-perplexity-" + std::to_string(getpid()));
-  BenchPerplexityOptions options_;
+  PerplexityOptions options_;
 };
 
 // Minus the mean log probability, by as many runs as there are scored positions.
@@ -102,7 +102,7 @@ double surprise_one_by_one(const std::string& path, const std::string& text, std
   return sum / count;
 }
 
-TEST_P(BenchPerplexity, IsThePerplexityOfTheSecondHalves) {
+TEST_P(PerplexityCommand, IsThePerplexityOfTheSecondHalves) {
   const nlohmann::json json = figures();
   EXPECT_EQ(json["chunks"], 3);
   EXPECT_EQ(json["context"], 24);
@@ -115,13 +115,13 @@ TEST_P(BenchPerplexity, IsThePerplexityOfTheSecondHalves) {
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), wanted, 1e-4);
 }
 
-TEST_P(BenchPerplexity, DoesNotDependOnThreads) {
+TEST_P(PerplexityCommand, DoesNotDependOnThreads) {
   const nlohmann::json two = figures();
   options_.threads = 1;
   EXPECT_EQ(figures(), two);
 }
 
-TEST_P(BenchPerplexity, ComparesWithABaseOfItsOwn) {
+TEST_P(PerplexityCommand, ComparesWithABaseOfItsOwn) {
   options_.save_base = file("base");
   const nlohmann::json alone = figures();
   options_.save_base.clear();
@@ -144,7 +144,7 @@ TEST_P(BenchPerplexity, ComparesWithABaseOfItsOwn) {
   EXPECT_EQ(different["base_perplexity"], same["base_perplexity"]);
 }
 
-TEST_P(BenchPerplexity, RefusesABaseOfAnotherTextOrWindow) {
+TEST_P(PerplexityCommand, RefusesABaseOfAnotherTextOrWindow) {
   options_.save_base = file("base");
   figures();
   options_.save_base.clear();
@@ -158,14 +158,14 @@ TEST_P(BenchPerplexity, RefusesABaseOfAnotherTextOrWindow) {
   EXPECT_NE(refusal().find("the base 72"), std::string::npos);
 }
 
-TEST_P(BenchPerplexity, RefusesATextWithoutAWindow) {
+TEST_P(PerplexityCommand, RefusesATextWithoutAWindow) {
   write("text", "short");
   EXPECT_NE(refusal().find("a window has 24"), std::string::npos);
   options_.text = file("none");
   EXPECT_NE(refusal().find("cannot open the text"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BenchPerplexity, ::testing::Values("llama", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Families, PerplexityCommand, ::testing::Values("llama", "gemma3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

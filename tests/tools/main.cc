@@ -1,0 +1,21 @@
+// What tests and developers measure with, on one machine and without a network.
+
+#include <CLI/CLI.hpp>
+
+#include "tests/tools/hashes.h"
+#include "tests/tools/make_model.h"
+#include "tests/tools/perplexity.h"
+#include "tests/tools/soak.h"
+
+int main(int argc, char** argv) {
+  using namespace hearth::cli;
+  CLI::App app("Measures and checks the engine", "hearth-measure");
+  app.require_subcommand(1);
+  Action action;
+  add_perplexity(app, action);
+  add_hashes(app, action);
+  add_soak(app, action);
+  add_make_model(app, action);
+  CLI11_PARSE(app, argc, argv);
+  return action();
+}
