@@ -172,7 +172,6 @@ class KernelBench {
   double integer_rate(const Kernels& table);
   void matmul(const Kernels& table, TensorType type, const std::vector<PackedMatrix>& copies,
               std::uint32_t tokens);
-  void add(Measurement m) { report_(m); }
 
   const BenchKernelsOptions& o_;
   ThreadPool& pool_;
@@ -227,8 +226,9 @@ void KernelBench::matmul(const Kernels& table, TensorType type,
     });
   });
   const double products = static_cast<double>(o_.rows) * o_.cols * tokens;
-  add({"matmul", std::string(table.name), model::tensor_type_name(static_cast<std::uint32_t>(type)),
-       tokens, pool_.threads(), seconds, static_cast<double>(copies[0].bytes()), 2.0 * products});
+  report_({"matmul", std::string(table.name),
+           model::tensor_type_name(static_cast<std::uint32_t>(type)), tokens, pool_.threads(),
+           seconds, static_cast<double>(copies[0].bytes()), 2.0 * products});
 }
 
 // The operations on single rows, on one thread and in its caches, as the engine runs them.
@@ -266,8 +266,8 @@ void KernelBench::row_kernels(const Kernels& table) {
   };
   for (const auto& row : rows) {
     std::copy_n(x.get(), n, work.get());
-    add({row.name, std::string(table.name), "-", 1, 1, time_of(o_.seconds / 3, row.run),
-         row.bytes * n, 0.0, true});
+    report_({row.name, std::string(table.name), "-", 1, 1, time_of(o_.seconds / 3, row.run),
+             row.bytes * n, 0.0, true});
   }
 }
 
@@ -298,8 +298,8 @@ void KernelBench::attention(const Kernels& table, std::uint32_t positions) {
       layout, 0,         kGroup, query.get(),   table_of_pages.data(),
       0,      positions, 0.088F, scratch.get(), out.get()};
   const double seconds = time_of(o_.seconds, [&] { table.attention(args); });
-  add({"attention/" + std::to_string(positions), std::string(table.name), "-", 1, 1, seconds,
-       static_cast<double>(storage.size), 4.0 * kGroup * kHeadDim * positions});
+  report_({"attention/" + std::to_string(positions), std::string(table.name), "-", 1, 1, seconds,
+           static_cast<double>(storage.size), 4.0 * kGroup * kHeadDim * positions});
 }
 
 Result<std::vector<const Kernels*>> tables_of(const BenchKernelsOptions& options) {

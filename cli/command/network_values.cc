@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cli/command/values.h"
 #include "coordinator/client/api_address.h"
 #include "proto/address.h"
 
@@ -16,13 +17,7 @@ bool is_one_host(const std::string& host) { return host != "0.0.0.0" && host != 
 
 }  // namespace
 
-CLI::Validator api_host() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto address = client::parse_api_address(text);
-    return address.ok() ? "" : address.error().message;
-  };
-  return CLI::Validator(check, "");
-}
+CLI::Validator api_host() { return refused_by(client::parse_api_address); }
 
 CLI::Validator listen_host() {
   const auto check = [](const std::string& text) -> std::string {
@@ -64,6 +59,13 @@ CLI::Validator numeric_host() {
     return "'" + text.substr(0, 64) + "' is refused; it must be an IPv4 or IPv6 address";
   };
   return CLI::Validator(check, "");
+}
+
+void add_server(CLI::App* verb, std::string& host, std::string& api_key) {
+  verb->add_option("--host", host, "address of the server, e.g. 127.0.0.1:11500")
+      ->check(api_host());
+  verb->add_option("--api-key", api_key, "API key, where the server requires one")
+      ->check(api_key_text());
 }
 
 }  // namespace hearth::cli

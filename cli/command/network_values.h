@@ -1,7 +1,8 @@
-// Checks of option values: addresses and keys.
+// Checks of option values: addresses and keys; and the options that name a server.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace hearth::cli {
 
@@ -15,5 +16,8 @@ CLI::Validator api_key_text();
 CLI::Validator link_address();
 // An IPv4 or IPv6 address that a machine can have.
 CLI::Validator numeric_host();
+
+// --host and --api-key, which every verb that calls a server has.
+void add_server(CLI::App* verb, std::string& host, std::string& api_key);
 
 }  // namespace hearth::cli

@@ -124,13 +124,7 @@ CLI::Validator text_within(std::size_t bytes) {
 
 CLI::Validator stop_string() { return text_within(limits::kStopStringBytes); }
 
-CLI::Validator model_name_text() {
-  const auto check = [](const std::string& text) -> std::string {
-    const Status status = check_model_name(text);
-    return status.ok() ? "" : status.error().message;
-  };
-  return CLI::Validator(check, "");
-}
+CLI::Validator model_name_text() { return refused_by(check_model_name); }
 
 CLI::Validator sha256_text() {
   const auto check = [](const std::string& text) -> std::string {

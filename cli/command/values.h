@@ -7,6 +7,16 @@
 
 namespace hearth::cli {
 
+// Refuses what `parse` returns an error for, with its message.
+template <typename Parse>
+CLI::Validator refused_by(Parse parse, const std::string& description = "") {
+  const auto check = [parse](const std::string& text) -> std::string {
+    const auto parsed = parse(text);
+    return parsed.ok() ? "" : parsed.error().message;
+  };
+  return CLI::Validator(check, description);
+}
+
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
 enum class Low { kIncluded, kExcluded };

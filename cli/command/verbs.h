@@ -2,20 +2,36 @@
 // configuration file, which beats the default.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "placement/problem.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace hearth::cli {
 
 // What the chosen verb does; returns the exit code.
 using Action = std::function<int()>;
+
+template <typename Options>
+struct NewVerb {
+  CLI::App* app;
+  std::shared_ptr<Options> options;
+};
+// A verb that runs with its options, which the caller binds to flags, unless a verb below it was
+// chosen.
+template <typename Options>
+NewVerb<Options> add_verb(CLI::App& parent, const char* name, const char* text, Action& action,
+                          int (*run)(const Options&)) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand(name, text);
+  app->callback([app, options, run, &action] {
+    if (app->get_subcommands().empty()) action = [options, run] { return run(*options); };
+  });
+  return {app, std::move(options)};
+}
 
 // The verbs of a program.
 using AddVerbs = void (*)(CLI::App& app, Action& action);

@@ -1,8 +1,9 @@
 #include "cli/doctor/findings.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/limits.h"
@@ -39,11 +40,7 @@ Finding skipped(std::string check, std::string text) {
   return {std::move(check), Health::kSkipped, std::move(text), ""};
 }
 
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", std::fabs(seconds));
-  return text;
-}
+std::string seconds_text(double seconds) { return fmt::format("{:.1f} s", std::fabs(seconds)); }
 
 Finding judge_source(const ClockFacts::Source& source, const std::string& mend) {
   if (!source.error.empty()) {
@@ -139,10 +136,9 @@ std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces) {
 std::vector<Finding> judge_reach(const ReachFacts& reach) {
   if (!reach.skipped.empty()) return {skipped("reach", reach.skipped)};
   if (reach.error.empty()) {
-    char took[32];
-    std::snprintf(took, sizeof took, "%.1f ms", reach.milliseconds);
-    return {ok("reach", "the coordinator reaches this machine's worker at " + reach.address +
-                            ", in " + took)};
+    return {
+        ok("reach", fmt::format("the coordinator reaches this machine's worker at {}, in {:.1f} ms",
+                                reach.address, reach.milliseconds))};
   }
   const std::size_t colon = reach.address.rfind(':');
   const auto port = static_cast<std::uint16_t>(
@@ -320,11 +316,9 @@ std::vector<Finding> judge_permissions(const std::string& folder,
       findings.push_back(failed("permissions", what + " belongs to another user",
                                 "sudo chown \"$(id -u)\" " + shell_quoted(file.path)));
     } else if ((file.mode & 077U) != 0) {
-      char mode[16];
-      std::snprintf(mode, sizeof mode, "%04o", file.mode);
-      findings.push_back(
-          failed("permissions", what + " is open to other users (mode " + mode + ")",
-                 std::string(file.folder ? "chmod 700 " : "chmod 600 ") + shell_quoted(file.path)));
+      findings.push_back(failed(
+          "permissions", fmt::format("{} is open to other users (mode {:04o})", what, file.mode),
+          std::string(file.folder ? "chmod 700 " : "chmod 600 ") + shell_quoted(file.path)));
     }
   }
   if (findings.empty()) {

@@ -1,11 +1,7 @@
 #include "cli/doctor/probes.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
@@ -13,13 +9,13 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include "cli/home/fetch_swarm.h"
 #include "cli/home/member.h"
@@ -32,29 +28,18 @@
 namespace hearth::cli {
 namespace {
 
+namespace asio = boost::asio;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kTextBytes = std::size_t{4} << 20;  // of a file
 constexpr std::size_t kEntries = 4096;                    // of a folder
 constexpr auto kPatience = std::chrono::seconds(5);       // for an answer
-constexpr int kConnectMilliseconds = 1000;
-
-std::string read_all(std::FILE* file) {
-  std::string text;
-  std::array<char, 4096> piece{};
-  while (text.size() < kTextBytes) {
-    const std::size_t got = std::fread(piece.data(), 1, piece.size(), file);
-    if (got == 0) break;
-    text.append(piece.data(), got);
-  }
-  return text;
-}
+constexpr auto kConnectWait = std::chrono::seconds(1);
 
 // Empty when it is not there or not to be read.
-std::string read_text(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             std::fclose);
-  return file ? read_all(file.get()) : "";
+std::string read_fact(const std::string& path) {
+  const auto text = read_text(path, kTextBytes);
+  return text.ok() ? *text : "";
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -69,7 +54,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 }
 
 std::string first_line(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_fact(path);
   return text.substr(0, text.find('\n'));
 }
 
@@ -136,39 +121,22 @@ std::vector<InterfaceFacts> probe_interfaces() {
 }
 
 std::vector<Listener> probe_listeners() {
-  std::vector<Listener> all = read_listeners(read_text("/proc/net/tcp"));
-  const std::vector<Listener> v6 = read_listeners(read_text("/proc/net/tcp6"));
+  std::vector<Listener> all = read_listeners(read_fact("/proc/net/tcp"));
+  const std::vector<Listener> v6 = read_listeners(read_fact("/proc/net/tcp6"));
   all.insert(all.end(), v6.begin(), v6.end());
   return all;
 }
 
 bool connects(const Address& address) {
-  sockaddr_storage to{};
-  socklen_t size = 0;
-  if (auto* v4 = reinterpret_cast<sockaddr_in*>(&to);
-      inet_pton(AF_INET, address.host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(address.port);
-    size = sizeof *v4;
-  } else if (auto* v6 = reinterpret_cast<sockaddr_in6*>(&to);
-             inet_pton(AF_INET6, address.host.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(address.port);
-    size = sizeof *v6;
-  } else {
-    return false;
-  }
-  const int link = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (link < 0) return false;
-  bool there = connect(link, reinterpret_cast<sockaddr*>(&to), size) == 0;
-  pollfd wait{link, POLLOUT, 0};
-  if (!there && errno == EINPROGRESS && poll(&wait, 1, kConnectMilliseconds) == 1) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    there = getsockopt(link, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
-  }
-  close(link);
-  return there;
+  boost::system::error_code failed;
+  const auto host = asio::ip::make_address(address.host, failed);
+  if (failed) return false;
+  asio::io_context io;
+  asio::ip::tcp::socket socket(io);
+  failed = asio::error::timed_out;
+  socket.async_connect({host, address.port}, [&](const auto& error) { failed = error; });
+  io.run_for(kConnectWait);
+  return !failed;
 }
 
 ServerFacts::Port probe_port(const std::string& name, std::string text, bool offline,
@@ -202,7 +170,7 @@ ServerFacts probe_server(const DoctorOptions& options) {
   // Its number alone proves nothing: after a reboot it may be another's.
   struct stat lock {};
   facts.alive = stat((data_dir() / "serve.lock").c_str(), &lock) == 0 &&
-                holds_lock(read_text("/proc/locks"), running->pid, lock.st_ino);
+                holds_lock(read_fact("/proc/locks"), running->pid, lock.st_ino);
   if (!facts.alive) return facts;
   for (const auto& [name, text] :
        {std::pair("api", running->api), {"control", running->control}, {"data", running->data}}) {
@@ -252,8 +220,8 @@ std::uint32_t nvidia_cards() {
 DriverFacts probe_driver(bool wsl) {
   DriverFacts facts;
   facts.cards = nvidia_cards();
-  facts.kernel_module = nvidia_module_version(read_text("/proc/driver/nvidia/version"));
-  facts.distribution = value_of(read_text("/etc/os-release"), "ID");
+  facts.kernel_module = nvidia_module_version(read_fact("/proc/driver/nvidia/version"));
+  facts.distribution = value_of(read_fact("/etc/os-release"), "ID");
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return facts;
   facts.library = true;
@@ -337,9 +305,14 @@ LimitFacts probe_limits() {
 
 // --- the cluster ---
 
-ReachFacts probe_reach(const OwnPlace& own) {
+ReachFacts probe_reach(bool offline) {
   ReachFacts facts;
-  const auto reached = node::reach(own.inquirer);
+  if (offline) {
+    facts.skipped = "the coordinator is not asked (--offline)";
+    return facts;
+  }
+  const auto own = own_place("");
+  const auto reached = own.ok() ? node::reach(own->inquirer) : own.error();
   if (!reached.ok()) {
     facts.skipped = reached.error().message;
     return facts;
@@ -348,19 +321,6 @@ ReachFacts probe_reach(const OwnPlace& own) {
   facts.error = reached->error;
   facts.milliseconds = reached->milliseconds;
   return facts;
-}
-
-void probe_cluster(const DoctorOptions& options, MachineFacts& facts) {
-  if (options.offline) {
-    facts.reach.skipped = "the coordinator is not asked (--offline)";
-    return;
-  }
-  const auto own = own_place("");
-  if (!own.ok()) {
-    facts.reach.skipped = own.error().message;
-    return;
-  }
-  facts.reach = probe_reach(*own);
 }
 
 }  // namespace
@@ -441,7 +401,7 @@ ClockFacts::Source clock_of(const std::string& name, const client::HttpReply& re
 
 MachineFacts probe_machine(const DoctorOptions& options) {
   MachineFacts facts;
-  facts.wsl.version = wsl_version(read_text("/proc/sys/kernel/osrelease"));
+  facts.wsl.version = wsl_version(read_fact("/proc/sys/kernel/osrelease"));
   std::error_code error;
   facts.wsl.mirrored = fs::exists("/sys/class/net/loopback0", error);
   facts.server = probe_server(options);
@@ -453,7 +413,7 @@ MachineFacts probe_machine(const DoctorOptions& options) {
   facts.data_folder = data_dir().string();
   facts.files = probe_files(data_dir());
   facts.limits = probe_limits();
-  probe_cluster(options, facts);
+  facts.reach = probe_reach(options.offline);
   return facts;
 }
 

@@ -1,9 +1,6 @@
 #include "cli/ledger/audit.h"
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,11 +8,13 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/ledger/audit_evidence.h"
+#include "cli/process/paths.h"
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/print_line.h"
 #include "ledger/books.h"
+#include "ledger/dispute/evidence.h"
 #include "ledger/scan.h"
 #include "ledger/witness.h"
 
@@ -25,14 +24,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-Result<std::string> read_text(const std::string& path, std::size_t limit) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "there is no file " + path};
-  std::string text(limit + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
+constexpr char kEvidenceFolder[] = "disputes/";
 
 Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
   TRY(const std::string text, read_text(path, limits::kNoteBytes));
@@ -90,6 +82,22 @@ struct Fold {
   }
 };
 
+// The evidence of each verdict is there and is the one that the log names; gives the names of the
+// files. Whether a verdict is right, `hearth verify --re-execute` says.
+Result<std::set<std::string>> check_evidence(
+    ledger::LogFolder& folder, const std::map<std::uint64_t, ledger::VerdictEntry>& verdicts) {
+  std::set<std::string> files;
+  for (const auto& [index, verdict] : verdicts) {
+    const std::string at = "the verdict at entry " + std::to_string(index);
+    const std::string name = kEvidenceFolder + verdict.evidence.hex();
+    const auto bytes = folder.read(name, ledger::kEvidenceBytes);
+    REQUIRE(bytes, name + ": the evidence of " + at + " cannot be read: " + bytes.error().message);
+    REQUIRE(blake2b(*bytes) == verdict.evidence, name + ": not the evidence that " + at + " names");
+    files.insert(name);
+  }
+  return files;
+}
+
 Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::ScanOptions& options,
                                    Fold& fold) {
   TRY(ledger::Scan scan,
@@ -124,30 +132,25 @@ OrderedJson books_json(const Fold& fold) {
 
 void print_books(const Fold& fold) {
   if (!fold.is_ledger) {
-    std::printf("books         none: the entries are not a ledger's; only the log was verified\n");
-    return;
+    return print_line(
+        "books         none: the entries are not a ledger's; only the log was verified");
   }
-  std::printf("  books         members: %zu; credits in circulation: %lld; open disputes: %zu\n",
-              fold.books.members(), static_cast<long long>(-fold.books.balance({})),
-              fold.books.disputes().size());
-  std::printf("replayed from the first entry to %s\n", fold.books.hash().hex().c_str());
-  if (!fold.verdicts.empty()) {
-    std::printf(
-        "  verdicts      %zu, each with its evidence beside the log; %llu ended without a "
-        "decision\n",
-        fold.verdicts.size(), static_cast<unsigned long long>(fold.books.audits().unjudged));
-  }
+  print_line("  books         members: {}; credits in circulation: {}; open disputes: {}",
+             fold.books.members(), -fold.books.balance({}), fold.books.disputes().size());
+  print_line("replayed from the first entry to {}", fold.books.hash().hex());
   const ledger::AuditCounts& audits = fold.books.audits();
-  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::printf("  audits        draws, each verified: %llu; windows that they selected: %llu\n",
-              number(audits.draws), number(audits.selected));
-  std::printf(
-      "                agreed: %llu; disagreed: %llu; selected but not audited within an hour: "
-      "%llu\n",
-      number(audits.agreed), number(audits.disagreed), number(audits.missed));
-  std::printf(
-      "                drawn for the coordinator's referee: %llu; not recomputed in time: %llu\n",
-      number(audits.refereed), number(audits.referee_missed));
+  if (!fold.verdicts.empty()) {
+    print_line(
+        "  verdicts      {}, each with its evidence beside the log; {} ended without a decision",
+        fold.verdicts.size(), audits.unjudged);
+  }
+  print_line("  audits        draws, each verified: {}; windows that they selected: {}",
+             audits.draws, audits.selected);
+  print_line(
+      "                agreed: {}; disagreed: {}; selected but not audited within an hour: {}",
+      audits.agreed, audits.disagreed, audits.missed);
+  print_line("                drawn for the coordinator's referee: {}; not recomputed in time: {}",
+             audits.refereed, audits.referee_missed);
 }
 
 void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {
@@ -170,42 +173,35 @@ void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fol
                             {"books", books_json(fold)},
                             {"leftover", scan.leftover},
                             {"strange", scan.strange}};
-  // A file's name may be no UTF-8.
-  std::printf(
-      "%s\n",
-      escape_json(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
+  print_escaped(json);
 }
 
 void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
                 const Fold& fold) {
   const ledger::Checkpoint& checkpoint = scan.checkpoint;
-  std::printf("the log in %s is sound\n", escape_control(folder).c_str());
-  std::printf("  key           %s\n", checkpoint.log.hex().c_str());
+  print_line("the log in {} is sound", escape_control(folder));
+  print_line("  key           {}", checkpoint.log.hex());
   if (options.key.empty()) {
-    std::printf(
-        "                taken from the log itself; compare it with the key that you know "
-        "(--key)\n");
+    print_line(
+        "                taken from the log itself; compare it with the key that you know (--key)");
   }
-  std::printf("  entries       %llu, each hashed and compared\n",
-              static_cast<unsigned long long>(checkpoint.size));
-  std::printf("  root          %s\n", checkpoint.root.hex().c_str());
-  std::printf("  cosignatures  %zu of these entries\n", checkpoint.cosignatures.size());
-  std::printf("  witnesses     %zu, each of this history\n", scan.cosigned.size());
+  print_line("  entries       {}, each hashed and compared", checkpoint.size);
+  print_line("  root          {}", checkpoint.root.hex());
+  print_line("  cosignatures  {} of these entries", checkpoint.cosignatures.size());
+  print_line("  witnesses     {}, each of this history", scan.cosigned.size());
   for (const ledger::Checkpoint& one : scan.cosigned) {
     const ledger::Cosignature& line = one.cosignatures.front();
-    std::printf("                %s cosigned %llu entries at %s\n", line.witness.hex().c_str(),
-                static_cast<unsigned long long>(one.size),
-                date_text(static_cast<std::int64_t>(line.time)).c_str());
+    print_line("                {} cosigned {} entries at {}", line.witness.hex(), one.size,
+               date_text(static_cast<std::int64_t>(line.time)));
   }
   print_books(fold);
   for (const std::string& name : scan.leftover) {
-    std::printf("  beyond the checkpoint, from an unfinished append: %s\n",
-                escape_control(name).c_str());
+    print_line("  beyond the checkpoint, from an unfinished append: {}", escape_control(name));
   }
   for (const std::string& name : scan.strange) {
-    std::printf(name.starts_with(kEvidenceFolder) ? "  named by no verdict: %s\n"
-                                                  : "  not a file of the log: %s\n",
-                escape_control(name).c_str());
+    print_line("  {}: {}",
+               name.starts_with(kEvidenceFolder) ? "named by no verdict" : "not a file of the log",
+               escape_control(name));
   }
 }
 
@@ -229,14 +225,14 @@ int show_fork(const AuditOptions& options) {
                               {"key", log.hex()},
                               {"signed", {side(fork->one), side(fork->other)}},
                               {"root_of_the_first_in_the_second", fork->root.hex()}};
-    std::printf("%s\n", json.dump().c_str());
+    print_line("{}", json.dump());
   }
-  (void)fail(Error::invalid(
-      "two histories of one log are proved: its key " + log.hex() + " signed " +
-      std::to_string(fork->one.size) + " entries with the root " + fork->one.root.hex() + ", and " +
-      std::to_string(fork->other.size) + " with the root " + fork->other.root.hex() +
-      ", the first " + std::to_string(fork->one.size) + " of which have the root " +
-      fork->root.hex()));
+  fail(Error::invalid("two histories of one log are proved: its key " + log.hex() + " signed " +
+                      std::to_string(fork->one.size) + " entries with the root " +
+                      fork->one.root.hex() + ", and " + std::to_string(fork->other.size) +
+                      " with the root " + fork->other.root.hex() + ", the first " +
+                      std::to_string(fork->one.size) + " of which have the root " +
+                      fork->root.hex()));
   return kExitVerification;
 }
 
@@ -254,6 +250,12 @@ std::string log_folder(const std::string& given) {
   const fs::path inside = fs::path(given) / "ledger";
   std::error_code ignored;
   return fs::is_directory(inside, ignored) ? inside.string() : given;
+}
+
+int not_proved(const std::string& sentence, const std::string& fault, bool json) {
+  if (json) print_escaped({{"sound", false}, {"fault", fault}});
+  fail(Error::invalid(sentence));
+  return kExitVerification;
 }
 
 int run_audit(const AuditOptions& options) {
@@ -281,17 +283,11 @@ int run_audit(const AuditOptions& options) {
   if (scan.error().code != ErrorCode::kInvalidInput) {
     return fail({scan.error().code, path + ": " + scan.error().message});
   }
-  if (options.json) {
-    const OrderedJson json = {{"sound", false}, {"fault", scan.error().message}};
-    std::printf(
-        "%s\n",
-        escape_json(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
-  }
   const std::string kept =
       options.keep.empty() ? "" : "\n" + options.keep + " is unchanged; keep it as evidence";
-  (void)fail(Error::invalid("the log in " + path + " is not sound: " + scan.error().message +
-                            "\nkeep the folder unchanged as evidence" + kept));
-  return kExitVerification;
+  return not_proved("the log in " + path + " is not sound: " + scan.error().message +
+                        "\nkeep the folder unchanged as evidence" + kept,
+                    scan.error().message, options.json);
 }
 
 }  // namespace hearth::cli

@@ -24,6 +24,9 @@ struct AuditOptions {
 Result<std::optional<PublicKey>> log_key(const std::string& hex);
 // Where a log lies in a folder that is a server's, or the log's own.
 std::string log_folder(const std::string& given);
+// Ends a verb whose files do not prove what they claim, with `sentence` on stderr and with `json`
+// the fault on stdout; kExitVerification.
+int not_proved(const std::string& sentence, const std::string& fault, bool json);
 
 int run_audit(const AuditOptions& options);
 

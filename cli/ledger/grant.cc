@@ -1,15 +1,14 @@
-#include "cli/ledger/grant.h"
-
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/home/own_server.h"
+#include "cli/ledger/standings.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/print_line.h"
 #include "coordinator/client/api_client.h"
 #include "coordinator/client/http_client.h"
 #include "ledger/books.h"
@@ -60,18 +59,17 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
 int run_grant(const GrantOptions& options) {
   const auto amount = amount_of(options.amount);
   if (!amount.ok()) {
-    (void)fail(amount.error());
+    fail(amount.error());
     return kExitUsage;
   }
   const auto said = ask(options, *amount);
   if (!said.ok()) return fail(said.error());
   if (options.json) {
-    std::printf("%s\n", said->dump().c_str());
-    return kExitDone;
+    print_line("{}", said->dump());
+  } else {
+    print_line("{} has {} credits now, {} of them new", escape_control(options.to),
+               said->at("balance").get<std::int64_t>(), *amount);
   }
-  std::printf("%s has %lld credits now, %lld of them new\n", escape_control(options.to).c_str(),
-              static_cast<long long>(said->at("balance").get<std::int64_t>()),
-              static_cast<long long>(*amount));
   return kExitDone;
 }
 

@@ -1,11 +1,11 @@
-#include "cli/ledger/policy.h"
+#include "ledger/policy.h"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/ledger/standings.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
-#include "ledger/policy.h"
 
 namespace hearth::cli {
 namespace {
@@ -17,11 +17,7 @@ using ledger::Policy;
 
 constexpr Level kServing[] = {Level::kProbation, Level::kRegular, Level::kVeteran};
 
-std::string decimals(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
+std::string decimals(double value) { return fmt::format("{:.1f}", value); }
 
 double share(std::int64_t ppm) { return static_cast<double>(ppm) / ledger::kMillion; }
 
@@ -48,7 +44,7 @@ void print_policy_json(const Policy& policy) {
                                   {"required_fault_windows", found.required_fault},
                                   {"fault_windows", found.fault}});
   }
-  std::printf("%s\n", json.dump().c_str());
+  print_line("{}", json.dump());
 }
 
 void print_text(const Policy& policy) {
@@ -57,12 +53,12 @@ void print_text(const Policy& policy) {
     rules.add({std::string(row.name), std::to_string(policy.*row.field), std::string(row.unit),
                std::string(row.why)});
   }
-  for (const std::string& line : rules.lines()) std::printf("%s\n", line.c_str());
-  std::printf(
+  for (const std::string& line : rules.lines()) print_line("{}", line);
+  print_line(
       "\nA cheat loses while what it has at stake, in windows' pay, is above\n"
-      "g / (p d (1-q)) - 1, with g = %.2f of a window's pay saved, q = %.2f of audits done by\n"
+      "g / (p d (1-q)) - 1, with g = {:.2f} of a window's pay saved, q = {:.2f} of audits done by\n"
       "friends, p the audit rate, and d = 1: equality of bits misses nothing. Who concedes must\n"
-      "lose more than g / (p d (1-q)) by a fault.\n\n",
+      "lose more than g / (p d (1-q)) by a fault.\n",
       share(policy.assumed_gain), share(policy.assumed_collusion));
   Table margins(
       {"LEVEL", "AUDITED", "MUST BE ABOVE", "AT STAKE", "MARGIN", "FAULT ABOVE", "FAULT"});
@@ -74,13 +70,13 @@ void print_text(const Policy& policy) {
                  decimals(found.margin()) + " times", decimals(found.required_fault),
                  std::to_string(found.fault)});
   }
-  for (const std::string& line : margins.lines()) std::printf("%s\n", line.c_str());
-  std::printf(
-      "\nAt any level a window is audited at %.1f %% when its pay is a tenth of its worker's "
+  for (const std::string& line : margins.lines()) print_line("{}", line);
+  print_line(
+      "\nAt any level a window is audited at {:.1f} % when its pay is a tenth of its worker's "
       "escrow,\n"
-      "and always when it is all of it.\n",
+      "and always when it is all of it.",
       100 * share(rate_of_a_tenth(policy)));
-  std::printf("\nhash of these rules: %s\n", ledger::policy_hash(policy).hex().c_str());
+  print_line("\nhash of these rules: {}", ledger::policy_hash(policy).hex());
 }
 
 }  // namespace

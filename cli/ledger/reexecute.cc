@@ -10,12 +10,12 @@
 #include <thread>
 #include <utility>
 
-#include "base/hex.h"
 #include "base/limits.h"
-#include "cli/ledger/receipt_model.h"
 #include "cli/models/models.h"
+#include "cli/process/build_name.h"
 #include "cli/run/answer.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
 #include "cli/worker/device.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/choice.h"
@@ -23,6 +23,7 @@
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"
+#include "model/gguf/manifest.h"
 #include "node/engine/kv_cache.h"
 #include "proto/split.h"
 
@@ -224,14 +225,6 @@ class Machine {
   std::uint32_t positions_ = 0;
 };
 
-Result<ledger::AnswerName> name_in(const client::SavedAnswer& saved) {
-  ledger::AnswerName name{};
-  const auto bytes = from_hex(saved.receipt);
-  REQUIRE(bytes && bytes->size() == name.size(), "hearth.receipt is no name of receipts");
-  std::ranges::copy(*bytes, name.begin());
-  return name;
-}
-
 ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
                      std::uint32_t choice, const Receipts& receipts) {
   ChoiceClaim claim;
@@ -250,13 +243,72 @@ ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
   return claim;
 }
 
+// The layers of each stage, by receipts of one window at least.
+std::vector<LayerRange> split_of(const std::vector<ledger::Receipt>& receipts) {
+  std::vector<LayerRange> split;
+  for (std::uint32_t i = 0; i < receipts.front().stages; ++i) {
+    split.push_back({receipts[i].layer_begin, receipts[i].layer_end});
+  }
+  return split;
+}
+
+enum class Known : std::uint8_t { kNot, kByHeader, kByAll };
+
+// A receipt names its model by the file's header where no manifest was made of it, else by all.
+Result<Known> known_as(const model::GgufFile& file, const Hash256& program) {
+  const auto names = [&program](const Hash256& model) {
+    return program == ledger::program_id(model, receipt_build(), kernels::kCanonicalVersion);
+  };
+  if (names(blake2b(as_bytes(file.fingerprint().hex())))) return Known::kByHeader;
+  ProgressBar bar("hashing the model", file.file_bytes(), 0);
+  TRY(const model::Manifest manifest, model::make_manifest(file, [&bar](std::uint64_t done) {
+        bar.set(done);
+        return true;
+      }));
+  bar.finish();
+  return names(manifest.id()) ? Known::kByAll : Known::kNot;
+}
+
+ReceiptModel another(std::string text) {
+  return {node::Difference{node::Differs::kModel, std::move(text)}, false};
+}
+
+bool holds_all(const std::vector<LayerRange>& split, std::uint32_t layers) {
+  std::uint32_t next = 0;
+  for (const LayerRange& range : split) {
+    if (range.begin != next || range.end <= range.begin) return false;
+    next = range.end;
+  }
+  return next == layers;
+}
+
 }  // namespace
 
+Result<ReceiptModel> check_model(const model::GgufFile& file, const std::string& path,
+                                 const model::ModelSpec& spec,
+                                 const std::vector<ledger::Receipt>& receipts) {
+  const Hash256 program = receipts.front().program;
+  for (const ledger::Receipt& receipt : receipts) {
+    if (receipt.program == program) continue;
+    return another("the receipts are of more than one model or program");
+  }
+  TRY(const Known known, known_as(file, program));
+  if (known == Known::kNot) {
+    return another("the receipts are of another model file than " + path +
+                   ", or of another version of this program than " + receipt_build());
+  }
+  if (!holds_all(split_of(receipts), spec.layers)) {
+    return another("the receipts' stages do not hold the model's " + std::to_string(spec.layers) +
+                   " layers, each once");
+  }
+  return ReceiptModel{std::nullopt, known == Known::kByHeader};
+}
+
 Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::SavedAnswer& saved,
+                             const ledger::AnswerName& name,
                              const std::vector<ledger::Receipt>& receipts) {
   const auto begun = SteadyClock::now();
   Reexecuted out;
-  TRY(const ledger::AnswerName name, name_in(saved));
   std::string model = options.model;
   if (model.empty() && saved.request.contains("model") && saved.request["model"].is_string()) {
     model = saved.request["model"];

@@ -10,6 +10,8 @@
 #include "base/result.h"
 #include "coordinator/client/saved_answer.h"
 #include "ledger/receipt.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
 #include "node/proof/choice_check.h"
 
 namespace hearth::cli {
@@ -28,8 +30,21 @@ struct Reexecuted {
   double seconds = 0.0;
 };
 
-// `receipts`: all of the answer, as ledger::check_receipts() gives them; at least one.
+// `receipts`: all of the answer of that name, as ledger::check_receipts() gives them; at least one.
 Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::SavedAnswer& saved,
+                             const ledger::AnswerName& name,
                              const std::vector<ledger::Receipt>& receipts);
+
+// Whether a model file is the one that receipts are of. They name the program that computed them,
+// which is a model, a build of this program and a version of the arithmetic.
+struct ReceiptModel {
+  std::optional<node::Difference> difference;  // nothing: the file is theirs, as far as they say
+  // No manifest was made of the model: the receipts know it by its header alone.
+  bool by_header = false;
+};
+// Hashes the file where that is needed. `path`: for messages.
+Result<ReceiptModel> check_model(const model::GgufFile& file, const std::string& path,
+                                 const model::ModelSpec& spec,
+                                 const std::vector<ledger::Receipt>& receipts);
 
 }  // namespace hearth::cli

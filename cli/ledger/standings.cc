@@ -1,7 +1,6 @@
 #include "cli/ledger/standings.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
 #include "ledger/books.h"
 #include "ledger/history.h"
@@ -90,9 +90,7 @@ std::string name_of(const PublicKey& key, const std::map<PublicKey, std::string>
 }
 
 std::string percent(std::int64_t ppm) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f %%", static_cast<double>(ppm) * 100 / ledger::kMillion);
-  return text;
+  return fmt::format("{:.1f} %", static_cast<double>(ppm) * 100 / ledger::kMillion);
 }
 
 std::string_view level_of(const Books& books, const ledger::Standing& standing) {
@@ -211,8 +209,7 @@ void print_node_json(const Reading& reading, const PublicKey& key, const std::st
                               {"credits", event.credits}});
   }
   out["history_forgotten"] = history.forgotten();
-  std::printf("%s\n",
-              escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
+  print_escaped(out);
 }
 
 void print_node(const Reading& reading, const PublicKey& key, const std::string& name, bool json) {
@@ -221,55 +218,48 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
   const ledger::History history =
       found == reading.histories.end() ? ledger::History(key) : found->second;
   if (json) return print_node_json(reading, key, name, history);
-  std::printf("%s  %s\n", escape_control(name).c_str(), key.hex().c_str());
-  const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+  print_line("{}  {}", escape_control(name), key.hex());
   if (const ledger::Standing* standing = books.standing(key)) {
-    std::printf("  standing  %s\n", std::string(level_of(books, *standing)).c_str());
-    std::printf(
-        "  audits    %lld of its windows were right; %s are checked; faults that count: %lld\n",
-        number(standing->audited_right()),
-        percent(standing->audit_rate(books.policy(), books.time())).c_str(),
-        number(standing->faults(books.policy(), books.time())));
+    print_line("  standing  {}", level_of(books, *standing));
+    print_line("  audits    {} of its windows were right; {} are checked; faults that count: {}",
+               standing->audited_right(),
+               percent(standing->audit_rate(books.policy(), books.time())),
+               standing->faults(books.policy(), books.time()));
     if (const std::uint64_t open = in_dispute(books, key); open > 0) {
-      std::printf(
-          "  disputes  %llu of its windows: an auditor has another result, and there is no verdict "
-          "yet\n",
-          static_cast<unsigned long long>(open));
+      print_line(
+          "  disputes  {} of its windows: an auditor has another result, and there is no verdict "
+          "yet",
+          open);
     }
     if (const std::uint64_t ended = books.unjudged(key); ended > 0) {
-      std::printf("  unjudged  %llu disputes that it was in ended without a verdict\n",
-                  static_cast<unsigned long long>(ended));
+      print_line("  unjudged  {} disputes that it was in ended without a verdict", ended);
     }
     if (standing->is_tombstoned()) {
-      std::printf("  banned    for fraud or equivocation: it neither serves nor audits again\n");
+      print_line("  banned    for fraud or equivocation: it neither serves nor audits again");
     }
     if (const std::size_t others = others_of_owner(books, key); others > 0) {
-      std::printf("  owner     %s, who has %zu other nodes: they do not audit one another\n",
-                  books.owner(key)->hex().substr(0, 16).c_str(), others);
+      print_line("  owner     {}, who has {} other nodes: they do not audit one another",
+                 books.owner(key)->hex().substr(0, 16), others);
     }
     if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
-      std::printf("  dues      checked %lld of %lld windows, on %lld of %lld days\n",
-                  number(standing->checks()), number(books.policy().newcomer_audits),
-                  number(standing->check_days()), number(books.policy().newcomer_days));
+      print_line("  dues      checked {} of {} windows, on {} of {} days", standing->checks(),
+                 books.policy().newcomer_audits, standing->check_days(),
+                 books.policy().newcomer_days);
     }
-    std::printf("  served    %lld windows\n", number(standing->served()));
-    std::printf("  escrow    %lld credits\n", number(standing->escrow()));
+    print_line("  served    {} windows", standing->served());
+    print_line("  escrow    {} credits", standing->escrow());
   } else {
-    std::printf("  standing  none: it has not served or checked\n");
+    print_line("  standing  none: it has not served or checked");
   }
-  std::printf("  balance   %lld credits\n", number(balance_of(books, key)));
+  print_line("  balance   {} credits", balance_of(books, key));
   if (const auto witness = reading.cosigned.find(key); witness != reading.cosigned.end()) {
     const ledger::Checkpoint& latest = witness->second;
-    std::printf("  cosigned  %llu of %llu entries, at %s\n",
-                static_cast<unsigned long long>(latest.size),
-                static_cast<unsigned long long>(books.entries()),
-                date_text(static_cast<std::int64_t>(latest.cosignatures.front().time)).c_str());
+    print_line("  cosigned  {} of {} entries, at {}", latest.size, books.entries(),
+               date_text(static_cast<std::int64_t>(latest.cosignatures.front().time)));
   }
-  if (history.forgotten() > 0) {
-    std::printf("  earlier   %llu events\n", static_cast<unsigned long long>(history.forgotten()));
-  }
+  if (history.forgotten() > 0) print_line("  earlier   {} events", history.forgotten());
   for (const Event& event : history.events()) {
-    std::printf("  %s  %s\n", date_text(event.time).c_str(), sentence(event).c_str());
+    print_line("  {}  {}", date_text(event.time), sentence(event));
   }
 }
 
@@ -298,19 +288,16 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                              {"unjudged_disputes", books.audits().unjudged},
                              {"nodes", std::move(nodes)},
                              {"accounts", std::move(accounts)}};
-    std::printf(
-        "%s\n",
-        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
-    return;
+    return print_escaped(out);
   }
   const auto print_payers = [&] {
     for (const PublicKey& key : payers(books, options)) {
-      std::printf("%s has %lld credits to spend\n", escape_control(name_of(key, names)).c_str(),
-                  static_cast<long long>(balance_of(books, key)));
+      print_line("{} has {} credits to spend", escape_control(name_of(key, names)),
+                 balance_of(books, key));
     }
   };
   if (keys.empty()) {
-    std::printf("no node has served or audited yet\n");
+    print_line("no node has served or audited yet");
     return print_payers();
   }
   Table table({"NODE", "STANDING", "SERVED", "RIGHT", "FAULTS", "AUDITED", "ESCROW", "BALANCE"});
@@ -322,10 +309,9 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
                percent(standing.audit_rate(books.policy(), books.time())),
                std::to_string(standing.escrow()), std::to_string(balance_of(books, key))});
   }
-  for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+  for (const std::string& line : table.lines()) print_line("{}", line);
   if (const std::size_t open = books.disputes().size(); open + books.audits().unjudged > 0) {
-    std::printf("disputes: %zu open, %llu ended without a verdict\n", open,
-                static_cast<unsigned long long>(books.audits().unjudged));
+    print_line("disputes: {} open, {} ended without a verdict", open, books.audits().unjudged);
   }
   print_payers();
 }
@@ -364,9 +350,9 @@ int run_standings(const StandingsOptions& options) {
   const Status shown = show(options, {*key, std::nullopt}, data, **folder);
   if (shown.ok()) return kExitDone;
   if (shown.error().code != ErrorCode::kInvalidInput) return fail(shown.error());
-  (void)fail(Error::invalid("the log in " + path + " is not sound: " + shown.error().message +
-                            "\n`hearth audit` names the fault"));
-  return kExitVerification;
+  return not_proved("the log in " + path + " is not sound: " + shown.error().message +
+                        "\n`hearth audit` names the fault",
+                    "", false);
 }
 
 }  // namespace hearth::cli

@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/hex.h"
 #include "cli/ledger/audit.h"
-#include "cli/ledger/verify_verdict.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/print_line.h"
 #include "cli/worker/known_answers.h"
 #include "ledger/lookup.h"
 
@@ -52,20 +50,6 @@ Result<ledger::AnswerName> parse_name(const std::string& text) {
   return name;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  char buffer[64 * 1024];
-  while (file && text.size() <= client::kSavedAnswerBytes) {
-    file.read(buffer, sizeof buffer);
-    text.append(buffer, static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.eof() && text.size() <= client::kSavedAnswerBytes) {
-    return Error{ErrorCode::kIo, "cannot read " + path};
-  }
-  return text;
-}
-
 Result<Asked> read_asked(const VerifyOptions& options) {
   Asked out;
   std::error_code ignored;
@@ -77,14 +61,13 @@ Result<Asked> read_asked(const VerifyOptions& options) {
         "run --receipt in its place, or the saved answer and --request FILE");
     return out;
   }
-  TRY(const std::string answer, read_file(options.receipt));
+  TRY(const std::string answer, read_text(options.receipt, client::kSavedAnswerBytes));
   std::string request;
   if (!options.request.empty()) {
-    TRY(request, read_file(options.request));
+    TRY(request, read_text(options.request, client::kSavedAnswerBytes));
   }
   TRY(out.saved, client::read_saved_answer(answer, request));
   TRY(out.name, parse_name(out.saved->receipt));
-  out.saved->receipt = to_hex(out.name);
   return out;
 }
 
@@ -143,30 +126,30 @@ void print_verified_json(const VerifiedAnswer& verified) {
                               {"seconds", verified.again->seconds}};
     if (verified.says_verified) json["not_compared"] = {"hearth.verified"};
   }
-  std::printf("%s\n", json.dump().c_str());
+  print_line("{}", json.dump());
 }
 
 void print_text(const VerifiedAnswer& verified) {
-  std::printf("%zu receipts, each signed, in the log's tree, and one with its neighbours\n",
-              verified.receipts.size());
-  std::printf("  log           %s, %llu entries\n", verified.checkpoint.log.hex().c_str(),
-              static_cast<unsigned long long>(verified.checkpoint.size));
+  print_line("{} receipts, each signed, in the log's tree, and one with its neighbours",
+             verified.receipts.size());
+  print_line("  log           {}, {} entries", verified.checkpoint.log.hex(),
+             verified.checkpoint.size);
   for (const ledger::Receipt& r : verified.receipts) {
-    std::printf("  positions     %u to %u, layers %s, by %s\n", r.first_position,
-                r.first_position + r.positions,
-                text_of(LayerRange{r.layer_begin, r.layer_end}).c_str(), r.worker.hex().c_str());
+    print_line("  positions     {} to {}, layers {}, by {}", r.first_position,
+               r.first_position + r.positions, text_of(LayerRange{r.layer_begin, r.layer_end}),
+               r.worker.hex());
   }
   const auto audited = std::ranges::count_if(
       verified.audits, [](const ledger::LoggedAudits& one) { return one.agreed > 0; });
-  std::printf("  audited       %td of them, by others who came to the same\n", audited);
-  std::printf("  checked in    %.1f ms\n", verified.milliseconds);
+  print_line("  audited       {} of them, by others who came to the same", audited);
+  print_line("  checked in    {:.1f} ms", verified.milliseconds);
   if (!verified.again) return;
-  std::printf("  computed again: the answer and every root of %llu positions are equal (%.1f s)\n",
-              static_cast<unsigned long long>(verified.again->positions), verified.again->seconds);
+  print_line("  computed again: the answer and every root of {} positions are equal ({:.1f} s)",
+             verified.again->positions, verified.again->seconds);
   if (!verified.says_verified) return;
-  std::printf(
-      "  not compared  what the answer says of its audits (hearth.verified): it is the "
-      "server's word, and no node signs it\n");
+  print_line(
+      "  not compared  what the answer says of its audits (hearth.verified): it is the server's "
+      "word, and no node signs it");
 }
 
 // The receipts are in order, and the answer, or who computed it, is not.
@@ -177,40 +160,25 @@ int print_difference(const node::Difference& difference, bool json) {
     if (difference.window) where["window"] = *difference.window;
     if (difference.stage) where["stage"] = *difference.stage;
     if (difference.position) where["position"] = *difference.position;
-    const OrderedJson out = {
-        {"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}};
-    std::printf(
-        "%s\n",
-        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
+    print_escaped({{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}});
   }
-  (void)fail(Error::invalid("computed again, it is not what the receipts say: " + difference.text));
-  return kExitVerification;
-}
-
-// The log does not prove it.
-int print_fault(const std::string& path, const Error& error, bool json) {
-  if (error.code != ErrorCode::kInvalidInput) {
-    return fail({error.code, path + ": " + error.message});
-  }
-  if (json) {
-    const OrderedJson out = {{"sound", false}, {"fault", error.message}};
-    std::printf(
-        "%s\n",
-        escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
-  }
-  (void)fail(Error::invalid("the log in " + path + " does not prove it: " + error.message));
-  return kExitVerification;
+  return not_proved("computed again, it is not what the receipts say: " + difference.text, "",
+                    false);
 }
 
 }  // namespace
 
 int run_verify(const VerifyOptions& options) {
+  if (options.receipt.empty()) {
+    return fail(Error::invalid(
+        "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
+        "FILE)"));
+  }
   std::error_code ignored;
   if (std::filesystem::is_regular_file(options.receipt, ignored)) {
-    const auto text = read_file(options.receipt);
+    const auto text = read_text(options.receipt, client::kSavedAnswerBytes);
     if (text && is_verdict_evidence(*text)) {
-      return run_verify_verdict({options.machine, options.re_execute, options.key, options.json},
-                                options.receipt, *text);
+      return run_verify_verdict(options, *text);
     }
   }
   const auto asked = read_asked(options);
@@ -222,7 +190,7 @@ int run_verify(const VerifyOptions& options) {
   if (verified && options.re_execute) {
     catch_interrupts();
     if (const int code = check_known_answers(); code != kExitDone) return code;
-    auto again = reexecute(options.machine, *asked->saved, verified->receipts);
+    auto again = reexecute(options.machine, *asked->saved, asked->name, verified->receipts);
     if (!again) return fail(again.error());
     if (again->difference) return print_difference(*again->difference, options.json);
     verified->again = std::move(*again);
@@ -232,7 +200,11 @@ int run_verify(const VerifyOptions& options) {
     options.json ? print_verified_json(*verified) : print_text(*verified);
     return kExitDone;
   }
-  return print_fault(path, verified.error(), options.json);
+  const std::string& message = verified.error().message;
+  if (verified.error().code != ErrorCode::kInvalidInput) {
+    return fail({verified.error().code, path + ": " + message});
+  }
+  return not_proved("the log in " + path + " does not prove it: " + message, message, options.json);
 }
 
 }  // namespace hearth::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cli/ledger/reexecute.h"
 
@@ -20,5 +21,11 @@ struct VerifyOptions {
 };
 
 int run_verify(const VerifyOptions& options);
+
+// The same on the evidence of a verdict, with --re-execute: the disputed window is computed again
+// from a model file of this machine, layer by layer, and whether the same side is false. `text`: of
+// the file options.receipt. Ends with kExitVerification where the verdict is not proved.
+bool is_verdict_evidence(std::string_view text);
+int run_verify_verdict(const VerifyOptions& options, std::string_view text);
 
 }  // namespace hearth::cli

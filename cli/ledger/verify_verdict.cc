@@ -1,17 +1,15 @@
-#include "cli/ledger/verify_verdict.h"
-
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/hex.h"
-#include "cli/ledger/receipt_model.h"
+#include "cli/ledger/audit.h"
+#include "cli/ledger/verify.h"
 #include "cli/models/models.h"
-#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/print_line.h"
 #include "cli/terminal/progress.h"
 #include "cli/worker/known_answers.h"
 #include "ledger/dispute/evidence.h"
@@ -30,7 +28,7 @@ struct Repeated {
   double seconds = 0.0;
 };
 
-Result<ledger::RefereeFinding> compute(const VerdictOptions& options, const std::string& path,
+Result<ledger::RefereeFinding> compute(const VerifyOptions& options, const std::string& path,
                                        const ledger::RefereeCase& request) {
   node::RefereeOptions referee;
   referee.threads = options.machine.threads > 0 ? options.machine.threads
@@ -46,7 +44,7 @@ Result<ledger::RefereeFinding> compute(const VerdictOptions& options, const std:
 }
 
 // Errors of kind kInvalidInput: the verdict is not proved. All others are this machine's.
-Status recompute(const VerdictOptions& options, Repeated& repeated) {
+Status recompute(const VerifyOptions& options, Repeated& repeated) {
   if (options.machine.model.empty()) {
     return Error{ErrorCode::kNotFound,
                  "the evidence of a verdict names no model file; give one with --model"};
@@ -71,7 +69,7 @@ Status recompute(const VerdictOptions& options, Repeated& repeated) {
   return ok_status();
 }
 
-Result<Repeated> repeat(const VerdictOptions& options, std::string_view text) {
+Result<Repeated> repeat(const VerifyOptions& options, std::string_view text) {
   Repeated out;
   TRY(out.evidence, ledger::parse_evidence(as_bytes(text)));
   REQUIRE(options.key.empty() || out.evidence.cluster.hex() == options.key,
@@ -98,25 +96,24 @@ void print_json(const Repeated& repeated) {
     json["positions"] = repeated.checked.claimed.positions;
     json["seconds"] = repeated.seconds;
   }
-  std::printf("%s\n", json.dump().c_str());
+  print_line("{}", json.dump());
 }
 
 void print_text(const Repeated& repeated) {
   const ledger::VerdictEvidence& evidence = repeated.evidence;
   const bool is_auditor = evidence.guilty == evidence.seal.auditor;
-  std::printf("%s of the %s %s: what is signed fits together\n",
-              std::string(ledger::verdict_name(evidence.verdict)).c_str(),
-              is_auditor ? "auditor" : "worker", evidence.guilty.hex().c_str());
-  std::printf("  dispute       entry %llu, %s, cluster %s\n",
-              static_cast<unsigned long long>(evidence.entry),
-              ledger::place_name(evidence.place).c_str(), evidence.cluster.hex().c_str());
+  print_line("{} of the {} {}: what is signed fits together",
+             ledger::verdict_name(evidence.verdict), is_auditor ? "auditor" : "worker",
+             evidence.guilty.hex());
+  print_line("  dispute       entry {}, {}, cluster {}", evidence.entry,
+             ledger::place_name(evidence.place), evidence.cluster.hex());
   if (repeated.is_computed) {
-    std::printf("  computed again: the same side is false, over %u positions (%.1f s)\n",
-                repeated.checked.claimed.positions, repeated.seconds);
+    print_line("  computed again: the same side is false, over {} positions ({:.1f} s)",
+               repeated.checked.claimed.positions, repeated.seconds);
   } else {
-    std::printf("  not computed  --re-execute --model FILE does that\n");
+    print_line("  not computed  --re-execute --model FILE does that");
   }
-  std::printf("  discloses     the prompt and the answer: keep the file as you keep them\n");
+  print_line("  discloses     the prompt and the answer: keep the file as you keep them");
 }
 
 }  // namespace
@@ -125,8 +122,7 @@ bool is_verdict_evidence(std::string_view text) {
   return text.starts_with(ledger::kVerdictEvidence);
 }
 
-int run_verify_verdict(const VerdictOptions& options, const std::string& path,
-                       std::string_view text) {
+int run_verify_verdict(const VerifyOptions& options, std::string_view text) {
   if (options.re_execute) {
     catch_interrupts();
     if (const int code = check_known_answers(); code != kExitDone) return code;
@@ -134,14 +130,9 @@ int run_verify_verdict(const VerdictOptions& options, const std::string& path,
   const auto repeated = repeat(options, text);
   if (!repeated && repeated.error().code != ErrorCode::kInvalidInput) return fail(repeated.error());
   if (!repeated) {
-    if (options.json) {
-      const OrderedJson out = {{"sound", false}, {"fault", repeated.error().message}};
-      std::printf(
-          "%s\n",
-          escape_json(out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)).c_str());
-    }
-    (void)fail(Error::invalid(path + " does not prove its verdict: " + repeated.error().message));
-    return kExitVerification;
+    const std::string& fault = repeated.error().message;
+    return not_proved(options.receipt + " does not prove its verdict: " + fault, fault,
+                      options.json);
   }
   options.json ? print_json(*repeated) : print_text(*repeated);
   return kExitDone;

@@ -1,15 +1,11 @@
 #include "cli/models/hub.h"
 
 #include <chrono>
-#include <cstdlib>
+
+#include "cli/process/paths.h"
 
 namespace hearth::cli {
 namespace {
-
-std::string environment_text(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 bool is_loopback_http(const std::string& url) {
   for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"}) {

@@ -1,6 +1,5 @@
 #include "cli/models/model_finder.h"
 
-#include <cstdlib>
 #include <set>
 #include <system_error>
 
@@ -14,18 +13,13 @@ namespace {
 constexpr std::size_t kEntriesMax = 200'000;
 constexpr int kDepthMax = 12;
 
-fs::path environment_path(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? fs::path(value) : fs::path();
-}
-
 fs::path hub_cache() {
-  if (auto path = environment_path("HF_HUB_CACHE"); !path.empty()) return path;
-  if (auto path = environment_path("HF_HOME"); !path.empty()) return path / "hub";
-  if (auto path = environment_path("XDG_CACHE_HOME"); path.is_absolute()) {
+  if (fs::path path = environment_text("HF_HUB_CACHE"); !path.empty()) return path;
+  if (fs::path path = environment_text("HF_HOME"); !path.empty()) return path / "hub";
+  if (fs::path path = environment_text("XDG_CACHE_HOME"); path.is_absolute()) {
     return path / "huggingface" / "hub";
   }
-  const fs::path home = environment_path("HOME");
+  const fs::path home = environment_text("HOME");
   return home.empty() ? fs::path() : home / ".cache" / "huggingface" / "hub";
 }
 
@@ -33,9 +27,9 @@ fs::path hub_cache() {
 
 std::vector<fs::path> model_folders(const std::vector<std::string>& more) {
   std::vector<fs::path> folders = {models_dir(), hub_cache()};
-  if (auto path = environment_path("OLLAMA_MODELS"); !path.empty()) {
+  if (fs::path path = environment_text("OLLAMA_MODELS"); !path.empty()) {
     folders.push_back(path);
-  } else if (const fs::path home = environment_path("HOME"); !home.empty()) {
+  } else if (const fs::path home = environment_text("HOME"); !home.empty()) {
     folders.push_back(home / ".ollama" / "models");
   }
   folders.emplace_back("/usr/share/ollama/.ollama/models");

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
@@ -26,16 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using model::Manifest;
-
-Result<Bytes> read_manifest_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "cannot read the manifest " + path};
-  std::string text(limits::kManifestBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  const ByteSpan bytes = as_bytes(text);
-  return Bytes(bytes.begin(), bytes.end());
-}
 
 Result<Manifest> hash_model(const fs::path& path) {
   TRY(const auto file, model::GgufFile::open(path.string()));
@@ -81,8 +70,8 @@ Result<Remote> remote_of(client::HttpClient& http, const std::string& source) {
 }
 
 Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
-  TRY(const Bytes bytes, read_manifest_file(options.manifest));
-  TRY(const Manifest manifest, model::parse_manifest(bytes, {}));
+  TRY(const std::string text, read_text(options.manifest, limits::kManifestBytes));
+  TRY(const Manifest manifest, model::parse_manifest(as_bytes(text), {}));
   const auto layers = parse_layers(options.layers);
   REQUIRE(layers, "layers '" + options.layers + "': expected 0-9 for the first ten, or 3 for one");
   TRY(const auto tensors, model::stage_tensors(manifest, *layers));

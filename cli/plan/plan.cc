@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,7 +12,7 @@
 #include "cli/plan/nodes_file.h"
 #include "cli/plan/ranges.h"
 #include "cli/plan/words.h"
-#include "cli/terminal/escape.h"
+#include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -78,11 +77,7 @@ Result<std::string> read_nodes_file(const std::string& path) {
   std::error_code ignored;
   REQUIRE(!std::filesystem::is_directory(path, ignored),
           path + " is a folder; give a file of nodes");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{ErrorCode::kNotFound, "file " + path + " of nodes does not exist"};
-  std::string text(limits::kNodesFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
+  TRY(std::string text, read_text(path, limits::kNodesFileBytes));
   REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
                                                       std::to_string(limits::kNodesFileBytes) +
                                                       " bytes, the limit for a file of nodes");
@@ -163,11 +158,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
     lines.push_back("a second pipeline, of spares:");
     append(lines, problem, plans[i]);
   }
-  for (const placement::Spare& spare : plans.front().spares) {
-    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " +
-                    coordinator::spare_text(problem, spare));
-  }
-  append_improvements(lines, improvements);
+  append_end(lines, problem, plans.front().spares, improvements);
   return lines;
 }
 
@@ -177,13 +168,7 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
   json["objective"] = placement::name_of(problem.objective);
   json["pipelines"] = OrderedJson::array();
   for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
-  json["spares"] = OrderedJson::array();
-  for (const placement::Spare& spare : plans.front().spares) {
-    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
-                              {"why", coordinator::spare_text(problem, spare)}});
-  }
-  json["improvements"] = improvements;
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return plan_text(std::move(json), problem, plans.front().spares, improvements);
 }
 
 int run_plan(const PlanOptions& options) {

@@ -41,8 +41,9 @@ std::string pipelines_text(const Chains& chains) {
     if (layers.begin > 0) text += ", ";
     text += text_of(layers);
   }
-  return text + "; " + plan_rate(1.0 / chains.pipelines.front().seconds) +
-         " tokens/s for one stream, " + plan_rate(chains.all_tokens_per_second) + " in total";
+  return text + "; " + coordinator::rate_text(1.0 / chains.pipelines.front().seconds) +
+         " tokens/s for one stream, " + coordinator::rate_text(chains.all_tokens_per_second) +
+         " in total";
 }
 
 OrderedJson pipelines_object(const Problem& problem, const Chains& chains) {
@@ -80,7 +81,7 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
     const std::string weights = format_bytes(weight_bytes_of(problem, range.layers));
     const std::string kv = format_bytes(kv_bytes_of(problem, range.layers));
     ranges.add({number, layers, std::to_string(range.nodes.size()), weights, kv,
-                plan_rate(range.all_tokens_per_second)});
+                coordinator::rate_text(range.all_tokens_per_second)});
     for (const std::uint32_t node : range.nodes) {
       nodes.add({problem.nodes[node].name, number, layers, weights, kv,
                  format_bytes(problem.nodes[node].memory_bytes),
@@ -90,15 +91,12 @@ std::vector<std::string> range_plan_lines(const Problem& problem, const RangePla
   append(lines, ranges);
   append_figures(lines, plan.prediction);
   lines.push_back("no placement of these " + std::to_string(problem.nodes.size()) +
-                  " nodes gives more than " + plan_rate(plan.bound) + " tokens/s in total");
+                  " nodes gives more than " + coordinator::rate_text(plan.bound) +
+                  " tokens/s in total");
   lines.push_back(pipelines_text(chains));
   lines.push_back(route_text(problem, plan));
   append(lines, nodes);
-  for (const placement::Spare& spare : plan.spares) {
-    lines.push_back("spare " + name_of(problem, spare.node) + ": " +
-                    coordinator::spare_text(problem, spare));
-  }
-  append_improvements(lines, improvements);
+  append_end(lines, problem, plan.spares, improvements);
   return lines;
 }
 
@@ -131,13 +129,7 @@ std::string range_plan_json(const Problem& problem, const RangePlan& plan, const
   json["streams"] = p.streams;
   json["prompt_tokens_per_second"] = p.prompt_tokens_per_second;
   json["kv_tokens"] = p.kv_tokens;
-  json["spares"] = OrderedJson::array();
-  for (const placement::Spare& spare : plan.spares) {
-    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
-                              {"why", coordinator::spare_text(problem, spare)}});
-  }
-  json["improvements"] = improvements;
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return plan_text(std::move(json), problem, plan.spares, improvements);
 }
 
 }  // namespace hearth::cli

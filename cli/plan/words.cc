@@ -1,7 +1,9 @@
 #include "cli/plan/words.h"
 
-#include <cstdio>
+#include <fmt/core.h>
+
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/terminal/escape.h"
@@ -10,20 +12,11 @@
 
 namespace hearth::cli {
 
+using coordinator::rate_text;
 using placement::Gain;
 using placement::Problem;
 
-std::string plan_rate(double tokens_per_second) {
-  char text[32];
-  std::snprintf(text, sizeof text, tokens_per_second < 99.95 ? "%.1f" : "%.0f", tokens_per_second);
-  return text;
-}
-
-std::string plan_milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  return text;
-}
+std::string plan_milliseconds(double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); }
 
 std::uint64_t kv_bytes_of(const Problem& problem, LayerRange layers) {
   return problem.model.kv_bytes * layers.size() * problem.kv_tokens;
@@ -42,21 +35,38 @@ std::string plan_title(const Problem& problem) {
 }
 
 void append_figures(std::vector<std::string>& lines, const placement::Prediction& p) {
-  lines.push_back(plan_rate(p.tokens_per_second) + " tokens/s for one stream, " +
-                  plan_rate(p.all_tokens_per_second) + " for " + std::to_string(p.streams) +
-                  " streams together, " + plan_rate(p.prompt_tokens_per_second) +
+  lines.push_back(rate_text(p.tokens_per_second) + " tokens/s for one stream, " +
+                  rate_text(p.all_tokens_per_second) + " for " + std::to_string(p.streams) +
+                  " streams together, " + rate_text(p.prompt_tokens_per_second) +
                   " of a long prompt");
   if (p.kv_tokens < std::numeric_limits<std::uint64_t>::max()) {
     lines.push_back("room for " + std::to_string(p.kv_tokens) + " positions of KV in all");
   }
 }
 
-void append_improvements(std::vector<std::string>& lines,
-                         const std::vector<std::string>& improvements) {
+void append_end(std::vector<std::string>& lines, const Problem& problem,
+                const std::vector<placement::Spare>& spares,
+                const std::vector<std::string>& improvements) {
+  for (const placement::Spare& spare : spares) {
+    lines.push_back("spare " + escape_control(problem.nodes[spare.node].name) + ": " +
+                    coordinator::spare_text(problem, spare));
+  }
   if (!improvements.empty()) lines.push_back("what would make it faster:");
   for (const std::string& sentence : improvements) {
     lines.push_back("  " + escape_control(sentence));
   }
+}
+
+std::string plan_text(nlohmann::ordered_json json, const Problem& problem,
+                      const std::vector<placement::Spare>& spares,
+                      const std::vector<std::string>& improvements) {
+  json["spares"] = nlohmann::ordered_json::array();
+  for (const placement::Spare& spare : spares) {
+    json["spares"].push_back({{"node", problem.nodes[spare.node].name},
+                              {"why", coordinator::spare_text(problem, spare)}});
+  }
+  json["improvements"] = improvements;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 namespace {
@@ -84,7 +94,6 @@ std::string change_text(const Problem& problem, const Gain& gain) {
 }  // namespace
 
 std::string gain_text(const Problem& problem, const Gain& gain) {
-  using coordinator::rate_text;
   std::string text = change_text(problem, gain) + ": " + rate_text(gain.after_tokens_per_second) +
                      " instead of " + rate_text(gain.tokens_per_second) + " tokens/s";
   if (gain.change == Gain::Change::kThroughput) {

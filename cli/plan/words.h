@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "placement/gain.h"
 #include "placement/problem.h"
+#include "placement/shortage.h"
 
 namespace hearth::cli {
 
-std::string plan_rate(double tokens_per_second);
 std::string plan_milliseconds(double seconds);
 
 // Bytes of a range with KV of problem.kv_tokens positions.
@@ -21,8 +22,14 @@ std::uint64_t weight_bytes_of(const placement::Problem& problem, LayerRange laye
 std::string plan_title(const placement::Problem& problem);
 // One line, and a second where the KV has a limit.
 void append_figures(std::vector<std::string>& lines, const placement::Prediction& prediction);
-void append_improvements(std::vector<std::string>& lines,
-                         const std::vector<std::string>& improvements);
+// Spares, and what would make it faster.
+void append_end(std::vector<std::string>& lines, const placement::Problem& problem,
+                const std::vector<placement::Spare>& spares,
+                const std::vector<std::string>& improvements);
+// The same as fields of the JSON of a plan, as one line.
+std::string plan_text(nlohmann::ordered_json json, const placement::Problem& problem,
+                      const std::vector<placement::Spare>& spares,
+                      const std::vector<std::string>& improvements);
 
 // "twice the memory in den: 125 instead of 55.6 tokens/s"
 std::string gain_text(const placement::Problem& problem, const placement::Gain& gain);

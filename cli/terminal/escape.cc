@@ -1,5 +1,8 @@
 #include "cli/terminal/escape.h"
 
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::cli {
@@ -65,6 +68,11 @@ std::string escape_json(std::string_view json) {
     out += {'\\', 'u', '0', '0', kDigits[last >> 4], kDigits[last & 15]};
   }
   return out;
+}
+
+void print_escaped(const nlohmann::ordered_json& json) {
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  std::printf("%s\n", escape_json(json.dump(-1, ' ', false, kReplace)).c_str());
 }
 
 }  // namespace hearth::cli

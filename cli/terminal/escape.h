@@ -1,6 +1,7 @@
 // Makes text of peers and users safe for a terminal.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,7 @@ std::string escape_control(std::string_view text);
 std::string escape_lines(std::string_view text);
 // JSON that says the same without DEL and those controls.
 std::string escape_json(std::string_view json);
+// Prints it so on one line of stdout; what is not UTF-8 is replaced.
+void print_escaped(const nlohmann::ordered_json& json);
 
 }  // namespace hearth::cli

@@ -9,12 +9,11 @@
 namespace hearth::cli {
 namespace {
 
-CLI::App* add_key_verb(CLI::App& key, const char* name, const char* text, Action& action,
-                       const std::shared_ptr<KeyOptions>& o, int (*go)(const KeyOptions&)) {
-  CLI::App* verb = key.add_subcommand(name, text);
-  verb->add_option("--data-dir", o->data_dir, "data folder of the server");
-  verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, go, &action] { action = [o, go] { return go(*o); }; });
+NewVerb<KeyOptions> add_key_verb(CLI::App& key, const char* name, const char* text, Action& action,
+                                 int (*run)(const KeyOptions&)) {
+  auto verb = add_verb(key, name, text, action, run);
+  verb.app->add_option("--data-dir", verb.options->data_dir, "data folder of the server");
+  verb.app->add_flag("--json", verb.options->json, "print JSON");
   return verb;
 }
 
@@ -24,9 +23,8 @@ void add_access_verbs(CLI::App& app, Action& action) {
   CLI::App* key = app.add_subcommand("key", "Create, list and revoke API keys");
   key->require_subcommand(1);
 
-  auto made = std::make_shared<KeyOptions>();
-  CLI::App* create =
-      add_key_verb(*key, "create", "Create a key and print it once", action, made, run_key_create);
+  const auto [create, made] =
+      add_key_verb(*key, "create", "Create a key and print it once", action, run_key_create);
   create->add_option("name", made->name, "name of the key (default: its id)")
       ->check(text_within(limits::kApiKeyNameBytes));
   create->add_option("--models", made->models, "models that it may use (default: all)")
@@ -61,13 +59,12 @@ void add_access_verbs(CLI::App& app, Action& action) {
   create->add_flag("--admin", made->admin, "may also read state and metrics")
       ->envname("HEARTH_KEY_ADMIN");
 
-  auto listed = std::make_shared<KeyOptions>();
-  add_key_verb(*key, "list", "List all keys, without their secrets", action, listed, run_key_list)
-      ->alias("ls");
+  add_key_verb(*key, "list", "List all keys, without their secrets", action, run_key_list)
+      .app->alias("ls");
 
-  auto revoked = std::make_shared<KeyOptions>();
-  add_key_verb(*key, "revoke", "Revoke a key at once", action, revoked, run_key_revoke)
-      ->add_option("key", revoked->name, "name or id of the key")
+  const auto [revoke, revoked] =
+      add_key_verb(*key, "revoke", "Revoke a key at once", action, run_key_revoke);
+  revoke->add_option("key", revoked->name, "name or id of the key")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
 }

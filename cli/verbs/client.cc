@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/command/server_option.h"
+#include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/home/own_server.h"
@@ -199,12 +199,11 @@ void add_models(CLI::App& app, Action& action) {
     action = [part] { return run_pull_layers(*part); };
   });
 
-  auto made = std::make_shared<ManifestOptions>();
-  CLI::App* manifest = app.add_subcommand("manifest", "Write the hash of each tensor of a model");
+  const auto [manifest, made] =
+      add_verb(app, "manifest", "Write the hash of each tensor of a model", action, run_manifest);
   manifest->add_option("model", made->model, "file or pulled name")->required();
   manifest->add_option("-o,--output", made->out, "file to write (default: beside the model)");
   manifest->add_flag("--json", made->json, "print JSON");
-  manifest->callback([made, &action] { action = [made] { return run_manifest(*made); }; });
 }
 
 }  // namespace

@@ -47,12 +47,12 @@ void add_init(CLI::App& app, Action& action) {
 constexpr const char* kOwnerText =
     "owner of the node; nodes of one owner do not audit each other (default: the node itself)";
 
-CLI::App* add_token_verb(CLI::App& token, const char* name, const char* text, Action& action,
-                         const std::shared_ptr<TokenOptions>& o, int (*go)(const TokenOptions&)) {
-  CLI::App* verb = token.add_subcommand(name, text);
-  verb->add_option("--data-dir", o->data_dir, "data folder of the cluster");
-  verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, go, &action] { action = [o, go] { return go(*o); }; });
+template <typename Options>
+NewVerb<Options> add_cluster_verb(CLI::App& parent, const char* name, const char* text,
+                                  Action& action, int (*run)(const Options&)) {
+  auto verb = add_verb(parent, name, text, action, run);
+  verb.app->add_option("--data-dir", verb.options->data_dir, "data folder of the cluster");
+  verb.app->add_flag("--json", verb.options->json, "print JSON");
   return verb;
 }
 
@@ -60,9 +60,8 @@ void add_token(CLI::App& app, Action& action) {
   CLI::App* token = app.add_subcommand("token", "Create, list and revoke join tokens");
   token->require_subcommand(1);
 
-  const auto made = std::make_shared<TokenOptions>();
-  CLI::App* create = add_token_verb(*token, "create", "Create a join token and print it once",
-                                    action, made, run_token_create);
+  const auto [create, made] = add_cluster_verb(
+      *token, "create", "Create a join token and print it once", action, run_token_create);
   create->add_option("--ttl", made->seconds, "how long it is valid, e.g. 30m, 24h, 7d")
       ->transform(duration(1, limits::kTokenSeconds))
       ->default_str("24h");
@@ -78,21 +77,20 @@ void add_token(CLI::App& app, Action& action) {
                    "admit the worker as a newcomer: it must audit enough windows before it serves "
                    "(hearth ledger policy)");
 
-  const auto listed = std::make_shared<TokenOptions>();
-  add_token_verb(*token, "list", "List all join tokens, without their secrets", action, listed,
-                 run_token_list)
-      ->alias("ls");
+  add_cluster_verb(*token, "list", "List all join tokens, without their secrets", action,
+                   run_token_list)
+      .app->alias("ls");
 
-  const auto revoked = std::make_shared<TokenOptions>();
-  add_token_verb(*token, "revoke", "Revoke a join token", action, revoked, run_token_revoke)
-      ->add_option("id", revoked->id, "its id")
+  const auto [revoke, revoked] =
+      add_cluster_verb(*token, "revoke", "Revoke a join token", action, run_token_revoke);
+  revoke->add_option("id", revoked->id, "its id")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
 }
 
 void add_join(CLI::App& app, Action& action) {
-  const auto o = std::make_shared<JoinOptions>();
-  CLI::App* verb = app.add_subcommand("join", "Join a cluster; a worker starts to serve");
+  const auto [verb, o] =
+      add_verb(app, "join", "Join a cluster; a worker starts to serve", action, run_join);
   verb->add_option(
           "token", o->target,
           "a join token (hh1....) from hearth token create; or the address, name or words of a "
@@ -104,13 +102,12 @@ void add_join(CLI::App& app, Action& action) {
       ->default_str("10m");
   verb->add_flag("-y,--yes", o->yes, "without a token: ask without comparing the keys here");
   add_worker_options(*verb, o->worker);
-  verb->callback([o, &action] { action = [o] { return run_join(*o); }; });
 }
 
 void add_approve(CLI::App& app, Action& action) {
-  const auto o = std::make_shared<ApproveOptions>();
-  CLI::App* verb =
-      app.add_subcommand("approve", "Admit a node that asks to join, or list the nodes that ask");
+  const auto [verb, o] =
+      add_cluster_verb(app, "approve", "Admit a node that asks to join, or list the nodes that ask",
+                       action, run_approve);
   verb->add_option("node", o->node, "name of the node, or the three words of its key")
       ->check(text_within(limits::kNodeNameBytes));
   verb->add_option("--role", o->role, "what it may do: worker, client or admin")
@@ -119,50 +116,30 @@ void add_approve(CLI::App& app, Action& action) {
   verb->add_option("--owner", o->owner, kOwnerText)->check(text_within(limits::kNodeNameBytes));
   verb->add_flag("--newcomer", o->newcomer,
                  "admit the worker as a newcomer: it must audit enough windows before it serves");
-  verb->add_option("--data-dir", o->data_dir, "data folder of the cluster");
-  verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_approve(*o); }; });
 }
 
 void add_nodes(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("nodes", "List the nodes of the cluster, or remove one");
-  const auto listed = std::make_shared<NodesOptions>();
-  verb->add_option("--data-dir", listed->data_dir, "data folder of the cluster");
-  verb->add_flag("--json", listed->json, "print JSON");
-
-  const auto removed = std::make_shared<NodesOptions>();
-  CLI::App* remove = verb->add_subcommand("rm", "Remove a node at once");
+  CLI::App* verb = add_cluster_verb(app, "nodes", "List the nodes of the cluster, or remove one",
+                                    action, run_nodes)
+                       .app;
+  const auto [remove, removed] =
+      add_cluster_verb(*verb, "rm", "Remove a node at once", action, run_nodes_rm);
   remove->add_option("name", removed->name, "name, as hearth nodes shows it")
       ->required()
       ->check(text_within(limits::kNodeNameBytes));
-  remove->add_option("--data-dir", removed->data_dir, "data folder of the cluster");
-  remove->add_flag("--json", removed->json, "print JSON");
-
-  const auto restored = std::make_shared<NodesOptions>();
-  CLI::App* restore = verb->add_subcommand("restore",
-                                           "Take the members from the newest signed roster, after "
-                                           "an older copy of the folder was put back");
-  restore->add_option("--data-dir", restored->data_dir, "data folder of the cluster");
-  restore->add_flag("--json", restored->json, "print JSON");
-  verb->callback([listed, removed, restored, remove, restore, &action] {
-    if (restore->parsed()) {
-      action = [restored] { return run_nodes_restore(*restored); };
-    } else if (remove->parsed()) {
-      action = [removed] { return run_nodes_rm(*removed); };
-    } else {
-      action = [listed] { return run_nodes(*listed); };
-    }
-  });
+  add_cluster_verb(*verb, "restore",
+                   "Take the members from the newest signed roster, after an older copy of the "
+                   "folder was put back",
+                   action, run_nodes_restore);
 }
 
 void add_leave(CLI::App& app, Action& action) {
-  const auto o = std::make_shared<NodesOptions>();
-  CLI::App* verb = app.add_subcommand("leave", "Take this machine out of the cluster it joined");
+  const auto [verb, o] =
+      add_verb(app, "leave", "Take this machine out of the cluster it joined", action, run_leave);
   verb->add_flag("--here-only", o->here_only,
                  "forget the cluster without telling the coordinator, when it is gone");
   verb->add_option("--data-dir", o->data_dir, "data folder of this machine");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_leave(*o); }; });
 }
 
 }  // namespace

@@ -2,25 +2,22 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/command/server_option.h"
+#include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/home/own_server.h"
 #include "cli/ledger/audit.h"
-#include "cli/ledger/grant.h"
-#include "cli/ledger/policy.h"
 #include "cli/ledger/standings.h"
 #include "cli/ledger/verify.h"
-#include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
 
 namespace hearth::cli {
 namespace {
 
 void add_audit(CLI::App& app, Action& action) {
-  auto o = std::make_shared<AuditOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "audit", "Verify a ledger offline, from its files alone (exit code 6: not sound)");
+  const auto [verb, o] = add_verb(
+      app, "audit", "Verify a ledger offline, from its files alone (exit code 6: not sound)",
+      action, run_audit);
   verb->add_option("folder", o->folder, "a server's data folder, or a log's own");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");  // HEARTH_KEY_... are the API's
@@ -33,14 +30,13 @@ void add_audit(CLI::App& app, Action& action) {
   verb->add_option("--fork", o->fork,
                    "instead of a folder: a witness's file that proves two histories of one log");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_audit(*o); }; });
 }
 
 void add_verify(CLI::App& app, Action& action) {
-  auto o = std::make_shared<VerifyOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "verify",
-      "Verify an answer's receipts offline, by the ledger's files alone (exit code 6: not proved)");
+  const auto [verb, o] = add_verb(
+      app, "verify",
+      "Verify an answer's receipts offline, by the ledger's files alone (exit code 6: not proved)",
+      action, run_verify);
   verb->add_option("receipt", o->receipt,
                    "receipt id (hearth.receipt, x-hearth-receipt), or a file with the answer "
                    "(hearth run --receipt, or a saved body)");
@@ -65,14 +61,6 @@ void add_verify(CLI::App& app, Action& action) {
                    "with --re-execute: device; auto: the first GPU, if there is one")
       ->check(device_text())
       ->capture_default_str();
-  verb->callback([o, &action] {
-    action = [o] {
-      if (!o->receipt.empty()) return run_verify(*o);
-      return fail(Error::invalid(
-          "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
-          "FILE)"));
-    };
-  });
 }
 
 void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o) {
@@ -84,11 +72,10 @@ void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o)
 }
 
 void add_policy(CLI::App* ledger, Action& action) {
-  auto o = std::make_shared<LedgerPolicyOptions>();
-  CLI::App* policy = ledger->add_subcommand(
-      "policy", "Print the rules, and how much a cheat would lose under them");
+  const auto [policy, o] =
+      add_verb(*ledger, "policy", "Print the rules, and how much a cheat would lose under them",
+               action, run_ledger_policy);
   policy->add_flag("--json", o->json, "print JSON");
-  policy->callback([o, &action] { action = [o] { return run_ledger_policy(*o); }; });
 }
 
 void add_grant(CLI::App* ledger, Action& action) {

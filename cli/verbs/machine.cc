@@ -36,8 +36,8 @@ int print_version(bool json) {
 }
 
 void add_bench_model(CLI::App& bench, Action& action) {
-  auto o = std::make_shared<BenchModelOptions>();
-  CLI::App* model = bench.add_subcommand("model", "Measure tokens per second of one process");
+  const auto [model, o] =
+      add_verb(bench, "model", "Measure tokens per second of one process", action, run_bench_model);
   model->add_option("model", o->model, "file or pulled name")->required();
   model->add_option("-p,--n-prompt", o->prompt, "prompt lengths (0: no prefill test)")
       ->delimiter(',')
@@ -65,13 +65,12 @@ void add_bench_model(CLI::App& bench, Action& action) {
   model->add_option("--memory", o->memory_bytes, "memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
-  model->callback([o, &action] { action = [o] { return run_bench_model(*o); }; });
 }
 
 void add_bench_kernels(CLI::App& bench, Action& action) {
-  auto o = std::make_shared<BenchKernelsOptions>();
-  CLI::App* kernels =
-      bench.add_subcommand("kernels", "Measure each kernel against this machine's peak");
+  const auto [kernels, o] =
+      add_verb(bench, "kernels", "Measure each kernel against this machine's peak", action,
+               run_bench_kernels);
   kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
   kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
   kernels->add_option("--tokens", o->tokens, "rows of activations of a product")
@@ -84,7 +83,6 @@ void add_bench_kernels(CLI::App& bench, Action& action) {
       ->check(number(0.001, 60))
       ->capture_default_str();
   kernels->add_flag("--json", o->json, "print JSON");
-  kernels->callback([o, &action] { action = [o] { return run_bench_kernels(*o); }; });
 }
 
 void add_bench(CLI::App& app, Action& action) {

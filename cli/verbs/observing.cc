@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "cli/command/server_option.h"
+#include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/doctor/doctor.h"
@@ -84,9 +84,9 @@ void add_doctor(CLI::App& app, Action& action) {
 }
 
 void add_ping(CLI::App& app, Action& action) {
-  auto o = std::make_shared<PingOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "ping", "Measure round trips and throughput of the encrypted link to a node");
+  const auto [verb, o] =
+      add_verb(app, "ping", "Measure round trips and throughput of the encrypted link to a node",
+               action, run_ping);
   verb->add_option("node", o->node, "name, as hearth nodes shows it; coordinator is one")
       ->required()
       ->check(text_within(limits::kNodeNameBytes));
@@ -99,7 +99,6 @@ void add_ping(CLI::App& app, Action& action) {
   verb->add_flag("--no-rate", o->no_rate, "do not measure the throughput");
   verb->add_option("--data-dir", o->data_dir, "data folder of this machine");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, &action] { action = [o] { return run_ping(*o); }; });
 }
 
 void add_plan(CLI::App& app, Action& action) {
@@ -127,10 +126,10 @@ void add_plan(CLI::App& app, Action& action) {
 }
 
 void add_logs(CLI::App& app, Action& action) {
-  auto o = std::make_shared<LogsOptions>();
+  const auto [verb, o] = add_verb(
+      app, "logs", "Show the end of the log of this machine's server or of one of its workers",
+      action, run_logs);
   o->lines = 100;
-  CLI::App* verb = app.add_subcommand(
-      "logs", "Show the end of the log of this machine's server or of one of its workers");
   verb->add_option("node", o->node,
                    "a worker that was started by hand (default: the server, with the lines of its "
                    "local workers)");
@@ -139,7 +138,6 @@ void add_logs(CLI::App& app, Action& action) {
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
   verb->add_option("--data-dir", o->data_dir, "folder of the server or worker");
-  verb->callback([o, &action] { action = [o] { return run_logs(*o); }; });
 }
 
 }  // namespace

@@ -11,32 +11,29 @@ namespace {
 
 constexpr std::uint32_t kSecondsMost = 366 * 24 * 3'600;
 
-std::shared_ptr<PauseOptions> add_order(CLI::App& verb) {
-  const auto o = std::make_shared<PauseOptions>();
-  verb.add_option("time", o->seconds, "e.g. 30m or 2h (default: until hearth resume)")
+void add_order(CLI::App& app, const char* name, const char* text, Action& action,
+               int (*run)(const PauseOptions&)) {
+  const auto [verb, o] = add_verb(app, name, text, action, run);
+  verb->add_option("time", o->seconds, "e.g. 30m or 2h (default: until hearth resume)")
       ->transform(duration(1, kSecondsMost));
-  verb.add_option("--data-dir", o->data_dir, "data folder of the workers");
-  return o;
+  verb->add_option("--data-dir", o->data_dir, "data folder of the workers");
 }
 
 }  // namespace
 
 void add_owner_verbs(CLI::App& app, Action& action) {
-  CLI::App* pause = app.add_subcommand(
-      "pause", "Pause the workers of this machine; they free their memory at once");
-  const auto paused = add_order(*pause);
-  pause->callback([paused, &action] { action = [paused] { return run_pause(*paused); }; });
+  add_order(app, "pause", "Pause the workers of this machine; they free their memory at once",
+            action, run_pause);
 
   const auto folder = std::make_shared<std::string>();
   CLI::App* resume = app.add_subcommand("resume", "Let the workers of this machine serve again");
   resume->add_option("--data-dir", *folder, "data folder of the workers");
   resume->callback([folder, &action] { action = [folder] { return run_resume(*folder); }; });
 
-  CLI::App* drain = app.add_subcommand(
-      "drain",
-      "Pause the workers of this machine once other nodes took over, or their requests have ended");
-  const auto drained = add_order(*drain);
-  drain->callback([drained, &action] { action = [drained] { return run_drain(*drained); }; });
+  add_order(app, "drain",
+            "Pause the workers of this machine once other nodes took over, or their requests have "
+            "ended",
+            action, run_drain);
 }
 
 }  // namespace hearth::cli

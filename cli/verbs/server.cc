@@ -15,22 +15,6 @@
 namespace hearth::cli {
 namespace {
 
-CLI::Validator hours_text() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto hours = node::parse_hours(text);
-    return hours.ok() ? "" : hours.error().message;
-  };
-  return CLI::Validator(check, "HH:MM-HH:MM");
-}
-
-CLI::Validator hand_layers() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto stages = coordinator::parse_hand_layers(text);
-    return stages.ok() ? "" : stages.error().message;
-  };
-  return CLI::Validator(check, "LIST");
-}
-
 // Who forms a pipeline, and with which layers.
 void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
   verb.add_option("--local-workers", o->local_workers, "workers to run on this machine")
@@ -49,7 +33,7 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
               o->by_hand = *stages;
           },
           "fix the placement: NODE:FIRST-LAST,NODE:FIRST-LAST,...")
-      ->check(hand_layers())
+      ->check(refused_by(coordinator::parse_hand_layers, "LIST"))
       ->excludes("--optimise")
       ->excludes("--stages");
 }
@@ -149,13 +133,11 @@ void add_serve(CLI::App& app, Action& action) {
 }
 
 void add_worker(CLI::App& app, Action& action) {
-  const auto o = std::make_shared<WorkerOptions>();
-  CLI::App* verb = app.add_subcommand("worker", "Run one worker of a swarm");
+  const auto [verb, o] = add_verb(app, "worker", "Run one worker of a swarm", action, run_worker);
   verb->add_option("--coordinator", o->coordinator,
                    "the coordinator's control address (default: from the data folder)")
       ->check(link_address());
   add_worker_options(*verb, *o);
-  verb->callback([o, &action] { action = [o] { return run_worker(*o); }; });
 }
 
 }  // namespace
@@ -201,7 +183,7 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
           "pause while other programs use more GPU memory than this (default: 2GB; 0: never)")
       ->transform(memory_size(0, kMemoryMax));
   verb.add_option("--hours", o.hours, "serve only between these times, e.g. 22:00-08:00")
-      ->check(hours_text());
+      ->check(refused_by(node::parse_hours, "HH:MM-HH:MM"));
   verb.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();

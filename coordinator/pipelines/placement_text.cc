@@ -40,7 +40,7 @@ std::string stages_text(const Problem& problem) {
 
 std::string rate_text(double tokens_per_second) {
   char text[32];
-  std::snprintf(text, sizeof text, tokens_per_second < 100.0 ? "%.1f" : "%.0f", tokens_per_second);
+  std::snprintf(text, sizeof text, tokens_per_second < 99.95 ? "%.1f" : "%.0f", tokens_per_second);
   return text;
 }
 
