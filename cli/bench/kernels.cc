@@ -1,4 +1,4 @@
-#include "cli/bench/kernels.h"
+#include "kernels/kernels.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,9 +11,9 @@
 #include <random>
 #include <thread>
 
+#include "cli/bench/bench.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
-#include "kernels/kernels.h"
 #include "kernels/peak.h"
 #include "kernels/thread_pool.h"
 #include "model/gguf/gguf.h"

@@ -1,5 +1,3 @@
-#include "cli/bench/model.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "cli/bench/bench.h"
 #include "cli/models/models.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"

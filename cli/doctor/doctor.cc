@@ -1,5 +1,7 @@
 #include "cli/doctor/doctor.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -17,12 +19,6 @@ std::ptrdiff_t count_of(const std::vector<Finding>& findings, Health health) {
                        [&](const Finding& finding) { return finding.health == health; });
 }
 
-// Padded with spaces to a width.
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
@@ -30,8 +26,8 @@ std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
   constexpr std::size_t kCheckColumns = 13;
   std::vector<std::string> lines;
   for (const Finding& finding : findings) {
-    lines.push_back(padded(health_name(finding.health), kHealthColumns) +
-                    padded(finding.check, kCheckColumns) + escape_control(finding.text));
+    lines.push_back(fmt::format("{:<{}}{:<{}}{}", health_name(finding.health), kHealthColumns,
+                                finding.check, kCheckColumns, escape_control(finding.text)));
     std::istringstream mends(finding.mend);
     for (std::string mend; std::getline(mends, mend);) {
       lines.push_back(std::string(kHealthColumns + kCheckColumns, ' ') +

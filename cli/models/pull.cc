@@ -17,6 +17,7 @@
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/print_line.h"
 #include "cli/terminal/progress.h"
 #include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
@@ -294,13 +295,12 @@ int run_pull(const PullOptions& options, bool json) {
   auto model = pull_model(options);
   if (!model.ok()) return fail(model.error());
   if (json) {
-    std::printf("%s\n", nlohmann::json{{"name", model->name},
-                                       {"path", model->path.string()},
-                                       {"bytes", model->bytes},
-                                       {"sha256", model->sha256},
-                                       {"source", model->source}}
-                            .dump()
-                            .c_str());
+    print_line("{}", nlohmann::json{{"name", model->name},
+                                    {"path", model->path.string()},
+                                    {"bytes", model->bytes},
+                                    {"sha256", model->sha256},
+                                    {"source", model->source}}
+                         .dump());
   } else {
     std::fprintf(stderr, "success: %s (%s)\n", model->name.c_str(),
                  format_bytes(model->bytes).c_str());

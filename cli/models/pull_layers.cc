@@ -15,6 +15,7 @@
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/print_line.h"
 #include "cli/terminal/progress.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/manifest.h"
@@ -139,12 +140,11 @@ int run_pull_layers(const PullLayersOptions& options) {
   const auto fetched = pull_layers(options);
   if (!fetched.ok()) return fail(fetched.error());
   if (options.json) {
-    std::printf("%s\n", nlohmann::json{{"path", fetched->path},
-                                       {"in_place", fetched->in_place},
-                                       {"bytes", fetched->wanted},
-                                       {"fetched", fetched->fetched}}
-                            .dump()
-                            .c_str());
+    print_line("{}", nlohmann::json{{"path", fetched->path},
+                                    {"in_place", fetched->in_place},
+                                    {"bytes", fetched->wanted},
+                                    {"fetched", fetched->fetched}}
+                         .dump());
   } else {
     std::fprintf(stderr, "success: layers %s, %s of them fetched now\n", options.layers.c_str(),
                  format_bytes(fetched->fetched).c_str());

@@ -10,7 +10,6 @@
 #include "cli/home/fetch_swarm.h"
 #include "cli/models/models.h"
 #include "cli/plan/nodes_file.h"
-#include "cli/plan/ranges.h"
 #include "cli/plan/words.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"

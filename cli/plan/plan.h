@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "placement/chains.h"
 #include "placement/plan.h"
 #include "placement/problem.h"
+#include "placement/ranges.h"
 
 namespace hearth::cli {
 
@@ -33,6 +35,17 @@ std::vector<std::string> plan_lines(const placement::Problem& problem,
 // One line of JSON.
 std::string plan_json(const placement::Problem& problem, const std::vector<placement::Plan>& plans,
                       const std::vector<std::string>& improvements);
+
+// The same for more nodes than the exact search takes: ranges and their replicas
+// (placement/ranges.h), the memory of each node, and the pipelines that a server forms of them
+// (placement/chains.h).
+std::vector<std::string> range_plan_lines(const placement::Problem& problem,
+                                          const placement::RangePlan& plan,
+                                          const placement::Chains& chains,
+                                          const std::vector<std::string>& improvements);
+std::string range_plan_json(const placement::Problem& problem, const placement::RangePlan& plan,
+                            const placement::Chains& chains,
+                            const std::vector<std::string>& improvements);
 
 // kExitNoCapacity where the nodes do not hold the model.
 int run_plan(const PlanOptions& options);

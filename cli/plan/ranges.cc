@@ -1,8 +1,7 @@
-#include "cli/plan/ranges.h"
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/plan/plan.h"
 #include "cli/plan/words.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"

@@ -4,14 +4,12 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/command/network_values.h"
 #include "cli/command/values.h"
-#include "cli/command/verbs.h"
-#include "cli/home/own_server.h"
 #include "cli/models/pull.h"
 #include "cli/models/pull_layers.h"
 #include "cli/run/run.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/verbs/server_verb.h"
 #include "cli/watch/status.h"
 #include "cli/worker/device.h"
 
@@ -110,16 +108,9 @@ void add_run(CLI::App& app, Action& action) {
 }
 
 void add_ps(CLI::App& app, Action& action) {
-  auto o = std::make_shared<StatusOptions>();
-  auto host = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("ps", "Show the models being served");
-  add_server(verb, *host, o->api_key);
+  const auto [verb, o] = add_server_verb(app, "ps", "Show the models being served", action, run_ps);
   verb->add_flag("--json", o->json, "print JSON");
   verb->add_option("--wait", o->wait_seconds, "seconds to wait for the swarm")->check(seconds());
-  verb->callback([o, host, &action] {
-    o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_ps(*o); };
-  });
 }
 
 // The options of a pull of some layers; of no meaning without the first two.

@@ -2,13 +2,11 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/command/network_values.h"
 #include "cli/command/values.h"
-#include "cli/command/verbs.h"
-#include "cli/home/own_server.h"
 #include "cli/ledger/audit.h"
 #include "cli/ledger/standings.h"
 #include "cli/ledger/verify.h"
+#include "cli/verbs/server_verb.h"
 #include "cli/worker/device.h"
 
 namespace hearth::cli {
@@ -79,20 +77,14 @@ void add_policy(CLI::App* ledger, Action& action) {
 }
 
 void add_grant(CLI::App* ledger, Action& action) {
-  auto o = std::make_shared<GrantOptions>();
-  auto host = std::make_shared<std::string>();
-  CLI::App* grant =
-      ledger->add_subcommand("grant", "Grant credits to an account, in a cluster with credits");
+  const auto [grant, o] =
+      add_server_verb(*ledger, "grant", "Grant credits to an account, in a cluster with credits",
+                      action, run_grant);
   grant->add_option("account", o->to, "a node's or an API key's name, or 64 hex digits")
       ->required()
       ->check(text_within(limits::kApiKeyNameBytes));
   grant->add_option("amount", o->amount, "credits")->required();
-  add_server(grant, *host, o->api_key);
   grant->add_flag("--json", o->json, "print JSON");
-  grant->callback([o, host, &action] {
-    o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_grant(*o); };
-  });
 }
 
 void add_ledger(CLI::App& app, Action& action) {

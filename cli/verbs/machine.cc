@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
-#include "cli/bench/kernels.h"
-#include "cli/bench/model.h"
+#include "cli/bench/bench.h"
 #include "cli/command/completion.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"

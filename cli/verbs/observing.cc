@@ -5,12 +5,10 @@
 #include <string>
 
 #include "base/limits.h"
-#include "cli/command/network_values.h"
 #include "cli/command/values.h"
-#include "cli/command/verbs.h"
 #include "cli/doctor/doctor.h"
-#include "cli/home/own_server.h"
 #include "cli/plan/plan.h"
+#include "cli/verbs/server_verb.h"
 #include "cli/watch/logs.h"
 #include "cli/watch/ping.h"
 #include "cli/watch/status.h"
@@ -29,33 +27,21 @@ void add_pace(CLI::App* verb, double& interval, std::uint64_t& count) {
 }
 
 void add_status(CLI::App& app, Action& action) {
-  auto o = std::make_shared<StatusOptions>();
-  auto host = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand("status", "Show the nodes, the layers they hold, and what is missing");
-  add_server(verb, *host, o->api_key);
+  const auto [verb, o] =
+      add_server_verb(app, "status", "Show the nodes, the layers they hold, and what is missing",
+                      action, run_status);
   verb->add_flag("--json", o->json, "print JSON");
   verb->add_option("--wait", o->wait_seconds, "seconds to wait for the swarm")->check(seconds());
   verb->add_flag("-w,--watch", o->watch, "repeat, in place on a terminal");
   add_pace(verb, o->interval_seconds, o->count);
-  verb->callback([o, host, &action] {
-    o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_status(*o); };
-  });
 }
 
 void add_top(CLI::App& app, Action& action) {
-  auto o = std::make_shared<TopOptions>();
-  auto host = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand("top", "Show nodes with layers, rates, load and KV, repeatedly; q quits");
-  add_server(verb, *host, o->api_key);
+  const auto [verb, o] =
+      add_server_verb(app, "top", "Show nodes with layers, rates, load and KV, repeatedly; q quits",
+                      action, run_top);
   verb->add_flag("--json", o->json, "print JSON, one line per update");
   add_pace(verb, o->interval_seconds, o->count);
-  verb->callback([o, host, &action] {
-    o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_top(*o); };
-  });
 }
 
 void add_doctor(CLI::App& app, Action& action) {
@@ -102,16 +88,14 @@ void add_ping(CLI::App& app, Action& action) {
 }
 
 void add_plan(CLI::App& app, Action& action) {
-  auto o = std::make_shared<PlanOptions>();
-  auto host = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(
-      "plan", "Show which nodes would get which layers of a model, and the predicted speed");
+  const auto [verb, o] = add_server_verb(
+      app, "plan", "Show which nodes would get which layers of a model, and the predicted speed",
+      action, run_plan);
   verb->add_option("model", o->model, "GGUF file or pulled name")->required();
   verb->add_option(
       "--nodes", o->nodes,
       "file of nodes and links (default: those of the server, as measured); memory is for "
       "weights and KV alone");
-  add_server(verb, *host, o->api_key);
   add_objective(*verb, o->objective);
   verb->add_option("--context", o->tokens, "positions of KV that every stage must have room for")
       ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
@@ -119,10 +103,6 @@ void add_plan(CLI::App& app, Action& action) {
                    "number of stages (default: as the server, or the best number)")
       ->check(whole_number(1, limits::kStages));
   verb->add_flag("--json", o->json, "print JSON");
-  verb->callback([o, host, &action] {
-    o->api_base = server_base(*host, o->api_key);
-    action = [o] { return run_plan(*o); };
-  });
 }
 
 void add_logs(CLI::App& app, Action& action) {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cli/bench/model.h"
+#include "cli/bench/bench.h"
 #include "kernels/kernels.h"
 #include "kernels/self_test.h"
 

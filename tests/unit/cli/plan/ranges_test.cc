@@ -1,10 +1,9 @@
-#include "cli/plan/ranges.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
+#include "cli/plan/plan.h"
 #include "cli/plan/words.h"
 
 namespace hearth::cli {

@@ -1,5 +1,4 @@
-// hearth bench: measures this machine with the real engine. Flags and JSON fields are
-// llama-bench's.
+// hearth bench: measures this machine with the real engine.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +11,7 @@ struct Kernels;
 
 namespace hearth::cli {
 
+// Tokens per second. Flags and JSON fields are llama-bench's.
 struct BenchModelOptions {
   std::string model;                            // file or pulled name
   std::vector<std::uint32_t> prompt = {512};    // -p; 0 leaves the prefill test out
@@ -28,5 +28,19 @@ struct BenchModelOptions {
 };
 
 int run_bench_model(const BenchModelOptions& options);
+
+// Each kernel against the peak of this machine.
+struct BenchKernelsOptions {
+  std::vector<std::string> tables;                 // --isa; empty: all but scalar that run here
+  std::vector<std::string> types;                  // --type; empty: all
+  std::vector<std::uint32_t> tokens = {1, 8, 64};  // --tokens: rows of activations of a product
+  std::uint32_t rows = 4096;                       // of the weight matrix
+  std::uint32_t cols = 4096;                       // a multiple of 256
+  std::uint32_t threads = 0;                       // -t; 0: all cores
+  double seconds = 0.3;                            // of each measurement, after its warm-up
+  bool json = false;
+};
+
+int run_bench_kernels(const BenchKernelsOptions& options);
 
 }  // namespace hearth::cli
