@@ -1,5 +1,4 @@
-#include "cli/cluster/approve.h"
-
+#include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -7,9 +6,8 @@
 #include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/limits.h"
-#include "cli/cluster/nodes.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/table.h"
 #include "coordinator/membership/credentials.h"
@@ -41,8 +39,7 @@ int list(const std::vector<WaitingNode>& all, bool json) {
                      {"from", node.from},
                      {"since", node.since}});
     }
-    std::printf("%s\n", out.dump().c_str());
-    return kExitDone;
+    return succeed(out.dump());
   }
   if (all.empty()) {
     std::fprintf(stderr,
@@ -55,25 +52,22 @@ int list(const std::vector<WaitingNode>& all, bool json) {
   for (const WaitingNode& node : all) {
     table.add({node.name, three_words(node.key), node.from, date_text(node.since)});
   }
-  for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
-  std::fprintf(stderr,
-               "if these words match those that the node itself shows: hearth approve NAME\n");
+  succeed(boost::algorithm::join(table.lines(), "\n"));
+  std::fputs("if these words match those that the node itself shows: hearth approve NAME\n",
+             stderr);
   return kExitDone;
 }
 
-Result<WaitingNode> find(const std::vector<WaitingNode>& all, const std::string& wanted) {
-  std::vector<WaitingNode> fit;
-  for (const WaitingNode& node : all) {
-    if (node.name == wanted || three_words(node.key) == wanted) fit.push_back(node);
-  }
+Result<WaitingNode> find(std::vector<WaitingNode> fit, const std::string& wanted) {
+  std::erase_if(fit, [&](const WaitingNode& node) {
+    return node.name != wanted && three_words(node.key) != wanted;
+  });
   if (fit.size() == 1) return fit.front();
-  if (fit.empty()) {
-    return Error{ErrorCode::kNotFound,
-                 "no node asks to join as " + wanted + "; hearth approve lists the nodes that ask"};
-  }
   return Error{ErrorCode::kNotFound,
-               "more than one node asks as " + wanted +
-                   "; name it by its words instead (hearth approve lists them)"};
+               fit.empty() ? "no node asks to join as " + wanted +
+                                 "; hearth approve lists the nodes that ask"
+                           : "more than one node asks as " + wanted +
+                                 "; name it by its words instead (hearth approve lists them)"};
 }
 
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
@@ -88,27 +82,22 @@ Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& no
 
 }  // namespace
 
-int run_approve(const ApproveOptions& options) {
-  const auto store = open_cluster_store(options.data_dir);
-  if (!store.ok()) return fail(store.error());
-  const Status open = coordinator::open_door(**store, SystemClock().unix_seconds());
-  if (!open.ok()) return fail(open.error());
-  const auto all = waiting_of(**store);
-  if (!all.ok()) return fail(all.error());
-  if (options.node.empty()) return list(*all, options.json);
-  const auto node = find(*all, options.node);
-  if (!node.ok()) return fail(node.error());
-  if (const Status in = let_in(options, **store, *node); !in.ok()) return fail(in.error());
-  const bool known = wait_for_roster(options.data_dir, node->key, true);
+Result<int> run_approve(const ApproveOptions& options) {
+  TRY(const auto store, open_cluster_store(options.data_dir));
+  TRY_VOID(coordinator::open_door(*store, SystemClock().unix_seconds()));
+  TRY(const auto all, waiting_of(*store));
+  if (options.node.empty()) return list(all, options.json);
+  TRY(const auto node, find(all, options.node));
+  TRY_VOID(let_in(options, *store, node));
+  const bool known = wait_for_roster(options.data_dir, node.key, true);
   if (options.json) {
-    OrderedJson json = {{"approved", node->name}, {"role", options.role}, {"key", node->key.hex()}};
+    OrderedJson json = {{"approved", node.name}, {"role", options.role}, {"key", node.key.hex()}};
     if (!options.owner.empty()) json["owner"] = options.owner;
-    std::printf("%s\n", json.dump().c_str());
-  } else {
-    std::fprintf(stderr, "admitted: %s %s (%s)%s\n", options.role.c_str(), node->name.c_str(),
-                 three_words(node->key).c_str(),
-                 known ? "" : "; it learns so when the server starts next");
+    return succeed(json.dump());
   }
+  std::fprintf(stderr, "admitted: %s %s (%s)%s\n", options.role.c_str(), node.name.c_str(),
+               three_words(node.key).c_str(),
+               known ? "" : "; it learns so when the server starts next");
   return kExitDone;
 }
 

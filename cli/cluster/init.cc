@@ -1,12 +1,10 @@
-#include "cli/cluster/init.h"
-
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/private_file.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
@@ -93,46 +91,42 @@ void print_credits(const Made& made) {
   }
 }
 
-void print_moved(const Made& made, const std::string& address) {
+int print_moved(const Made& made, const std::string& address) {
   if (made.switched) {
     std::printf("cluster %s (%s), as of the next start of hearth serve:\n",
                 made.cluster.name.c_str(), three_words(made.key).c_str());
-    return print_credits(made);
+    print_credits(made);
+    return kExitDone;
   }
   std::printf(
       "cluster %s (%s) is at %s as of the next start of hearth serve\nmembers find it by "
       "themselves where Avahi runs on both machines; on other members, once: hearth join %s\n",
       made.cluster.name.c_str(), three_words(made.key).c_str(), address.c_str(), address.c_str());
+  return kExitDone;
 }
 
 }  // namespace
 
-int run_init(const InitOptions& options) {
-  const auto made = init(options);
-  if (!made.ok()) return fail(made.error());
-  const std::string address = Address{made->cluster.host, made->cluster.control_port}.text();
+Result<int> run_init(const InitOptions& options) {
+  TRY(const Made made, init(options));
+  const std::string address = Address{made.cluster.host, made.cluster.control_port}.text();
   if (options.json) {
     const OrderedJson json = {
-        {"cluster", made->cluster.name},   {"fingerprint", fingerprint(made->key)},
-        {"words", three_words(made->key)}, {"control", address},
-        {"data_dir", made->folder},        {"admin_key_file", admin_key_file(made->folder)},
-        {"credits", made->cluster.credits}};
-    std::printf("%s\n", json.dump().c_str());
-    return kExitDone;
+        {"cluster", made.cluster.name},   {"fingerprint", fingerprint(made.key)},
+        {"words", three_words(made.key)}, {"control", address},
+        {"data_dir", made.folder},        {"admin_key_file", admin_key_file(made.folder)},
+        {"credits", made.cluster.credits}};
+    return succeed(json.dump());
   }
-  if (made->was_there) {
-    print_moved(*made, address);
-    return kExitDone;
-  }
+  if (made.was_there) return print_moved(made, address);
   std::printf("cluster %s (%s): its keys are in %s, the admin key of its API is %s\n",
-              made->cluster.name.c_str(), three_words(made->key).c_str(), made->folder.c_str(),
-              admin_key_file(made->folder).c_str());
+              made.cluster.name.c_str(), three_words(made.key).c_str(), made.folder.c_str(),
+              admin_key_file(made.folder).c_str());
   std::printf(
       "other machines connect to %s; open this port, and those of the workers, in firewalls\n",
       address.c_str());
-  print_credits(*made);
-  std::printf("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create\n");
-  return kExitDone;
+  print_credits(made);
+  return succeed("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create");
 }
 
 }  // namespace hearth::cli

@@ -1,7 +1,6 @@
-#include "cli/cluster/join.h"
-
 #include <unistd.h>
 
+#include <boost/algorithm/string/join.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -11,7 +10,8 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/random.h"
-#include "cli/home/discovery.h"
+#include "cli/cluster/cluster.h"
+#include "cli/home/announcements.h"
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
 #include "cli/models/models.h"
@@ -89,7 +89,7 @@ std::optional<FoundCluster> choose(const std::vector<FoundCluster>& found) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     table.add({std::to_string(i + 1), found[i].name, three_words(found[i].key), found[i].address});
   }
-  for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+  succeed(boost::algorithm::join(table.lines(), "\n"));
   std::fflush(stdout);
   if (!is_terminal()) return std::nullopt;
   std::fprintf(stderr, "number of the cluster to join (empty: none): ");
@@ -100,11 +100,10 @@ std::optional<FoundCluster> choose(const std::vector<FoundCluster>& found) {
   return std::nullopt;
 }
 
-Result<FoundCluster> find_named(const std::vector<FoundCluster>& found, const std::string& wanted) {
-  std::vector<FoundCluster> fit;
-  for (const FoundCluster& each : found) {
-    if (each.name == wanted || three_words(each.key) == wanted) fit.push_back(each);
-  }
+Result<FoundCluster> find_named(std::vector<FoundCluster> fit, const std::string& wanted) {
+  std::erase_if(fit, [&](const FoundCluster& each) {
+    return each.name != wanted && three_words(each.key) != wanted;
+  });
   if (fit.size() == 1) return fit.front();
   const std::string which = fit.empty() ? "no cluster on this network announces itself as "
                                         : "several clusters announce themselves as ";
@@ -176,40 +175,34 @@ Result<std::optional<MemberFile>> join_without_token(const JoinOptions& options)
 }
 
 // On a machine that is in the cluster already: where its coordinator is now.
-Result<std::optional<MemberFile>> find_again(const JoinOptions& options) {
+Result<int> find_again(const JoinOptions& options) {
   TRY(const auto door, find_door(options));
-  if (!door) return std::optional<MemberFile>();
-  TRY(MemberFile member, find_coordinator_at(options.worker.data_dir, door->address));
-  return std::optional(std::move(member));
-}
-
-Result<std::optional<MemberFile>> join(const JoinOptions& options) {
-  if (!options.target.starts_with("hh1.")) return join_without_token(options);
-  TRY(MemberFile member, join_with_token(options));
-  return std::optional(std::move(member));
+  INVARIANT(door.has_value(), "a target was named");
+  TRY(const MemberFile member, find_coordinator_at(options.worker.data_dir, door->address));
+  std::fprintf(stderr,
+               "the coordinator of the cluster %s is at %s; a running worker reconnects there, "
+               "else start one: hearth worker\n",
+               three_words(member.cluster).c_str(), member.coordinators.front().c_str());
+  return kExitDone;
 }
 
 }  // namespace
 
-int run_join(const JoinOptions& options) {
+Result<int> run_join(const JoinOptions& options) {
   const auto before = read_member_file(options.worker.data_dir);
-  if (before.ok() && *before && !options.target.empty() && !options.target.starts_with("hh1.")) {
-    const auto found = find_again(options);
-    if (!found.ok()) return fail(found.error());
-    std::fprintf(stderr,
-                 "the coordinator of the cluster %s is at %s; a running worker reconnects there, "
-                 "else start one: hearth worker\n",
-                 three_words((*found)->cluster).c_str(), (*found)->coordinators.front().c_str());
-    return kExitDone;
+  const bool by_token = options.target.starts_with("hh1.");
+  if (before.ok() && *before && !options.target.empty() && !by_token) return find_again(options);
+  std::optional<MemberFile> member;
+  if (by_token) {
+    TRY(member, join_with_token(options));
+  } else {
+    TRY(member, join_without_token(options));
   }
-  const auto member = join(options);
-  if (!member.ok()) return fail(member.error());
-  if (!*member) return kExitDone;
-  std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n",
-               three_words((*member)->cluster).c_str(),
-               std::string(role_name((*member)->role)).c_str(), (*member)->node.c_str(),
-               next_step(**member).c_str());
-  return (*member)->role == Role::kWorker ? run_worker(options.worker) : kExitDone;
+  if (!member) return kExitDone;
+  std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", three_words(member->cluster).c_str(),
+               std::string(role_name(member->role)).c_str(), member->node.c_str(),
+               next_step(*member).c_str());
+  return member->role == Role::kWorker ? run_worker(options.worker) : Result<int>(kExitDone);
 }
 
 }  // namespace hearth::cli

@@ -1,5 +1,4 @@
-#include "cli/cluster/keys.h"
-
+#include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -7,13 +6,14 @@
 
 #include "base/clock.h"
 #include "base/private_file.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/ledger/account_names.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/table.h"
 #include "coordinator/membership/accounts.h"
 #include "coordinator/membership/credentials.h"
 #include "coordinator/store/store.h"
@@ -25,8 +25,7 @@ using coordinator::ApiKey;
 using coordinator::Store;
 using OrderedJson = nlohmann::ordered_json;
 
-// `made`: where there was none yet; else such a folder is refused, being most likely another one
-// than was meant.
+// `made`: where there was none yet; else such a folder is refused: most likely another is meant.
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
   TRY(const auto member, read_member_file(folder));
@@ -56,56 +55,47 @@ Result<coordinator::NewKey> wish_of(const KeyOptions& options) {
 }
 
 OrderedJson key_object(const ApiKey& key) {
-  OrderedJson out;
-  out["id"] = key.id;
-  out["name"] = key.name;
-  out["role"] = key.admin ? "admin" : "user";
-  out["models"] = key.models;
-  out["trust"] = key.trust;
-  out["requests_per_minute"] = key.requests_per_minute;
-  out["verify"] = coordinator::verify_name(key.verify);
-  out["min_level"] = ledger::level_name(key.min_level);
-  out["created"] = key.created;
-  out["revoked"] = key.revoked;
-  return out;
+  return {{"id", key.id},
+          {"name", key.name},
+          {"role", key.admin ? "admin" : "user"},
+          {"models", key.models},
+          {"trust", key.trust},
+          {"requests_per_minute", key.requests_per_minute},
+          {"verify", coordinator::verify_name(key.verify)},
+          {"min_level", ledger::level_name(key.min_level)},
+          {"created", key.created},
+          {"revoked", key.revoked}};
 }
 
-void print_keys_json(const OrderedJson& json) { std::printf("%s\n", json.dump().c_str()); }
-
 std::string list_text(const std::vector<std::string>& names, const char* none) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text.empty() ? none : text;
+  return names.empty() ? none : boost::algorithm::join(names, ",");
 }
 
 // What keys can spend, where the cluster runs with credits.
-class Purse {
- public:
-  static Result<std::optional<Purse>> open(const std::string& given, const Hash256& secret) {
-    TRY(const auto cluster, read_cluster(given));
-    if (!cluster || !cluster->credits) return std::optional<Purse>();
-    TRY(const ServerIdentity identity, ServerIdentity::open(data_folder(given)));
-    TRY(ledger::Books books, read_books(data_folder(given)));
-    return std::optional(Purse(secret, identity.node.key, std::move(books)));
-  }
+struct Purse {
+  Hash256 secret;
+  PublicKey server;
+  ledger::Books books;
+
   PublicKey account(const ApiKey& key) const {
-    return coordinator::account_of(key, secret_, coordinator_);
+    return coordinator::account_of(key, secret, server);
   }
   std::int64_t balance(const ApiKey& key) const {
-    return books_.balance({ledger::Account::Kind::kSpendable, account(key)});
+    return books.balance({ledger::Account::Kind::kSpendable, account(key)});
   }
   void add(OrderedJson& object, const ApiKey& key) const {
     object["account"] = account(key).hex();
     object["balance"] = balance(key);
   }
-
- private:
-  Purse(const Hash256& secret, const PublicKey& own, ledger::Books books)
-      : secret_(secret), coordinator_(own), books_(std::move(books)) {}
-  Hash256 secret_;
-  PublicKey coordinator_;
-  ledger::Books books_;
 };
+
+Result<std::optional<Purse>> open_purse(const std::string& given, const Hash256& secret) {
+  TRY(const auto cluster, read_cluster(given));
+  if (!cluster || !cluster->credits) return std::optional<Purse>();
+  TRY(const ServerIdentity identity, ServerIdentity::open(data_folder(given)));
+  TRY(ledger::Books books, read_books(data_folder(given)));
+  return std::optional(Purse{secret, identity.node.key, std::move(books)});
+}
 
 // One sentence a key that can pay.
 void print_balances(const std::vector<ApiKey>& keys, const Purse& purse) {
@@ -135,71 +125,57 @@ void print_table(const std::vector<ApiKey>& keys) {
 
 }  // namespace
 
-int run_key_create(const KeyOptions& options) {
+Result<int> run_key_create(const KeyOptions& options) {
   bool first = false;
-  const auto store = open_folder(options, &first);
-  if (!store.ok()) return fail(store.error());
-  const auto wish = wish_of(options);
-  if (!wish.ok()) return fail(wish.error());
-  const auto made = coordinator::create_key(**store, *wish, SystemClock().unix_seconds());
-  if (!made.ok()) return fail(made.error());
+  TRY(const auto store, open_folder(options, &first));
+  TRY(const auto wish, wish_of(options));
+  TRY(const auto made, coordinator::create_key(*store, wish, SystemClock().unix_seconds()));
   if (options.json) {
-    OrderedJson out = key_object(made->key);
-    const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
-    if (purse.ok() && *purse) (*purse)->add(out, made->key);
-    out["key"] = made->text;
-    print_keys_json(out);
-    return kExitDone;
+    OrderedJson out = key_object(made.key);
+    const auto purse = open_purse(options.data_dir, store->secret_key());
+    if (purse.ok() && *purse) (*purse)->add(out, made.key);
+    out["key"] = made.text;
+    return succeed(out.dump());
   }
   std::fprintf(stderr,
                "API key '%s': it is shown only once; give it to clients as HEARTH_API_KEY or "
                "OPENAI_API_KEY\n",
-               made->key.name.c_str());
+               made.key.name.c_str());
   if (first) {
     std::fprintf(stderr,
                  "no server has used the data folder %s yet; keys matter once other machines reach "
                  "it (hearth init NAME, then hearth serve --host ADDRESS)\n",
                  data_folder(options.data_dir).c_str());
   }
-  std::printf("%s\n", made->text.c_str());
-  return kExitDone;
+  return succeed(made.text);
 }
 
-int run_key_list(const KeyOptions& options) {
-  const auto store = open_folder(options);
-  if (!store.ok()) return fail(store.error());
-  const auto keys = (*store)->keys();
-  if (!keys.ok()) return fail(keys.error());
-  const auto purse = Purse::open(options.data_dir, (*store)->secret_key());
-  if (!purse.ok()) return fail(purse.error());
+Result<int> run_key_list(const KeyOptions& options) {
+  TRY(const auto store, open_folder(options));
+  TRY(const auto keys, store->keys());
+  TRY(const auto purse, open_purse(options.data_dir, store->secret_key()));
   if (!options.json) {
-    print_table(*keys);
-    if (*purse) print_balances(*keys, **purse);
+    print_table(keys);
+    if (purse) print_balances(keys, *purse);
     return kExitDone;
   }
   OrderedJson out = OrderedJson::array();
-  for (const ApiKey& key : *keys) {
+  for (const ApiKey& key : keys) {
     OrderedJson& one = out.emplace_back(key_object(key));
-    if (*purse) (*purse)->add(one, key);
+    if (purse) purse->add(one, key);
   }
-  print_keys_json(out);
-  return kExitDone;
+  return succeed(out.dump());
 }
 
-int run_key_revoke(const KeyOptions& options) {
-  const auto store = open_folder(options);
-  if (!store.ok()) return fail(store.error());
-  const auto revoked = (*store)->revoke_key(options.name);
-  if (!revoked.ok()) return fail(revoked.error());
-  if (!*revoked) {
-    return fail({ErrorCode::kNotFound, "there is no valid API key called \"" + options.name +
-                                           "\"; hearth key list shows them"});
+Result<int> run_key_revoke(const KeyOptions& options) {
+  TRY(const auto store, open_folder(options));
+  TRY(const bool revoked, store->revoke_key(options.name));
+  if (!revoked) {
+    return Error{ErrorCode::kNotFound, "there is no valid API key called \"" + options.name +
+                                           "\"; hearth key list shows them"};
   }
-  if (options.json) {
-    print_keys_json({{"revoked", options.name}});
-  } else {
-    std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
-  }
+  if (options.json) return succeed(OrderedJson{{"revoked", options.name}}.dump());
+  std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
   return kExitDone;
 }
 

@@ -1,5 +1,4 @@
-#include "cli/cluster/nodes.h"
-
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -8,15 +7,15 @@
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
-#include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/table.h"
 #include "coordinator/membership/set_back.h"
 #include "coordinator/store/store.h"
 #include "proto/roster.h"
@@ -55,13 +54,10 @@ Result<Roster> read_roster(const std::string& folder) {
   return *roster;
 }
 
-// When a node joined and whose it is; nothing where this machine is not told, or for workers of the
-// server.
+// When a node joined and whose it is; nothing where this machine is not told, or for local workers.
 NodeRecord record_of(const std::vector<NodeRecord>& nodes, const PublicKey& key) {
-  for (const NodeRecord& node : nodes) {
-    if (node.key == key) return node;
-  }
-  return {};
+  const auto found = std::ranges::find(nodes, key, &NodeRecord::key);
+  return found != nodes.end() ? *found : NodeRecord();
 }
 
 Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
@@ -122,33 +118,30 @@ Status check_name_is_free(const std::string& given, const std::string& name) {
   return ok_status();
 }
 
-int run_nodes(const NodesOptions& options) {
+Result<int> run_nodes(const NodesOptions& options) {
   const std::string folder = data_folder(options.data_dir);
-  const auto roster = read_roster(folder);
-  if (!roster.ok()) return fail(roster.error());
-  const auto stored = stored_nodes(folder);
-  if (!stored.ok()) return fail(stored.error());
-  OrderedJson nodes = OrderedJson::array();
-  for (const RosterEntry& entry : roster->entries) {
-    const NodeRecord record = record_of(*stored, entry.key);
-    nodes.push_back(
-        {{"name", entry.name},
-         {"role", role_name(entry.role)},
-         {"key", entry.key.hex()},
-         {"joined", record.enrolled == 0 ? OrderedJson() : OrderedJson(record.enrolled)}});
-    if (!record.owner.empty()) nodes.back()["owner"] = record.owner;
-  }
+  TRY(const Roster roster, read_roster(folder));
+  TRY(const auto stored, stored_nodes(folder));
   if (options.json) {
+    OrderedJson nodes = OrderedJson::array();
+    for (const RosterEntry& entry : roster.entries) {
+      const NodeRecord record = record_of(stored, entry.key);
+      nodes.push_back(
+          {{"name", entry.name},
+           {"role", role_name(entry.role)},
+           {"key", entry.key.hex()},
+           {"joined", record.enrolled == 0 ? OrderedJson() : OrderedJson(record.enrolled)}});
+      if (!record.owner.empty()) nodes.back()["owner"] = record.owner;
+    }
     const OrderedJson json = {
-        {"cluster", fingerprint(roster->cluster)}, {"number", roster->number}, {"nodes", nodes}};
-    std::printf("%s\n", json.dump().c_str());
-    return kExitDone;
+        {"cluster", fingerprint(roster.cluster)}, {"number", roster.number}, {"nodes", nodes}};
+    return succeed(json.dump());
   }
-  std::printf("cluster %s, roster %llu\n", three_words(roster->cluster).c_str(),
-              static_cast<unsigned long long>(roster->number));
+  std::printf("cluster %s, roster %llu\n", three_words(roster.cluster).c_str(),
+              static_cast<unsigned long long>(roster.number));
   std::printf("%-24s%-13s%-18s%-66s%s\n", "NAME", "ROLE", "JOINED", "KEY", "OWNER");
-  for (const RosterEntry& entry : roster->entries) {
-    const NodeRecord record = record_of(*stored, entry.key);
+  for (const RosterEntry& entry : roster.entries) {
+    const NodeRecord record = record_of(stored, entry.key);
     std::printf("%-24s%-13s%-18s%-66s%s\n", entry.name.c_str(),
                 std::string(role_name(entry.role)).c_str(),
                 record.enrolled == 0 ? "-" : date_text(record.enrolled).c_str(),
@@ -157,38 +150,32 @@ int run_nodes(const NodesOptions& options) {
   return kExitDone;
 }
 
-int run_nodes_rm(const NodesOptions& options) {
+Result<int> run_nodes_rm(const NodesOptions& options) {
   const std::string folder = data_folder(options.data_dir);
-  const auto key = revoke(options);
-  if (!key.ok()) return fail(key.error());
-  const bool out = wait_for_roster(folder, *key, false);
+  TRY(const PublicKey key, revoke(options));
+  const bool out = wait_for_roster(folder, key, false);
   if (!out && read_server_file(folder).ok()) {
-    return fail({ErrorCode::kUnavailable, options.name +
+    return Error{ErrorCode::kUnavailable, options.name +
                                               " is revoked, but the running server has not told "
-                                              "the other members yet; hearth logs says why"});
+                                              "the other members yet; hearth logs says why"};
   }
-  if (options.json) {
-    std::printf("%s\n", OrderedJson{{"removed", options.name}}.dump().c_str());
-  } else {
-    std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
-                 out ? "" : "; the other members learn so when the server starts next");
-  }
+  if (options.json) return succeed(OrderedJson{{"removed", options.name}}.dump());
+  std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
+               out ? "" : "; the other members learn so when the server starts next");
   return kExitDone;
 }
 
-int run_nodes_restore(const NodesOptions& options) {
-  const auto restored = restore(options);
-  if (!restored.ok()) return fail(restored.error());
+Result<int> run_nodes_restore(const NodesOptions& options) {
+  TRY(const coordinator::Restored restored, restore(options));
   if (options.json) {
     const OrderedJson json = {
-        {"removed", restored->removed}, {"added", restored->added}, {"number", restored->number}};
-    std::printf("%s\n", json.dump().c_str());
-    return kExitDone;
+        {"removed", restored.removed}, {"added", restored.added}, {"number", restored.number}};
+    return succeed(json.dump());
   }
-  for (const std::string& name : restored->removed) {
+  for (const std::string& name : restored.removed) {
     std::fprintf(stderr, "removed again: %s\n", name.c_str());
   }
-  for (const std::string& name : restored->added) {
+  for (const std::string& name : restored.added) {
     std::fprintf(stderr,
                  "added again: %s; it joined after this copy was made, so it has no owner and is a "
                  "newcomer unless the ledger knows its key. To change that: hearth nodes rm %s, "
@@ -202,16 +189,14 @@ int run_nodes_restore(const NodesOptions& options) {
   return kExitDone;
 }
 
-int run_leave(const NodesOptions& options) {
+Result<int> run_leave(const NodesOptions& options) {
   const auto member = read_member_file(data_folder(options.data_dir));  // gone afterwards
-  const Status left = leave_cluster(options.data_dir, options.here_only);
-  if (!left) return fail(left.error());
+  TRY_VOID(leave_cluster(options.data_dir, options.here_only));
   if (options.json) {
     OrderedJson out;
     out["left"] = member.ok() && *member ? OrderedJson((*member)->node) : OrderedJson(nullptr);
     out["coordinator_told"] = !options.here_only;
-    std::printf("%s\n", out.dump().c_str());
-    return kExitDone;
+    return succeed(out.dump());
   }
   std::fprintf(stderr, options.here_only ? "the cluster is forgotten here; remove this node on the "
                                            "coordinator's machine too: hearth nodes rm NAME\n"

@@ -1,15 +1,14 @@
-#include "cli/cluster/tokens.h"
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/private_file.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/table.h"
 #include "coordinator/membership/credentials.h"
 #include "coordinator/store/store.h"
 #include "proto/address.h"
@@ -56,7 +55,7 @@ Result<JoinToken> create(const TokenOptions& options) {
                    {Address{cluster.host, cluster.control_port}.text()}};
 }
 
-void print_table(const std::vector<TokenRecord>& tokens) {
+int print_table(const std::vector<TokenRecord>& tokens) {
   std::printf("%-18s%-10s%-8s%-18s%-18s%-9s%s\n", "ID", "ROLE", "USES", "CREATED", "EXPIRES",
               "STATE", "OWNER");
   for (const TokenRecord& token : tokens) {
@@ -65,62 +64,49 @@ void print_table(const std::vector<TokenRecord>& tokens) {
                 date_text(token.created).c_str(), date_text(token.expires).c_str(), state_of(token),
                 token.owner.empty() ? "-" : token.owner.c_str());
   }
+  return kExitDone;
 }
 
 }  // namespace
 
-int run_token_create(const TokenOptions& options) {
-  const auto token = create(options);
-  if (!token.ok()) return fail(token.error());
+Result<int> run_token_create(const TokenOptions& options) {
+  TRY(const JoinToken token, create(options));
   if (options.json) {
-    OrderedJson json = {{"id", token->id},
-                        {"token", token->text()},
+    OrderedJson json = {{"id", token.id},
+                        {"token", token.text()},
                         {"role", options.role},
                         {"expires", now() + options.seconds},
                         {"uses", options.uses}};
     if (!options.owner.empty()) json["owner"] = options.owner;
-    std::printf("%s\n", json.dump().c_str());
-    return kExitDone;
+    return succeed(json.dump());
   }
   std::fprintf(stderr,
                "join token %s of a %s, shown only once; on the other machine: hearth join TOKEN\n",
-               token->id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
-  std::printf("%s\n", token->text().c_str());
-  return kExitDone;
+               token.id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
+  return succeed(token.text());
 }
 
-int run_token_list(const TokenOptions& options) {
-  const auto store = open_cluster_store(options.data_dir);
-  if (!store.ok()) return fail(store.error());
-  const auto tokens = (*store)->tokens();
-  if (!tokens.ok()) return fail(tokens.error());
-  if (!options.json) {
-    print_table(*tokens);
-    return kExitDone;
-  }
+Result<int> run_token_list(const TokenOptions& options) {
+  TRY(const auto store, open_cluster_store(options.data_dir));
+  TRY(const auto tokens, store->tokens());
+  if (!options.json) return print_table(tokens);
   OrderedJson out = OrderedJson::array();
-  for (const TokenRecord& token : *tokens) out.push_back(token_object(token));
-  std::printf("%s\n", out.dump().c_str());
-  return kExitDone;
+  for (const TokenRecord& token : tokens) out.push_back(token_object(token));
+  return succeed(out.dump());
 }
 
-int run_token_revoke(const TokenOptions& options) {
-  const auto store = open_cluster_store(options.data_dir);
-  if (!store.ok()) return fail(store.error());
-  const auto revoked = (*store)->revoke_token(options.id);
-  if (!revoked.ok()) return fail(revoked.error());
-  if (!*revoked) {
-    return fail({ErrorCode::kNotFound, "there is no valid join token with the id \"" + options.id +
-                                           "\"; hearth token list shows them"});
+Result<int> run_token_revoke(const TokenOptions& options) {
+  TRY(const auto store, open_cluster_store(options.data_dir));
+  TRY(const bool revoked, store->revoke_token(options.id));
+  if (!revoked) {
+    return Error{ErrorCode::kNotFound, "there is no valid join token with the id \"" + options.id +
+                                           "\"; hearth token list shows them"};
   }
-  if (options.json) {
-    std::printf("%s\n", OrderedJson{{"revoked", options.id}}.dump().c_str());
-  } else {
-    std::fprintf(
-        stderr,
-        "revoked: %s; nodes that joined with it stay members (hearth nodes rm NAME removes one)\n",
-        options.id.c_str());
-  }
+  if (options.json) return succeed(OrderedJson{{"revoked", options.id}}.dump());
+  std::fprintf(
+      stderr,
+      "revoked: %s; nodes that joined with it stay members (hearth nodes rm NAME removes one)\n",
+      options.id.c_str());
   return kExitDone;
 }
 

@@ -168,7 +168,8 @@ int CommandLine::run(const std::vector<std::string>& words) {
                  full_name(chosen_verb(app_)).c_str());
     return kExitUsage;
   }
-  return action_();
+  const Result<int> code = action_();
+  return code ? *code : fail(code.error());
 }
 
 }  // namespace hearth::cli

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cli/models/models.h"
-#include "cli/process/log_files.h"
+#include "cli/process/paths.h"
 
 namespace hearth::cli {
 namespace {

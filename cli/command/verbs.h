@@ -8,12 +8,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/result.h"
 #include "placement/problem.h"
 
 namespace hearth::cli {
 
-// What the chosen verb does; returns the exit code.
-using Action = std::function<int()>;
+// What the chosen verb does; returns the exit code, or the error that is still to be printed.
+using Action = std::function<Result<int>()>;
 
 template <typename Options>
 struct NewVerb {
@@ -22,9 +23,9 @@ struct NewVerb {
 };
 // A verb that runs with its options, which the caller binds to flags, unless a verb below it was
 // chosen.
-template <typename Options>
+template <typename Options, typename Exit>
 NewVerb<Options> add_verb(CLI::App& parent, const char* name, const char* text, Action& action,
-                          int (*run)(const Options&)) {
+                          Exit (*run)(const Options&)) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand(name, text);
   app->callback([app, options, run, &action] {

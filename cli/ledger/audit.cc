@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
+#include "cli/terminal/table.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"

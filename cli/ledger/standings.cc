@@ -9,7 +9,6 @@
 #include "cli/ledger/account_names.h"
 #include "cli/ledger/audit.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"

@@ -13,20 +13,24 @@ int exit_code(ErrorCode code) {
     case ErrorCode::kCancelled: return kExitInterrupted;
     case ErrorCode::kTimeout: return kExitTimeout;
     case ErrorCode::kRefused: return kExitRefused;
-    case ErrorCode::kInvalidInput:
-    case ErrorCode::kNotFound:
-    case ErrorCode::kVersion:
-    case ErrorCode::kIo:
-    case ErrorCode::kUnsupported:
-    case ErrorCode::kNumeric: return kExitFailed;
+    default: return kExitFailed;
   }
-  return kExitFailed;
+}
+
+int succeed(const std::string& result) {
+  std::printf("%s\n", result.c_str());
+  return kExitDone;
 }
 
 int fail(const Error& error) {
   // A file's or a server's words must not steer the terminal.
   std::fprintf(stderr, "hearth: %s\n", escape_lines(error.message).c_str());
   return exit_code(error.code);
+}
+
+int misused(const Error& error) {
+  fail(error);
+  return kExitUsage;
 }
 
 }  // namespace hearth::cli

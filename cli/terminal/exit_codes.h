@@ -20,7 +20,10 @@ inline constexpr int kExitTimeout = 124;
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C
 
 int exit_code(ErrorCode code);
+// Prints a result and a line break on stdout, and returns kExitDone.
+int succeed(const std::string& result);
 // Prints "hearth: message" on stderr and returns the exit code.
 int fail(const Error& error);
+int misused(const Error& error);  // the same, and kExitUsage
 
 }  // namespace hearth::cli

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -65,31 +66,77 @@ bool take_keys() {
   return true;
 }
 
-}  // namespace
-
-Screen::Screen(bool plain) : in_place_(!plain && draws_in_place()), keys_(false) {
-  catch_interrupts();
-  if (!in_place_) return;
-  on_forced_end(restore_terminal);
-  struct sigaction action = {};
-  action.sa_handler = on_end;
-  for (std::size_t i = 0; i < kEnding.size(); ++i) {
-    sigaction(kEnding[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
+// One object at a time. Its destructor, or a signal that ends the program, restores the terminal.
+class Screen {
+ public:
+  // In place only where stdout is a terminal that can do it, and not when `plain`.
+  explicit Screen(bool plain) : in_place_(!plain && draws_in_place()), keys_(false) {
+    catch_interrupts();
+    if (!in_place_) return;
+    on_forced_end(restore_terminal);
+    struct sigaction action = {};
+    action.sa_handler = on_end;
+    for (std::size_t i = 0; i < kEnding.size(); ++i) {
+      sigaction(kEnding[i], nullptr, &before[i]);
+      if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
+    }
+    keys_ = take_keys();
+    cursor_hidden = 1;
+    std::fputs(kHideCursor, stdout);
+    std::fflush(stdout);
   }
-  keys_ = take_keys();
-  cursor_hidden = 1;
-  std::fputs(kHideCursor, stdout);
-  std::fflush(stdout);
-}
 
-Screen::~Screen() {
-  if (!in_place_) return;
-  std::fflush(stdout);
-  restore_terminal();
-  for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before[i], nullptr);
-  on_forced_end(nullptr);
-}
+  ~Screen() {
+    if (!in_place_) return;
+    std::fflush(stdout);
+    restore_terminal();
+    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before[i], nullptr);
+    on_forced_end(nullptr);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // Lines without control characters.
+  void draw(const Lines& lines) {
+    if (in_place_) {
+      winsize size{};
+      const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+      if (!drawn_) std::fputs(kClear, stdout);
+      std::fputs(screen_bytes(lines, known ? size.ws_col : 80, known ? size.ws_row : 24).c_str(),
+                 stdout);
+    } else {
+      if (drawn_ && lines.size() > 1) std::fputc('\n', stdout);
+      for (const std::string& line : lines) std::fprintf(stdout, "%s\n", line.c_str());
+    }
+    drawn_ = true;
+    std::fflush(stdout);
+  }
+
+  // False when the user has typed q or Ctrl-C by then.
+  bool wait(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    for (;;) {
+      if (interrupted()) return false;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          end - std::chrono::steady_clock::now());
+      if (left.count() <= 0) return true;
+      // Not to the end at once: an interrupt just before the call would else be heard late.
+      const int slice = static_cast<int>(std::min<std::int64_t>(left.count(), 200));
+      pollfd input{keys_ ? STDIN_FILENO : -1, POLLIN, 0};
+      if (poll(&input, 1, slice) <= 0 || input.revents == 0) continue;
+      char key = 0;
+      const ssize_t got = read(STDIN_FILENO, &key, 1);
+      if (got == 0 || (got == 1 && (key == 'q' || key == 'Q' || key == kEndOfInput))) return false;
+    }
+  }
+
+ private:
+  bool in_place_;
+  bool keys_;
+  bool drawn_ = false;
+};
+
+}  // namespace
 
 std::string screen_bytes(const Lines& lines, std::size_t columns, std::size_t rows) {
   // The last row stays free: a line end there would move everything up.
@@ -106,46 +153,13 @@ std::string screen_bytes(const Lines& lines, std::size_t columns, std::size_t ro
   return bytes + "\033[J";
 }
 
-void Screen::draw(const Lines& lines) {
-  if (in_place_) {
-    winsize size{};
-    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    if (!drawn_) std::fputs(kClear, stdout);
-    std::fputs(screen_bytes(lines, known ? size.ws_col : 80, known ? size.ws_row : 24).c_str(),
-               stdout);
-  } else {
-    if (drawn_ && lines.size() > 1) std::fputc('\n', stdout);
-    for (const std::string& line : lines) std::fprintf(stdout, "%s\n", line.c_str());
-  }
-  drawn_ = true;
-  std::fflush(stdout);
-}
-
-bool Screen::wait(std::chrono::milliseconds time) {
-  const auto end = std::chrono::steady_clock::now() + time;
-  for (;;) {
-    if (interrupted()) return false;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return true;
-    // Not to the end at once: an interrupt just before the call would else be heard late.
-    const int slice = static_cast<int>(std::min<std::int64_t>(left.count(), 200));
-    pollfd input{keys_ ? STDIN_FILENO : -1, POLLIN, 0};
-    if (poll(&input, 1, slice) <= 0 || input.revents == 0) continue;
-    char key = 0;
-    const ssize_t got = read(STDIN_FILENO, &key, 1);
-    if (got == 0 || (got == 1 && (key == 'q' || key == 'Q' || key == kEndOfInput))) return false;
-  }
-}
-
 int watch(const WatchOptions& options, const std::function<Result<Lines>()>& picture) {
   const auto interval = std::chrono::milliseconds(
       static_cast<std::int64_t>(std::max(0.05, options.interval_seconds) * 1000.0));
   auto first = picture();
   if (!first.ok()) return fail(first.error());
   Lines last = std::move(*first);
-  Error refused;
-  bool is_refused = false;
+  std::optional<Error> refused;
   {
     Screen screen(options.plain);
     screen.draw(last);
@@ -159,7 +173,6 @@ int watch(const WatchOptions& options, const std::function<Result<Lines>()>& pic
       }
       if (next.error().code == ErrorCode::kRefused) {
         refused = next.error();
-        is_refused = true;
         break;
       }
       const std::string why = "hearth: " + escape_control(next.error().message) + "; retrying";
@@ -172,7 +185,7 @@ int watch(const WatchOptions& options, const std::function<Result<Lines>()>& pic
       screen.draw(below);
     }
   }
-  if (is_refused) return fail(refused);
+  if (refused) return fail(*refused);
   return interrupted() ? kExitInterrupted : kExitDone;
 }
 

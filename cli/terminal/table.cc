@@ -1,6 +1,7 @@
 #include "cli/terminal/table.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "base/check.h"
 #include "cli/terminal/escape.h"
@@ -47,6 +48,16 @@ std::string_view clip_columns(std::string_view text, std::size_t columns) {
   std::size_t seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (begins_character(text[i]) && seen++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string date_text(std::int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts{};
+  char text[32] = "-";
+  if (localtime_r(&time, &parts) != nullptr) {
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 // borders.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,5 +24,6 @@ class Table {
 std::size_t text_columns(std::string_view text);
 // Its first `columns` characters.
 std::string_view clip_columns(std::string_view text, std::size_t columns);
+std::string date_text(std::int64_t unix_seconds);  // "2026-03-01 14:05", local time
 
 }  // namespace hearth::cli

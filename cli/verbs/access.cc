@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "base/limits.h"
-#include "cli/cluster/keys.h"
+#include "cli/cluster/cluster.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 
@@ -10,7 +10,7 @@ namespace hearth::cli {
 namespace {
 
 NewVerb<KeyOptions> add_key_verb(CLI::App& key, const char* name, const char* text, Action& action,
-                                 int (*run)(const KeyOptions&)) {
+                                 Result<int> (*run)(const KeyOptions&)) {
   auto verb = add_verb(key, name, text, action, run);
   verb.app->add_option("--data-dir", verb.options->data_dir, "data folder of the server");
   verb.app->add_flag("--json", verb.options->json, "print JSON");

@@ -10,7 +10,7 @@
 #include "cli/run/run.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/verbs/server_verb.h"
-#include "cli/watch/status.h"
+#include "cli/watch/watch.h"
 #include "cli/worker/device.h"
 
 namespace hearth::cli {
@@ -19,26 +19,28 @@ namespace {
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 void add_sampling(CLI::App* verb, RunOptions& o) {
-  verb->add_option("-n,--predict,--max-tokens", o.max_tokens,
+  verb->add_option("-n,--predict,--max-tokens", o.sampling.max_tokens,
                    "tokens to generate at most (0: to the end of the answer)")
       ->check(whole_number(0, limits::kModelContext));
-  verb->add_option("--temperature,--temp", o.temperature, "0 is greedy")
+  verb->add_option("--temperature,--temp", o.sampling.temperature, "0 is greedy")
       ->check(number(0, 100))
       ->capture_default_str();
-  verb->add_option("--top-k", o.top_k, "0 is off")
+  verb->add_option("--top-k", o.sampling.top_k, "0 is off")
       ->check(whole_number(0, kInt32Max))
       ->capture_default_str();
-  verb->add_option("--top-p", o.top_p, "1 is off")
+  verb->add_option("--top-p", o.sampling.top_p, "1 is off")
       ->check(number(0, 1, Low::kExcluded))
       ->capture_default_str();
-  verb->add_option("--min-p", o.min_p, "0 is off")->check(number(0, 1))->capture_default_str();
-  verb->add_option("--repeat-penalty", o.repetition_penalty, "1 is off")
+  verb->add_option("--min-p", o.sampling.min_p, "0 is off")
+      ->check(number(0, 1))
+      ->capture_default_str();
+  verb->add_option("--repeat-penalty", o.sampling.repetition_penalty, "1 is off")
       ->check(number(0, 100, Low::kExcluded))
       ->capture_default_str();
-  verb->add_option("--presence-penalty", o.presence_penalty, "0 is off")
+  verb->add_option("--presence-penalty", o.sampling.presence_penalty, "0 is off")
       ->check(number(-100, 100))
       ->capture_default_str();
-  verb->add_option("--frequency-penalty", o.frequency_penalty, "0 is off")
+  verb->add_option("--frequency-penalty", o.sampling.frequency_penalty, "0 is off")
       ->check(number(-100, 100))
       ->capture_default_str();
   verb->add_option("-s,--seed", o.seed, "the same seed gives the same answer, bit for bit")

@@ -1,13 +1,10 @@
+#include "cli/cluster/cluster.h"
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "base/limits.h"
-#include "cli/cluster/approve.h"
-#include "cli/cluster/init.h"
-#include "cli/cluster/join.h"
-#include "cli/cluster/nodes.h"
-#include "cli/cluster/tokens.h"
 #include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
@@ -47,9 +44,9 @@ void add_init(CLI::App& app, Action& action) {
 constexpr const char* kOwnerText =
     "owner of the node; nodes of one owner do not audit each other (default: the node itself)";
 
-template <typename Options>
+template <typename Options, typename Exit>
 NewVerb<Options> add_cluster_verb(CLI::App& parent, const char* name, const char* text,
-                                  Action& action, int (*run)(const Options&)) {
+                                  Action& action, Exit (*run)(const Options&)) {
   auto verb = add_verb(parent, name, text, action, run);
   verb.app->add_option("--data-dir", verb.options->data_dir, "data folder of the cluster");
   verb.app->add_flag("--json", verb.options->json, "print JSON");

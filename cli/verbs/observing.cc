@@ -9,10 +9,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/plan/plan.h"
 #include "cli/verbs/server_verb.h"
-#include "cli/watch/logs.h"
-#include "cli/watch/ping.h"
-#include "cli/watch/status.h"
-#include "cli/watch/top.h"
+#include "cli/watch/watch.h"
 #include "coordinator/client/api_address.h"
 
 namespace hearth::cli {

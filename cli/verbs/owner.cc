@@ -4,7 +4,7 @@
 
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
-#include "cli/watch/pause.h"
+#include "cli/watch/watch.h"
 
 namespace hearth::cli {
 namespace {

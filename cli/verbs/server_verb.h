@@ -8,9 +8,9 @@
 namespace hearth::cli {
 
 // As add_verb(), with --host and --api-key; options->api_base is the server's address.
-template <typename Options>
+template <typename Options, typename Exit>
 NewVerb<Options> add_server_verb(CLI::App& parent, const char* name, const char* text,
-                                 Action& action, int (*run)(const Options&)) {
+                                 Action& action, Exit (*run)(const Options&)) {
   auto verb = add_verb(parent, name, text, action, run);
   const auto host = std::make_shared<std::string>();
   add_server(verb.app, *host, verb.options->api_key);

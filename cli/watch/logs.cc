@@ -1,13 +1,13 @@
-#include "cli/watch/logs.h"
-
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
-#include "cli/process/log_files.h"
-#include "cli/terminal/exit_codes.h"
+#include "cli/process/paths.h"
+#include "cli/watch/watch.h"
 
 namespace hearth::cli {
 namespace {
@@ -21,10 +21,9 @@ bool exists(const std::string& path) {
 
 Error no_file_of(const std::string& node, const std::string& data_dir) {
   const std::string folder = fs::path(server_log_file(data_dir)).parent_path().string();
-  std::string names;
-  for (const std::string& name : workers_with_files(data_dir)) {
-    names += (names.empty() ? "" : ", ") + (name.empty() ? "worker" : name);
-  }
+  std::vector<std::string> workers = workers_with_files(data_dir);
+  std::ranges::replace(workers, std::string(), std::string("worker"));
+  const std::string names = boost::algorithm::join(workers, ", ");
   if (names.empty() && !exists(server_log_file(data_dir))) {
     return {ErrorCode::kNotFound,
             "there is no log in " + folder +
@@ -61,19 +60,17 @@ Result<std::vector<std::string>> logs_command(const LogsOptions& options) {
   TRY(std::string file, find_file(options));
   std::vector<std::string> words = {"tail", "-n", std::to_string(options.lines)};
   if (options.follow) words.emplace_back("-F");
-  words.emplace_back("--");
-  words.push_back(std::move(file));
+  words.insert(words.end(), {"--", std::move(file)});
   return words;
 }
 
-int run_logs(const LogsOptions& options) {
-  auto words = logs_command(options);
-  if (!words.ok()) return fail(words.error());
+Result<int> run_logs(const LogsOptions& options) {
+  TRY(auto words, logs_command(options));
   std::vector<char*> argv;
-  for (std::string& word : *words) argv.push_back(word.data());
+  for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
-  return fail(Error{ErrorCode::kIo, std::string("cannot run tail: ") + std::strerror(errno)});
+  return Error{ErrorCode::kIo, std::string("cannot run tail: ") + std::strerror(errno)};
 }
 
 }  // namespace hearth::cli

@@ -1,15 +1,14 @@
-#include "cli/watch/pause.h"
-
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
 #include "base/clock.h"
 #include "cli/process/paths.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/table.h"
+#include "cli/watch/watch.h"
 #include "node/machine/pause_file.h"
 
 namespace hearth::cli {
@@ -44,17 +43,16 @@ Result<double> say(const std::string& folder, const node::OwnerOrder& order,
   }
 }
 
-int order(const PauseOptions& options, bool drain) {
+Result<int> order(const PauseOptions& options, bool drain) {
   catch_interrupts();
   const std::int64_t until =
       options.seconds > 0 ? SystemClock().unix_seconds() + options.seconds : 0;
-  const auto took =
-      say(data_folder(options.data_dir), {drain, until}, drain ? kDrainPatience : kPausePatience);
-  if (!took.ok()) return fail(took.error());
+  TRY(const double took,
+      say(data_folder(options.data_dir), {drain, until}, drain ? kDrainPatience : kPausePatience));
   const std::string end = until > 0 ? date_text(until) : "hearth resume";
   std::printf("%s until %s; ", drain ? "drained" : "paused", end.c_str());
-  if (*took > 0.0) {
-    std::printf("the workers' memory was free after %.2f s\n", *took);
+  if (took > 0.0) {
+    std::printf("the workers' memory was free after %.2f s\n", took);
   } else {
     std::printf(
         "no worker with the data folder %s had a model in memory; workers that start later obey "
@@ -66,20 +64,18 @@ int order(const PauseOptions& options, bool drain) {
 
 }  // namespace
 
-int run_pause(const PauseOptions& options) { return order(options, false); }
+Result<int> run_pause(const PauseOptions& options) { return order(options, false); }
 
-int run_drain(const PauseOptions& options) {
+Result<int> run_drain(const PauseOptions& options) {
   std::fprintf(stderr, "running requests move to other nodes or finish first\n");
   return order(options, true);
 }
 
-int run_resume(const std::string& data_dir) {
-  const auto removed = node::remove_pause_file(data_folder(data_dir));
-  if (!removed.ok()) return fail(removed.error());
-  std::printf("%s\n", *removed ? "resumed"
-                               : "nothing was paused here; hearth status shows whether the "
-                                 "schedule, a game or the battery pauses a worker");
-  return kExitDone;
+Result<int> run_resume(const std::string& data_dir) {
+  TRY(const bool removed, node::remove_pause_file(data_folder(data_dir)));
+  return succeed(removed ? "resumed"
+                         : "nothing was paused here; hearth status shows whether the schedule, a "
+                           "game or the battery pauses a worker");
 }
 
 }  // namespace hearth::cli

@@ -1,4 +1,4 @@
-#include "cli/watch/ping.h"
+#include "proto/link/ping.h"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "cli/home/own_place.h"
+#include "cli/home/member.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
-#include "proto/link/ping.h"
+#include "cli/watch/watch.h"
 #include "proto/link/rate_trial.h"
 #include "proto/link/tcp_transport.h"
 
@@ -33,11 +33,12 @@ double since(SteadyClock::time_point begin) {
 // One link to a node, which it opens and pings.
 class PingLink final : public TransportEvents {
  public:
-  static Result<std::unique_ptr<PingLink>> open(const OwnPlace& own, const std::string& address) {
+  static Result<std::unique_ptr<PingLink>> open(const node::Inquirer& own,
+                                                const std::string& address) {
     std::unique_ptr<PingLink> link(new PingLink());
     TcpOptions options;
-    options.identity = own.inquirer.identity;
-    options.roster = own.roster->book();
+    options.identity = own.identity;
+    options.roster = own.roster;
     TRY(link->transport_, TcpTransport::open(link->io_, options));
     link->transport_->set_events(link.get());
     const auto begin = SteadyClock::now();
@@ -98,7 +99,6 @@ class PingLink final : public TransportEvents {
 };
 
 struct Probe {
-  std::string error;  // empty: answered
   double connect_seconds = 0.0;
   double seconds = 0.0;
 };
@@ -108,15 +108,16 @@ struct Rates {  // bytes a second; 0: not measured
   double from = 0.0;
 };
 
-Result<Probe> probe(const OwnPlace& own, const std::string& node, const std::string& address) {
+Result<Probe> probe(const node::Inquirer& own, const std::string& node,
+                    const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   // The roster says whose key answers there.
   REQUIRE(link->peer() == node, "at " + address + " answers " + link->peer() + ", not " + node);
   TRY(const double seconds, link->ping(1, {}));
-  return Probe{"", link->connected_seconds(), seconds};
+  return Probe{link->connected_seconds(), seconds};
 }
 
-Result<Rates> measure(const OwnPlace& own, const std::string& address) {
+Result<Rates> measure(const node::Inquirer& own, const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   const auto rate = [&](bool to) -> Result<double> {
     RateTrial trial;
@@ -140,24 +141,24 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-void say(const PingOptions& options, const std::string& address, const Probe& probe) {
+void say(const PingOptions& options, const std::string& address, const Result<Probe>& probe) {
   if (options.json) return;
-  if (!probe.error.empty()) {
+  if (!probe.ok()) {
     std::printf("no answer from %s (%s): %s\n", options.node.c_str(), address.c_str(),
-                probe.error.c_str());
+                probe.error().message.c_str());
   } else {
     std::printf("answer from %s (%s) direct: %s, after %s to connect\n", options.node.c_str(),
-                address.c_str(), milliseconds(probe.seconds).c_str(),
-                milliseconds(probe.connect_seconds).c_str());
+                address.c_str(), milliseconds(probe->seconds).c_str(),
+                milliseconds(probe->connect_seconds).c_str());
   }
   std::fflush(stdout);
 }
 
 // Least, median, most of the answered ones, in seconds; nothing without any.
-std::optional<std::array<double, 3>> summary(const std::vector<Probe>& probes) {
+std::optional<std::array<double, 3>> summary(const std::vector<Result<Probe>>& probes) {
   std::vector<double> seconds;
-  for (const Probe& each : probes) {
-    if (each.error.empty()) seconds.push_back(each.seconds);
+  for (const auto& each : probes) {
+    if (each.ok()) seconds.push_back(each->seconds);
   }
   if (seconds.empty()) return std::nullopt;
   std::sort(seconds.begin(), seconds.end());
@@ -165,16 +166,14 @@ std::optional<std::array<double, 3>> summary(const std::vector<Probe>& probes) {
 }
 
 void print_json(const PingOptions& options, const std::string& address,
-                const std::vector<Probe>& probes, const Rates& rates) {
+                const std::vector<Result<Probe>>& probes, const Rates& rates) {
   OrderedJson out = {{"node", options.node}, {"address", address}, {"path", "direct"}};
   out["probes"] = OrderedJson::array();
-  for (const Probe& each : probes) {
-    if (each.error.empty()) {
-      out["probes"].push_back({{"milliseconds", each.seconds * 1e3},
-                               {"connect_milliseconds", each.connect_seconds * 1e3}});
-    } else {
-      out["probes"].push_back({{"error", each.error}});
-    }
+  for (const auto& each : probes) {
+    out["probes"].push_back(each.ok()
+                                ? OrderedJson{{"milliseconds", each->seconds * 1e3},
+                                              {"connect_milliseconds", each->connect_seconds * 1e3}}
+                                : OrderedJson{{"error", each.error().message}});
   }
   if (const auto times = summary(probes)) {
     out["milliseconds"] = {
@@ -186,7 +185,7 @@ void print_json(const PingOptions& options, const std::string& address,
   std::printf("%s\n", out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
 }
 
-void print_summary(const PingOptions& options, const std::vector<Probe>& probes,
+void print_summary(const PingOptions& options, const std::vector<Result<Probe>>& probes,
                    const Rates& rates) {
   const auto times = summary(probes);
   if (!times) return;
@@ -203,28 +202,25 @@ void print_summary(const PingOptions& options, const std::vector<Probe>& probes,
 
 }  // namespace
 
-int run_ping(const PingOptions& options) {
+Result<int> run_ping(const PingOptions& options) {
   catch_interrupts();
-  const auto own = own_place(options.data_dir);
-  if (!own.ok()) return fail(own.error());
-  const auto address = node::locate(own->inquirer, options.node);
-  if (!address.ok()) return fail(address.error());
-  std::vector<Probe> probes;
+  TRY(const node::Inquirer own, own_inquirer(options.data_dir));
+  TRY(const std::string address, node::locate(own, options.node));
+  std::vector<Result<Probe>> probes;
   while (probes.size() < options.count && !interrupted()) {
     if (!probes.empty()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_seconds));
     }
-    const auto one = probe(*own, options.node, *address);
-    probes.push_back(one.ok() ? *one : Probe{one.error().message, 0.0, 0.0});
-    say(options, *address, probes.back());
+    probes.push_back(probe(own, options.node, address));
+    say(options, address, probes.back());
   }
   Rates rates;
   if (summary(probes) && !options.no_rate && !interrupted()) {
-    const auto measured = measure(*own, *address);
+    const auto measured = measure(own, address);
     if (measured.ok()) rates = *measured;
   }
   if (options.json) {
-    print_json(options, *address, probes, rates);
+    print_json(options, address, probes, rates);
   } else {
     print_summary(options, probes, rates);
   }

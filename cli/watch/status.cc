@@ -1,20 +1,20 @@
-#include "cli/watch/status.h"
-
+#include <boost/algorithm/string/join.hpp>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
-#include "cli/home/fetch_swarm.h"
+#include "cli/home/own_server.h"
 #include "cli/models/models.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/screen.h"
 #include "cli/terminal/table.h"
-#include "cli/watch/swarm_lines.h"
+#include "cli/watch/watch.h"
 #include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
@@ -44,12 +44,27 @@ Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
   }
 }
 
-Lines lines_of(const SwarmAnswer& answer, bool json) {
-  return json ? Lines{answer.json} : status_lines(answer.view);
+// Pictures until the end; with --wait, the first one comes once the swarm is ready.
+int watch_swarm(const StatusOptions& options,
+                const std::function<Lines(const client::SwarmView&)>& lines_of) {
+  catch_interrupts();
+  bool waited = false;
+  client::HttpClient http(interrupted);
+  return watch({options.interval_seconds, options.count, options.json}, [&]() -> Result<Lines> {
+    TRY(const SwarmAnswer answer, std::exchange(waited, true)
+                                      ? fetch_swarm(http, options.api_base, options.api_key)
+                                      : wait_for_state(options));
+    return options.json ? Lines{answer.json} : lines_of(answer.view);
+  });
 }
 
-std::string short_id(const std::string& sha256) {
-  return sha256.empty() ? "-" : sha256.substr(0, 12);
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[16];
+  if (localtime_r(&now, &parts) == nullptr) return "";
+  std::strftime(text, sizeof text, "%H:%M:%S", &parts);
+  return text;
 }
 
 Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
@@ -84,60 +99,48 @@ Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
 
 }  // namespace
 
-int run_status(const StatusOptions& options) {
+Result<int> run_status(const StatusOptions& options) {
+  if (options.watch) return watch_swarm(options, status_lines);
   catch_interrupts();
-  if (options.watch) {
-    bool waited = false;  // for the first picture alone
-    client::HttpClient http(interrupted);
-    return watch({options.interval_seconds, options.count, options.json}, [&]() -> Result<Lines> {
-      auto answer = std::exchange(waited, true)
-                        ? fetch_swarm(http, options.api_base, options.api_key)
-                        : wait_for_state(options);
-      if (!answer.ok()) return answer.error();
-      return lines_of(*answer, options.json);
-    });
-  }
-  const auto answer = wait_for_state(options);
-  if (!answer.ok()) return fail(answer.error());
-  for (const std::string& line : lines_of(*answer, options.json)) {
-    std::printf("%s\n", line.c_str());
-  }
-  return kExitDone;
+  TRY(const SwarmAnswer answer, wait_for_state(options));
+  return succeed(options.json ? answer.json
+                              : boost::algorithm::join(status_lines(answer.view), "\n"));
 }
 
-int run_ps(const StatusOptions& options) {
+Result<int> run_top(const StatusOptions& options) {
+  return watch_swarm(options, [&](const client::SwarmView& view) {
+    return top_lines(view, options.api_base, local_time());
+  });
+}
+
+Result<int> run_ps(const StatusOptions& options) {
   catch_interrupts();
-  const auto answer = wait_for_state(options);
-  if (!answer.ok()) return fail(answer.error());
-  const Json state = Json::parse(answer->json);
+  TRY(const SwarmAnswer answer, wait_for_state(options));
+  const Json state = Json::parse(answer.json);
   try {
     const Json& model = state.at("model");
     const Json& pipelines = state.at("pipelines");
     if (options.json) {
-      std::printf("%s\n", Json::array({{{"name", model.at("id")},
-                                        {"bytes", model.at("file_bytes")},
-                                        {"context", model.at("context")},
-                                        {"pipelines", pipelines},
-                                        {"running", state.at("running")},
-                                        {"waiting", state.at("waiting")}}})
-                              .dump()
-                              .c_str());
-      return kExitDone;
+      return succeed(Json::array({{{"name", model.at("id")},
+                                   {"bytes", model.at("file_bytes")},
+                                   {"context", model.at("context")},
+                                   {"pipelines", pipelines},
+                                   {"running", state.at("running")},
+                                   {"waiting", state.at("waiting")}}})
+                         .dump());
     }
-    const client::SwarmView& view = answer->view;
+    const client::SwarmView& view = answer.view;
     Table table({"NAME", "SIZE", "CONTEXT", "PIPELINES", "RUNNING", "WAITING"});
     table.add({view.model, format_bytes(view.model_bytes), model.at("context").dump(),
                std::to_string(pipelines.size()), std::to_string(view.running),
                std::to_string(view.waiting)});
-    for (const std::string& line : table.lines()) std::printf("%s\n", line.c_str());
+    return succeed(boost::algorithm::join(table.lines(), "\n"));
   } catch (const Json::exception& bad) {
-    return fail(
-        Error::invalid(std::string("the server's state is of another version: ") + bad.what()));
+    return Error::invalid(std::string("the server's state is of another version: ") + bad.what());
   }
-  return kExitDone;
 }
 
-int run_ls(bool json) {
+Result<int> run_ls(bool json) {
   const auto models = list_models();
   if (json) {
     Json all = Json::array();
@@ -149,29 +152,23 @@ int run_ls(bool json) {
                      {"source", model.source},
                      {"modified", model.modified}});
     }
-    std::printf("%s\n", all.dump().c_str());
-    return kExitDone;
+    return succeed(all.dump());
   }
   std::printf("%-40s %-14s %-10s %s\n", "NAME", "ID", "SIZE", "MODIFIED");
   for (const LocalModel& model : models) {
-    std::printf("%-40s %-14s %-10s %s\n", model.name.c_str(), short_id(model.sha256).c_str(),
+    const std::string id = model.sha256.empty() ? "-" : model.sha256.substr(0, 12);
+    std::printf("%-40s %-14s %-10s %s\n", model.name.c_str(), id.c_str(),
                 format_bytes(model.bytes).c_str(), date_text(model.modified).c_str());
   }
   return kExitDone;
 }
 
-int run_show(const std::string& name, bool json) {
-  auto path = resolve_model(name);
-  if (!path.ok()) return fail(path.error());
-  auto file = model::GgufFile::open(path->string());
-  if (!file.ok()) return fail(file.error());
-  auto spec = model::ModelSpec::read(**file);
-  if (!spec.ok()) return fail(spec.error());
-  const Json description = describe(**file, *spec);
-  if (json) {
-    std::printf("%s\n", description.dump().c_str());
-    return kExitDone;
-  }
+Result<int> run_show(const std::string& name, bool json) {
+  TRY(const auto path, resolve_model(name));
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  const Json description = describe(*file, spec);
+  if (json) return succeed(description.dump());
   for (const auto& [key, value] : description.items()) {
     std::printf("%-22s %s\n", key.c_str(),
                 value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());

@@ -1,13 +1,11 @@
-#include "cli/watch/swarm_lines.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
+#include "cli/watch/watch.h"
 
 namespace hearth::cli {
 namespace {
@@ -62,8 +60,12 @@ std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
          " " + text_of(node.layers);
 }
 
+void add_table(const Lines& table, Lines& lines) {
+  lines.insert(lines.end(), table.begin(), table.end());
+}
+
 // The cards, with what their sensors say.
-Lines card_lines(const client::SwarmView& view) {
+void add_cards(const client::SwarmView& view, Lines& lines) {
   Table table({"NODE", "CARD", "SENSORS"});
   bool any = false;
   for (const client::NodeView& node : view.nodes) {
@@ -72,21 +74,18 @@ Lines card_lines(const client::SwarmView& view) {
     table.add({node.name, node.device, reading.empty() ? "-" : reading});
     any = true;
   }
-  return any ? table.lines() : Lines{};
+  if (any) add_table(table.lines(), lines);
 }
 
-Lines slow_lines(const client::SwarmView& view) {
-  Lines lines;
+void add_slow(const client::SwarmView& view, Lines& lines) {
   for (const client::NodeView& node : view.nodes) {
     if (node.slow.empty()) continue;
     lines.push_back("slow    " + escape_control(node.name) + ": " + escape_control(node.slow));
   }
-  return lines;
 }
 
 // Why no prompt would be answered, and what to add; or why a worker has nothing to do.
-Lines why_lines(const client::SwarmView& view) {
-  Lines lines;
+void add_why(const client::SwarmView& view, Lines& lines) {
   if (view.ready) {
     const auto free =
         std::count_if(view.nodes.begin(), view.nodes.end(), [](const client::NodeView& node) {
@@ -105,7 +104,7 @@ Lines why_lines(const client::SwarmView& view) {
       lines.push_back(escape_control(node.name) +
                       " is a newcomer: " + escape_control(node.newcomer));
     }
-    return lines;
+    return;
   }
   if (!view.missing.empty()) lines.push_back("why     " + escape_control(view.missing));
   for (const client::GapView& gap : view.gaps) {
@@ -125,12 +124,10 @@ Lines why_lines(const client::SwarmView& view) {
       lines.push_back("        on the machine to add; on the server's: hearth token create");
     }
   }
-  return lines;
 }
 
 // Who is said to have sent wrong bytes: the word of nodes that may be the ones that lie.
-Lines wrong_lines(const client::SwarmView& view) {
-  Lines lines;
+void add_wrong(const client::SwarmView& view, Lines& lines) {
   for (const client::AccusedView& one : view.accused) {
     lines.push_back(
         "wrong   " + escape_control(one.node) +
@@ -138,14 +135,12 @@ Lines wrong_lines(const client::SwarmView& view) {
         " (" + escape_control(one.item) + "); " +
         (one.out ? "no node fetches from it until it restarts" : "these nodes fetch elsewhere"));
   }
-  return lines;
 }
 
 bool is_ended(const client::NodeView& node) { return node.standing && node.standing->tombstoned; }
 
 // Who is given no work, or may lose it, by the ledger; why, and what to do next.
-Lines barred_lines(const client::SwarmView& view) {
-  Lines lines;
+void add_barred(const client::SwarmView& view, Lines& lines) {
   for (const client::NodeView& node : view.nodes) {
     const std::string name = escape_control(node.name);
     if (!node.barred.empty()) {
@@ -161,17 +156,16 @@ Lines barred_lines(const client::SwarmView& view) {
     lines.push_back("        its history: hearth ledger " + name +
                     "; hearth logs says why, if it stays undecided");
   }
-  return lines;
 }
 
 // Nothing before the first audit has come to an end. Counts are of this server's process, but for
 // disputes, which are the log's.
-Lines audit_lines(const client::SwarmView& view) {
+void add_audits(const client::SwarmView& view, Lines& lines) {
   const client::AuditsView& audits = view.audits;
-  Lines lines;
   const std::uint64_t disputes =
       audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
-  if (audits.agreed + audits.disputed + audits.missed + disputes > 0) {
+  const bool any = audits.agreed + audits.disputed + audits.missed + disputes > 0;
+  if (any) {
     lines.push_back("audits  since the server started: " + std::to_string(audits.agreed) +
                     " windows agree, " + std::to_string(audits.disputed) + " differ, " +
                     std::to_string(audits.missed) + " were given up");
@@ -183,7 +177,7 @@ Lines audit_lines(const client::SwarmView& view) {
       lines.back() += ", " + std::to_string(audits.unjudged_disputes) + " ended without one";
     }
   }
-  if (audits.waiting > 0 && !lines.empty()) {
+  if (audits.waiting > 0 && any) {
     lines.push_back("        " + counted(audits.waiting, "window") +
                     (audits.waiting == 1 ? " waits: " : " wait: ") +
                     escape_control(audits.why_waiting));
@@ -193,11 +187,9 @@ Lines audit_lines(const client::SwarmView& view) {
                     " drawn for this server's own referee not computed: " +
                     escape_control(audits.why_referee_missed));
   }
-  return lines;
 }
 
-Lines ledger_lines(const client::SwarmView& view) {
-  Lines lines;
+void add_ledger(const client::SwarmView& view, Lines& lines) {
   if (!view.ledger_fault.empty()) {
     lines.push_back("ledger  answers have no receipts until the server restarts: " +
                     escape_control(view.ledger_fault));
@@ -210,7 +202,12 @@ Lines ledger_lines(const client::SwarmView& view) {
                                       : "") +
                     "; all accounts: hearth ledger");
   }
-  return lines;
+}
+
+void add_remarks(const client::SwarmView& view, Lines& lines) {
+  for (const auto add : {add_why, add_slow, add_wrong, add_barred, add_audits, add_ledger}) {
+    add(view, lines);
+  }
 }
 
 // "paused until 2026-03-01 14:05 (hearth pause)".
@@ -275,12 +272,7 @@ Lines status_lines(const client::SwarmView& view) {
                      " layers, " + format_bytes(view.model_bytes) + ")",
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
-  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
+  add_remarks(view, lines);
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
                          "BUSY", "ROWS"});
   for (const client::NodeView& node : view.nodes) {
@@ -290,23 +282,17 @@ Lines status_lines(const client::SwarmView& view) {
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percentage(node.busy_ratio), std::to_string(node.rows_total)});
   }
-  for (std::string& line : table.lines()) lines.push_back(std::move(line));
-  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
+  add_table(table.lines(), lines);
+  add_cards(view, lines);
   return lines;
 }
 
 Lines top_lines(const client::SwarmView& view, const std::string& api_base,
                 const std::string& time) {
-  Lines lines;
-  lines.push_back(escape_control(view.model) + " at " + api_base + "  " +
-                  (view.ready ? "ready" : "not ready") + "  " + time);
-  lines.push_back(rates_text(view));
-  for (std::string& line : why_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : slow_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : wrong_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : barred_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : audit_lines(view)) lines.push_back(std::move(line));
-  for (std::string& line : ledger_lines(view)) lines.push_back(std::move(line));
+  Lines lines = {escape_control(view.model) + " at " + api_base + "  " +
+                     (view.ready ? "ready" : "not ready") + "  " + time,
+                 rates_text(view)};
+  add_remarks(view, lines);
   NodeTable table(view, {"NODE", "STATE", "LAYERS", "TOK/S", "BUSY", "KV", "WEIGHTS"});
   for (const client::NodeView& node : view.nodes) {
     table.add(node, {node.name, state_text(node), layers_bar(node, view.layers),
@@ -314,8 +300,8 @@ Lines top_lines(const client::SwarmView& view, const std::string& api_base,
                      bar(0.0, node.busy_ratio) + " " + percentage(node.busy_ratio), kv_text(node),
                      node.placed ? format_bytes(node.weight_bytes) : "-"});
   }
-  for (std::string& line : table.lines()) lines.push_back(std::move(line));
-  for (std::string& line : card_lines(view)) lines.push_back(std::move(line));
+  add_table(table.lines(), lines);
+  add_cards(view, lines);
   return lines;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "cli/watch/swarm_lines.h"
+#include "cli/watch/watch.h"
 #include "coordinator/client/swarm_view.h"
 
 namespace hearth::cli {

@@ -1,10 +1,9 @@
-#include "cli/cluster/init.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "base/private_file.h"
+#include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "coordinator/store/store.h"
 
@@ -77,25 +76,25 @@ TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
   options.name = "a\nb";
   options.host = "127.0.0.1";
   options.data_dir = folder_;
-  EXPECT_NE(run_init(options), 0);
+  EXPECT_FALSE(run_init(options));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/cluster.key"));
   options.name = "home";
-  EXPECT_EQ(run_init(options), 0);
+  EXPECT_TRUE(run_init(options));
   const auto key = read_key_file(folder_ + "/cluster.key");
   ASSERT_TRUE(key);
-  EXPECT_NE(run_init(options), 0);
+  EXPECT_FALSE(run_init(options));
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
   EXPECT_TRUE(need_cluster(folder_));
   options.name.clear();
   options.host = "127.0.0.2";
-  EXPECT_EQ(run_init(options), 0) << "the same at another address";
+  EXPECT_TRUE(run_init(options)) << "the same at another address";
   EXPECT_EQ(need_cluster(folder_)->name, "home");
   EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
   EXPECT_EQ(need_cluster(folder_)->control_port, kClusterPort);
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
   EXPECT_TRUE(check_own_address(*need_cluster(folder_)));
   options.host = "192.0.2.1";
-  EXPECT_NE(run_init(options), 0) << "no address of this machine";
+  EXPECT_FALSE(run_init(options)) << "no address of this machine";
   EXPECT_EQ(need_cluster(folder_)->host, "127.0.0.2");
   const Status moved = check_own_address({"home", "192.0.2.1", 9});
   ASSERT_FALSE(moved);
@@ -103,9 +102,9 @@ TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
   options.name = "home";
   options.host = "127.0.0.1";
   std::filesystem::remove(folder_ + "/cluster.json");
-  EXPECT_NE(run_init({"", "127.0.0.1", 0, folder_, false}), 0)
+  EXPECT_FALSE(run_init({"", "127.0.0.1", 0, folder_, false}))
       << "the folder has no cluster to move";
-  EXPECT_EQ(run_init(options), 0) << "one that was interrupted";
+  EXPECT_TRUE(run_init(options)) << "one that was interrupted";
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
 }
 

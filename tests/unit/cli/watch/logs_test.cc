@@ -1,7 +1,6 @@
-#include "cli/watch/logs.h"
-
 #include <gtest/gtest.h>
 
+#include "cli/watch/watch.h"
 #include "tests/unit/cli/process/logs_folder.h"
 
 namespace hearth::cli {

@@ -1,8 +1,7 @@
-#include "cli/watch/swarm_lines.h"
-
 #include <gtest/gtest.h>
 
-#include "cli/terminal/date_text.h"
+#include "cli/terminal/table.h"
+#include "cli/watch/watch.h"
 
 namespace hearth::cli {
 namespace {

@@ -1,0 +1,104 @@
+// hearth init, join, approve, nodes, token, key and leave: a cluster, its members and its keys. The
+// result is the exit code. Data folders: empty means the default of cli/process/paths.h. The server
+// of a folder may run meanwhile: it reads the store at every request.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "cli/worker/worker.h"
+
+namespace hearth::cli {
+
+struct InitOptions {
+  std::string name;  // empty: the existing cluster gets another address
+  std::string host;  // empty: the address by which this machine reaches others, or unchanged
+  std::uint16_t control_port = 0;  // 0: kClusterPort, or unchanged
+  std::string data_dir;
+  bool json = false;
+  std::optional<bool> credits = {};  // nothing: none, or unchanged
+};
+// Makes this machine the coordinator of a cluster (cli/home/cluster_file.h), or changes the address
+// or the credits of the cluster that it has.
+Result<int> run_init(const InitOptions& options);
+
+struct JoinOptions {
+  // A token; or the address of a coordinator, or name or words of a cluster that announces itself,
+  // to ask without one; empty: the clusters of this network are listed, and on a terminal one of
+  // them may be chosen.
+  std::string target;
+  std::uint32_t wait_seconds = 600;  // without a token: for somebody to let this machine in
+  bool yes = false;                  // without a token: no question before asking
+  WorkerOptions worker;
+};
+// With a model this machine is to be a worker, and runs until SIGINT or SIGTERM; without, it
+// becomes what the token grants.
+Result<int> run_join(const JoinOptions& options);
+
+struct ApproveOptions {
+  std::string node;  // its name or the words of its key; empty: list the nodes that wait
+  std::string role = "worker";
+  std::string owner;      // owner of the node; empty: none
+  bool newcomer = false;  // it audits before it may serve
+  std::string data_dir;
+  bool json = false;
+};
+// Admits a node that asks to join without a token; on the coordinator's machine. A running server
+// follows within two seconds. Nodes may ask for ten minutes after each call.
+Result<int> run_approve(const ApproveOptions& options);
+
+struct NodesOptions {
+  std::string name;  // to remove
+  std::string data_dir;
+  bool here_only = false;
+  bool json = false;
+};
+// The roster of this machine's data folder, whether it is the coordinator's or has joined.
+Result<int> run_nodes(const NodesOptions& options);
+// On the coordinator's machine. A running server follows within two seconds.
+Result<int> run_nodes_rm(const NodesOptions& options);
+// On the coordinator's machine while no server runs: repairs a folder or store that was replaced by
+// an older copy (coordinator/membership/set_back.h).
+Result<int> run_nodes_restore(const NodesOptions& options);
+// On a machine that has joined.
+Result<int> run_leave(const NodesOptions& options);
+// Waits a few seconds for the roster of a running server to contain the key (`in`) or not to.
+bool wait_for_roster(const std::string& folder, const PublicKey& key, bool in);
+// Fails when a node in the coordinator's newest roster has that name.
+Status check_name_is_free(const std::string& folder, const std::string& name);
+
+struct TokenOptions {
+  std::string id;               // to revoke
+  std::string role = "worker";  // or client, admin: what the machine that joins may do
+  std::uint32_t seconds = 24 * 3600;
+  std::uint32_t uses = 1;
+  std::string owner;      // of the nodes that join with it; empty: none
+  bool newcomer = false;  // nodes that join with it audit before they may serve
+  std::string data_dir;
+  bool json = false;
+};
+Result<int> run_token_create(const TokenOptions& options);  // prints it; it cannot be shown again
+Result<int> run_token_list(const TokenOptions& options);
+Result<int> run_token_revoke(const TokenOptions& options);
+
+struct KeyOptions {
+  std::string name;                       // to create: empty, its id; to revoke: name or id
+  std::vector<std::string> models;        // that it may use; empty: all
+  std::uint32_t requests_per_minute = 0;  // 0: any number
+  std::vector<std::string> trust;         // nodes for requests that name none; empty: any
+  bool admin = false;
+  std::string account;    // a node, or an account's 64 digits; empty: one of its own
+  std::string verify;     // none, spot or full; empty: none
+  std::string min_level;  // as ledger::level_name(); empty: a newcomer's
+  std::string data_dir;
+  bool json = false;
+};
+Result<int> run_key_create(const KeyOptions& options);  // prints it; it cannot be shown again
+Result<int> run_key_list(const KeyOptions& options);
+Result<int> run_key_revoke(const KeyOptions& options);
+
+}  // namespace hearth::cli
