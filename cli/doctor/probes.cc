@@ -17,9 +17,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cli/home/fetch_swarm.h"
 #include "cli/home/member.h"
-#include "cli/home/own_place.h"
+#include "cli/home/own_server.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/interrupt.h"
@@ -311,8 +310,8 @@ ReachFacts probe_reach(bool offline) {
     facts.skipped = "the coordinator is not asked (--offline)";
     return facts;
   }
-  const auto own = own_place("");
-  const auto reached = own.ok() ? node::reach(own->inquirer) : own.error();
+  const auto own = own_inquirer("");
+  const auto reached = own.ok() ? node::reach(*own) : own.error();
   if (!reached.ok()) {
     facts.skipped = reached.error().message;
     return facts;

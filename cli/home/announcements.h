@@ -1,12 +1,15 @@
-// Cluster announcements on a network, by DNS-SD (_hearth._tcp). They are unauthenticated: shown,
-// compared by a person, and used only to learn which key to ask for.
+// Cluster announcements on a network, by DNS-SD (_hearth._tcp) and Avahi's programs. They are
+// unauthenticated: shown, compared by a person, and used only to learn which key to ask for.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/crypto.h"
+#include "base/result.h"
+#include "cli/process/children.h"
 
 namespace hearth::cli {
 
@@ -20,5 +23,10 @@ struct FoundCluster {
 // Parses the output of `avahi-browse --parsable --resolve`; any bytes. Skips other lines and
 // duplicates; at most limits::kFoundClusters.
 std::vector<FoundCluster> parse_announcements(std::string_view text);
+// Asks the network, for a second or two. kUnsupported, with what to do instead, where Avahi's
+// program is missing or its daemon does not run.
+Result<std::vector<FoundCluster>> discover_clusters();
+// The process that announces a cluster while it runs; nothing where Avahi is not installed.
+std::optional<ChildSpec> announcement(const FoundCluster& cluster);
 
 }  // namespace hearth::cli

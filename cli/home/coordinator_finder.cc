@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -15,12 +16,6 @@ namespace {
 
 constexpr std::size_t kDialsInVain = 4;
 constexpr auto kSearchEvery = std::chrono::minutes(1);
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 }  // namespace
 
@@ -62,7 +57,7 @@ void CoordinatorFinder::look() {
   spdlog::warn(
       "the coordinator does not answer at {}; searching this network for it. If its address has "
       "changed: hearth join ADDRESS:PORT",
-      joined(addresses_));
+      boost::algorithm::join(addresses_, ", "));
   search_->runs = true;
   search_->began = now;
   std::thread([search = search_, ask = options_.search, cluster = options_.cluster] {

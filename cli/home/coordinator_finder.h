@@ -5,7 +5,6 @@
 // Threads: the owner's; `search` runs on a thread of its own, at most once a minute.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,7 +28,6 @@ struct CoordinatorFinderOptions {
 class CoordinatorFinder {
  public:
   explicit CoordinatorFinder(CoordinatorFinderOptions options);
-
   // Where to dial next. After a few that led nowhere the network is asked.
   std::string next();
   // All of them, the best first; counts as one dial.

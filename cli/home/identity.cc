@@ -60,23 +60,16 @@ std::optional<Offer> RosterFile::take(ByteSpan roster) const {
     spdlog::error("the coordinator sent an invalid roster: {}", offered.error().message);
     return std::nullopt;
   }
-  switch (*offered) {
-    case Offer::kKnown: break;
-    case Offer::kRollback:
-    case Offer::kFork:
-      spdlog::error(
-          "the coordinator sent {} signed roster with number {} or lower; refused and kept as "
-          "evidence",
-          *offered == Offer::kFork ? "another" : "an older", before->number);
-      if (const auto parsed = parse_roster(roster); parsed) {
-        keep_evidence(folder_, "roster", parsed->number, roster);
-      }
-      break;
-    case Offer::kNewer:
-      if (const Status kept = keep(roster); !kept) {
-        spdlog::error("cannot store the roster: {}", kept.error().message);
-      }
-      break;
+  if (*offered == Offer::kNewer) {
+    const Status kept = keep(roster);
+    if (!kept) spdlog::error("cannot store the roster: {}", kept.error().message);
+  } else if (*offered != Offer::kKnown) {
+    spdlog::error(
+        "the coordinator sent {} signed roster with number {} or lower; refused and kept as "
+        "evidence",
+        *offered == Offer::kFork ? "another" : "an older", before->number);
+    const auto parsed = parse_roster(roster);
+    if (parsed) keep_evidence(folder_, "roster", parsed->number, roster);
   }
   return *offered;
 }
@@ -136,11 +129,8 @@ Result<std::unique_ptr<LocalToken>> LocalToken::write(const std::string& given,
                                                       const PublicKey& cluster,
                                                       const std::string& control_address) {
   std::unique_ptr<LocalToken> made(new LocalToken(local_token_file(data_folder(given))));
-  made->token_.fingerprint = fingerprint(cluster);
-  coordinator::TokenSecret secret = coordinator::new_token_secret();
-  made->token_.id = std::move(secret.id);
-  made->token_.secret = std::move(secret.secret);
-  made->token_.addresses = {control_address};
+  const coordinator::TokenSecret secret = coordinator::new_token_secret();
+  made->token_ = {fingerprint(cluster), secret.id, secret.secret, {control_address}};
   TRY_VOID(write_private_file(made->path_, as_bytes(made->token_.text())));
   return made;
 }

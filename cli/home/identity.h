@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/crypto.h"
 #include "base/result.h"
 #include "proto/join_token.h"

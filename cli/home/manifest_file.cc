@@ -1,7 +1,5 @@
 #include "cli/home/manifest_file.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "base/limits.h"
@@ -39,21 +37,18 @@ Result<ManifestFile> ManifestFile::open(const std::string& folder, const PublicK
 
 Status ManifestFile::take(ByteSpan bytes) {
   TRY(model::Manifest manifest, read_signed(bytes, cluster_));
-  if (manifest_) {
-    switch (judge_offer(manifest.number, bytes, manifest_->number, bytes_)) {
-      case Offer::kKnown: return ok_status();
-      case Offer::kNewer: break;
-      case Offer::kRollback:
-      case Offer::kFork:
-        keep_evidence(folder_, "manifest", manifest.number, bytes);
-        return Error{ErrorCode::kRefused,
-                     "the coordinator sent a signed manifest with number " +
-                         std::to_string(manifest.number) + ", which contradicts number " +
-                         std::to_string(manifest_->number) +
-                         " of this machine; refused and kept as evidence. If the coordinator was "
-                         "restored from a backup on purpose, remove " +
-                         path_of(folder_)};
-    }
+  const Offer offer =
+      manifest_ ? judge_offer(manifest.number, bytes, manifest_->number, bytes_) : Offer::kNewer;
+  if (offer == Offer::kKnown) return ok_status();
+  if (offer != Offer::kNewer) {
+    keep_evidence(folder_, "manifest", manifest.number, bytes);
+    return Error{ErrorCode::kRefused,
+                 "the coordinator sent a signed manifest with number " +
+                     std::to_string(manifest.number) + ", which contradicts number " +
+                     std::to_string(manifest_->number) +
+                     " of this machine; refused and kept as evidence. If the coordinator was "
+                     "restored from a backup on purpose, remove " +
+                     path_of(folder_)};
   }
   TRY_VOID(write_private_file(path_of(folder_), bytes));
   bytes_.assign(bytes.begin(), bytes.end());

@@ -3,7 +3,6 @@
 // made, on the others the newest that they were told.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,8 +24,7 @@ class ManifestFile {
   // From a coordinator. A newer one is kept and in force; kRefused for one that the cluster key has
   // not signed, and for one that contradicts the one in force, which is kept as evidence.
   Status take(ByteSpan bytes);
-  // Of a model that is served from now on: numbered, signed and kept, unless it is the one in
-  // force.
+  // Of a model that is served from now on: numbered, signed and kept, unless it is in force.
   Status publish(model::Manifest manifest, const SecretKey& cluster);
 
  private:

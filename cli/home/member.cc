@@ -6,18 +6,17 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/fingerprint.h"
 #include "base/hex.h"
 #include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/home/announcements.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/coordinator_finder.h"
-#include "cli/home/discovery.h"
 #include "cli/home/own_address.h"
+#include "cli/home/server_file.h"
 #include "cli/process/paths.h"
-#include "node/control/enrolment.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 
@@ -28,6 +27,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMemberFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
+constexpr auto kInquiryPatience = std::chrono::seconds(5);
 constexpr auto kMemberPatience = std::chrono::seconds(10);  // with each address of a coordinator
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
@@ -197,8 +197,7 @@ Error not_joined(const std::string& folder) {
                                     "; join one with hearth join TOKEN"};
 }
 
-// What a machine needs before it may join the cluster of that fingerprint (empty: any) under a
-// name.
+// What a machine needs to join the cluster of that fingerprint (empty: any) under a name.
 Result<TlsIdentity> identity_to_join(const std::string& folder, const std::string& cluster,
                                      const std::string& name) {
   TRY_VOID(check_node_name(name));
@@ -317,6 +316,39 @@ Status leave_cluster(const std::string& given, bool here_only) {
   }
   if (!any) return not_joined(folder);
   return ok_status();
+}
+
+Result<node::Inquirer> own_inquirer(const std::string& given) {
+  const std::string folder = data_folder(given);
+  node::Inquirer own;
+  own.patience = kInquiryPatience;
+  PublicKey cluster;
+  TRY(const auto member, read_member_file(folder));
+  if (member && member->role != Role::kWorker) {
+    return Error{ErrorCode::kRefused, "this machine has joined as " +
+                                          std::string(role_name(member->role)) +
+                                          ", which has no data links"};
+  }
+  if (member) {
+    cluster = member->cluster;
+    own.addresses = member->coordinators;
+  } else {
+    const auto running = read_server_file(folder);
+    if (!running.ok()) {
+      return Error{ErrorCode::kNotFound,
+                   "no server runs with the data folder " + folder +
+                       ", and it belongs to no cluster; pass another --data-dir"};
+    }
+    TRY(const SecretKey signer, read_key_file(folder + "/cluster.key"));
+    cluster = signer.public_key();
+    own.addresses = {running->control};
+  }
+  TRY(const SecretKey key, read_key_file(node_key_file(folder)));
+  TRY(const auto roster, RosterFile::open(folder, cluster));
+  own.roster = roster->book();
+  if (!own.roster->find(key.public_key())) return Member::removed();
+  TRY(own.identity, TlsIdentity::make(key));
+  return own;
 }
 
 Error Member::removed() {

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "cli/home/identity.h"
 #include "node/control/enrolment.h"
+#include "node/control/inquiry.h"
 #include "proto/join_token.h"
 #include "proto/link/tls.h"
 
@@ -38,23 +39,23 @@ struct MemberApi {
   std::string key;
 };
 std::optional<MemberApi> read_member_api(const std::string& folder);
-
 // Enrols this machine: member.json and what belongs to it. `role` none: as the token grants. With a
 // token of the cluster that it is in already it only looks whether it still is. kInvalidInput when
 // the folder is a server's or of another cluster, and for whatever node::enrol() refuses.
 Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
                                 const std::string& name, std::optional<Role> role);
-
 // Looks for the coordinator of the cluster that this machine is in at another address: member.json
 // names it from then on, and so does a worker that runs. kNotFound when it is in none.
 Result<MemberFile> find_coordinator_at(const std::string& folder, const std::string& address);
-
 // The same without a token, as node::wait_to_enrol().
 Result<MemberFile> wait_to_join(const std::string& folder, const node::Waiting& waiting,
                                 const std::string& name);
-
 // Leaves the cluster, here and at the coordinator. `here_only`: only forgets it here.
 Status leave_cluster(const std::string& folder, bool here_only);
+// This machine as a peer that may query the coordinator and open data links: a worker that has
+// joined, or the coordinator's machine. kNotFound when the folder belongs to no cluster and no
+// server runs there, kRefused for a client or an admin, which has no data links.
+Result<node::Inquirer> own_inquirer(const std::string& folder);
 
 // A running worker's.
 class Member {

@@ -1,89 +1,54 @@
 #include "cli/home/own_address.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/host_name.hpp>
+#include <boost/asio/ip/udp.hpp>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <memory>
 
 namespace hearth::cli {
 namespace {
 
+namespace ip = boost::asio::ip;
+
 // From the documentation block (RFC 5737); nothing is sent to it.
 const Address kSomewhere = {"192.0.2.1", 9};
-
-struct SocketAddress {
-  sockaddr_storage bytes{};
-  socklen_t size = 0;
-};
-
-SocketAddress socket_address(const Address& address) {
-  SocketAddress out;
-  auto* six = reinterpret_cast<sockaddr_in6*>(&out.bytes);
-  if (inet_pton(AF_INET6, address.host.c_str(), &six->sin6_addr) == 1) {
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(address.port);
-    out.size = sizeof(sockaddr_in6);
-    return out;
-  }
-  auto* four = reinterpret_cast<sockaddr_in*>(&out.bytes);
-  inet_pton(AF_INET, address.host.c_str(), &four->sin_addr);
-  four->sin_family = AF_INET;
-  four->sin_port = htons(address.port);
-  out.size = sizeof(sockaddr_in);
-  return out;
-}
-
-std::string host_of(const sockaddr* address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* bytes =
-      address->sa_family == AF_INET6
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
-          : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
-  inet_ntop(address->sa_family, bytes, text.data(), text.size());
-  return text.data();
-}
 
 }  // namespace
 
 Result<std::string> own_host_towards(const Address& peer) {
-  const SocketAddress to = socket_address(peer);
-  const int probe = ::socket(to.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  SocketAddress own;
-  own.size = sizeof(own.bytes);
+  boost::asio::io_context io;
+  ip::udp::socket probe(io);
+  boost::system::error_code error;
+  const ip::address host = ip::make_address(peer.host, error);
   // Connecting a datagram socket sends nothing; it only asks the kernel for the way.
-  const bool found = probe >= 0 &&
-                     ::connect(probe, reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 &&
-                     ::getsockname(probe, reinterpret_cast<sockaddr*>(&own.bytes), &own.size) == 0;
-  const int why = errno;
-  if (probe >= 0) ::close(probe);
-  if (!found) {
-    return Error{ErrorCode::kUnavailable,
-                 "this machine has no route to " + peer.host + ": " + std::strerror(why)};
-  }
-  return host_of(reinterpret_cast<const sockaddr*>(&own.bytes));
+  if (!error) probe.connect({host, peer.port}, error);
+  ip::udp::endpoint own;
+  if (!error) own = probe.local_endpoint(error);
+  if (!error) return own.address().to_string();
+  return Error{ErrorCode::kUnavailable,
+               "this machine has no route to " + peer.host + ": " + error.message()};
 }
 
 bool is_own_host(const std::string& host) {
-  SocketAddress own = socket_address({host, 0});
-  const int probe = ::socket(own.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool bound =
-      probe >= 0 && ::bind(probe, reinterpret_cast<const sockaddr*>(&own.bytes), own.size) == 0;
-  if (probe >= 0) ::close(probe);
-  return bound;
+  boost::asio::io_context io;
+  ip::udp::socket probe(io);
+  boost::system::error_code error;
+  const ip::udp::endpoint own(ip::make_address(host, error), 0);
+  if (!error) probe.open(own.protocol(), error);
+  if (!error) probe.bind(own, error);
+  return !error;
 }
 
 std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';
-  return known ? name.data() : "worker";
+  boost::system::error_code error;
+  const std::string name = ip::host_name(error);
+  return error || name.empty() ? "worker" : name;
 }
 
 Result<std::string> own_host() {
@@ -97,7 +62,9 @@ Result<std::string> own_host() {
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
     const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
                         (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
-    if (usable) return host_of(each->ifa_addr);
+    if (!usable) continue;
+    const auto& four = *reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+    return ip::address_v4(ntohl(four.sin_addr.s_addr)).to_string();
   }
   return Error{ErrorCode::kNotFound,
                "this machine has no address that others can reach; connect it to a network, or "

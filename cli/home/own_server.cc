@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cli/home/cluster_file.h"
@@ -12,6 +14,7 @@
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
 #include "coordinator/client/api_address.h"
+#include "coordinator/client/api_client.h"
 
 namespace hearth::cli {
 namespace {
@@ -84,6 +87,34 @@ std::string server_base(const std::string& given, std::string& api_key) {
   const auto address = client::parse_api_address(text);
   return client::api_base(address.ok() ? *address
                                        : client::ApiAddress{"127.0.0.1", client::kDefaultApiPort});
+}
+
+Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api_base,
+                                const std::string& api_key) {
+  client::HttpClient::Options options;
+  options.timeout = std::chrono::seconds(5);
+  options.headers = client::api_headers(api_key);
+  const std::string url = api_base + "/api/v1/state";
+  auto reply = http.get(url, options);
+  if (!reply.ok()) {
+    Error error = std::move(reply).error();
+    if (error.code == ErrorCode::kUnavailable) {
+      error.message = "no server at " + api_base + "; " + no_server_step();
+    }
+    return error;
+  }
+  for (const int said : {401, 403, 429, 503}) {
+    if (reply->status == said) return client::api_error(*reply, url);
+  }
+  const auto state = nlohmann::json::parse(reply->body, nullptr, false);
+  if (reply->status != 200 || !state.is_object()) {
+    return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server (it answers " +
+                                              std::to_string(reply->status) + ")"};
+  }
+  SwarmAnswer answer;
+  TRY(answer.view, client::read_swarm_view(reply->body));
+  answer.json = state.dump();
+  return answer;
 }
 
 }  // namespace hearth::cli

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "base/result.h"
+#include "coordinator/client/http_client.h"
+#include "coordinator/client/swarm_view.h"
 
 namespace hearth::cli {
 
@@ -17,5 +19,13 @@ std::string no_server_step();
 // kRefused, with how to get a key, on a machine that joined as a worker and has no API key. `given`
 // and `api_key` as server_base() takes them.
 Status check_can_ask(const std::string& given, const std::string& api_key);
+
+struct SwarmAnswer {
+  std::string json;  // one line
+  client::SwarmView view;
+};
+// GET /api/v1/state. kUnavailable, with what to do, when no server answers; kRefused without a key.
+Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api_base,
+                                const std::string& api_key);
 
 }  // namespace hearth::cli

@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -21,10 +19,6 @@ namespace {
 std::string text_of(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-Error io_error(const std::string& what) {
-  return {ErrorCode::kIo, what + ": " + std::strerror(errno)};
 }
 
 }  // namespace
@@ -54,7 +48,7 @@ Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) 
   TRY_VOID(make_private_folder(path));
   const std::string name = path + "/serve.lock";
   const int lock = ::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (lock < 0) return io_error("opening " + name);
+  if (lock < 0) return Error{ErrorCode::kIo, "opening " + name + ": " + std::strerror(errno)};
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
     return Error{ErrorCode::kIo, "another server runs with the data folder " + path +
@@ -72,16 +66,7 @@ Status ServerFile::write(const ServerInfo& info) {
   const nlohmann::json json = {{"api", info.api},   {"control", info.control},
                                {"data", info.data}, {"model", info.model},
                                {"pid", info.pid},   {"listens", info.listens}};
-  const std::string name = folder_ + "/serve.json";
-  const std::string draft = name + ".new";
-  std::FILE* file = std::fopen(draft.c_str(), "w");
-  if (file == nullptr) return io_error("writing " + draft);
-  const std::string text = json.dump(2) + "\n";
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed) return io_error("writing " + draft);
-  if (std::rename(draft.c_str(), name.c_str()) != 0) return io_error("renaming " + draft);
-  return ok_status();
+  return write_private_file(folder_ + "/serve.json", as_bytes(json.dump(2) + "\n"));
 }
 
 bool holds_lock(std::string_view locks, std::int64_t pid, std::uint64_t inode) {

@@ -20,14 +20,12 @@ struct ServerInfo {
   std::string listens = {};  // the host that the API listens at; 0.0.0.0 and :: are all
 };
 
-// kUnavailable when no server runs there. An empty folder name means cli/process/paths.h
-// data_dir().
+// kUnavailable when no server runs there. An empty folder name means data_dir().
 Result<ServerInfo> read_server_file(const std::string& folder);
 
 class ServerFile {
  public:
-  // Creates the folder (0700) and takes its lock; kIo, naming the folder, when another server has
-  // it.
+  // Creates the folder (0700) and takes its lock; kIo, naming the folder, when a server has it.
   static Result<std::unique_ptr<ServerFile>> lock(const std::string& folder);
   ~ServerFile();  // removes the file
   ServerFile(const ServerFile&) = delete;

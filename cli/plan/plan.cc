@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "cli/home/fetch_swarm.h"
+#include "cli/home/own_server.h"
 #include "cli/models/models.h"
 #include "cli/plan/nodes_file.h"
 #include "cli/plan/words.h"
