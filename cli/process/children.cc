@@ -16,9 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <memory>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "cli/process/process_log.h"

@@ -3,12 +3,15 @@
 // log lines appear on our stderr with its name in front.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace hearth::cli {
 
@@ -24,7 +27,6 @@ class Children {
  public:
   explicit Children(boost::asio::io_context& io);
   ~Children();  // SIGKILL to what is left
-
   void start(std::vector<ChildSpec> specs);
   // SIGTERM to all, and no more restarts. The destructor kills those that remain.
   void stop();

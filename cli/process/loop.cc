@@ -12,7 +12,8 @@ namespace hearth::cli {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(20);
-constexpr int kStopMilliseconds = 1800;  // from the signal to the end, whatever hangs
+// From the signal to the end, whatever hangs.
+constexpr auto kStopDeadline = std::chrono::milliseconds(1800);
 
 }  // namespace
 
@@ -47,7 +48,10 @@ void Loop::wait_for_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int /*signal*/) {
     if (error) return;
     signals_.clear();  // the next signal has its default action
-    exit_in(kStopMilliseconds);
+    std::thread([] {
+      std::this_thread::sleep_for(kStopDeadline);
+      _exit(0);
+    }).detach();
     on_stop_();
   });
 }
@@ -64,13 +68,6 @@ void Loop::wait_for_user_signal() {
     on_user_signal_();
     wait_for_user_signal();
   });
-}
-
-void exit_in(int milliseconds) {
-  std::thread([milliseconds] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    _exit(0);
-  }).detach();
 }
 
 }  // namespace hearth::cli

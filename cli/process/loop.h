@@ -1,14 +1,10 @@
-// Loop: the event loop of a long-running process, with its timer and signals, on the owner's
-// thread.
+// Loop: the event loop of a long-running process, with its timer and signals.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
-#include <string>
-
-#include "base/result.h"
 
 namespace hearth::cli {
 
@@ -20,9 +16,8 @@ class Loop {
   boost::asio::io_context& io() { return io_; }
   // Hands a function to the owner's thread. From any thread.
   std::function<void(std::function<void()>)> poster();
-
   // Calls on_timer every 20 ms until stop(). SIGINT or SIGTERM calls on_stop once; a second one
-  // ends the process at once, and so does kStopDeadline.
+  // ends the process at once, and 1.8 s after the first it ends with exit code 0 whatever hangs.
   void run(std::function<void()> on_timer, std::function<void()> on_stop);
   void stop() { io_.stop(); }
   // Calls `act` at every SIGUSR1, while run() runs.
@@ -41,8 +36,5 @@ class Loop {
   std::function<void()> on_stop_;
   std::function<void()> on_user_signal_;
 };
-
-// Ends the process with exit code 0 after so many milliseconds, even if something still runs.
-void exit_in(int milliseconds);
 
 }  // namespace hearth::cli

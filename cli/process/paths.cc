@@ -3,38 +3,75 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 namespace hearth::cli {
 namespace {
 
-std::filesystem::path xdg(const char* own, const char* base, const char* under_home) {
-  if (std::filesystem::path path = environment_text(own); !path.empty()) return path;
-  if (std::filesystem::path path = environment_text(base); path.is_absolute())
-    return path / "hearth";
-  std::filesystem::path home = environment_text("HOME");
-  if (home.empty()) home = "/tmp";
-  return home / under_home / "hearth";
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWorkerFile = "worker-";
+constexpr std::size_t kNodesMost = 1024;
+
+fs::path from_environment(const char* name, const fs::path& otherwise) {
+  const std::string value = environment_text(name);
+  return value.empty() ? otherwise : fs::path(value);
+}
+
+fs::path xdg(const char* base, const char* under_home) {
+  if (auto path = from_environment(base, {}); path.is_absolute()) return path / "hearth";
+  return from_environment("HOME", "/tmp") / under_home / "hearth";
+}
+
+std::string log_file(const std::string& folder, const std::string& name) {
+  return (fs::path(data_folder(folder)) / "logs" / (name + ".log")).string();
 }
 
 }  // namespace
 
-std::filesystem::path data_dir() { return xdg("HEARTH_DATA_DIR", "XDG_DATA_HOME", ".local/share"); }
+fs::path data_dir() {
+  return from_environment("HEARTH_DATA_DIR", xdg("XDG_DATA_HOME", ".local/share"));
+}
 std::string data_folder(const std::string& given) {
   return given.empty() ? data_dir().string() : given;
 }
-std::filesystem::path cache_dir() { return xdg("HEARTH_CACHE_DIR", "XDG_CACHE_HOME", ".cache"); }
-std::filesystem::path models_dir() {
-  if (std::filesystem::path path = environment_text("HEARTH_MODELS"); !path.empty()) return path;
-  return cache_dir() / "models";
+fs::path cache_dir() {
+  return from_environment("HEARTH_CACHE_DIR", xdg("XDG_CACHE_HOME", ".cache"));
 }
-std::filesystem::path config_file() {
-  if (std::filesystem::path path = environment_text("HEARTH_CONFIG"); !path.empty()) return path;
-  if (std::filesystem::path path = environment_text("XDG_CONFIG_HOME"); path.is_absolute()) {
-    return path / "hearth" / "hearth.toml";
+fs::path models_dir() { return from_environment("HEARTH_MODELS", cache_dir() / "models"); }
+fs::path config_file() {
+  return from_environment("HEARTH_CONFIG", xdg("XDG_CONFIG_HOME", ".config") / "hearth.toml");
+}
+
+std::string server_log_file(const std::string& data_folder) {
+  return log_file(data_folder, "serve");
+}
+
+std::string worker_log_file(const std::string& data_folder, const std::string& name) {
+  const bool is_file_name = !name.empty() && name.find('/') == std::string::npos;
+  return log_file(data_folder, is_file_name ? "worker-" + name : "worker");
+}
+
+std::vector<std::string> workers_with_files(const std::string& data_folder) {
+  std::vector<std::string> names;
+  const fs::path folder = fs::path(server_log_file(data_folder)).parent_path();
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (!name.ends_with(".log") || names.size() == kNodesMost) continue;
+    name.resize(name.size() - 4);
+    const bool own = name == "worker" || name.starts_with(kWorkerFile);
+    // A rotated file, whose name ends in ".1", is not a worker's own.
+    const std::size_t dot = name.rfind('.');
+    std::error_code ignored;
+    const bool full = dot != std::string::npos &&
+                      name.find_first_not_of("0123456789", dot + 1) == std::string::npos &&
+                      fs::exists(folder / (name.substr(0, dot) + ".log"), ignored);
+    if (!own || full) continue;
+    names.push_back(name == "worker" ? "" : name.substr(kWorkerFile.size()));
   }
-  std::filesystem::path home = environment_text("HOME");
-  if (home.empty()) home = "/tmp";
-  return home / ".config" / "hearth" / "hearth.toml";
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::string environment_text(const char* name) {

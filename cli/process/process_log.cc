@@ -59,14 +59,7 @@ class FileFormatter final : public spdlog::formatter {
 
 std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
 
-}  // namespace
-
-void log_refused_session(const std::string& why) {
-  spdlog::warn("refused a control session: {}", why);
-}
-
-void log_refused_link(const std::string& why) { spdlog::warn("refused a data link: {}", why); }
-
+// Any thread; many at once are only counted.
 void log_failed_handshake(std::string_view why) {
   static std::mutex mutex;
   static std::chrono::steady_clock::time_point second;
@@ -86,6 +79,8 @@ void log_failed_handshake(std::string_view why) {
   ++said;
   spdlog::warn("a control handshake failed: {}", why);
 }
+
+}  // namespace
 
 Status start_process_log(const std::string& level) {
   on_failed_handshake(log_failed_handshake);

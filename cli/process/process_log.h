@@ -3,31 +3,19 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/result.h"
-#include "cli/process/log_files.h"
+#include "cli/process/paths.h"
 
 namespace hearth::cli {
 
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
-
 // Also logs to a file from now on, in a folder that is created for this user alone. Must be called
 // before threads start. kIo with the reason.
 Status log_to_file(const std::string& path, std::size_t bytes = kLogFileBytes);
 void log_to_file_or_warn(const std::string& path);
-
 // Logs a line of a child process: "[name] line".
 void log_child_line(const std::string& name, const std::string& line);
-
-// Logs why a control handshake failed. Any thread; many at once are only counted.
-void log_failed_handshake(std::string_view why);
-
-// Logs why a control link was refused before it opened, or which bytes its peer may not send.
-void log_refused_session(const std::string& why);
-
-// Logs why an incoming data link was refused; the peer is not told the reason.
-void log_refused_link(const std::string& why);
 
 }  // namespace hearth::cli

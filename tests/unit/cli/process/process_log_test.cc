@@ -60,7 +60,8 @@ TEST_F(ProcessLogTest, FullFilesMakeRoom) {
   ::testing::internal::GetCapturedStderr();
   int last = 2'000;
   for (std::uint32_t age = 0; age <= kLogFilesBefore; ++age) {
-    const std::vector<std::string> lines = lines_of(log_file_name(path, age));
+    const std::string name = age == 0 ? "serve.log" : "serve." + std::to_string(age) + ".log";
+    const std::vector<std::string> lines = lines_of(folder.file(name));
     ASSERT_FALSE(lines.empty());
     for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
       EXPECT_EQ(*line, "[n] " + std::to_string(--last));

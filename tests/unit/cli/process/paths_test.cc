@@ -1,4 +1,4 @@
-#include "cli/process/log_files.h"
+#include "cli/process/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,6 @@ namespace hearth::cli {
 namespace {
 
 using Names = std::vector<std::string>;
-
-TEST(LogFiles, NamesOfFullFiles) {
-  EXPECT_EQ(log_file_name("/a.b/serve.log", 0), "/a.b/serve.log");
-  EXPECT_EQ(log_file_name("/a.b/serve.log", 2), "/a.b/serve.2.log");
-  EXPECT_EQ(log_file_name("/a.b/serve", 1), "/a.b/serve.1");
-}
 
 TEST(LogFiles, NamesOfProcesses) {
   EXPECT_EQ(server_log_file("/d"), "/d/logs/serve.log");
