@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "cli/run/run.h"
 #include "coordinator/client/verified.h"
@@ -23,6 +24,10 @@ struct Question {
   std::string raw_prompt;
   std::uint64_t seed = 0;
 };
+
+// Of what a user types, which `history` comes before unless options.raw.
+Question question_of(const RunOptions& options, const std::vector<model::ChatMessage>& history,
+                     const std::string& text);
 
 struct HashLine {
   std::uint32_t step = 0;  // position in the sequence
@@ -44,6 +49,31 @@ struct Answer {
   std::string saved;    // a saved_answer.h file; empty where the answer has no receipt
 };
 
+// When an answer began, and when the first and the last of its tokens came.
+class AnswerTimes {
+ public:
+  double seconds() const { return since(begun_, clock_.now()); }  // so far
+  void on_token() {
+    last_ = clock_.now();
+    if (first_ == TimePoint{}) first_ = last_;
+  }
+  void write(RunFigures& figures) const {
+    figures.total_seconds = seconds();
+    if (first_ == TimePoint{}) return;
+    figures.prompt_seconds = since(begun_, first_);
+    figures.generated_seconds = since(first_, last_);
+  }
+
+ private:
+  static double since(TimePoint from, TimePoint to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+  SystemClock clock_;
+  TimePoint begun_ = clock_.now();
+  TimePoint first_{};
+  TimePoint last_{};
+};
+
 class Answerer {
  public:
   virtual ~Answerer() = default;
@@ -55,19 +85,17 @@ class Answerer {
 };
 
 std::unique_ptr<Answerer> swarm_answerer();
+// The interactive chat; the exit code.
+int chat_loop(RunOptions options, Answerer& answerer);
 // Loads the model; options.model, stages and threads are fixed from here on.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
-
 // The shape, tokenizer and chat template of a file's model, which turn a request into tokens and
 // tokens into text.
 Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
-
 // Prints the state of verification on stderr. True when a corrected answer is to be printed after
 // it.
 bool print_verified(const client::Verified& verified);
-
 Error answer_timed_out(const RunOptions& options);
-
 Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes);
 
 }  // namespace hearth::cli

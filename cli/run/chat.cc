@@ -1,10 +1,11 @@
-#include "cli/run/chat.h"
+// The interactive chat of `hearth run MODEL`, with the commands of ollama: see kHelp. A message of
+// several lines begins and ends with """.
 
 #include <cstdio>
 #include <sstream>
 
 #include "cli/command/nearest.h"
-#include "cli/run/parameters.h"
+#include "cli/run/answer.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/line_editor.h"
@@ -105,10 +106,7 @@ class Chat {
       what.clear();
       words >> what;
     }
-    if (what.empty()) {
-      list_parameters();
-      return;
-    }
+    if (what.empty()) return list_parameters();
     std::getline(words >> std::ws, value);
     while (value.ends_with(' ') || value.ends_with('\t')) value.pop_back();
     if (const Status status = set_parameter(options_, what, value); !status.ok()) {
@@ -117,15 +115,7 @@ class Chat {
   }
 
   void say(const std::string& text) {
-    Question question;
-    question.seed = static_cast<std::uint64_t>(*options_.seed);
-    if (options_.raw) {
-      question.raw_prompt = text;
-    } else {
-      if (!options_.system.empty()) question.messages.push_back({"system", options_.system});
-      question.messages.insert(question.messages.end(), history_.begin(), history_.end());
-      question.messages.push_back({"user", text});
-    }
+    const Question question = question_of(options_, history_, text);
     clear_interrupt();
     auto answer = answerer_.ask(options_, question, [](std::string_view piece) {
       std::fwrite(piece.data(), 1, piece.size(), stdout);

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "cli/models/models.h"
 #include "cli/run/answer.h"
@@ -15,15 +14,11 @@
 namespace hearth::cli {
 namespace {
 
-double elapsed_seconds(TimePoint from, TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 class LocalAnswerer final : public Answerer {
  public:
   static Result<std::unique_ptr<Answerer>> load(const RunOptions& options) {
     auto self = std::make_unique<LocalAnswerer>();
-    const TimePoint begun = self->clock_.now();
+    const AnswerTimes loading;
     TRY(auto path, resolve_model(options.model));
     TRY(auto file, model::GgufFile::open(path.string()));
     TRY(self->model_, read_texts(*file));
@@ -40,14 +35,13 @@ class LocalAnswerer final : public Answerer {
         }));
     if (self->device_ != nullptr) local.devices = {self->device_.get()};
     TRY(self->runner_, node::LocalRunner::load(file, local));
-    self->load_seconds_ = elapsed_seconds(begun, self->clock_.now());
+    self->load_seconds_ = loading.seconds();
     return std::unique_ptr<Answerer>(std::move(self));
   }
 
   Result<Answer> ask(const RunOptions& options, const Question& question,
                      const std::function<void(std::string_view)>& on_text) override {
-    begun_ = clock_.now();
-    first_ = last_ = TimePoint{};
+    times_ = AnswerTimes();
     TRY(std::vector<TokenId> prompt, encode(question));
     TRY(SequenceOpen open, open_sequence(options, question, prompt));
     Answer answer;
@@ -55,13 +49,8 @@ class LocalAnswerer final : public Answerer {
     answer.figures.load_seconds = load_seconds_;
     answer.figures.prompt_tokens = open.prompt_tokens;
     TRY_VOID(generate(options, open, std::move(prompt), answer, on_text));
-    const TimePoint end = clock_.now();
-    answer.figures.total_seconds = elapsed_seconds(begun_, end);
+    times_.write(answer.figures);
     answer.figures.generated_tokens = static_cast<std::uint32_t>(answer.token_ids.size());
-    if (first_ != TimePoint{}) {
-      answer.figures.prompt_seconds = elapsed_seconds(begun_, first_);
-      answer.figures.generated_seconds = elapsed_seconds(first_, last_);
-    }
     std::sort(answer.hashes.begin(), answer.hashes.end(), [](const HashLine& a, const HashLine& b) {
       return std::pair(a.step, a.stage) < std::pair(b.step, b.stage);
     });
@@ -87,18 +76,10 @@ class LocalAnswerer final : public Answerer {
     open.sequence = SequenceId(next_id_++);
     open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
     open.report_hashes = !options.hashes_file.empty();
-    SamplingParams& sampling = open.sampling;
-    sampling.temperature = options.temperature;
-    sampling.top_k = options.top_k;
-    sampling.top_p = options.top_p;
-    sampling.min_p = options.min_p;
-    sampling.repetition_penalty = options.repetition_penalty;
-    sampling.presence_penalty = options.presence_penalty;
-    sampling.frequency_penalty = options.frequency_penalty;
+    SamplingParams& sampling = open.sampling = options.sampling;
     sampling.seed = question.seed;
     const std::uint32_t room = context - open.prompt_tokens;
-    sampling.max_tokens =
-        options.max_tokens > 0 ? options.max_tokens : std::min(room, limits::kDefaultMaxTokens);
+    if (sampling.max_tokens == 0) sampling.max_tokens = std::min(room, limits::kDefaultMaxTokens);
     if (!options.ignore_eos) sampling.stop_tokens = model_.tokenizer->end_tokens();
     TRY_VOID(validate(sampling, model_.tokenizer->vocabulary()));
     return open;
@@ -117,8 +98,7 @@ class LocalAnswerer final : public Answerer {
     node::LocalRunner::Events events;
     events.on_token = [&](const SampledToken& token) {
       if (done) return;
-      last_ = clock_.now();
-      if (first_ == TimePoint{}) first_ = last_;
+      times_.on_token();
       done = token.finish != FinishReason::kNone;
       if (token.finish == FinishReason::kError) {
         failed =
@@ -149,8 +129,7 @@ class LocalAnswerer final : public Answerer {
         answer.finish_reason = "cancelled";
         break;
       }
-      if (options.timeout_seconds > 0 &&
-          elapsed_seconds(begun_, clock_.now()) >= options.timeout_seconds) {
+      if (options.timeout_seconds > 0 && times_.seconds() >= options.timeout_seconds) {
         failed = answer_timed_out(options);
         break;
       }
@@ -164,15 +143,12 @@ class LocalAnswerer final : public Answerer {
     return failed;
   }
 
-  SystemClock clock_;
   coordinator::http::ServedModel model_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::LocalRunner> runner_;
   std::uint64_t next_id_ = 1;
   double load_seconds_ = 0.0;
-  TimePoint begun_{};
-  TimePoint first_{};
-  TimePoint last_{};
+  AnswerTimes times_;
 };
 
 }  // namespace

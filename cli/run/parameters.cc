@@ -1,6 +1,5 @@
-#include "cli/run/parameters.h"
-
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -9,6 +8,7 @@
 #include "base/limits.h"
 #include "cli/command/nearest.h"
 #include "cli/command/values.h"
+#include "cli/run/run.h"
 
 namespace hearth::cli {
 namespace {
@@ -26,20 +26,21 @@ std::string parameter_text(double value) {
   return text;
 }
 
-Parameter real(std::vector<std::string> names, CLI::Validator range, float RunOptions::*field) {
-  return {
-      std::move(names), std::move(range),
-      [field](RunOptions& o, const std::string& v) { o.*field = std::strtof(v.c_str(), nullptr); },
-      [field](const RunOptions& o) { return parameter_text(o.*field); }};
+Parameter real(std::vector<std::string> names, CLI::Validator range, float SamplingParams::*field) {
+  return {std::move(names), std::move(range),
+          [field](RunOptions& o, const std::string& v) {
+            o.sampling.*field = std::strtof(v.c_str(), nullptr);
+          },
+          [field](const RunOptions& o) { return parameter_text(o.sampling.*field); }};
 }
 
 Parameter count(std::vector<std::string> names, std::int64_t high,
-                std::uint32_t RunOptions::*field) {
+                std::uint32_t SamplingParams::*field) {
   return {std::move(names), whole_number(0, high),
           [field](RunOptions& o, const std::string& v) {
-            o.*field = static_cast<std::uint32_t>(std::strtoul(v.c_str(), nullptr, 10));
+            o.sampling.*field = static_cast<std::uint32_t>(std::strtoul(v.c_str(), nullptr, 10));
           },
-          [field](const RunOptions& o) { return std::to_string(o.*field); }};
+          [field](const RunOptions& o) { return std::to_string(o.sampling.*field); }};
 }
 
 Parameter seed() {
@@ -57,25 +58,23 @@ Parameter stop() {
       text_within(limits::kStopStringBytes).description("text to end before; empty: remove all"),
       [](RunOptions& o, const std::string& v) { o.stop.push_back(v); },
       [](const RunOptions& o) {
-        std::string list;
-        for (const std::string& text : o.stop) list += (list.empty() ? "" : ", ") + text;
-        return list.empty() ? "none" : list;
+        return o.stop.empty() ? "none" : boost::algorithm::join(o.stop, ", ");
       }};
 }
 
 const std::vector<Parameter>& parameters() {
   static const std::vector<Parameter> all = {
-      real({"temperature", "temp"}, number(0, 100), &RunOptions::temperature),
-      count({"top_k"}, std::numeric_limits<std::int32_t>::max(), &RunOptions::top_k),
-      real({"top_p"}, number(0, 1, Low::kExcluded), &RunOptions::top_p),
-      real({"min_p"}, number(0, 1), &RunOptions::min_p),
+      real({"temperature", "temp"}, number(0, 100), &SamplingParams::temperature),
+      count({"top_k"}, std::numeric_limits<std::int32_t>::max(), &SamplingParams::top_k),
+      real({"top_p"}, number(0, 1, Low::kExcluded), &SamplingParams::top_p),
+      real({"min_p"}, number(0, 1), &SamplingParams::min_p),
       real({"repeat_penalty", "repetition_penalty"}, number(0, 100, Low::kExcluded),
-           &RunOptions::repetition_penalty),
-      real({"presence_penalty"}, number(-100, 100), &RunOptions::presence_penalty),
-      real({"frequency_penalty"}, number(-100, 100), &RunOptions::frequency_penalty),
+           &SamplingParams::repetition_penalty),
+      real({"presence_penalty"}, number(-100, 100), &SamplingParams::presence_penalty),
+      real({"frequency_penalty"}, number(-100, 100), &SamplingParams::frequency_penalty),
       seed(),
       count({"num_predict", "n", "predict", "max_tokens"}, limits::kModelContext,
-            &RunOptions::max_tokens),
+            &SamplingParams::max_tokens),
       stop()};
   return all;
 }

@@ -2,18 +2,16 @@
 
 #include <unistd.h>
 
+#include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "base/random.h"
 #include "cli/run/answer.h"
-#include "cli/run/chat.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
@@ -38,16 +36,10 @@ Result<std::string> read_stdin() {
   }
 }
 
-std::string words_joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 void print_ids(const std::vector<TokenId>& ids) {
   std::string line;
   for (const TokenId id : ids) line += (line.empty() ? "" : " ") + std::to_string(id);
-  std::printf("%s\n", line.c_str());
+  succeed(line);
 }
 
 void print_json(const RunOptions& options, const Answer& answer) {
@@ -63,25 +55,15 @@ void print_json(const RunOptions& options, const Answer& answer) {
   if (answer.figures.credits) line["credits"] = *answer.figures.credits;
   if (!answer.receipt.empty()) line["receipt"] = answer.receipt;
   if (!answer.verified.object.is_null()) line.update(answer.verified.object);
-  std::printf(
-      "%s\n",
-      escape_json(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).c_str());
+  succeed(escape_json(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
-int one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
-  Question question;
-  question.seed = static_cast<std::uint64_t>(*options.seed);
-  if (options.raw) {
-    question.raw_prompt = prompt;
-  } else {
-    if (!options.system.empty()) question.messages.push_back({"system", options.system});
-    question.messages.push_back({"user", prompt});
-  }
+Result<int> one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
   const bool text = !options.token_ids && !options.json;
   // What is in a pipe or a file cannot be taken back: there it comes when it is verified.
   const bool streams = text && (options.verify != "full" || isatty(STDOUT_FILENO) == 1);
   bool wrote = false;
-  auto answer = answerer.ask(options, question, [&](std::string_view text) {
+  auto answer = answerer.ask(options, question_of(options, {}, prompt), [&](std::string_view text) {
     if (!streams) return;
     wrote = true;
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -90,7 +72,7 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
   if (!answer.ok()) {
     if (wrote) std::printf("\n");
     std::fflush(stdout);
-    return fail(answer.error());
+    return answer.error();
   }
   if (options.token_ids) print_ids(answer->token_ids);
   if (options.json) print_json(options, *answer);
@@ -99,22 +81,28 @@ int one_shot(const RunOptions& options, Answerer& answerer, const std::string& p
   std::fflush(stdout);
   if (print_verified(answer->verified) && streams) std::printf("%s\n", answer->text.c_str());
   std::fflush(stdout);
-  if (!options.hashes_file.empty()) {
-    if (auto status = write_hashes(options.hashes_file, answer->hashes); !status.ok()) {
-      return fail(status.error());
-    }
-  }
-  if (!options.receipt_file.empty()) {
-    if (auto status = write_receipt(options.receipt_file, answer->saved); !status.ok()) {
-      return fail(status.error());
-    }
-  }
+  if (!options.hashes_file.empty()) TRY_VOID(write_hashes(options.hashes_file, answer->hashes));
+  if (!options.receipt_file.empty()) TRY_VOID(write_receipt(options.receipt_file, answer->saved));
   if (options.verbose) print_figures(answer->figures);
   if (answer->finish_reason == "cancelled") return kExitInterrupted;
   return answer->verified.is_doubtful() ? kExitVerification : kExitDone;
 }
 
 }  // namespace
+
+Question question_of(const RunOptions& options, const std::vector<model::ChatMessage>& history,
+                     const std::string& text) {
+  Question question;
+  question.seed = static_cast<std::uint64_t>(*options.seed);
+  if (options.raw) {
+    question.raw_prompt = text;
+    return question;
+  }
+  if (!options.system.empty()) question.messages.push_back({"system", options.system});
+  question.messages.insert(question.messages.end(), history.begin(), history.end());
+  question.messages.push_back({"user", text});
+  return question;
+}
 
 bool print_verified(const client::Verified& verified) {
   if (verified.sentence.empty()) return false;
@@ -147,12 +135,11 @@ Status write_receipt(const std::string& path, const std::string& saved) {
 Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes) {
   std::ofstream file(path);
   for (const HashLine& line : hashes) {
-    nlohmann::ordered_json json;
-    json["step"] = line.step;
-    json["stage"] = line.stage;
-    json["layers"] = {line.layer_begin, line.layer_end};
-    json["in"] = line.in;
-    json["out"] = line.out;
+    const nlohmann::ordered_json json = {{"step", line.step},
+                                         {"stage", line.stage},
+                                         {"layers", {line.layer_begin, line.layer_end}},
+                                         {"in", line.in},
+                                         {"out", line.out}};
     file << json.dump() << "\n";
   }
   file.close();
@@ -183,40 +170,32 @@ void print_figures(const RunFigures& figures) {
   }
 }
 
-int run_run(RunOptions options) {
+Result<int> run_run(RunOptions options) {
   catch_interrupts();
   SystemRandom random;
   if (!options.seed) options.seed = static_cast<std::int64_t>(random.next() >> 1);
 
-  if (options.raw && options.max_tokens == 0) options.max_tokens = kRawMaxTokens;
-  std::string prompt = words_joined(options.prompt);
+  if (options.raw && options.sampling.max_tokens == 0) options.sampling.max_tokens = kRawMaxTokens;
+  std::string prompt = boost::algorithm::join(options.prompt, " ");
   const bool chat = options.prompt.empty() && isatty(STDIN_FILENO) == 1;
   if (options.prompt.empty() && !chat) {
-    auto text = read_stdin();
-    if (!text.ok()) return fail(text.error());
-    prompt = std::move(*text);
+    TRY(prompt, read_stdin());
     while (!options.raw && prompt.ends_with('\n')) prompt.pop_back();
   }
   if (!model::is_utf8(prompt) || !model::is_utf8(options.system)) {
-    std::fprintf(stderr, "hearth: the prompt is not valid UTF-8; convert it first, e.g. iconv\n");
-    return kExitUsage;
+    return misused(Error::invalid("the prompt is not valid UTF-8; convert it first, e.g. iconv"));
   }
   if (!chat && prompt.empty()) {
-    std::fprintf(stderr, "hearth: the prompt is empty; give one as an argument or on stdin\n");
-    return kExitUsage;
+    return misused(Error::invalid("the prompt is empty; give one as an argument or on stdin"));
   }
   if (!options.receipt_file.empty() && (chat || options.local)) {
-    std::fprintf(stderr,
-                 "hearth: --receipt needs one answer of a swarm; it does not work with %s\n",
-                 chat ? "a chat" : "--local");
-    return kExitUsage;
+    return misused(Error::invalid("--receipt needs one answer of a swarm; it does not work with " +
+                                  std::string(chat ? "a chat" : "--local")));
   }
   std::unique_ptr<Answerer> answerer;
   if (options.local) {
     if (const int code = check_known_answers(); code != kExitDone) return code;
-    auto loaded = local_answerer(options);
-    if (!loaded.ok()) return fail(loaded.error());
-    answerer = std::move(*loaded);
+    TRY(answerer, local_answerer(options));
   } else {
     answerer = swarm_answerer();
   }

@@ -11,6 +11,17 @@
 
 namespace hearth::cli {
 
+// Without seed and stop tokens, which a question and a model have. max_tokens 0: to the end of the
+// context, at most 4096.
+inline SamplingParams default_sampling() {
+  SamplingParams sampling;
+  sampling.temperature = 0.8F;
+  sampling.top_k = 40;
+  sampling.top_p = 0.95F;
+  sampling.max_tokens = 0;
+  return sampling;
+}
+
 struct RunOptions {
   std::string model;                // a served model's name, or a file or pulled name with --local
   std::vector<std::string> prompt;  // joined by spaces; empty: stdin, or a chat on a terminal
@@ -26,14 +37,7 @@ struct RunOptions {
   bool verbose = false;
   bool json = false;
 
-  std::uint32_t max_tokens = 0;  // 0: to the end of the context, at most 4096
-  float temperature = 0.8F;
-  std::uint32_t top_k = 40;
-  float top_p = 0.95F;
-  float min_p = 0.0F;
-  float repetition_penalty = 1.0F;
-  float presence_penalty = 0.0F;
-  float frequency_penalty = 0.0F;
+  SamplingParams sampling = default_sampling();
   std::optional<std::int64_t> seed;  // absent: a random one, printed with --verbose
   std::vector<std::string> stop;
 
@@ -49,11 +53,18 @@ struct RunOptions {
   bool share = false;              // newcomers may compute it again
 };
 
-int run_run(RunOptions options);
-
+Result<int> run_run(RunOptions options);  // the exit code
 // Writes a saved_answer.h file with mode 0600: it holds the prompt, the answer and the salt of its
 // receipts, which are the client's alone. kNotFound when there is nothing to write.
 Status write_receipt(const std::string& path, const std::string& saved);
+// The sampling parameters that a chat can change, with the limits of the flags. Names are those of
+// the flags and of ollama, '-' as '_': temp and temperature, n, predict and num_predict.
+// "/set temperature 0.5": changes options; the error message when it cannot. An empty "stop"
+// forgets the stop strings.
+Status set_parameter(RunOptions& options, const std::string& name, const std::string& value);
+// "temperature        0.8  (from 0 to 100)", one a parameter.
+std::vector<std::string> parameter_lines(const RunOptions& options);
+std::vector<std::string> parameter_names();
 
 // The words of --verbose, on stderr, with ollama's names.
 struct RunFigures {

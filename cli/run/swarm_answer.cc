@@ -22,10 +22,6 @@ constexpr auto kRetryPause = std::chrono::milliseconds(250);
 constexpr auto kFarewell = std::chrono::milliseconds(1000);
 constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a word of the server
 
-double seconds_between(TimePoint from, TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 class SwarmAnswerer final : public Answerer {
  public:
   Result<Answer> ask(const RunOptions& options, const Question& question,
@@ -39,10 +35,14 @@ class SwarmAnswerer final : public Answerer {
     last_event_.clear();
     done_ = false;
     reached_ = again_ = false;
-    begun_ = heard_ = clock_.now();
-    first_ = last_ = TimePoint{};
+    times_ = AnswerTimes();
+    heard_ = clock_.now();
     headers_ = client::api_headers(options_.api_key);
-    if (!options_.no_resume) headers_["Idempotency-Key"] = new_key();
+    if (!options_.no_resume) {
+      Hash256 key;
+      random_bytes(key.bytes);
+      headers_["Idempotency-Key"] = key.hex();
+    }
     asked_ = request(question, chat);
     const std::string body = asked_.dump(-1, ' ', false, Json::error_handler_t::replace);
     Status asked = post(body, on_text);
@@ -55,19 +55,13 @@ class SwarmAnswerer final : public Answerer {
     forget();
     if (interrupted()) {
       answer_.finish_reason = "cancelled";
-      return finish();
+    } else if (!asked.ok()) {
+      return std::move(asked).error();
     }
-    if (!asked.ok()) return std::move(asked).error();
     return finish();
   }
 
  private:
-  static std::string new_key() {
-    Hash256 key;
-    random_bytes(key.bytes);
-    return key.hex();
-  }
-
   // The answer is over: the server need neither compute nor keep the request any more.
   void forget() {
     if (options_.no_resume || !http_.connected()) return;
@@ -86,7 +80,7 @@ class SwarmAnswerer final : public Answerer {
     error_ = ok_status();
     lost_ = false;
     if (options_.timeout_seconds > 0) {
-      const double left = options_.timeout_seconds - seconds_between(begun_, clock_.now());
+      const double left = options_.timeout_seconds - times_.seconds();
       if (left <= 0) return answer_timed_out(options_);
       http.timeout = std::chrono::milliseconds(static_cast<long>(std::ceil(left * 1000)));
     }
@@ -128,18 +122,18 @@ class SwarmAnswerer final : public Answerer {
     Json body = {{"model", options_.model},
                  {"stream", true},
                  {"stream_options", {{"include_usage", true}}},
-                 {"temperature", options_.temperature},
-                 {"top_k", options_.top_k},
-                 {"top_p", options_.top_p},
-                 {"min_p", options_.min_p},
-                 {"repeat_penalty", options_.repetition_penalty},
-                 {"presence_penalty", options_.presence_penalty},
-                 {"frequency_penalty", options_.frequency_penalty},
+                 {"temperature", options_.sampling.temperature},
+                 {"top_k", options_.sampling.top_k},
+                 {"top_p", options_.sampling.top_p},
+                 {"min_p", options_.sampling.min_p},
+                 {"repeat_penalty", options_.sampling.repetition_penalty},
+                 {"presence_penalty", options_.sampling.presence_penalty},
+                 {"frequency_penalty", options_.sampling.frequency_penalty},
                  {"seed", static_cast<std::int64_t>(question.seed)},
                  {"ignore_eos", options_.ignore_eos},
                  {"return_token_ids", true},
                  {"return_hashes", !options_.hashes_file.empty()}};
-    if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
+    if (options_.sampling.max_tokens > 0) body["max_tokens"] = options_.sampling.max_tokens;
     if (!options_.stop.empty()) body["stop"] = options_.stop;
     if (!options_.trust.empty()) body["trust"] = options_.trust;
     if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
@@ -194,10 +188,7 @@ class SwarmAnswerer final : public Answerer {
       }
       const Json ids = choice.value("token_ids", Json::array());
       for (const Json& id : ids) answer_.token_ids.push_back(id.get<TokenId>());
-      if (!text.empty() || !ids.empty()) {
-        last_ = clock_.now();
-        if (first_ == TimePoint{}) first_ = last_;
-      }
+      if (!text.empty() || !ids.empty()) times_.on_token();
       answer_.text += text;
       if (!text.empty()) on_text(text);
       const Json reason = choice.value("finish_reason", Json());
@@ -224,24 +215,14 @@ class SwarmAnswerer final : public Answerer {
 
   void take_hashes(const Json& hashes) {
     for (const Json& hash : hashes) {
-      HashLine line;
-      line.step = hash.at("step");
-      line.stage = hash.at("stage");
-      line.layer_begin = hash.at("layers").at(0);
-      line.layer_end = hash.at("layers").at(1);
-      line.in = hash.at("in");
-      line.out = hash.at("out");
-      answer_.hashes.push_back(std::move(line));
+      const Json& layers = hash.at("layers");
+      answer_.hashes.push_back({hash.at("step"), hash.at("stage"), layers.at(0), layers.at(1),
+                                hash.at("in"), hash.at("out")});
     }
   }
 
   Answer finish() {
-    const TimePoint end = clock_.now();
-    answer_.figures.total_seconds = seconds_between(begun_, end);
-    if (first_ != TimePoint{}) {
-      answer_.figures.prompt_seconds = seconds_between(begun_, first_);
-      answer_.figures.generated_seconds = seconds_between(first_, last_);
-    }
+    times_.write(answer_.figures);
     if (answer_.figures.generated_tokens == 0) {
       answer_.figures.generated_tokens = static_cast<std::uint32_t>(answer_.token_ids.size());
     }
@@ -272,10 +253,8 @@ class SwarmAnswerer final : public Answerer {
   bool reached_ = false;  // a server, some time
   bool again_ = false;    // this is not the first connection for this answer
   bool lost_ = false;     // the last connection ended without an answer
-  TimePoint begun_{};
+  AnswerTimes times_;
   TimePoint heard_{};  // of the server
-  TimePoint first_{};
-  TimePoint last_{};
 };
 
 }  // namespace

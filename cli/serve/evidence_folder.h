@@ -13,7 +13,6 @@ namespace hearth::cli {
 
 // For its owner alone; when it returns, it is on the disk.
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence);
-
 // The evidence of whole files, in the order of their names. What cannot be read is passed over:
 // `hearth audit` reports it where the log names it.
 std::vector<Bytes> kept_verdicts(const std::string& folder);

@@ -4,23 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <climits>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
-#include <vector>
 
 #include "base/clock.h"
-#include "base/private_file.h"
 #include "base/random.h"
+#include "cli/home/announcements.h"
 #include "cli/home/cluster_file.h"
-#include "cli/home/discovery.h"
 #include "cli/home/identity.h"
+#include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
 #include "cli/models/models.h"
 #include "cli/process/build_name.h"
@@ -36,7 +32,6 @@
 #include "cli/worker/worker.h"
 #include "coordinator/client/api_address.h"
 #include "coordinator/control/service.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/http/routes/prompt.h"
 #include "coordinator/http/server.h"
 #include "coordinator/machine/coordinator_gate.h"
@@ -73,9 +68,12 @@ constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
 constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
 
+// Of each local worker: every core. With one stream a single stage works at a time: on two cores
+// three workers of two threads decode 300 tokens/s, of one thread 245. With many streams all stages
+// work at once, with no measurable loss (982 and 995). Figures: tests/bench/swarm_speed.py.
 std::uint32_t threads_of(const ServeOptions& options) {
   return options.worker_threads > 0 ? options.worker_threads
-                                    : local_worker_threads(std::thread::hardware_concurrency());
+                                    : std::max(1U, std::thread::hardware_concurrency());
 }
 
 // 0: as many as are best.
@@ -97,6 +95,15 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   return check_kv_budget(options.kv_budget_bytes, spec, layers);
 }
 
+node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers) {
+  node::EngineOptions engine;
+  engine.layers = layers;
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = options.batch_rows;
+  engine.threads = threads_of(options);
+  return engine;
+}
+
 std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, cards_here());
 }
@@ -111,12 +118,7 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   const std::vector<std::string> devices = devices_of(options);
   for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
     if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
-    node::EngineOptions engine;
-    engine.layers = ranges[i];
-    engine.kv_budget_bytes = options.kv_budget_bytes;
-    engine.batch_rows = options.batch_rows;
-    engine.threads = threads_of(options);
-    TRY(all.emplace_back(), node::stage_memory(file, spec, engine));
+    TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
     if (options.memory_bytes == 0) continue;
     TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
   }
@@ -131,12 +133,7 @@ std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::Ggu
   std::vector<StageNeed> needs;
   if (options.optimise || !options.by_hand.empty()) return needs;
   for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
-    node::EngineOptions engine;
-    engine.layers = layers;
-    engine.kv_budget_bytes = options.kv_budget_bytes;
-    engine.batch_rows = options.batch_rows;
-    engine.threads = threads_of(options);
-    const auto memory = node::stage_memory(file, spec, engine);
+    const auto memory = node::stage_memory(file, spec, stage_engine(options, layers));
     if (!memory.ok()) continue;
     needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
   }
@@ -193,31 +190,20 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
     const std::string name = "local-" + std::to_string(i);
-    specs.push_back({name,
-                     {"worker", "--model", model, "--coordinator", control, "--name", name,
-                      "--threads", std::to_string(threads_of(options)), "--kv-budget",
-                      std::to_string(options.kv_budget_bytes), "--log-level",
-                      options.log_level == "info" ? "warn" : options.log_level, "--no-log-file",
-                      "--device", devices[i - 1]}});
-    if (!options.data_dir.empty()) {
-      specs.back().words.insert(specs.back().words.end(), {"--data-dir", options.data_dir});
-    }
-    if (options.pin) specs.back().words.push_back("--pin");
-    if (options.memory_bytes == 0) continue;
-    specs.back().words.insert(specs.back().words.end(),
-                              {"--memory", std::to_string(options.memory_bytes)});
+    std::vector<std::string> words = {"worker", "--no-log-file"};
+    const auto add = [&](std::initializer_list<std::string> more) {
+      words.insert(words.end(), more);
+    };
+    add({"--model", model, "--coordinator", control, "--name", name, "--device", devices[i - 1]});
+    add({"--threads", std::to_string(threads_of(options))});
+    add({"--kv-budget", std::to_string(options.kv_budget_bytes)});
+    add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
+    if (!options.data_dir.empty()) add({"--data-dir", options.data_dir});
+    if (options.pin) add({"--pin"});
+    if (options.memory_bytes > 0) add({"--memory", std::to_string(options.memory_bytes)});
+    specs.push_back({name, std::move(words)});
   }
   return specs;
-}
-
-std::vector<std::string> names_of_machine(const ServeOptions& options) {
-  std::vector<std::string> names = options.host_names;
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0') {
-    names.emplace_back(name.data());
-    names.push_back(names.back() + ".local");  // as mDNS knows it
-  }
-  return names;
 }
 
 // The API of this machine is open to its users; beyond it, who has a key may use it.
@@ -226,11 +212,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   coordinator::http::HttpOptions http;
   http.secret = store->secret_key();
   TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir)));
-  if (options.no_resume) {
-    TRY_VOID(requests->clear());
-  } else {
-    http.requests = requests;
-  }
+  if (options.no_resume) TRY_VOID(requests->clear());
+  if (!options.no_resume) http.requests = requests;
   http.host = options.host;
   http.port = options.port;
   http.version = HEARTH_VERSION;
@@ -239,7 +222,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.store = std::move(store);
   http.open = client::is_loopback_address(options.host);
   if (http.open) return http;
-  http.names = names_of_machine(options);
+  http.names = options.host_names;
+  http.names.insert(http.names.end(), {host_name(), host_name() + ".local"});  // so mDNS knows it
   TRY(const auto keys, http.store->keys());
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
@@ -293,9 +277,7 @@ class Server {
     TRY(const auto path, resolve_model(options.model));
     TRY(ServedModel served, read_model(options, path));
     CoordinatorOptions wiring = coordinator_options(options, served, clock_);
-    wiring.on_held_roster = [this](const std::string& node, ByteSpan roster) {
-      return on_held_roster(node, roster);
-    };
+    wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
     if (options.optimise) {
       TRY(wiring.placement, measured_placement(options, path.string(), served.spec));
       wiring.placement->elsewhere = [this](std::function<void()> work) {
@@ -376,9 +358,7 @@ class Server {
     membership.is_local = [this](std::string_view id, std::string_view secret) {
       return token_ != nullptr && token_->opens(id, secret);
     };
-    membership.is_local_key = [folder = data_folder(options.data_dir)](const PublicKey& key) {
-      return has_local_key(folder, key);
-    };
+    membership.is_local_key = std::bind_front(has_local_key, data_folder(options.data_dir));
     membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
     membership.answers_knocks = cluster_.has_value();
     membership.api_address = [this] { return api_address_; };
@@ -447,7 +427,7 @@ class Server {
     tcp.listen_address = Address{links_host(), options.data_port}.text();
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
-    tcp.on_refused = log_refused_link;
+    tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     coordinator::ControlOptions control;
     control.address = control_address(options);
@@ -457,7 +437,9 @@ class Server {
     control.door = membership_->door();
     control.describe = [this] { return describe(); };
     control.canonical_version = kernels::kCanonicalVersion;
-    control.on_refused = log_refused_session;
+    control.on_refused = [](const std::string& why) {
+      spdlog::warn("refused a control session: {}", why);
+    };
     TRY(control_, ControlService::open(loop_.io(), control));
     return ok_status();
   }
@@ -481,10 +463,7 @@ class Server {
     http.policy.account = identity_->node.key;
     http.accounts = std::make_shared<const coordinator::Accounts>(store_, identity_->roster->book(),
                                                                   http.policy.account);
-    http.grant = [receipts = receipts_.get()](const PublicKey& to, std::int64_t amount,
-                                              std::function<void(const Status&)> done) {
-      receipts->grant(to, amount, std::move(done));
-    };
+    http.grant = std::bind_front(&coordinator::LedgerService::grant, receipts_.get());
   }
 
   Status open_ledger(const ServeOptions& options, const std::string& model) {
@@ -503,28 +482,17 @@ class Server {
     receipts_->remember_machines(coordinator::MachineHistory(
         machines, [store = store_](const auto& changed) { return store->put_machines(changed); }));
     referee_ = std::make_unique<node::LocalReferee>(model);
-    receipts_->set_referee(
-        [own = referee_.get()](ledger::RefereeCase request, node::LocalReferee::Done done) {
-          own->judge(std::move(request), std::move(done));
-        },
-        [folder = path + "/disputes"](const Hash256& hash, ByteSpan evidence) {
-          return keep_verdict(folder, hash, evidence);
-        },
-        options.referee_rate);
-    receipts_->take_up_disputes([folder = path + "/disputes"] { return kept_verdicts(folder); });
+    receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
+                           std::bind_front(keep_verdict, path + "/disputes"), options.referee_rate);
+    receipts_->take_up_disputes(std::bind_front(kept_verdicts, path + "/disputes"));
     return ok_status();
   }
 
   // For machines that join without the model's file. Those of this machine's own have it.
   void make_manifest(const ServeOptions& options, const std::string& path) {
-    ServedManifest::Options made{
-        data_folder(options.data_dir),
-        identity_->cluster,
-        path,
-        sources_of(path),
-        loop_.poster(),
-        [this, path](const ManifestFile& manifest) { on_manifest(manifest, path); }};
-    manifest_ = std::make_unique<ServedManifest>(std::move(made));
+    manifest_ = std::make_unique<ServedManifest>(ServedManifest::Options{
+        data_folder(options.data_dir), identity_->cluster, path, sources_of(path), loop_.poster(),
+        [this, path](const ManifestFile& manifest) { on_manifest(manifest, path); }});
   }
 
   void on_manifest(const ManifestFile& manifest, const std::string& path) {
@@ -552,15 +520,12 @@ class Server {
     return description;
   }
 
-  // hearth nodes rm writes to the store alone.
-  void follow_store() {
-    const Status followed = membership_->follow_store();
-    if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
-  }
-
   void on_timer() {
     coordinator_->on_timer();
-    if (++ticks_ % kFollowTicks == 0) follow_store();
+    if (++ticks_ % kFollowTicks == 0) {  // hearth nodes rm writes to the store alone
+      const Status followed = membership_->follow_store();
+      if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
+    }
     if (ready_ || ticks_ % 5 != 0) return;
     const coordinator::SwarmStatus status = coordinator_->status();
     if (!status.ready) return;
@@ -616,16 +581,10 @@ class Server {
 
 }  // namespace
 
-std::uint32_t local_worker_threads(std::uint32_t cores) { return std::max(1U, cores); }
-
 int run_serve(const ServeOptions& options) {
-  if (const Status log = start_process_log(options.log_level); !log) {
-    fail(log.error());
-    return kExitUsage;
-  }
+  if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
   if (const Status host = check_host(options); !host) {
-    const int code = fail(host.error());
-    return host.error().code == ErrorCode::kNotFound ? kExitUsage : code;
+    return host.error().code == ErrorCode::kNotFound ? misused(host.error()) : fail(host.error());
   }
   // Its workers would end at their start, again and again.
   if (options.local_workers > 0) {

@@ -26,13 +26,13 @@ struct ServeOptions {
   std::uint16_t control_port = 0;             // workers dial it; 0: any free one
   std::uint16_t data_port = 0;                // of the last stage's answers; 0: any free one
   std::string data_dir;                       // empty: cli/process/paths.h
-  std::uint32_t worker_threads = 0;           // of each local worker; 0: see local_worker_threads
+  std::uint32_t worker_threads = 0;           // of each local worker; 0: every core
   bool pin = false;                           // likewise: cli/worker/worker.h
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::string device = "auto";                // likewise: worker_devices() in cli/worker/device.h
   std::uint32_t batch_rows = 512;
-  bool no_announce = false;  // of the cluster to this network: cli/home/discovery.h
+  bool no_announce = false;  // of the cluster to this network: cli/home/announcements.h
   bool no_resume = false;    // of answers after a restart: no request is written to disk
   bool no_receipts = false;  // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
@@ -44,12 +44,6 @@ struct ServeOptions {
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
 };
-
-// Threads of each local worker. With one stream a single stage works at a time and wants every
-// core: on two cores three workers of two threads decode 300 tokens/s, of one thread 245. With many
-// streams all stages work at once and their threads share the cores at no measurable loss (982 and
-// 995). Figures: tests/bench/swarm_speed.py.
-std::uint32_t local_worker_threads(std::uint32_t cores);
 
 // Until SIGINT or SIGTERM; running streams then end with an error event.
 int run_serve(const ServeOptions& options);

@@ -32,21 +32,16 @@ Result<std::string> identity_of(const std::string& path) {
 }  // namespace
 
 ServedManifest::ServedManifest(Options options) : options_(std::move(options)) {
-  thread_ = std::thread([this] {
+  thread_ = std::jthread([this](const std::stop_token& stop) {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
-    const Status made = make();
-    if (made.ok() || stopping_) return;
+    const Status made = make(stop);
+    if (made.ok() || stop.stop_requested()) return;
     spdlog::error("nodes need the model file to join, since its manifest cannot be made: {}",
                   made.error().message);
   });
 }
 
-ServedManifest::~ServedManifest() {
-  stopping_ = true;
-  thread_.join();
-}
-
-Status ServedManifest::make() {
+Status ServedManifest::make(const std::stop_token& stop) {
   TRY(auto opened, ManifestFile::open(options_.folder, options_.cluster.public_key()));
   const auto kept = std::make_shared<ManifestFile>(std::move(opened));
   TRY(const std::string identity, identity_of(options_.model));
@@ -59,9 +54,9 @@ Status ServedManifest::make() {
   } else {
     TRY(const auto file, model::GgufFile::open(options_.model));
     file_bytes_ = file->file_bytes();
-    TRY(manifest, model::make_manifest(*file, [this](std::uint64_t done) {
+    TRY(manifest, model::make_manifest(*file, [&](std::uint64_t done) {
           hashed_ = done;
-          return !stopping_;
+          return !stop.stop_requested();
         }));
   }
   manifest.sources = options_.sources;

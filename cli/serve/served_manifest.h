@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,22 +25,18 @@ class ServedManifest {
     std::function<void(std::function<void()>)> post;  // to the owner's thread
     std::function<void(const ManifestFile&)> ready;   // there, once
   };
-  explicit ServedManifest(Options options);
-  ~ServedManifest();  // gives up
-  ServedManifest(const ServedManifest&) = delete;
-  ServedManifest& operator=(const ServedManifest&) = delete;
+  explicit ServedManifest(Options options);  // the destructor gives up
 
   std::uint64_t hashed() const { return hashed_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
 
  private:
-  Status make();
+  Status make(const std::stop_token& stop);
 
   const Options options_;
   std::atomic<std::uint64_t> hashed_{0};
   std::atomic<std::uint64_t> file_bytes_{0};
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hearth::cli

@@ -82,14 +82,14 @@ Progress tenths(std::function<void(std::string_view)> say) {
 }  // namespace
 
 Result<DeviceChoice> parse_device(const std::string& text) {
-  if (text == "auto") return DeviceChoice{};
   if (text == "cpu") return DeviceChoice{DeviceChoice::Kind::kCpu, 0};
-  if (text == "cuda") return DeviceChoice{DeviceChoice::Kind::kCuda, 0};
-  for (const auto& [prefix, kind] : {std::pair{"auto:", DeviceChoice::Kind::kAuto},
-                                     std::pair{"cuda:", DeviceChoice::Kind::kCuda}}) {
-    if (text.rfind(prefix, 0) != 0) continue;
+  for (const auto& [name, kind] : {std::pair{"auto", DeviceChoice::Kind::kAuto},
+                                   std::pair{"cuda", DeviceChoice::Kind::kCuda}}) {
     DeviceChoice choice{kind, 0};
-    const char* begin = text.data() + std::string_view(prefix).size();
+    if (text == name) return choice;
+    const std::string prefix = name + std::string(":");
+    if (!text.starts_with(prefix)) continue;
+    const char* begin = text.data() + prefix.size();
     const char* end = text.data() + text.size();
     const auto [at, error] = std::from_chars(begin, end, choice.index);
     if (error == std::errc() && at == end && choice.index < kCardsMost) return choice;
@@ -126,14 +126,21 @@ node::EngineOptions whole_model(const model::ModelSpec& spec) {
   return engine;
 }
 
-#ifdef HEARTH_CARDS
-
 Status check_device_choice(const std::string& text) {
   TRY(const DeviceChoice choice, parse_device(text));
   if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
+#ifdef HEARTH_CARDS
   const Status found = node::check_card(choice.index);
   return found.ok() ? ok_status() : Status(advised(found.error()));
+#else
+  return Error{ErrorCode::kUnsupported,
+               "--device " + text +
+                   ": this build has no GPU code; configure with -DHEARTH_CUDA=ON, which needs the "
+                   "CUDA toolkit, or use --device cpu"};
+#endif
 }
+
+#ifdef HEARTH_CARDS
 
 std::uint32_t cards_here() {
   const auto count = kernels::cuda::device_count();
@@ -178,15 +185,6 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
 }
 
 #else
-
-Status check_device_choice(const std::string& text) {
-  TRY(const DeviceChoice choice, parse_device(text));
-  if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
-  return Error{ErrorCode::kUnsupported,
-               "--device " + text +
-                   ": this build has no GPU code; configure with -DHEARTH_CUDA=ON, which needs the "
-                   "CUDA toolkit, or use --device cpu"};
-}
 
 std::uint32_t cards_here() { return 0; }
 

@@ -1,7 +1,7 @@
-#include "cli/worker/hold_report.h"
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "cli/worker/worker_model.h"
 
 namespace hearth::cli {
 namespace {

@@ -18,8 +18,8 @@
 #include "cli/process/loop.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
-#include "cli/terminal/date_text.h"
 #include "cli/terminal/exit_codes.h"
+#include "cli/terminal/table.h"
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/worker_model.h"
@@ -28,7 +28,6 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
 #include "model/gguf/gguf.h"
-#include "model/spec.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
@@ -57,13 +56,6 @@ constexpr std::chrono::hours kCheckWeightsEvery{4};
 constexpr std::chrono::seconds kTurn{60};
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
 
-std::uint32_t default_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
-
-void warn_unpinned(std::uint32_t threads) {
-  const Status fits = kernels::check_pins(threads);
-  if (!fits) spdlog::warn("{}", fits.error().message);
-}
-
 node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
   node::EngineOptions engine;
   engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
@@ -89,6 +81,13 @@ std::string text_for_log(const Away& away) {
   return text;
 }
 
+// Every start of a joined machine's worker logs to one file, with or without --name.
+std::string logged_as(const WorkerOptions& options) {
+  if (!options.name.empty()) return options.name;
+  const auto member = read_member_file(data_folder(options.data_dir));
+  return member.ok() && *member ? (*member)->node : "";
+}
+
 // What no assignment could mend; the range itself comes later and is checked before it is read.
 Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
                        const model::ModelSpec& spec) {
@@ -111,7 +110,6 @@ class Worker {
   }
 
   Status start(const WorkerOptions& options) {
-    describe(options);
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
@@ -119,6 +117,11 @@ class Worker {
                              [](std::string_view text) { spdlog::info("{}", text); }));
     model_->device = device_.get();
     if (device_ == nullptr) TRY_VOID(check_one_layer(options, *file, spec));
+    stage_options_.threads =
+        options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+    stage_options_.canonical_version = kernels::kCanonicalVersion;
+    stage_options_.kv_budget_bytes = options.kv_budget_bytes;
+    stage_options_.process_id = static_cast<std::uint64_t>(getpid());
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     if (device_ != nullptr) {
@@ -127,7 +130,10 @@ class Worker {
       TRY(stage_options_.layers_most, node::layers_within(*device_, *file, spec, one));
     }
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
-    TRY_VOID(measure(*kernels));
+    stage_options_.isa = std::string(device_ != nullptr ? "cuda" : kernels->name);
+    TRY(stage_options_.weight_bytes_per_second,
+        device_ != nullptr ? device_->measure_weight_rate()
+                           : node::measure_weight_rate(*kernels, stage_options_.threads));
     if (device_ == nullptr) {
       stage_options_.self_test = [kernels] { return kernels::self_test(*kernels); };
     }
@@ -138,7 +144,10 @@ class Worker {
     engine.replay_bytes = node::kReplayBytes;
     engine.threads = stage_options_.threads;
     engine.pin = options.pin;
-    if (options.pin) warn_unpinned(stage_options_.threads);
+    if (options.pin) {
+      const Status fits = kernels::check_pins(engine.threads);
+      if (!fits) spdlog::warn("{}", fits.error().message);
+    }
     engine.kernels = kernels;
     engine.device = device_.get();
     if (device_ != nullptr) open_sensors();
@@ -151,9 +160,7 @@ class Worker {
           return measure_here(given);
         },
         loop_.poster());
-    stage_options_.measure = [this](node::Measuring::Done done) {
-      measuring_->ask(std::move(done));
-    };
+    stage_options_.measure = std::bind_front(&node::Measuring::ask, measuring_.get());
     engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_receipts();
@@ -244,7 +251,7 @@ class Worker {
     TRY(tcp.listen_address, listen_address(options));
     tcp.identity = member_->identity();
     tcp.roster = member_->roster().book();
-    tcp.on_refused = log_refused_link;
+    tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     if (model_->store != nullptr) open_store();
     open_probe();
@@ -323,10 +330,7 @@ class Worker {
     witness_ = std::make_unique<node::Witness>(
         node::WitnessOptions{member_->name(), file, cluster, member_->key()}, clock_,
         loop_.poster());
-    stage_options_.witness = [this](const control::v1::CheckpointOffer& offer,
-                                    node::Witness::Done done) {
-      witness_->ask(offer, std::move(done));
-    };
+    stage_options_.witness = std::bind_front(&node::Witness::ask, witness_.get());
   }
 
   node::EngineThread::Load loader() const {
@@ -347,17 +351,6 @@ class Worker {
     spdlog::info("{}: {}", device_->name(), text_of(sensors_->latest()));
   }
 
-  Status measure(const kernels::Kernels& kernels) {
-    stage_options_.isa = std::string(device_ != nullptr ? "cuda" : kernels.name);
-    if (device_ != nullptr) {
-      TRY(stage_options_.weight_bytes_per_second, device_->measure_weight_rate());
-    } else {
-      TRY(stage_options_.weight_bytes_per_second,
-          node::measure_weight_rate(kernels, stage_options_.threads));
-    }
-    return ok_status();
-  }
-
   Result<std::string> listen_address(const WorkerOptions& options) const {
     if (options.listen.empty()) return member_->listen_address();
     if (member_->beyond_loopback()) return options.listen;
@@ -375,13 +368,6 @@ class Worker {
     data_->recheck_peers();
     removed_ = !book->find(member_->identity().key).has_value();
     return {};
-  }
-
-  void describe(const WorkerOptions& options) {
-    stage_options_.threads = options.threads > 0 ? options.threads : default_threads();
-    stage_options_.canonical_version = kernels::kCanonicalVersion;
-    stage_options_.kv_budget_bytes = options.kv_budget_bytes;
-    stage_options_.process_id = static_cast<std::uint64_t>(getpid());
   }
 
   const std::unique_ptr<WorkerModel> model_;
@@ -425,22 +411,8 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::u
   return ok_status();
 }
 
-namespace {
-
-// Every start of a joined machine's worker logs to one file, with or without --name.
-std::string logged_as(const WorkerOptions& options) {
-  if (!options.name.empty()) return options.name;
-  const auto member = read_member_file(data_folder(options.data_dir));
-  return member.ok() && *member ? (*member)->node : "";
-}
-
-}  // namespace
-
 int run_worker(const WorkerOptions& options) {
-  if (const Status log = start_process_log(options.log_level); !log) {
-    fail(log.error());
-    return kExitUsage;
-  }
+  if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
   if (!options.no_log_file)
     log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;

@@ -1,5 +1,4 @@
-// hearth worker: the process of one stage. Keeps connecting to the coordinator and serves its
-// assigned layers.
+// hearth worker: the process of one stage. Keeps connecting to the coordinator and serves layers.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +42,7 @@ struct WorkerOptions {
 // (kExitDevice). Does not start (kExitVerification) where the kernels or the card fail their
 // self-test.
 int run_worker(const WorkerOptions& options);
-
-// Checks that a stage of so many layers gets one KV page; the error names the least budget and the
-// flag.
+// Checks that a stage of so many layers gets one KV page; the error names flag and least budget.
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
 
 }  // namespace hearth::cli

@@ -1,6 +1,6 @@
-#include "cli/run/parameters.h"
-
 #include <gtest/gtest.h>
+
+#include "cli/run/run.h"
 
 namespace hearth::cli {
 namespace {
@@ -17,26 +17,26 @@ TEST(SetParameter, ChangesWhatItNames) {
   EXPECT_TRUE(set_parameter(options, "seed", "-3").ok());
   EXPECT_TRUE(set_parameter(options, "num_predict", "12").ok());
   EXPECT_TRUE(set_parameter(options, "stop", "END").ok());
-  EXPECT_EQ(options.temperature, 0.25F);
-  EXPECT_EQ(options.top_k, 7U);
-  EXPECT_EQ(options.top_p, 0.5F);
-  EXPECT_EQ(options.min_p, 0.125F);
-  EXPECT_EQ(options.repetition_penalty, 1.5F);
-  EXPECT_EQ(options.presence_penalty, -2.0F);
-  EXPECT_EQ(options.frequency_penalty, 2.0F);
+  EXPECT_EQ(options.sampling.temperature, 0.25F);
+  EXPECT_EQ(options.sampling.top_k, 7U);
+  EXPECT_EQ(options.sampling.top_p, 0.5F);
+  EXPECT_EQ(options.sampling.min_p, 0.125F);
+  EXPECT_EQ(options.sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(options.sampling.presence_penalty, -2.0F);
+  EXPECT_EQ(options.sampling.frequency_penalty, 2.0F);
   EXPECT_EQ(options.seed, -3);
-  EXPECT_EQ(options.max_tokens, 12U);
+  EXPECT_EQ(options.sampling.max_tokens, 12U);
   EXPECT_EQ(options.stop, std::vector<std::string>{"END"});
 }
 
 TEST(SetParameter, KnowsTheNamesOfTheFlags) {
   RunOptions options;
   EXPECT_TRUE(set_parameter(options, "temp", "0").ok());
-  EXPECT_EQ(options.temperature, 0.0F);
+  EXPECT_EQ(options.sampling.temperature, 0.0F);
   for (const char* name : {"n", "predict", "max-tokens"}) {
-    options.max_tokens = 0;
+    options.sampling.max_tokens = 0;
     EXPECT_TRUE(set_parameter(options, name, "5").ok()) << name;
-    EXPECT_EQ(options.max_tokens, 5U) << name;
+    EXPECT_EQ(options.sampling.max_tokens, 5U) << name;
   }
 }
 
