@@ -23,8 +23,7 @@ bool is_v6(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
 
-// Excludes "127.1" and the like, which some programs read as an address: the last part of a name is
-// not all digits.
+// Excludes "127.1", which some programs read as an address: a name's last part is not all digits.
 bool is_name(std::string_view host) {
   const auto good = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';

@@ -19,12 +19,10 @@ struct ApiAddress {
 
 // Plain HTTP alone: the server speaks no other.
 Result<ApiAddress> parse_api_address(const std::string& text);
-
 bool is_ip_address(const std::string& host);
 bool is_loopback_address(const std::string& host);  // 127.0.0.0/8 or ::1
 // 0.0.0.0 or ::, which is every address of a machine; as something to dial, it is loopback.
 std::string dialled_host(const std::string& listened);
-
 // "http://127.0.0.1:11500"
 std::string api_base(const ApiAddress& address);
 

@@ -11,10 +11,8 @@ namespace hearth::client {
 
 // Authorization with the key; nothing for an empty one.
 HttpClient::Headers api_headers(const std::string& api_key);
-
 // The message of an `error` object; the object itself, as JSON, where it has none that is a string.
 std::string error_sentence(const nlohmann::json& error);
-
 // The error of an answer with a status of 400 or more: the server's own sentence where it sent one.
 Error api_error(const HttpReply& reply, const std::string& url);
 

@@ -2,22 +2,15 @@
 
 #include <curl/curl.h>
 
-#include <algorithm>
-#include <cctype>
+#include <boost/algorithm/string/case_conv.hpp>
+#include <boost/algorithm/string/trim.hpp>
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "base/limits.h"
 
 namespace hearth::client {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // What one transfer needs while libcurl calls back.
 struct Transfer {
@@ -56,16 +49,10 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
     transfer.reply.headers.clear();  // headers of a redirect are not the answer's
   const auto colon = line.find(':');
   if (colon != std::string_view::npos) {
-    std::string value(line.substr(colon + 1));
-    value.erase(0, value.find_first_not_of(" \t"));
-    value.erase(value.find_last_not_of(" \t\r\n") + 1);
-    const std::string name = lower(std::string(line.substr(0, colon)));
-    if (name == "location") {
-      if (Status status = check_location(transfer, value); !status.ok()) {
-        transfer.failed = std::move(status);
-        return 0;
-      }
-    }
+    const std::string value = boost::algorithm::trim_copy(std::string(line.substr(colon + 1)));
+    const std::string name = boost::algorithm::to_lower_copy(std::string(line.substr(0, colon)));
+    if (name == "location") transfer.failed = check_location(transfer, value);
+    if (!transfer.failed.ok()) return 0;
     transfer.reply.headers[name] = value;
   }
   return size * count;
@@ -73,12 +60,8 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
 
 size_t on_data(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
-  Status status = transfer.on_body({data, size * count});
-  if (!status.ok()) {
-    transfer.failed = std::move(status);
-    return 0;
-  }
-  return size * count;
+  transfer.failed = transfer.on_body({data, size * count});
+  return transfer.failed.ok() ? size * count : 0;
 }
 
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -163,10 +146,7 @@ struct HttpClient::State {
     transfer.follows = options.follow_redirects;
     const CURLcode code = curl_easy_perform(curl);
     connected = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST;
-    char* location = nullptr;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &transfer.reply.status);
-    curl_easy_getinfo(curl, CURLINFO_EFFECTIVE_URL, &location);
-    if (location != nullptr) transfer.reply.location = location;
     curl_slist_free_all(list);
     curl_easy_reset(curl);
     if (!transfer.failed.ok()) return std::move(transfer.failed).error();
@@ -174,9 +154,19 @@ struct HttpClient::State {
     return std::move(transfer.reply);
   }
 
-  void watch_for_stalls(const Options& options) const {
+  Result<HttpReply> fetch(const std::string& url, const Options& options) {
+    Transfer transfer;
+    transfer.on_body = into_body(transfer);
+    return perform(url, options, transfer, nullptr);
+  }
+
+  // Of a part of something long, in libcurl's notation; empty: of the whole.
+  Result<HttpReply> download(const std::string& url, const std::string& range,
+                             const Options& options, Transfer& transfer) {
+    if (!range.empty()) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.stall.count()));
+    return perform(url, options, transfer, nullptr);
   }
 
   static std::function<Status(std::string_view)> into_body(Transfer& transfer) {
@@ -196,23 +186,17 @@ HttpClient::~HttpClient() = default;
 bool HttpClient::connected() const { return state_->connected; }
 
 Result<HttpReply> HttpClient::get(const std::string& url, const Options& options) {
-  Transfer transfer;
-  transfer.on_body = State::into_body(transfer);
-  return state_->perform(url, options, transfer, nullptr);
+  return state_->fetch(url, options);
 }
 
 Result<HttpReply> HttpClient::head(const std::string& url, const Options& options) {
-  Transfer transfer;
-  transfer.on_body = State::into_body(transfer);
   curl_easy_setopt(state_->curl, CURLOPT_NOBODY, 1L);
-  return state_->perform(url, options, transfer, nullptr);
+  return state_->fetch(url, options);
 }
 
 Result<HttpReply> HttpClient::erase(const std::string& url, const Options& options) {
-  Transfer transfer;
-  transfer.on_body = State::into_body(transfer);
   curl_easy_setopt(state_->curl, CURLOPT_CUSTOMREQUEST, "DELETE");
-  return state_->perform(url, options, transfer, nullptr);
+  return state_->fetch(url, options);
 }
 
 Result<HttpReply> HttpClient::post_json(const std::string& url, std::string_view body,
@@ -263,11 +247,8 @@ Result<HttpReply> HttpClient::download(const std::string& url, std::uint64_t off
     begun = true;
     return sink(bytes);
   };
-  if (offset > 0) {
-    curl_easy_setopt(state_->curl, CURLOPT_RANGE, (std::to_string(offset) + "-").c_str());
-  }
-  state_->watch_for_stalls(options);
-  return state_->perform(url, options, transfer, nullptr);
+  const std::string range = offset > 0 ? std::to_string(offset) + "-" : "";
+  return state_->download(url, range, options, transfer);
 }
 
 Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t begin,
@@ -287,9 +268,7 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
       what = "asked for " + wanted + ", it sends " + sent.substr(0, 64);
     return Error{ErrorCode::kUnsupported, what};
   };
-  curl_easy_setopt(state_->curl, CURLOPT_RANGE, part.c_str());
-  state_->watch_for_stalls(options);
-  return state_->perform(url, options, transfer, nullptr);
+  return state_->download(url, part, options, transfer);
 }
 
 std::optional<std::int64_t> date_of(const HttpReply& reply) {

@@ -19,7 +19,6 @@ struct HttpReply {
   long status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  std::string location;  // the final address after redirects
 };
 
 // The "data:" payload of one server-sent event, and the last "id:" that came with it or before.
@@ -49,20 +48,17 @@ class HttpClient {
   Result<HttpReply> erase(const std::string& url, const Options& options);  // DELETE
   Result<HttpReply> post_json(const std::string& url, std::string_view body,
                               const Options& options);
-
   // POSTs and feeds each event of the stream to on_event, which returns false to stop (kCancelled).
   // An answer of another type than text/event-stream is the reply.
   Result<HttpReply> post_stream(const std::string& url, std::string_view body,
                                 const Options& options, const OnEvent& on_event);
   // Whether the last request of this client reached a server.
   bool connected() const;
-
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
   // the range, `restart` is called first; kUnsupported when it sends another range.
   Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
                              const std::function<Status()>& restart,
                              const std::function<Status(std::string_view)>& sink);
-
   // GETs the bytes [begin, end) of something that has `total` bytes, and hands them to `sink`. What
   // is no such part is not: kUnsupported when the server sends the whole or another part. A status
   // of 400 and more is a reply whose body is dropped.
@@ -77,7 +73,6 @@ class HttpClient {
 
 // The time of the answer's Date header, in unix seconds; nothing when it has none that is valid.
 std::optional<std::int64_t> date_of(const HttpReply& reply);
-
 // Whether a download from one address may follow a redirect to another: to https://, and from plain
 // http on this machine to plain http on this machine. Else kRefused.
 Status check_redirect(const std::string& from, const std::string& location);

@@ -10,16 +10,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json member(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() ? Json() : *found;
-}
-
-std::uint64_t whole(const Json& value, std::uint64_t most, const char* what) {
+template <typename T>
+T whole(const Json& value, std::uint64_t most, const char* what) {
   if (!value.is_number_integer() || value < 0 || value > most) {
     throw std::string(what) + " is no whole number from 0 to " + std::to_string(most);
   }
-  return value.get<std::uint64_t>();
+  return value.get<T>();
 }
 
 Hash256 hash(const Json& value, const char* what) {
@@ -35,75 +31,79 @@ Hash256 hash(const Json& value, const char* what) {
 
 std::string text_of(const Json& choice) {
   for (const char* name : {"message", "delta"}) {
-    const Json inner = member(choice, name);
+    const Json inner = choice.value(name, Json());
     if (!inner.is_object()) continue;
-    const Json content = member(inner, "content");
+    const Json content = inner.value("content", Json());
     return content.is_string() ? content.get<std::string>() : "";
   }
-  const Json text = member(choice, "text");
+  const Json text = choice.value("text", Json());
   return text.is_string() ? text.get<std::string>() : "";
 }
 
 void take_choice(const Json& choice, SavedAnswer& out) {
   if (!choice.is_object()) throw std::string("a choice must be an object");
-  const Json index = member(choice, "index");
-  const auto number = index.is_null() ? 0 : whole(index, kSavedChoices - 1, "choices[].index");
-  SavedChoice& saved = out.choices[static_cast<std::uint32_t>(number)];
+  const Json index = choice.value("index", Json());
+  const auto number =
+      index.is_null() ? 0 : whole<std::uint32_t>(index, kSavedChoices - 1, "choices[].index");
+  SavedChoice& saved = out.choices[number];
   saved.text += text_of(choice);
-  if (const Json reason = member(choice, "finish_reason"); !reason.is_null()) {
+  if (const Json reason = choice.value("finish_reason", Json()); !reason.is_null()) {
     if (!reason.is_string()) throw std::string("choices[].finish_reason is no text");
     saved.finish_reason = reason.get<std::string>();
   }
-  const Json ids = member(choice, "token_ids");
+  const Json ids = choice.value("token_ids", Json());
   if (!ids.is_array()) return;
   if (!saved.token_ids) saved.token_ids.emplace();
   for (const Json& id : ids) {
-    saved.token_ids->push_back(static_cast<TokenId>(whole(id, INT32_MAX, "choices[].token_ids")));
+    saved.token_ids->push_back(whole<TokenId>(id, INT32_MAX, "choices[].token_ids"));
   }
 }
 
 void take_hearth(const Json& hearth, SavedAnswer& out) {
-  const Json receipt = member(hearth, "receipt");
+  const Json receipt = hearth.value("receipt", Json());
   if (receipt.is_string()) out.receipt = receipt;
-  if (const Json salt = member(hearth, "salt"); !salt.is_null())
+  if (const Json salt = hearth.value("salt", Json()); !salt.is_null())
     out.salt = hash(salt, "hearth.salt");
   // As a request takes it: the whole of int64.
-  if (const Json seed = member(hearth, "seed"); !seed.is_null()) {
+  if (const Json seed = hearth.value("seed", Json()); !seed.is_null()) {
     if (!seed.is_number_integer()) throw std::string("hearth.seed is no whole number");
     out.seed = seed.get<std::uint64_t>();
   }
-  if (const Json most = member(hearth, "max_tokens"); !most.is_null()) {
-    out.max_tokens = static_cast<std::uint32_t>(whole(most, INT32_MAX, "hearth.max_tokens"));
+  if (const Json most = hearth.value("max_tokens", Json()); !most.is_null()) {
+    out.max_tokens = whole<std::uint32_t>(most, INT32_MAX, "hearth.max_tokens");
   }
   out.says_verified = out.says_verified || hearth.contains("verified");
-  const Json hashes = member(hearth, "hashes");
+  const Json hashes = hearth.value("hashes", Json());
   if (!hashes.is_array()) return;
   for (const Json& row : hashes) {
     if (!row.is_object()) throw std::string("a row of hearth.hashes must be an object");
-    const Json choice = member(row, "choice");
-    const auto index =
-        choice.is_null() ? 0 : whole(choice, kSavedChoices - 1, "hearth.hashes[].choice");
-    const auto stage = whole(member(row, "stage"), UINT16_MAX, "hearth.hashes[].stage");
-    const auto position = whole(member(row, "step"), INT32_MAX, "hearth.hashes[].step");
-    out.choices[static_cast<std::uint32_t>(index)]
-        .hashes[static_cast<std::uint32_t>(stage)][static_cast<Position>(position)] =
-        hash(member(row, "out"), "hearth.hashes[].out");
+    const Json choice = row.value("choice", Json());
+    const auto index = choice.is_null() ? 0
+                                        : whole<std::uint32_t>(choice, kSavedChoices - 1,
+                                                               "hearth.hashes[].choice");
+    const auto stage =
+        whole<std::uint32_t>(row.value("stage", Json()), UINT16_MAX, "hearth.hashes[].stage");
+    const auto position =
+        whole<Position>(row.value("step", Json()), INT32_MAX, "hearth.hashes[].step");
+    out.choices[index].hashes[stage][position] =
+        hash(row.value("out", Json()), "hearth.hashes[].out");
   }
 }
 
 void take_answer(const Json& answer, SavedAnswer& out) {
   if (!answer.is_object()) throw std::string("it is no JSON object");
-  if (const Json error = member(answer, "error"); error.is_object()) {
+  if (const Json error = answer.value("error", Json()); error.is_object()) {
     throw std::string("it is an error and no answer");
   }
-  if (const Json created = member(answer, "created"); !created.is_null()) {
-    out.created = static_cast<std::int64_t>(whole(created, INT64_MAX, "created"));
+  if (const Json created = answer.value("created", Json()); !created.is_null()) {
+    out.created = whole<std::int64_t>(created, INT64_MAX, "created");
   }
-  const Json choices = member(answer, "choices");
+  const Json choices = answer.value("choices", Json());
   if (choices.is_array()) {
     for (const Json& choice : choices) take_choice(choice, out);
   }
-  if (const Json hearth = member(answer, "hearth"); hearth.is_object()) take_hearth(hearth, out);
+  if (const Json hearth = answer.value("hearth", Json()); hearth.is_object())
+    take_hearth(hearth, out);
 }
 
 Json parse(std::string_view text) {
@@ -112,8 +112,7 @@ Json parse(std::string_view text) {
   return value;
 }
 
-// One `data:` line an event; what other lines say does not matter here. Without any it is no
-// stream.
+// One `data:` line an event; other lines do not matter here. Without any it is no stream.
 void take_stream(std::string_view text, SavedAnswer& out) {
   constexpr std::string_view kData = "data:";
   bool is_stream = false;

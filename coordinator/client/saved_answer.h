@@ -45,7 +45,6 @@ struct SavedAnswer {
 // kInvalidInput names what is missing and how to get it. `request`: its body, if that is a file of
 // its own; empty where both are one object.
 Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request);
-
 // The file of `hearth run --receipt`, for one choice.
 std::string write_saved_answer(const nlohmann::json& request, const nlohmann::json& head,
                                const std::string& text, const std::vector<TokenId>& token_ids,

@@ -91,7 +91,6 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   }
   node.rows_per_second = number_of(json, "rows_per_second");
   node.busy_ratio = number_of(json, "busy_ratio");
-  node.heartbeat_age_seconds = number_of(json, "heartbeat_age_seconds");
   node.device = json.value("device", "");
   node.spare = json.value("spare", "");
   node.slow = json.value("slow", "");
@@ -137,20 +136,18 @@ SwarmView view_of(const Json& state) {
                             one.value("item", ""), one.value("out", false)});
   }
   if (const Json audits = state.value("audits", Json::object()); !audits.empty()) {
-    view.audits = {count_of<std::uint64_t>(audits, "agreed"),
-                   count_of<std::uint64_t>(audits, "disputed"),
-                   count_of<std::uint64_t>(audits, "missed"),
-                   count_of<std::uint64_t>(audits, "waiting"),
+    const auto count = [&](const char* key) { return count_of<std::uint64_t>(audits, key); };
+    const Json referee = audits.value("referee", Json::object());
+    view.audits = {count("agreed"),
+                   count("disputed"),
+                   count("missed"),
+                   count("waiting"),
                    audits.value("why_waiting", ""),
-                   count_of<std::uint64_t>(audits, "open_disputes"),
-                   count_of<std::uint64_t>(audits, "ended_disputes"),
-                   count_of<std::uint64_t>(audits, "unjudged_disputes"),
-                   0,
-                   ""};
-    if (const Json referee = audits.value("referee", Json::object()); !referee.empty()) {
-      view.audits.referee_missed = count_of<std::uint64_t>(referee, "missed");
-      view.audits.why_referee_missed = referee.value("why_missed", "");
-    }
+                   count("open_disputes"),
+                   count("ended_disputes"),
+                   count("unjudged_disputes"),
+                   count_of<std::uint64_t>(referee, "missed"),
+                   referee.value("why_missed", "")};
   }
   return view;
 }

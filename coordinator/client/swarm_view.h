@@ -1,6 +1,5 @@
-// SwarmView: the state of a swarm, parsed from a server's answer. The server may have another
-// version or not be Hearth: every field is checked here, and texts must be escaped before they are
-// shown.
+// SwarmView: the state of a swarm, parsed from a server's answer. The server may be another version
+// or not Hearth: every field is checked here, and texts must be escaped before they are shown.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,6 @@ struct NodeView {
   std::uint64_t kv_tokens = 0;  // that have room; 0: not known
   double rows_per_second = 0.0;
   double busy_ratio = 0.0;
-  double heartbeat_age_seconds = 0.0;
   std::string device;  // a card's name; empty: the processor
   CardReading card;
   std::string slow;      // how slow it was found lately; empty: it was not
