@@ -21,7 +21,8 @@ constexpr std::size_t kAdminKeyFileBytes = 4096;
 
 std::string cluster_file(const std::string& folder) { return folder + "/cluster.json"; }
 
-Result<Cluster> parse_cluster(const OrderedJson& json) {
+Result<Cluster> parse_cluster(std::string_view text) try {
+  const OrderedJson json = OrderedJson::parse(text);
   Cluster cluster;
   cluster.name = json.value("name", "");
   TRY_VOID(check_node_name(cluster.name));
@@ -33,6 +34,8 @@ Result<Cluster> parse_cluster(const OrderedJson& json) {
   cluster.host = address.host;
   cluster.credits = json.value("credits", false);
   return cluster;
+} catch (const OrderedJson::exception&) {
+  return Error::invalid("it is not JSON that hearth wrote");
 }
 
 }  // namespace
@@ -62,12 +65,7 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   const auto bytes = read_private_file(path, kFileBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
   if (!bytes) return bytes.error();
-  Result<Cluster> cluster = Error::invalid("no JSON");
-  try {
-    cluster = parse_cluster(OrderedJson::parse(as_text(*bytes)));
-  } catch (const OrderedJson::exception&) {
-    cluster = Error::invalid("it is not JSON that hearth wrote");
-  }
+  auto cluster = parse_cluster(as_text(*bytes));
   REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
   return std::optional(std::move(*cluster));
 }

@@ -34,7 +34,8 @@ std::string member_file(const std::string& folder) { return folder + "/member.js
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
 std::string api_key_file(const std::string& folder) { return folder + "/api.key"; }
 
-Result<MemberFile> parse_member_file(const Json& json) {
+Result<MemberFile> parse_member_file(std::string_view text) try {
+  const Json json = Json::parse(text);
   MemberFile member;
   const auto cluster = from_hex(json.value("cluster", ""));
   REQUIRE(cluster.has_value(), "no cluster");
@@ -49,6 +50,8 @@ Result<MemberFile> parse_member_file(const Json& json) {
   member.api = json.value("api", "");
   if (!member.api.empty()) TRY_VOID(parse_address(member.api));
   return member;
+} catch (const Json::exception&) {
+  return Error::invalid("it is not JSON that hearth wrote");
 }
 
 Status write_member_file(const std::string& folder, const MemberFile& member) {
@@ -237,12 +240,7 @@ Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   const auto bytes = read_private_file(path, kMemberFileBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
   if (!bytes) return bytes.error();
-  Result<MemberFile> member = Error::invalid("no JSON");
-  try {
-    member = parse_member_file(Json::parse(as_text(*bytes)));
-  } catch (const Json::exception&) {
-    member = Error::invalid("it is not JSON that hearth wrote");
-  }
+  auto member = parse_member_file(as_text(*bytes));
   REQUIRE(member.ok(), path + " is damaged (" + member.error().message +
                            "); leave the cluster (hearth leave --here-only) and join it again");
   return std::optional(std::move(*member));

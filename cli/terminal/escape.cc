@@ -51,7 +51,6 @@ std::string escape(std::string_view text, std::string_view kept) {
 }  // namespace
 
 std::string escape_control(std::string_view text) { return escape(text, ""); }
-
 std::string escape_lines(std::string_view text) { return escape(text, "\n\t"); }
 
 std::string escape_json(std::string_view json) {
