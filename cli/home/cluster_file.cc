@@ -54,12 +54,6 @@ Result<Bytes> read_admin_key(const std::string& folder) {
   return read_private_file(admin_key_file(folder), kAdminKeyFileBytes);
 }
 
-Status check_admin_key(const std::string& folder) {
-  const auto key = read_admin_key(folder);
-  if (key.ok() || key.error().code == ErrorCode::kNotFound) return ok_status();
-  return key.error();
-}
-
 Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   const std::string path = cluster_file(data_folder(given));
   const auto bytes = read_private_file(path, kFileBytes);

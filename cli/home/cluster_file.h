@@ -35,8 +35,6 @@ Status write_cluster(const std::string& folder, const Cluster& cluster);
 // The folder's admin key: kNotFound when it does not exist, kInvalidInput when others may read it.
 std::string admin_key_file(const std::string& folder);
 Result<Bytes> read_admin_key(const std::string& folder);
-// Fails when there is an admin key that other users may read.
-Status check_admin_key(const std::string& folder);
 // The store of a folder that has a cluster; else as need_cluster. Its server may run meanwhile.
 Result<std::shared_ptr<coordinator::Store>> open_cluster_store(const std::string& folder);
 

@@ -1,23 +1,12 @@
 #include "cli/serve/evidence_folder.h"
 
 #include <filesystem>
-#include <optional>
 #include <set>
 
 #include "base/private_file.h"
 #include "ledger/dispute/evidence.h"
 
 namespace hearth::cli {
-namespace {
-
-std::optional<Bytes> read_named(const std::string& folder, const std::string& name) {
-  auto bytes = read_private_file(folder + "/" + name, ledger::kEvidenceBytes);
-  if (!bytes || blake2b(*bytes).hex() != name) return std::nullopt;
-  if (!as_text(*bytes).starts_with(ledger::kVerdictEvidence)) return std::nullopt;
-  return *std::move(bytes);
-}
-
-}  // namespace
 
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
   std::error_code failed;
@@ -36,7 +25,10 @@ std::vector<Bytes> kept_verdicts(const std::string& folder) {
   }
   std::vector<Bytes> kept;
   for (const std::string& name : names) {
-    if (auto evidence = read_named(folder, name)) kept.push_back(*std::move(evidence));
+    auto evidence = read_private_file(folder + "/" + name, ledger::kEvidenceBytes);
+    const bool whole = evidence && blake2b(*evidence).hex() == name &&
+                       as_text(*evidence).starts_with(ledger::kVerdictEvidence);
+    if (whole) kept.push_back(*std::move(evidence));
   }
   return kept;
 }

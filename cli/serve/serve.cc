@@ -343,7 +343,8 @@ class Server {
   // Workers of an earlier process show themselves again; the number of the roster goes on.
   Status open_membership(const ServeOptions& options) {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
-    TRY_VOID(check_admin_key(data_folder(options.data_dir)));
+    const auto admin_key = read_admin_key(data_folder(options.data_dir));
+    if (!admin_key && admin_key.error().code != ErrorCode::kNotFound) return admin_key.error();
     TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
     TRY(cluster_, read_cluster(options.data_dir));
     if (cluster_) TRY_VOID(check_own_address(*cluster_));

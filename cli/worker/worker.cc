@@ -64,17 +64,6 @@ node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSp
   return engine;
 }
 
-Result<node::Triggers> triggers_of(const WorkerOptions& options) {
-  node::Triggers triggers;
-  triggers.games = !options.no_pause_on_game;
-  triggers.battery = !options.no_pause_on_battery;
-  triggers.foreign_memory = options.pause_above;
-  if (!options.hours.empty()) {
-    TRY(triggers.hours, node::parse_hours(options.hours));
-  }
-  return triggers;
-}
-
 std::string text_for_log(const Away& away) {
   std::string text = (away.drain ? "drained: " : "paused: ") + away.why;
   if (away.until > 0) text += ", until " + date_text(away.until);
@@ -204,7 +193,12 @@ class Worker {
   Status watch_owner(const WorkerOptions& options) {
     node::OwnerWatchOptions watch;
     watch.folder = data_folder(options.data_dir);
-    TRY(watch.triggers, triggers_of(options));
+    watch.triggers.games = !options.no_pause_on_game;
+    watch.triggers.battery = !options.no_pause_on_battery;
+    watch.triggers.foreign_memory = options.pause_above;
+    if (!options.hours.empty()) {
+      TRY(watch.triggers.hours, node::parse_hours(options.hours));
+    }
     if (sensors_ != nullptr) watch.card = stage_options_.card;
     share_ = std::make_unique<node::WorkShare>(watch.folder);
     owner_ = std::make_unique<node::OwnerWatch>(std::move(watch), clock_);
