@@ -128,14 +128,6 @@ class LocalMember final : public Member {
   std::string token_id_;  // that was used last
 };
 
-void keep_coordinators(const std::string& folder, const std::vector<std::string>& addresses) {
-  auto member = read_member_file(folder);
-  if (!member.ok() || !*member) return;
-  (*member)->coordinators = addresses;
-  const Status kept = write_member_file(folder, **member);
-  if (!kept) spdlog::warn("cannot store the coordinator's address: {}", kept.error().message);
-}
-
 // A worker of a machine that has joined.
 class JoinedMember final : public Member {
  public:
@@ -159,7 +151,13 @@ class JoinedMember final : public Member {
       const auto now = read_member_file(folder);
       return now.ok() && *now ? (*now)->coordinators : std::vector<std::string>();
     };
-    finder.keep = [folder](const auto& addresses) { keep_coordinators(folder, addresses); };
+    finder.keep = [folder](const std::vector<std::string>& addresses) {
+      auto now = read_member_file(folder);
+      if (!now.ok() || !*now) return;
+      (*now)->coordinators = addresses;
+      const Status kept = write_member_file(folder, **now);
+      if (!kept) spdlog::warn("cannot store the coordinator's address: {}", kept.error().message);
+    };
     finder.search = [] {
       auto found = discover_clusters();
       return found.ok() ? std::move(*found) : std::vector<FoundCluster>();

@@ -96,6 +96,5 @@ Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
 // it.
 bool print_verified(const client::Verified& verified);
 Error answer_timed_out(const RunOptions& options);
-Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes);
 
 }  // namespace hearth::cli

@@ -58,6 +58,21 @@ void print_json(const RunOptions& options, const Answer& answer) {
   succeed(escape_json(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
+Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes) {
+  std::ofstream file(path);
+  for (const HashLine& line : hashes) {
+    const nlohmann::ordered_json json = {{"step", line.step},
+                                         {"stage", line.stage},
+                                         {"layers", {line.layer_begin, line.layer_end}},
+                                         {"in", line.in},
+                                         {"out", line.out}};
+    file << json.dump() << "\n";
+  }
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
+  return ok_status();
+}
+
 Result<int> one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
   const bool text = !options.token_ids && !options.json;
   // What is in a pipe or a file cannot be taken back: there it comes when it is verified.
@@ -130,21 +145,6 @@ Status write_receipt(const std::string& path, const std::string& saved) {
       kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular,
       "--receipt " + path + ": this is not a plain file; name another one");
   return write_private_file(path, as_bytes(saved));
-}
-
-Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes) {
-  std::ofstream file(path);
-  for (const HashLine& line : hashes) {
-    const nlohmann::ordered_json json = {{"step", line.step},
-                                         {"stage", line.stage},
-                                         {"layers", {line.layer_begin, line.layer_end}},
-                                         {"in", line.in},
-                                         {"out", line.out}};
-    file << json.dump() << "\n";
-  }
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
-  return ok_status();
 }
 
 void print_figures(const RunFigures& figures) {

@@ -297,7 +297,12 @@ class Server {
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     coordinator_ = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());
-    if (cluster_) make_manifest(options, std::filesystem::absolute(path).string());
+    const std::string file = std::filesystem::absolute(path).string();
+    if (cluster_) {  // for machines that join without the model's file
+      manifest_ = std::make_unique<ServedManifest>(ServedManifest::Options{
+          data_folder(options.data_dir), identity_->cluster, file, sources_of(file), loop_.poster(),
+          [this, file](const ManifestFile& manifest) { on_manifest(manifest, file); }});
+    }
     gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = served.id;
@@ -317,8 +322,7 @@ class Server {
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
     children_ = std::make_unique<Children>(loop_.io());
-    children_->start(
-        local_workers(options, std::filesystem::absolute(path).string(), info_.control));
+    children_->start(local_workers(options, file, info_.control));
     if (!options.no_announce) announce();
     return ok_status();
   }
@@ -487,13 +491,6 @@ class Server {
                            std::bind_front(keep_verdict, path + "/disputes"), options.referee_rate);
     receipts_->take_up_disputes(std::bind_front(kept_verdicts, path + "/disputes"));
     return ok_status();
-  }
-
-  // For machines that join without the model's file. Those of this machine's own have it.
-  void make_manifest(const ServeOptions& options, const std::string& path) {
-    manifest_ = std::make_unique<ServedManifest>(ServedManifest::Options{
-        data_folder(options.data_dir), identity_->cluster, path, sources_of(path), loop_.poster(),
-        [this, path](const ManifestFile& manifest) { on_manifest(manifest, path); }});
   }
 
   void on_manifest(const ManifestFile& manifest, const std::string& path) {

@@ -150,7 +150,11 @@ class Worker {
         },
         loop_.poster());
     stage_options_.measure = std::bind_front(&node::Measuring::ask, measuring_.get());
-    engine_ = std::make_unique<node::EngineThread>(engine, loader(), loop_.poster());
+    engine_ = std::make_unique<node::EngineThread>(
+        engine,
+        model_->store == nullptr ? node::engine_loader(file, spec)
+                                 : node::engine_loader(*model_->store, file->fingerprint(), spec),
+        loop_.poster());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_receipts();
     open_witness(data_folder(options.data_dir));
@@ -325,11 +329,6 @@ class Worker {
         node::WitnessOptions{member_->name(), file, cluster, member_->key()}, clock_,
         loop_.poster());
     stage_options_.witness = std::bind_front(&node::Witness::ask, witness_.get());
-  }
-
-  node::EngineThread::Load loader() const {
-    if (model_->store == nullptr) return node::engine_loader(model_->file, model_->spec);
-    return node::engine_loader(*model_->store, model_->file->fingerprint(), model_->spec);
   }
 
   void open_sensors() {
