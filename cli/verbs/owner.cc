@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kSecondsMost = 366 * 24 * 3'600;
 
 void add_order(CLI::App& app, const char* name, const char* text, Action& action,
-               int (*run)(const PauseOptions&)) {
+               Result<int> (*run)(const PauseOptions&)) {
   const auto [verb, o] = add_verb(app, name, text, action, run);
   verb->add_option("time", o->seconds, "e.g. 30m or 2h (default: until hearth resume)")
       ->transform(duration(1, kSecondsMost));
